@@ -1,0 +1,26 @@
+"""splitter: one method, one manifest, nothing lost."""
+
+from typing import TYPE_CHECKING, Any
+
+from splitter.errors import Skip
+from splitter.records import InputFile, OutputFile
+from splitter.run import run
+
+if TYPE_CHECKING:
+    from splitter.dataset import ProcessorDataset
+    from splitter.frame import read_manifest
+    from splitter.inputs import InputList
+
+__version__ = "0.1.0"
+__all__ = ["InputFile", "InputList", "OutputFile", "ProcessorDataset", "Skip", "read_manifest", "run"]
+
+# what needs torch or pandas is imported when it is asked for
+_LATER = {"ProcessorDataset": "dataset", "read_manifest": "frame", "InputList": "inputs"}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+    if name in _LATER:
+        import importlib
+
+        return getattr(importlib.import_module(f"splitter.{_LATER[name]}"), name)
+    raise AttributeError(f"module 'splitter' has no attribute {name!r}")

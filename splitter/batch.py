@@ -1,0 +1,592 @@
+"""Plan batches; run one in a worker: process, store, commit."""
+
+import errno
+import math
+import os
+import random
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from splitter.dataset import ProcessorDataset, Result, checked_result
+from splitter.errors import BadResult, InputError, SetupError, Skip, StorageError, UnreadableInput
+from splitter.inputs import (
+    UNREADABLE,
+    CsvLines,
+    Layout,
+    Row,
+    Survey,
+    Table,
+    fingerprint,
+    look_at,
+    make_input,
+    parse_rows,
+    same_name,
+)
+from splitter.manifest import (
+    DONE,
+    FAILED,
+    OWN_COLUMNS,
+    SKIPPED,
+    SKIPPED_COLUMN,
+    Head,
+    Journal,
+    RecordWriter,
+    State,
+    merged_type,
+)
+from splitter.records import InputFile, OutputFile, Scalar, Scratch
+from splitter.sinks import Sink, SinkWriter
+from splitter.storage import STAGING, LocalStorage
+
+FAILURES_SHOWN = 3
+LONGEST_MESSAGE = 10_000
+LONGEST_NAME = 255
+BETWEEN_INPUTS = -1
+TOGETHER = -2
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker needs to know, the same for every batch of a run.
+
+    Attributes:
+        dataset: The recipe, with its parameters.
+        storage: The output folder.
+        sink: Where output files go.
+        layout: Where inputs are, and which folder of the output is whose.
+        header: The columns of the dataset list.
+        at: Which of them holds the paths.
+        seed: The part of every fingerprint that says how inputs are processed.
+        retries: How often a read that failed for a moment is tried again.
+    """
+
+    dataset: ProcessorDataset
+    storage: LocalStorage
+    sink: Sink
+    layout: Layout
+    header: Row
+    at: int
+    seed: int
+    retries: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an input failed: the fields of its row in errors.csv."""
+
+    error: str
+    message: str
+    traceback: str = ""
+    attempts: int = 1
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs that one worker takes at a time.
+
+    Attributes:
+        name: Of its commit record; names sort by age.
+        texts: The rows of each input, as CSV.
+        keys: What each input is called in commit records.
+        stale: By place in the batch, the outputs of an earlier run that are to be replaced.
+        failures: By place in the batch, inputs that are known to fail and are not tried.
+        one_by_one: Whether to leave `process_batch` aside.
+    """
+
+    name: str
+    texts: list[bytes]
+    keys: list[int]
+    stale: dict[int, list[str]] = field(default_factory=dict)
+    failures: dict[int, Failure] = field(default_factory=dict)
+    one_by_one: bool = False
+
+    def __len__(self) -> int:
+        """How many inputs it holds."""
+        return len(self.texts)
+
+    def part(self, name: str, start: int, stop: int) -> "Batch":
+        """Some of its inputs as a batch of their own."""
+        return Batch(
+            name,
+            self.texts[start:stop],
+            self.keys[start:stop],
+            {at - start: names for at, names in self.stale.items() if start <= at < stop},
+            {at - start: failure for at, failure in self.failures.items() if start <= at < stop},
+            self.one_by_one,
+        )
+
+
+@dataclass
+class Report:
+    """What became of a batch: numbers for the display. The truth is the commit record."""
+
+    inputs: int = 0
+    done: int = 0
+    skipped: int = 0
+    failed: int = 0
+    outputs: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    stop: str = ""
+
+    def __iadd__(self, other: "Report") -> "Report":
+        """Add up two reports."""
+        for name in ("inputs", "done", "skipped", "failed", "outputs", "bytes", "seconds"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.failures = (self.failures + other.failures)[:FAILURES_SHOWN]
+        self.unreadable += other.unreadable
+        self.stop = self.stop or other.stop
+        return self
+
+
+# -- planning ---------------------------------------------------------------------------------------------
+
+
+class Planner:
+    """Makes batches of what is to be done, the largest inputs first.
+
+    Without a fixed size it starts with small batches, learns from their reports how long an input
+    takes, and makes batches long enough that dispatch and commit cost little, and small enough that
+    the work stays spread to the end and little is lost in a crash.
+    """
+
+    MOST_INPUTS = 50_000
+    SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
+    TOGETHER_INPUTS = 32
+    ALIKE_BYTES = 1 << 16
+
+    def __init__(  # noqa: PLR0913
+        self,
+        job: Job,
+        table: Table,
+        found: Survey,
+        state: State,
+        journal: Journal,
+        *,
+        generation: int,
+        workers: int,
+        size: int | None,
+    ) -> None:
+        """Plan the inputs that `state` says are to be done."""
+        self._table, self._found, self._state, self._journal = table, found, state, journal
+        self._generation, self._workers = generation, max(1, workers)
+        self._size = size or (self.TOGETHER_INPUTS if job.dataset.process_batch else None)
+        self._began = time.monotonic()
+        self._seconds_per_input = 0.0
+        self._order = self._largest_first(state.todo, found.sizes[state.todo])
+        self._stale = np.isin(self._order, state.changed)
+
+    @classmethod
+    def _largest_first(cls, inputs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Sorted by size, except that what is small or nearly the same stays in list order."""
+        steps = np.where(sizes < cls.ALIKE_BYTES, 0, np.log2(np.maximum(sizes, 1)).astype("i8"))
+        return inputs[np.argsort(-steps, kind="stable")]
+
+    @property
+    def batches(self) -> int:
+        """How many batches there will be: exact for a fixed size, else at least so many."""
+        return math.ceil(len(self._order) / (self._size or self._first_size()))
+
+    def learn(self, report: Report) -> None:
+        """Take the time of a finished batch into account."""
+        if report.inputs:
+            self._seconds_per_input = report.seconds / report.inputs
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches, each made when a worker is free to take it."""
+        start = number = 0
+        while start < len(self._order):
+            stop = min(len(self._order), start + self._next_size(len(self._order) - start))
+            yield self._batch(f"{self._generation:06d}-{number:06d}", start, stop)
+            start, number = stop, number + 1
+
+    def _first_size(self) -> int:
+        return max(1, min(32, len(self._order) // (self._workers * 32)))
+
+    def _next_size(self, left: int) -> int:
+        if self._size:
+            return self._size
+        if not self._seconds_per_input:
+            return self._first_size()
+        elapsed = time.monotonic() - self._began
+        seconds = min(self.LONGEST_SECONDS, max(self.SHORTEST_SECONDS, elapsed / 50))
+        spread = math.ceil(left / (self._workers * 4))
+        return max(1, min(int(seconds / self._seconds_per_input), spread, self.MOST_INPUTS))
+
+    def _batch(self, name: str, start: int, stop: int) -> Batch:
+        chosen = np.sort(self._order[start:stop])
+        stale: dict[int, list[str]] = {}
+        if self._stale[start:stop].any():
+            places = np.flatnonzero(np.isin(chosen, self._state.changed))
+            outputs = self._journal.outputs_of_each(self._state.entries[chosen[places]])
+            stale = dict(zip(places.tolist(), outputs, strict=True))
+        texts = [text for first, last in _runs(chosen) for text in self._table.texts(first, last + 1)]
+        return Batch(name, texts, self._found.keys[chosen].tolist(), stale)
+
+
+def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
+    """The first and the last of each run of successive numbers."""
+    breaks = np.flatnonzero(np.diff(numbers) != 1)
+    firsts = np.concatenate((numbers[:1], numbers[breaks + 1]))
+    lasts = np.concatenate((numbers[breaks], numbers[-1:]))
+    return zip(firsts.tolist(), lasts.tolist(), strict=True)
+
+
+# -- one batch --------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """Processes, stores and commits batches: in a runner, or in the driver when there are no workers."""
+
+    def __init__(self, job: Job, mark: Callable[[int], None] = lambda place: None) -> None:
+        """`mark` is told the place of each input that is begun."""
+        self._job = job
+        self._mark = mark
+        self._journal = Journal(job.storage)
+        self._rows = RowMaker(job.header, job.dataset.metadata_types)
+        self._scratch_parent = job.storage.path(STAGING)
+
+    def setup(self) -> None:
+        """Let the recipe load what it needs."""
+        dataset = self._job.dataset
+        try:
+            dataset.ready()
+        except BaseException as error:
+            raise SetupError(f"{type(dataset).__name__}: setup() raised {_one_line(error)}") from error
+
+    def run(self, batch: Batch) -> Report:
+        """Do a batch to its end; raises StorageError when the output cannot be written."""
+        began = time.perf_counter()
+        task = _Task(batch, self._job, self._job.sink.open(self._job.storage, batch.name))
+        together = self._job.dataset.process_batch
+        if together and not batch.one_by_one:
+            self._process_together(task, together)
+        for place in range(len(batch)):
+            if place not in task.finished:
+                self._mark(place)
+                self._process_one(task, place)
+        self._mark(BETWEEN_INPUTS)
+        self._commit(task)
+        task.report.seconds = time.perf_counter() - began
+        return task.report
+
+    def _process_one(self, task: "_Task", place: int) -> None:
+        known = task.batch.failures.get(place)
+        if known:
+            task.fail(place, known)
+            return
+        for attempt in range(1, self._job.retries + 2):
+            scratch = Scratch(self._scratch_parent)
+            try:
+                input_file = task.take(place, scratch)
+                result = checked_result(self._job.dataset.process(input_file))
+                self._store(task, place, result, scratch)
+            except StorageError:
+                raise
+            except Skip as reason:
+                task.skip(place, str(reason), self._rows)
+            except BaseException as error:  # noqa: BLE001 - sys.exit() in a recipe is that input's error too
+                task.sink.drop_input()
+                if isinstance(error, OSError) and error.errno in _FULL:
+                    raise StorageError.of(error, error.filename or "a temporary file") from error
+                if attempt <= self._job.retries and _may_pass(error):
+                    time.sleep(0.1 * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))  # noqa: S311
+                    continue
+                task.fail(place, failure_of(error, attempt), unreadable=isinstance(error, (OSError, UnreadableInput)))
+            finally:
+                scratch.remove()
+            return
+
+    def _process_together(
+        self, task: "_Task", together: Callable[[Sequence[InputFile]], Any]
+    ) -> None:
+        """Give the batch to `process_batch`; what it leaves undone is then tried one by one."""
+        scratch = Scratch(self._scratch_parent)
+        places, inputs = [], []
+        for place in range(len(task.batch)):
+            if place not in task.batch.failures:
+                try:
+                    inputs.append(task.take(place, scratch))
+                    places.append(place)
+                except (OSError, InputError):
+                    continue
+        self._mark(TOGETHER)
+        try:
+            results = together(inputs)
+            if isinstance(results, Sized) and len(results) != len(inputs):
+                raise BadResult(f"process_batch gave {len(results)} results for {len(inputs)} inputs")  # noqa: TRY301
+            for place, result in zip(places, results, strict=True):
+                self._store(task, place, checked_result(result), scratch)
+        except StorageError:
+            raise
+        except BaseException:  # noqa: BLE001 - it will show again, and be reported, one by one
+            task.sink.drop_input()
+        finally:
+            scratch.remove()
+
+    def _store(self, task: "_Task", place: int, result: Result, scratch: Scratch) -> None:
+        outputs, metadata = result
+        rows = task.rows[place]
+        made: list[tuple[Row, Mapping[str, Scalar], Row]] = []
+        names: set[str] = set()
+        size = files = 0
+        folder = task.folder(place)
+        for output in outputs:
+            if not isinstance(output, OutputFile):
+                raise BadResult(f"process gave a {type(output).__name__} among its outputs; expected OutputFile")
+            if output.content is None:
+                place_of = ["", "", ""]
+            else:
+                _check_name(output.name, names)
+                stored = task.sink.store(folder, output.name, output.content, scratch)
+                place_of = [stored.output, str(stored.size), stored.checksum]
+                size += stored.size
+                files += 1
+            if not 0 <= output.row < len(rows):
+                raise BadResult(f"an output says it is of row {output.row}; the input has {len(rows)}")
+            made.append((place_of, output.metadata, rows[output.row]))
+        head, text = self._rows.make(rows[0], made, metadata)
+        task.sink.keep_input()
+        task.add(place, DONE, head=head, outputs=files, size=size, text=text)
+
+    def _commit(self, task: "_Task") -> None:
+        """Begin, remove what is stale, publish, commit: the order that makes every crash recoverable."""
+        batch = task.batch
+        if not task.finished:
+            return
+        appear = task.sink.names()
+        vanish = [name for place, names in batch.stale.items() if place in task.finished for name in names]
+        if appear or vanish:
+            keys = [batch.keys[place] for place in sorted(task.finished)]
+            self._journal.begin(batch.name, keys, [*appear, *vanish])
+            self._job.storage.remove(vanish)
+            task.sink.publish()
+        self._journal.commit(batch.name, task.record)
+        if appear or vanish:
+            self._journal.end(batch.name)
+            self._job.storage.unstage(batch.name)
+
+
+class _Task:
+    """A batch on its way: what is known of its inputs so far."""
+
+    def __init__(self, batch: Batch, job: Job, sink: SinkWriter) -> None:
+        self.batch = batch
+        self.sink = sink
+        self.record = RecordWriter()
+        self.report = Report(inputs=len(batch))
+        self.finished: set[int] = set()
+        self._job = job
+        self._marks: dict[int, bytes] = {}
+        self.rows = [[row] for row in parse_rows(b"".join(batch.texts))]
+        if job.dataset.group_rows:
+            self.rows = [parse_rows(text) for text in batch.texts]
+
+    def take(self, place: int, scratch: Scratch) -> InputFile:
+        """The input as `process` takes it, its fingerprint noted before it is read."""
+        job = self._job
+        input_file = make_input(self.rows[place], job.header, job.at, job.layout, scratch)
+        found = look_at(input_file.local_path)
+        self._marks[place] = fingerprint(self.batch.texts[place], found.st_size, found.st_mtime_ns, job.seed)
+        return input_file
+
+    def folder(self, place: int) -> str:
+        """The folder of the output that is this input's own."""
+        layout = self._job.layout
+        return layout.folder(layout.key(self.rows[place][0][self._job.at]))
+
+    def add(self, place: int, status: int, *, head: Head, outputs: int, size: int, text: bytes) -> None:
+        """Note what became of an input."""
+        mark = self._marks.get(place) or fingerprint(self.batch.texts[place], UNREADABLE, UNREADABLE, self._job.seed)
+        self.record.add(self.batch.keys[place], mark, status, head=head, outputs=outputs, size=size, text=text)
+        self.finished.add(place)
+        self.report.done += status == DONE
+        self.report.outputs += outputs
+        self.report.bytes += size
+
+    def skip(self, place: int, reason: str, rows: "RowMaker") -> None:
+        """Leave an input out, with the reason."""
+        self.sink.drop_input()
+        head, text = rows.skipped(self.rows[place][0], _encodable(reason) or "skipped")
+        self.add(place, SKIPPED, head=head, outputs=0, size=0, text=text)
+        self.report.skipped += 1
+
+    def fail(self, place: int, failure: Failure, *, unreadable: bool = False) -> None:
+        """Note a failed input; one that cannot be read now keeps what it had."""
+        row = self.rows[place][0]
+        listed = row[self._job.at]
+        if unreadable and place in self.batch.stale:
+            self.report.unreadable.append(listed)
+            return
+        lines = CsvLines()
+        lines.add([*row, failure.error, failure.message, failure.traceback, failure.attempts])
+        if place not in self._marks and not unreadable:
+            self._note_mark(place, listed)
+        self.add(place, FAILED, head=Head(tuple(self._job.header)), outputs=0, size=0, text=lines.take())
+        self.report.failed += 1
+        if len(self.report.failures) < FAILURES_SHOWN:
+            self.report.failures.append((listed, f"{failure.error}: {failure.message}"))
+
+    def _note_mark(self, place: int, listed: str) -> None:
+        """The fingerprint of an input that was not taken, since it is known to fail."""
+        try:
+            found = look_at(self._job.layout.place(listed))
+        except (OSError, InputError):
+            return
+        text = self.batch.texts[place]
+        self._marks[place] = fingerprint(text, found.st_size, found.st_mtime_ns, self._job.seed)
+
+
+# -- the rows of the manifest -------------------------------------------------------------------------------
+
+_TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): ""}
+_DECLARED = {str: "str", int: "int", float: "float", bool: "bool"}
+
+
+class RowMaker:
+    """Makes an input's rows of the manifest, and refuses metadata that the manifest cannot hold."""
+
+    def __init__(self, header: Row, declared: Mapping[str, type]) -> None:
+        """`header` holds the dataset's columns; `declared` the types of metadata keys."""
+        self._columns = tuple(header)
+        self._taken = {*header, *OWN_COLUMNS}
+        self._declared = dict(declared)
+        self._heads: dict[tuple[Any, ...], Head] = {}
+        self._lines = CsvLines()
+
+    def make(
+        self, row: Row, outputs: list[tuple[Row, Mapping[str, Scalar], Row]], metadata: Mapping[str, Scalar]
+    ) -> tuple[Head, bytes]:
+        """One row for each output, or a single one for an input that made none."""
+        output_types: dict[str, str] = {}
+        input_types: dict[str, str] = {}
+        values = self._plain(metadata, input_types)
+        plain = [(place, self._plain(own, output_types), columns) for place, own, columns in outputs]
+        head = self._head(output_types, input_types)
+        for place, own, columns in plain:
+            self._lines.add([*columns, *place, *[own.get(key) for key in output_types], *values.values()])
+        if not plain:
+            self._lines.add([*row, "", "", "", *values.values()])
+        return head, self._lines.take()
+
+    def skipped(self, row: Row, reason: str) -> tuple[Head, bytes]:
+        """The row of an input that was left out."""
+        self._lines.add([*row, "", "", "", reason])
+        return Head(self._columns, (), ((SKIPPED_COLUMN, "str"),)), self._lines.take()
+
+    def _plain(self, metadata: Mapping[str, Scalar], types: dict[str, str]) -> Mapping[str, Scalar]:
+        """The metadata with values of Python's own types; notes the type of each key."""
+        if not isinstance(metadata, Mapping):
+            raise BadResult(f"metadata is a {type(metadata).__name__}; expected a mapping of scalars")
+        changed: dict[str, Scalar] = {}
+        for key, value in metadata.items():
+            kind = _TYPES.get(type(value))
+            if kind is None or key in self._declared:
+                value = changed[key] = self._scalar(key, value)  # noqa: PLW2901
+                kind = _TYPES[type(value)]
+            if types.get(key) != kind:
+                types[key] = merged_type(types.get(key, ""), kind)
+        return {**metadata, **changed} if changed else metadata
+
+    def _scalar(self, key: str, value: Any) -> Scalar:  # noqa: ANN401 - whatever a user's method gave
+        if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+            value = value.item()
+        elif isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        for kind in (str, bool, int, float):
+            if isinstance(value, kind) and type(value) is not kind and not isinstance(value, bool):
+                value = kind(value)
+        if type(value) not in _TYPES:
+            raise BadResult(f"metadata {key!r} is a {type(value).__name__}; expected str, int, float, bool or None")
+        wanted = self._declared.get(key)
+        if wanted is None or value is None or type(value) is wanted:
+            return value
+        try:
+            return wanted(value)
+        except (TypeError, ValueError):
+            raise BadResult(f"metadata {key!r} is {value!r}; metadata_types says {wanted.__name__}") from None
+
+    def _head(self, outputs: dict[str, str], inputs: dict[str, str]) -> Head:
+        signature = (*outputs.items(), None, *inputs.items())
+        head = self._heads.get(signature)
+        if head is None:
+            self._check_keys(outputs, inputs)
+            head = self._heads[signature] = Head(self._columns, tuple(outputs.items()), tuple(inputs.items()))
+        return head
+
+    def _check_keys(self, outputs: Mapping[str, str], inputs: Mapping[str, str]) -> None:
+        for key in (*outputs, *inputs):
+            if not isinstance(key, str) or not key:
+                raise BadResult(f"metadata key {key!r} is a {type(key).__name__}; expected a name")
+            if key in self._columns:
+                raise BadResult(f"metadata {key!r} would hide the dataset column of that name; --rename {key}=NEW")
+            if key in self._taken:
+                raise BadResult(f"metadata {key!r} has the name of a column of the manifest's own; rename it")
+            if key in outputs and key in inputs:
+                raise BadResult(f"metadata {key!r} is given both for the outputs and for the input; rename one")
+
+
+def _check_name(name: str, names: set[str]) -> None:
+    """Refuse an output name that is not one path component, or that was taken."""
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise BadResult(f"output name {name!r} is not one path component")
+    try:
+        length = len(name.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise BadResult(f"output name {name!r} cannot be a file name") from None
+    if length > LONGEST_NAME:
+        raise BadResult(f"output name {name[:40]!r}… has {length} bytes; a file name has at most {LONGEST_NAME}")
+    same = same_name(name)
+    if same in names:
+        raise BadResult(f"output name {name!r} is given twice (case and Unicode form do not count)")
+    names.add(same)
+
+
+# -- failures -------------------------------------------------------------------------------------------------
+
+_WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether a read may succeed when it is tried again."""
+    return isinstance(error, OSError) and not isinstance(error, _WILL_NOT_PASS)
+
+
+def failure_of(error: BaseException, attempts: int) -> Failure:
+    """The row of errors.csv for an exception."""
+    shown = "" if isinstance(error, InputError) else "".join(traceback.format_exception(_without_own(error)))
+    message = _message(error)
+    return Failure(type(error).__name__, message, _encodable(shown[-LONGEST_MESSAGE:]), attempts)
+
+
+def _without_own(error: BaseException) -> BaseException:
+    """The exception with a traceback that starts in the user's code."""
+    step = error.__traceback__
+    while step and step.tb_frame.f_code.co_filename == __file__:
+        step = step.tb_next
+    return error.with_traceback(step)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a user's __str__ may do anything
+        text = "its message cannot be shown"
+    return _encodable(text[:LONGEST_MESSAGE])
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(_message(error).split())}"
+
+
+def _encodable(text: str) -> str:
+    """The text with what cannot be written as UTF-8 spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,238 @@
+"""The command line: parse, call, print."""
+
+import enum
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from splitter import __version__
+from splitter.errors import Interrupted, Refused, RunStopped
+from splitter.options import RunOptions, flag, nearest
+from splitter.parameters import REQUIRED, Parameter, field_parameters, first_line, recipe_parameters
+from splitter.recipes import DEFAULT, RECIPES, load_recipe
+
+if TYPE_CHECKING:
+    from splitter.dataset import ProcessorDataset
+
+REFUSED = 2
+_CLICK_TYPES = {int: click.INT, float: click.FLOAT, str: click.STRING}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit; what goes wrong is one line that says what to do."""
+    sys.exit(exit_code(arguments))
+
+
+def exit_code(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    if sys.platform == "win32":
+        return _refuse("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
+    try:
+        return commands.main(arguments, prog_name="splitter", standalone_mode=False) or 0
+    except click.ClickException as error:
+        return _refuse(_one_line(error))
+    except Refused as error:
+        return _refuse(str(error))
+    except (RunStopped, OSError) as error:
+        print(f"splitter: {error}", file=sys.stderr)
+        return 1
+    except click.Abort:
+        return 130
+
+
+def _refuse(message: str) -> int:
+    print(f"splitter: {' '.join(message.split())}", file=sys.stderr)
+    return REFUSED
+
+
+def _one_line(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    where = f"; see {context.command_path} --help" if context else ""
+    return error.format_message().replace("\n", " ").rstrip(".") + where
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="splitter", message="%(prog)s %(version)s")
+def commands() -> None:
+    """Turn input files into output files, with nothing lost.
+
+    \b
+    splitter run dataset.csv          do every input of a list, into the folder outputs/
+    splitter recipes                  what there is to do to an input
+    """
+
+
+class RunCommand(click.Command):
+    """`splitter run`: its options are the run's own and those of the recipe that is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Find out the recipe first, since it decides what options there are."""
+        config = _read_config(_value_of("--config", args))
+        ctx.default_map = config
+        name = _value_of("--recipe", args) or config.get("recipe") or DEFAULT
+        ctx.meta["recipe"] = recipe = load_recipe(name)
+        ctx.meta["parameters"] = parameters = recipe_parameters(recipe)
+        known = {*(param.name for param in self.params), *(parameter.name for parameter in parameters)}
+        for parameter in parameters:
+            if parameter.name in RunOptions.__dataclass_fields__ or parameter.name in _OWN:
+                raise Refused(f"{name}: its parameter {parameter.name!r} is the name of a run option; rename it")
+        for key in config:
+            if key not in known:
+                raise Refused(f"--config: {key!r} is not an option{nearest(key, sorted(known))}")
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The run's options, then the recipe's."""
+        return [*super().get_params(ctx), *map(_option, ctx.meta.get("parameters", []))]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the recipe's options apart from the run's."""
+        names = {parameter.name for parameter in ctx.meta.get("parameters", [])}
+        sections: dict[str, list[tuple[str, str]]] = {"Recipe options": [], "Run options": []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record:
+                sections["Recipe options" if param.name in names else "Run options"].append(record)
+        recipe = ctx.meta.get("recipe")
+        if recipe is not None:
+            sections = {f"Options of the recipe ({first_line(recipe)})": sections.pop("Recipe options"), **sections}
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+def _option(parameter: Parameter) -> click.Option:
+    """A parameter as an option of the command line."""
+    names = [parameter.name, flag(parameter.name)]
+    shared: dict[str, Any] = {"help": parameter.help, "required": parameter.default is REQUIRED}
+    if parameter.default not in (REQUIRED, None) and not isinstance(parameter.default, (list, tuple)):
+        shared["default"] = parameter.default
+        shared["show_default"] = not isinstance(parameter.default, bool) or parameter.default
+    if parameter.kind is bool and not parameter.many:
+        return click.Option([parameter.name, f"{flag(parameter.name)}/{flag('no_' + parameter.name)}"], **shared)
+    return click.Option(names, type=_click_type(parameter.kind), multiple=parameter.many, **shared)
+
+
+def _run_option(parameter: Parameter) -> click.Option:
+    """An option of the run; a flag has no negative form."""
+    if parameter.kind is bool:
+        return click.Option([parameter.name, flag(parameter.name)], is_flag=True, help=parameter.help)
+    return _option(parameter)
+
+
+def _click_type(kind: Any) -> click.ParamType:  # noqa: ANN401
+    if isinstance(kind, tuple) or (isinstance(kind, type) and issubclass(kind, enum.Enum)):
+        return click.Choice(kind)
+    if kind is Path:
+        return click.Path(path_type=Path)
+    return _CLICK_TYPES.get(kind, click.STRING)
+
+
+def _value_of(option: str, args: Sequence[str]) -> str | None:
+    """The value of one option, before the others are known."""
+    value = None
+    for index, argument in enumerate(args):
+        if argument == "--":
+            break
+        if argument == option and index + 1 < len(args):
+            value = args[index + 1]
+        elif argument.startswith(f"{option}="):
+            value = argument.partition("=")[2]
+    return value
+
+
+def _read_config(path: str | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        with open(path, "rb") as file:
+            content = tomllib.load(file)
+    except OSError as error:
+        raise Refused(f"--config {path}: cannot be read: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Refused(f"--config {path}: is not TOML: {error}") from None
+    return {key.replace("-", "_"): value for key, value in content.items()}
+
+
+_OWN = ("dataset", "recipe", "output", "config")
+
+
+def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
+    from splitter.progress import Display
+    from splitter.run import run_dataset
+
+    context = click.get_current_context()
+    given = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if name not in _OWN and context.get_parameter_source(name) != ParameterSource.DEFAULT
+    }
+    chosen = {name: given.pop(name) for name in list(given) if name in RunOptions.__dataclass_fields__}
+    options = RunOptions.of(chosen)
+    dataset = _made(context.meta["recipe"], values["dataset"], given)
+    with Display(quiet=options.quiet) as display:
+        try:
+            summary = run_dataset(dataset, values["output"], options, display)
+        except Interrupted as interruption:
+            display.error("interrupted; what is committed is kept")
+            if interruption.summary:
+                display.summary(interruption.summary)
+            return interruption.exit_code
+        display.summary(summary)
+        if summary.stopped:
+            display.error(f"splitter: {summary.stopped}")
+        return summary.exit_code
+
+
+def _made(recipe: "type[ProcessorDataset]", source: str, parameters: Mapping[str, Any]) -> "ProcessorDataset":
+    try:
+        return recipe(source, **parameters)
+    except Refused:
+        raise
+    except Exception as error:
+        raise Refused(f"{recipe.__name__}: {type(error).__name__}: {error}") from error
+
+
+commands.add_command(
+    RunCommand(
+        "run",
+        callback=_run,
+        help="""Run a recipe over every input of DATASET: a list (CSV, TSV, JSONL, Parquet) or a folder.
+
+        Run it again with the same output folder to continue: what is done is left alone.""",
+        params=[
+            click.Argument(["dataset"], type=click.STRING),
+            click.Option(
+                ["recipe", "--recipe"],
+                default=DEFAULT,
+                show_default=True,
+                help="What to do: a name from 'splitter recipes', module:Class, or path/to/file.py:Class.",
+            ),
+            click.Option(["output", "--output", "-o"], default="outputs", show_default=True, help="The output folder."),
+            click.Option(["config", "--config"], help="A TOML file with values for any of these options."),
+            *map(_run_option, field_parameters(RunOptions)),
+        ],
+    )
+)
+
+
+@commands.command()
+def recipes() -> None:
+    """List the recipes, what they do, and their options."""
+    for name in RECIPES:
+        recipe = load_recipe(name)
+        click.echo(f"{name}: {first_line(recipe)}")
+        for parameter in recipe_parameters(recipe):
+            record = _option(parameter).get_help_record(click.get_current_context())
+            if record:
+                click.echo(f"    {record[0]}  {record[1]}")

@@ -1,0 +1,150 @@
+"""The one class a user writes: a torch Dataset whose items are made from input files."""
+
+import inspect
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from torch.utils.data import Dataset
+
+from splitter.errors import BadResult, Refused
+from splitter.inputs import InputList, Layout, Table, copy_list, look_at, read_source
+from splitter.records import InputFile, OutputFile, Scalar
+
+if TYPE_CHECKING:
+    from splitter.frame import Manifest
+
+Result = tuple[Iterable[OutputFile], Mapping[str, Scalar]]
+Sample = TypeVar("Sample")
+
+
+class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]):
+    """Input files and the method that turns each into output files.
+
+    Subclass it and write `process`. Keep what the method needs as attributes, set in `__init__`; its
+    parameters are the recipe's options on the command line.
+
+    Attributes:
+        version: Bump it when the code changes, so that finished inputs are done again.
+        group_rows: All rows with the same path come as one input, in `input_file.rows`.
+        metadata_types: The types of metadata keys, where they should not follow from the values.
+        device: The device of the run: `cpu` or `cuda`.
+    """
+
+    version: ClassVar[int | str] = 1
+    group_rows: ClassVar[bool] = False
+    metadata_types: ClassVar[Mapping[str, type]] = {}
+    process_batch: Callable[[Sequence[InputFile]], Iterable[Result]] | None = None
+    device: str = "cpu"
+
+    parameters: Mapping[str, Any]
+    _table: Table | None = None
+    _ready_in: int | None = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "ProcessorDataset":  # noqa: ANN401, PYI034
+        """Note the parameters that the recipe is made with: they are part of each fingerprint."""
+        self = super().__new__(cls)
+        self.parameters = _parameters(cls, args, kwargs)
+        return self
+
+    def __init__(self, inputs: Any = ()) -> None:  # noqa: ANN401 - a path, a list, a table, a dataset
+        """Take the inputs: a list file, a folder, a list of paths or rows, a DataFrame, an `InputList`."""
+        self.inputs = inputs if isinstance(inputs, InputList) else InputList(inputs)
+
+    def process(self, input_file: InputFile) -> Result:
+        """Turn one input file into output files and the metadata of the input."""
+        raise NotImplementedError(f"{type(self).__name__} has no method process(self, input_file)")
+
+    def setup(self) -> None:
+        """Called once in each worker before its first input: load a model here."""
+
+    def run(self, output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401 - see RunOptions
+        """Process every input, in parallel, into the folder `output`; the options are `RunOptions`'."""
+        from splitter.run import run
+
+        return run(self, output, **options)
+
+    def __len__(self) -> int:
+        """How many inputs there are."""
+        return len(self._opened())
+
+    def __getitem__(self, index: int) -> tuple[tuple[OutputFile, ...], dict[str, Scalar]]:
+        """Try one input: its output files and its metadata; nothing is written."""
+        table = self._opened()
+        if not -len(table) <= index < len(table):
+            raise IndexError(f"input {index} of {len(table)}")
+        self.ready()
+        input_file = table.input_file(index % len(table), self._layout)
+        look_at(input_file.local_path)
+        outputs, metadata = checked_result(self.process(input_file))
+        return tuple(outputs), dict(metadata)
+
+    @staticmethod
+    def collate_fn(samples: list[Sample]) -> list[Sample]:
+        """A batch for a DataLoader made by hand: the samples as they are."""
+        return list(samples)
+
+    def ready(self) -> None:
+        """Call setup() unless this process has done so."""
+        if self._ready_in != os.getpid():
+            self.setup()
+            self._ready_in = os.getpid()
+
+    def _opened(self) -> Table:
+        if self._table is None:
+            header, rows, root = read_source(self.inputs)
+            # an unnamed file: gone with the process, never seen by anyone else
+            file = tempfile.TemporaryFile()  # noqa: SIM115
+            self._table = copy_list(header, rows, file, self.inputs.column)
+            self._layout = Layout(root)
+            if self.group_rows:
+                from splitter.inputs import survey
+
+                survey(self._table, self._layout, group_rows=True)
+        return self._table
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what belongs to this process."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_table", "_ready_in")}
+
+
+def recipe_signature(recipe: type[ProcessorDataset]) -> list[inspect.Parameter]:
+    """The parameters that a recipe's own `__init__` takes after the inputs."""
+    return list(inspect.signature(recipe.__init__).parameters.values())[2:]
+
+
+def _parameters(cls: type[ProcessorDataset], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    try:
+        bound = inspect.signature(cls.__init__).bind(None, *args, **kwargs)
+    except TypeError:
+        # __init__ is called next and says it better; unpickling makes the object without arguments
+        return {}
+    bound.apply_defaults()
+    return dict(list(bound.arguments.items())[2:])
+
+
+def checked_result(result: Any) -> Result:  # noqa: ANN401 - whatever a user's method gave
+    """What process() gave, if it is what the contract says."""
+    match result:
+        case (outputs, Mapping() as metadata) if isinstance(outputs, Iterable) and not isinstance(
+            outputs, (str, bytes, Mapping)
+        ):
+            return outputs, metadata
+    raise BadResult(f"process returned {_described(result)}; expected (output files, metadata)")
+
+
+def _described(value: Any) -> str:  # noqa: ANN401 - whatever a user's method gave
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a user's __repr__ may do anything
+        text = "…"
+    return f"{type(value).__name__} {text[:100]}"
+
+
+def check_parameters(dataset: ProcessorDataset, option_names: Iterable[str]) -> None:
+    """Refuse a parameter that is named like an option of the run."""
+    for parameter in recipe_signature(type(dataset)):
+        if parameter.name in set(option_names):
+            name = type(dataset).__name__
+            raise Refused(f"{name}: its parameter {parameter.name!r} is the name of a run option; rename it")

@@ -1,0 +1,92 @@
+"""What can go wrong, as one tree.
+
+SplitterError
+├── Refused             the run cannot start as asked: exit code 2, nothing was done
+├── RunStopped          the run cannot go on, what is committed is kept: exit code 1
+│   ├── StorageError    the output folder cannot be written or read
+│   └── SetupError      the recipe's setup() failed, so no input can be processed
+└── InputError          one input failed for a reason that splitter itself found
+    ├── UnreadableInput it is missing, not a file, or cannot be opened
+    ├── BadResult       process() gave something the contract does not allow
+    ├── TimedOut        no result within --timeout
+    ├── MemoryExceeded  more memory than --memory
+    └── Crashed         the process that held it died
+
+Skip                    raised by a recipe to leave an input out; not an error
+Interrupted             Ctrl-C, SIGTERM or SIGHUP reached the run; a KeyboardInterrupt
+"""
+
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from splitter.engine import Summary
+
+
+class SplitterError(Exception):
+    """The base of every error splitter raises."""
+
+
+class Refused(SplitterError):
+    """The run cannot start as asked; the message says what to change."""
+
+
+class RunStopped(SplitterError):
+    """The run cannot go on; what is committed is kept, and the same run continues it."""
+
+
+class StorageError(RunStopped):
+    """The output folder cannot be written or read."""
+
+    @classmethod
+    def of(cls, error: OSError, name: str) -> "StorageError":
+        """Say which file of the output could not be written, and why."""
+        reason = error.strerror or str(error)
+        return cls(f"cannot write {name}: {reason}; mend that and run the same command again to continue")
+
+
+class SetupError(RunStopped):
+    """The recipe's setup() failed."""
+
+
+class InputError(SplitterError):
+    """One input failed for a reason that splitter itself found."""
+
+
+class UnreadableInput(InputError):
+    """An input is missing, is not a file, or cannot be opened."""
+
+
+class BadResult(InputError):
+    """A recipe's process() gave something that the contract does not allow."""
+
+
+class TimedOut(InputError):
+    """An input gave no result in the time allowed."""
+
+
+class MemoryExceeded(InputError):
+    """An input took more memory than allowed."""
+
+
+class Crashed(InputError):
+    """The process that held an input died."""
+
+
+class Skip(Exception):  # noqa: N818 - a word of the contract, and not an error
+    """Raise it in `process` to leave an input out, with the reason."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked the run to end; its number gives the exit code."""
+
+    def __init__(self, signal_number: int) -> None:
+        """Remember which signal it was."""
+        super().__init__(f"interrupted by signal {signal_number}")
+        self.signal_number = signal_number
+        self.summary: Summary | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+        return 128 + self.signal_number

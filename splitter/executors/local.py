@@ -1,0 +1,164 @@
+"""The executor for one machine: a torch DataLoader whose workers are guards."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import DataLoader, Dataset
+
+from splitter.batch import Batch, Job, Report, Worker
+from splitter.errors import RunStopped
+from splitter.executors.base import Executor
+from splitter.guard import Guard
+
+if TYPE_CHECKING:
+    from splitter.executors.base import Limits
+
+SECONDS_TO_LEAVE = 1.5
+_HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class LocalExecutor(Executor):
+    """Runs batches in worker processes, or in this one with `workers=0`."""
+
+    def run(self, job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
+        """Do the batches and report each as it is finished."""
+        if self.limits.workers:
+            yield from _in_workers(job, batches, self.limits)
+        else:
+            yield from _here(job, batches)
+
+
+def _here(job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
+    """In this process, without a guard: a debugger works, and a crash is a crash."""
+    worker = Worker(job)
+    try:
+        worker.setup()
+        for batch in batches:
+            yield worker.run(batch)
+    except RunStopped as error:
+        yield Report(stop=str(error))
+
+
+def _in_workers(job: Job, batches: Iterable[Batch], limits: "Limits") -> Generator[Report, None, None]:
+    with _Processes() as processes:
+        try:
+            yield from processes.start(_loader(_Guarded(job, limits), batches, limits.workers))
+        except RuntimeError as error:
+            # the DataLoader's word for a dead worker: what is committed is known, the rest is run again
+            if "DataLoader worker" not in str(error):
+                raise
+
+
+class _Guarded(Dataset[Report]):
+    """A dataset whose items are asked for by batch, and are reports."""
+
+    def __init__(self, job: Job, limits: "Limits") -> None:
+        self._job, self._limits = job, limits
+        self._guard: Guard | None = None
+
+    def __getitem__(self, batch: Batch) -> Report:
+        assert self._guard is not None  # noqa: S101 - made by `prepare`
+        return self._guard.run(batch)
+
+    def prepare(self, worker: int) -> None:  # noqa: ARG002 - the DataLoader's signature
+        """Turn a fresh DataLoader worker into a guard."""
+        self._guard = Guard(self._job, timeout=self._limits.timeout, memory=self._limits.memory)
+        self._guard.protect()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
+
+
+def _loader(guarded: _Guarded, batches: Iterable[Batch], workers: int) -> DataLoader[Any]:
+    with warnings.catch_warnings():
+        # more workers than CPUs is the user's choice
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        return DataLoader(
+            guarded,
+            sampler=batches,  # type: ignore[arg-type]
+            batch_size=None,
+            num_workers=workers,
+            collate_fn=_as_it_is,
+            worker_init_fn=guarded.prepare,
+            in_order=False,
+            prefetch_factor=2,
+            multiprocessing_context=_start_method(),
+        )
+
+
+def _as_it_is(report: Report) -> Report:
+    return report
+
+
+def _start_method() -> str:
+    """Fork, so that classes of a script or a notebook are there; not where forking is unsafe."""
+    torch = sys.modules["torch"]
+    if sys.platform != "linux" or torch.cuda.is_initialized():
+        return "spawn"
+    return "fork"
+
+
+class _Processes:
+    """The worker processes of one run: started with signals held back, and gone when this is left."""
+
+    def __init__(self) -> None:
+        # every worker holds the writing end: reading finds the end when the last of them is gone
+        self._alive, self._held = os.pipe()
+        self._before = set(multiprocessing.active_children())
+        self._iterator: Iterator[Report] | None = None
+        self._child_handler: Any = signal.SIG_DFL
+
+    def __enter__(self) -> "_Processes":
+        return self
+
+    def start(self, loader: DataLoader[Any]) -> Iterator[Report]:
+        """Start the workers; their reports."""
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
+        try:
+            self._iterator = iter(loader)
+        finally:
+            os.close(self._held)
+            self._held = -1
+            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        # torch's handler raises wherever the driver happens to be; the loader finds a dead worker by itself
+        if threading.current_thread() is threading.main_thread():
+            self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        return self._iterator
+
+    def __exit__(self, *error: object) -> None:
+        children = [child for child in multiprocessing.active_children() if child not in self._before]
+        # they are ended before the loader is asked to close, which would wait for busy ones
+        for child in children:
+            child.terminate()
+        if self._held >= 0:
+            os.close(self._held)
+        self._wait_for_end(children)
+        self._iterator = None
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, self._child_handler)
+
+    def _wait_for_end(self, children: list[Any]) -> None:
+        """Wait until the last guard and the last runner are gone."""
+        os.set_blocking(self._alive, False)
+        deadline = time.monotonic() + SECONDS_TO_LEAVE
+        killed = False
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                if os.read(self._alive, 1) == b"":
+                    break
+            if time.monotonic() > deadline:
+                if killed:
+                    break
+                for child in children:
+                    child.kill()
+                killed, deadline = True, time.monotonic() + SECONDS_TO_LEAVE
+            time.sleep(0.005)
+        os.close(self._alive)
+        for child in children:
+            child.join(SECONDS_TO_LEAVE)

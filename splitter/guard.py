@@ -1,0 +1,360 @@
+"""Guard and runner: a bad input ends a runner, never a run.
+
+A guard takes batches and runs no user code. The runner, forked from it, processes, stores and commits,
+and notes the input it is at in memory that both see. The guard ends a runner that takes too long or too
+much memory, names the input that a dead runner held, and starts another runner for the rest.
+
+    driver ── guard ── runner ── what the user's code starts
+"""
+
+import contextlib
+import ctypes
+import mmap
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import struct
+import sys
+import time
+from dataclasses import replace
+
+import psutil
+
+from splitter.batch import BETWEEN_INPUTS, TOGETHER, Batch, Failure, Job, Report, Worker
+from splitter.errors import Crashed, MemoryExceeded, RunStopped, TimedOut
+from splitter.manifest import DONE, FAILED, SKIPPED, Journal, Record
+
+IDLE = -3
+TRIES_IF_KILLED = 3
+_LOOK_EVERY = 0.05
+_LOOK_SELDOM = 0.5
+_PLACE = struct.Struct("qd")
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+class _Post:
+    """Shared memory where the runner notes the place of the input it is at, and since when."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _PLACE.size)
+        self.note(IDLE)
+
+    def note(self, place: int) -> None:
+        _PLACE.pack_into(self._memory, 0, place, time.monotonic())
+
+    def read(self) -> tuple[int, float]:
+        place, since = _PLACE.unpack_from(self._memory)
+        return place, since
+
+
+class Guard:
+    """Runs batches in a runner of its own, whatever they do to it."""
+
+    def __init__(self, job: Job, *, timeout: float | None = None, memory: int | None = None) -> None:
+        """Limits are per input: seconds, and bytes above what the runner starts with."""
+        self._job = job
+        self._timeout, self._memory = timeout, memory
+        self._journal = Journal(job.storage)
+        self._post = _Post()
+        self._runner = 0
+        self._memory_at_start = 0
+        self._pipe: multiprocessing.connection.Connection | None = None
+
+    def protect(self) -> None:
+        """Prepare this process: it ends with its parent, and takes its runner and their children along."""
+        _die_with_parent(signal.SIGTERM)
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        signal.signal(signal.SIGTERM, self._leave)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+    def run(self, batch: Batch) -> Report:
+        """Do a batch to its end; each input that ends the runner is one failed input."""
+        total = Report()
+        pieces = [batch]
+        attempt = 0
+        killed: dict[int, int] = {}
+        while pieces:
+            piece = pieces.pop()
+            name = f"{batch.name}-{attempt:06d}"
+            attempt += 1
+            report, death = self._try(replace(piece, name=name))
+            if report is not None:
+                total += report
+                if total.stop:
+                    break
+                continue
+            assert death is not None  # noqa: S101 - one of the two
+            pieces += self._after(death, piece, name, killed, total)
+        return total
+
+    def stop(self) -> None:
+        """End the runner and everything it started."""
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+        if self._runner:
+            self._kill()
+
+    # -- one try -------------------------------------------------------------------------------------
+
+    def _try(self, batch: Batch) -> "tuple[Report | None, _Death | None]":
+        if not self._runner:
+            self._start()
+        assert self._pipe is not None  # noqa: S101 - made by _start
+        try:
+            self._pipe.send(batch)
+            answer = self._wait(len(batch))
+        except (BrokenPipeError, ConnectionResetError, EOFError):
+            answer = None
+        if isinstance(answer, Report):
+            return answer, None
+        return None, self._bury(answer)
+
+    def _wait(self, size: int) -> "Report | Failure | None":
+        """The runner's report; or why it must end; or None when it has died."""
+        assert self._pipe is not None  # noqa: S101
+        while True:
+            if self._pipe.poll(self._patience(size)):
+                answer: Report = self._pipe.recv()
+                return answer
+            found, status = os.waitpid(self._runner, os.WNOHANG)
+            if found:
+                self._status = status
+                return None
+            failure = self._over_limit(size)
+            if failure:
+                return failure
+
+    def _patience(self, size: int) -> float:
+        """How long to wait before the next look at the runner."""
+        if self._memory:
+            return _LOOK_EVERY
+        place, since = self._post.read()
+        limit = self._limit(place, size)
+        if limit is None:
+            return _LOOK_SELDOM
+        return min(_LOOK_SELDOM, max(0.005, since + limit - time.monotonic()))
+
+    def _limit(self, place: int, size: int) -> float | None:
+        if self._timeout is None or place in (BETWEEN_INPUTS, IDLE):
+            return None
+        return self._timeout * size if place == TOGETHER else self._timeout
+
+    def _over_limit(self, size: int) -> Failure | None:
+        place, since = self._post.read()
+        limit = self._limit(place, size)
+        if limit is not None and time.monotonic() - since > limit:
+            return Failure(TimedOut.__name__, f"no result in {self._timeout:g} s (--timeout)")
+        if self._memory and _memory_of(self._runner) - self._memory_at_start > self._memory:
+            return Failure(MemoryExceeded.__name__, f"took more than {self._memory:,} bytes of memory (--memory)")
+        return None
+
+    # -- after a runner's death ------------------------------------------------------------------------
+
+    def _bury(self, failure: Failure | None) -> "_Death":
+        place, _ = self._post.read()
+        status = self._kill()
+        if failure:
+            return _Death(place, failure, by_itself=True)
+        by_itself = not (os.WIFSIGNALED(status) and os.WTERMSIG(status) in _FROM_OUTSIDE)
+        return _Death(place, Failure(Crashed.__name__, _cause(status)), by_itself=by_itself)
+
+    def _after(
+        self, death: "_Death", batch: Batch, name: str, killed: dict[int, int], total: Report
+    ) -> list[Batch]:
+        """What is left to do of a batch whose runner died; the next piece stands last."""
+        if self._journal.undo(name):
+            total += _report_of(Record.read(self._job.storage, name), len(batch))
+            return []
+        self._job.storage.unstage(name)
+        place = death.place
+        if place == TOGETHER:
+            return [replace(batch, one_by_one=True)]
+        # killed from outside: by the kernel for want of memory, or by someone; the input may be innocent
+        suspect = batch.keys[place] if place >= 0 else IDLE
+        killed[suspect] = killed.get(suspect, 0) + 1
+        if place < 0 and killed[suspect] >= TRIES_IF_KILLED:
+            total.stop = f"a worker died {TRIES_IF_KILLED} times outside of any input: {death.failure.message}"
+            return []
+        if place < 0 or (not death.by_itself and killed[suspect] < TRIES_IF_KILLED):
+            return [batch]
+        failures = {**batch.failures, place: replace(death.failure, attempts=killed[suspect])}
+        batch = replace(batch, failures=failures)
+        if not self._job.sink.divisible or place == 0:
+            return [batch]
+        # what came before is done again, and committed, before the rest: each input is done twice at most
+        return [batch.part(batch.name, place, len(batch)), batch.part(batch.name, 0, place)]
+
+    # -- the runner's process ----------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        self._post.note(IDLE)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._runner = os.fork()
+        if not self._runner:
+            ours.close()
+            self._become_runner(theirs)
+        theirs.close()
+        self._pipe = ours
+        self._memory_at_start = _memory_of(self._runner)
+
+    def _become_runner(self, pipe: multiprocessing.connection.Connection) -> None:
+        """The life of a runner; it never returns into the guard's code."""
+        status = 1
+        try:
+            _die_with_parent(signal.SIGKILL)
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            _be_first_to_go()
+            with open(os.devnull, "rb") as nothing:
+                os.dup2(nothing.fileno(), 0)
+            _serve(Worker(self._job, self._post.note), pipe, self._post)
+            status = 0
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+
+    def _kill(self) -> int:
+        """End the runner, its process group, and what it left behind; returns its exit status."""
+        status = self._status
+        self._status = -1
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._runner, signal.SIGKILL)
+        if status < 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._runner, signal.SIGKILL)
+            _, status = os.waitpid(self._runner, 0)
+        self._runner = 0
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                child.kill()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        return status
+
+    _status = -1
+
+    def _leave(self, number: int, frame: object) -> None:  # noqa: ARG002 - a signal handler's arguments
+        with contextlib.suppress(Exception):
+            self.stop()
+        os._exit(128 + number)
+
+
+class _Death:
+    """How a runner ended, and at which input."""
+
+    def __init__(self, place: int, failure: Failure, *, by_itself: bool) -> None:
+        self.place, self.failure, self.by_itself = place, failure, by_itself
+
+
+def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, post: _Post) -> None:
+    """Do batches until the guard closes the pipe."""
+    fault = ""
+    try:
+        worker.setup()
+    except RunStopped as error:
+        fault = str(error)
+    while True:
+        try:
+            batch: Batch = pipe.recv()
+        except EOFError:
+            return
+        post.note(BETWEEN_INPUTS)
+        try:
+            report = Report(stop=fault) if fault else worker.run(batch)
+        except RunStopped as error:
+            report = Report(stop=str(error))
+        post.note(IDLE)
+        pipe.send(report)
+
+
+def _report_of(record: Record, inputs: int) -> Report:
+    """The numbers of a batch that was committed by a runner that died before it could tell."""
+    status = record.entries["status"]
+    return Report(
+        inputs=inputs,
+        done=int((status == DONE).sum()),
+        skipped=int((status == SKIPPED).sum()),
+        failed=int((status == FAILED).sum()),
+        outputs=int(record.entries["outputs"].sum()),
+        bytes=int(record.entries["bytes"].sum()),
+    )
+
+
+def _cause(status: int) -> str:
+    """Why a process ended, in words."""
+    if not os.WIFSIGNALED(status):
+        return f"the process exited with code {os.waitstatus_to_exitcode(status)}"
+    number = os.WTERMSIG(status)
+    with contextlib.suppress(ValueError):
+        name = signal.Signals(number).name
+        hint = " (out of memory?)" if number == signal.SIGKILL else ""
+        return f"killed by {name}{hint}"
+    return f"killed by signal {number}"
+
+
+# -- what the operating system does for us ---------------------------------------------------------------------
+
+
+def _prctl(option: int, value: int) -> None:
+    """Set a property of this process, where the system knows it (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _die_with_parent(number: int) -> None:
+    """Have a signal sent to this process when its parent dies."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        _prctl(_PR_SET_PDEATHSIG, number)
+    else:
+        _watch_parent(parent, number)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _watch_parent(parent: int, number: int) -> None:
+    import threading
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _be_first_to_go() -> None:
+    """When memory runs out, the kernel is to end a runner, not the driver or a stranger."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("900")
+
+
+def _memory_of(process: int) -> int:
+    """Bytes of memory that a process and its children hold for themselves."""
+    total = _own_memory(process)
+    with contextlib.suppress(OSError), open(f"/proc/{process}/task/{process}/children") as file:
+        return total + sum(_memory_of(int(child)) for child in file.read().split())
+    with contextlib.suppress(psutil.Error):
+        total += sum(_own_memory(child.pid) for child in psutil.Process(process).children(recursive=True))
+    return total
+
+
+def _own_memory(process: int) -> int:
+    with contextlib.suppress(OSError), open(f"/proc/{process}/status") as file:
+        fields = dict(line.split(":", 1) for line in file if line.startswith("Rss"))
+        return sum(int(fields.get(name, "0").split()[0]) for name in ("RssAnon", "RssShmem")) * 1024
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(process).memory_info().rss)
+    return 0

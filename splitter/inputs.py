@@ -1,0 +1,561 @@
+"""Dataset lists and folders -> input files: read, copy, check for collisions, measure.
+
+Whatever the source is, the run uses a copy of it as plain CSV, and holds in memory only a few numbers
+for each row: where the row starts in the copy, a hash of its path, the size of its file.
+"""
+
+import csv
+import io
+import json
+import os
+import stat
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, BinaryIO, TextIO
+
+import numpy as np
+import xxhash
+
+from splitter.errors import Refused, UnreadableInput
+from splitter.records import InputFile, Scratch
+
+RESERVED_FOLDERS = frozenset({".splitter", "manifest.csv", "errors.csv", "shards"})
+ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
+UNREADABLE = -1
+BLOCK = 10_000
+FINGERPRINT = np.dtype("V16")
+
+csv.field_size_limit(2**31 - 1)
+
+Row = list[str]
+
+
+@dataclass(frozen=True)
+class InputList:
+    """Where the inputs are named, and how to read that.
+
+    Attributes:
+        source: A CSV, TSV, JSONL or Parquet file, a folder, or from Python a list of paths or of row
+            dicts, a DataFrame, or a dataset of paths.
+        column: The column that holds the paths.
+        root: The folder that relative paths start from, itself relative to the list's folder.
+        delimiter: What stands between two columns of a CSV list.
+        pattern: Which files of a folder source to take.
+        rename: New names for columns.
+    """
+
+    source: Any
+    column: str = "input"
+    root: str | None = None
+    delimiter: str | None = None
+    pattern: str | None = None
+    rename: Mapping[str, str] | None = None
+
+
+# -- CSV, written and read so that every text comes back as it went in ----------------------------------
+
+
+class CsvLines:
+    """Turns rows into CSV lines that end in a bare newline and quote a lone carriage return."""
+
+    def __init__(self) -> None:
+        """Start with no lines."""
+        self.lines: list[str] = []
+        # the csv module quotes a carriage return only when it is part of the line terminator
+        self.add = csv.writer(self, lineterminator="\r\n").writerow
+
+    def write(self, line: str) -> None:
+        """What the csv module calls with each finished line."""
+        self.lines.append(line[:-2] + "\n")
+
+    def take(self) -> bytes:
+        """All lines since the last call."""
+        text = "".join(self.lines)
+        self.lines.clear()
+        return text.encode(**ENCODING)
+
+
+def parse_rows(text: bytes) -> list[Row]:
+    """The rows of a piece of CSV that `CsvLines` made."""
+    return list(csv.reader(io.StringIO(text.decode(**ENCODING), newline="")))
+
+
+# -- sources: each gives the header and then the rows ---------------------------------------------------
+
+
+def read_source(listing: InputList, *, leave_out: str = "") -> tuple[Row, Iterator[Row], str]:
+    """The header, the rows and the root folder of a source; `leave_out` is the output folder."""
+    source = listing.source
+    if isinstance(source, (str, os.PathLike)):
+        header, rows, home = _read_path(os.fspath(source), listing, leave_out)
+    else:
+        _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
+        _refuse_option(listing.pattern, "--pattern", "a folder")
+        header, rows = _read_object(source, listing.column)
+        home = os.getcwd()
+    root = os.path.normpath(os.path.join(home, os.path.expanduser(listing.root or "")))
+    if not os.path.isdir(root):
+        raise Refused(f"{root}: the folder that inputs are relative to is not there; check --root")
+    return _renamed(header, listing), rows, root
+
+
+def _read_path(path: str, listing: InputList, leave_out: str) -> tuple[Row, Iterator[Row], str]:
+    path = os.path.abspath(os.path.expanduser(path))
+    if os.path.isdir(path):
+        _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
+        return [listing.column], _walk(path, listing.pattern or "*", leave_out), path
+    _refuse_option(listing.pattern, "--pattern", "a folder")
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in (".csv", ".tsv", ".txt", ""):
+        _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
+    reader = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}.get(suffix)
+    try:
+        header, rows = reader(path) if reader else _read_csv(path, listing.delimiter or _usual_delimiter(suffix))
+    except OSError as error:
+        raise Refused(f"{path}: the dataset list cannot be read: {error.strerror or error}") from None
+    if listing.column not in header:
+        raise Refused(f"{path}: has no column {listing.column!r} but {_named(header)}; {_column_advice(header)}")
+    return header, rows, os.path.dirname(path)
+
+
+def _refuse_option(value: str | None, option: str, use: str) -> None:
+    if value is not None:
+        raise Refused(f"{option} {value!r} is only for {use}; leave it out")
+
+
+def _usual_delimiter(suffix: str) -> str:
+    return "\t" if suffix == ".tsv" else ","
+
+
+def _named(header: Row) -> str:
+    return ", ".join(repr(name) for name in header[:10])
+
+
+def _column_advice(header: Row) -> str:
+    for sign in (";", "\t", "|"):
+        if any(sign in name for name in header):
+            return f"is it --delimiter {sign!r}?"
+    return "name the column of the paths with --column"
+
+
+def _read_csv(path: str, delimiter: str) -> tuple[Row, Iterator[Row]]:
+    if len(delimiter) != 1:
+        raise Refused(f"--delimiter {delimiter!r}: must be one character")
+    file = open(path, newline="", **ENCODING)  # noqa: SIM115 - closed by the generator that reads on
+    if file.read(1) != "\ufeff":
+        file.seek(0)
+    rows = _checked_rows(path, file, csv.reader(file, delimiter=delimiter, strict=True))
+    header = next(rows, None)
+    if header is None:
+        raise Refused(f"{path}: is empty; a dataset list starts with a line of column names")
+    return header, rows
+
+
+def _checked_rows(path: str, file: TextIO, reader: Any) -> Iterator[Row]:  # noqa: ANN401 - no public type
+    width = 0
+    with file:
+        try:
+            for row in reader:
+                if not row:
+                    continue
+                width = width or len(row)
+                if len(row) != width:
+                    message = f"has {len(row)} columns where the first line has {width}"
+                    raise Refused(f"{path}: line {reader.line_num} {message}; mend that line")
+                yield row
+        except csv.Error as error:
+            raise Refused(f"{path}: line {reader.line_num} is not CSV ({error}); mend that line") from None
+
+
+def _read_jsonl(path: str) -> tuple[Row, Iterator[Row]]:
+    header: dict[str, None] = {}
+    for entry in _json_objects(path):
+        header.update(dict.fromkeys(entry))
+    return list(header), ([_json_text(entry.get(name)) for name in header] for entry in _json_objects(path))
+
+
+def _json_objects(path: str) -> Iterator[dict[str, Any]]:
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                # numbers stay as they are written: 1e5 and 007.0 are text here
+                entry = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
+            except ValueError as error:
+                raise Refused(f"{path}: line {number} is not JSON ({error}); mend that line") from None
+            if not isinstance(entry, dict):
+                raise Refused(f"{path}: line {number} is not a JSON object; write one object a line")
+            yield entry
+
+
+def _json_text(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _read_parquet(path: str) -> tuple[Row, Iterator[Row]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise Refused(f"{path}: is not Parquet ({error})") from None
+    rows = (
+        [_python_text(value) for value in row]
+        for batch in file.iter_batches(batch_size=10_000)
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    )
+    return file.schema_arrow.names, rows
+
+
+def _python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
+    """A value of a table as text; what is missing is the empty text."""
+    if isinstance(value, str):
+        return value
+    if value is None or (isinstance(value, float) and value != value):  # noqa: PLR0124 - not a number
+        return ""
+    if isinstance(value, (dict, list, tuple)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def _walk(folder: str, pattern: str, leave_out: str) -> Iterator[Row]:
+    """The files of a folder and its subfolders, in an order that is the same everywhere."""
+    yield from ([path] for path in _walk_below(folder, "", pattern, leave_out))
+
+
+def _walk_below(folder: str, prefix: str, pattern: str, leave_out: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        raise Refused(f"{folder}: cannot be read: {error.strerror}") from None
+    for entry in entries:
+        if entry.name.startswith(".") or entry.path == leave_out:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk_below(entry.path, f"{prefix}{entry.name}/", pattern, leave_out)
+        elif fnmatchcase(entry.name, pattern) or fnmatchcase(prefix + entry.name, pattern):
+            yield prefix + entry.name
+
+
+def _read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa: ANN401 - what a user has
+    if hasattr(source, "itertuples"):
+        header = [str(name) for name in source.columns]
+        rows = ([_python_text(value) for value in row] for row in source.itertuples(index=False, name=None))
+    else:
+        if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
+            kind = type(source).__name__
+            raise Refused(f"inputs is a {kind}; give a list file, a folder, a list, a DataFrame or a dataset of paths")
+        values = [source[index] for index in range(len(source))]
+        header, rows = _rows_of_values(values, column)
+    if column not in header:
+        raise Refused(f"inputs: has no column {column!r} but {_named(header)}; {_column_advice(header)}")
+    return header, rows
+
+
+def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]:
+    if any(isinstance(value, Mapping) for value in values):
+        header = list({str(name): None for value in values for name in _as_mapping(value)}) or [column]
+        return header, ([_python_text(value.get(name)) for name in header] for value in values)
+    for value in values:
+        if not isinstance(value, (str, os.PathLike)):
+            raise Refused(f"inputs: {value!r} is a {type(value).__name__}; give paths, or dicts that are rows")
+    return [column], ([os.fspath(value)] for value in values)
+
+
+def _as_mapping(value: Any) -> Mapping[Any, Any]:  # noqa: ANN401 - what a user has
+    if not isinstance(value, Mapping):
+        raise Refused(f"inputs: {value!r} stands among dicts; give paths only, or rows only")
+    return value
+
+
+def _renamed(header: Row, listing: InputList) -> Row:
+    for old in listing.rename or {}:
+        if old not in header:
+            raise Refused(f"--rename {old}=…: there is no column {old!r} but {_named(header)}")
+        if old == listing.column:
+            raise Refused(f"--rename {old}=…: the column of the paths keeps its name")
+    header = [(listing.rename or {}).get(name, name) for name in header]
+    for name in header:
+        if header.count(name) > 1:
+            raise Refused(f"the column {name!r} stands twice in the dataset list; give one another name")
+    return header
+
+
+# -- places: where an input is, and where its outputs go -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where an input is read from, and which folder of the output is its own."""
+
+    root: str
+    keep_extension: bool = False
+
+    def place(self, text: str) -> str:
+        """The local path of an input as it is listed."""
+        if text.startswith("file://"):
+            text = text.removeprefix("file://")
+        return text if text.startswith("/") else f"{self.root}/{text}"
+
+    def key(self, text: str) -> str:
+        """What identifies an input: its path below the root, or its whole path without leading slash."""
+        if "://" in text and not text.startswith("file://"):
+            return os.path.normpath(text.split("://", 1)[1]).lstrip("/")
+        if not text.startswith(("/", "file://")) and _is_plain(text):
+            return text
+        path = os.path.normpath(self.place(text))
+        below = self.root.rstrip("/") + "/"
+        return path.removeprefix(below) if path.startswith(below) else path.lstrip("/")
+
+    def folder(self, key: str) -> str:
+        """The folder of the output that belongs to an input."""
+        return key if self.keep_extension else os.path.splitext(key)[0]
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a relative path has no part that would have to be resolved."""
+    return "./" not in text and "//" not in text and text[-1:] not in (".", "/")
+
+
+def same_name(text: str) -> str:
+    """Equal for names that some file system takes for one: other case, other Unicode form."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+def key_hash(key: str) -> int:
+    """The number that stands for an input in commit records."""
+    return xxhash.xxh3_64_intdigest(key.encode(**ENCODING))
+
+
+def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> bytes:
+    """What an input was when it was processed: its columns, its file, and how it was to be processed."""
+    return xxhash.xxh3_128_digest(b"%b%d,%d" % (row, size, changed_ns), seed)
+
+
+def look_at(path: str) -> os.stat_result:
+    """The file's size and time; refuses what is not a plain file, which could block or never end."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        raise UnreadableInput(f"{path}: is not there") from None
+    except (PermissionError, NotADirectoryError) as error:
+        raise UnreadableInput(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UnreadableInput(f"{path!r}: cannot be a file: {error}") from None
+    if not stat.S_ISREG(found.st_mode):
+        kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+        kind = kinds.get(stat.S_IFMT(found.st_mode), "a device")
+        raise UnreadableInput(f"{path}: is {kind}, not a file")
+    return found
+
+
+# -- the table: the list as one run uses it ---------------------------------------------------------------
+
+
+class Table:
+    """The copied list: rows on disk, a few numbers for each in memory.
+
+    Attributes:
+        header: The names of the columns.
+        column: Which of them holds the paths.
+    """
+
+    def __init__(self, file: BinaryIO, header: Row, column: str, offsets: np.ndarray) -> None:
+        """Take a copy made by `copy_list`."""
+        self._file = file
+        self.header = header
+        self.column = column
+        self.at = header.index(column)
+        self._offsets = offsets
+        self._order: np.ndarray | None = None
+        self._starts = np.empty(0, "i8")
+
+    def __len__(self) -> int:
+        """How many inputs there are: the rows, unless rows were grouped."""
+        return len(self._offsets) - 1 if self._order is None else len(self._starts) - 1
+
+    def group(self, keys: np.ndarray) -> np.ndarray:
+        """Take all rows of equal key for one input; returns each input's first row."""
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), "i8")
+        rank[np.argsort(first)] = np.arange(len(first))
+        self._order = np.argsort(rank[inverse], kind="stable")
+        self._starts = np.concatenate(([0], np.cumsum(np.bincount(rank[inverse], minlength=len(first)))))
+        return np.sort(first)
+
+    def texts(self, start: int, stop: int) -> list[bytes]:
+        """The CSV text of some inputs that follow each other."""
+        if self._order is None:
+            return self._rows(start, stop)
+        groups = (self._order[self._starts[index] : self._starts[index + 1]] for index in range(start, stop))
+        return [b"".join(self._rows(row, row + 1)[0] for row in group.tolist()) for group in groups]
+
+    def text(self, index: int) -> bytes:
+        """The CSV text of one input: its row, or all of them."""
+        return self.texts(index, index + 1)[0]
+
+    def listed(self, index: int) -> str:
+        """An input as it is written in the list."""
+        return parse_rows(self.text(index))[0][self.at]
+
+    def input_file(self, index: int, layout: Layout) -> InputFile:
+        """An input as `process` takes it."""
+        return make_input(parse_rows(self.text(index)), self.header, self.at, layout, Scratch())
+
+    def _rows(self, start: int, stop: int) -> list[bytes]:
+        bounds = self._offsets[start : stop + 1]
+        first = int(bounds[0])
+        block = os.pread(self._file.fileno(), int(bounds[-1]) - first, first)
+        cuts = (bounds - first).tolist()
+        return [block[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+
+
+def make_input(rows: list[Row], header: Row, at: int, layout: Layout, scratch: Scratch) -> InputFile:
+    """The value that `process` takes, from the parsed rows of one input."""
+    text = rows[0][at]
+    columns = tuple(dict(zip(header, row, strict=True)) for row in rows)
+    return InputFile(text, layout.place(text), columns[0], columns, scratch)
+
+
+def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> Table:
+    """Write the rows as plain CSV and note where each one starts."""
+    lines = CsvLines()
+    lines.add(header)
+    position = file.write(lines.take())
+    pieces = [np.array([position])]
+    for block in _blocks(rows):
+        for row in block:
+            lines.add(row)
+        texts = [line.encode(**ENCODING) for line in lines.lines]
+        lines.lines.clear()
+        file.write(b"".join(texts))
+        ends = np.cumsum(np.fromiter(map(len, texts), "i8", len(texts))) + position
+        pieces.append(ends)
+        position = int(ends[-1])
+    file.flush()
+    return Table(file, header, column, np.concatenate(pieces))
+
+
+def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    block: list[Row] = []
+    for row in rows:
+        block.append(row)
+        if len(block) == BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+# -- the survey: look at every input once, before any work --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the driver knows of each input, in the order of the list.
+
+    Attributes:
+        keys: The hash of each input's key.
+        sizes: Bytes, or UNREADABLE.
+        changed_ns: When each file last changed.
+    """
+
+    keys: np.ndarray
+    sizes: np.ndarray
+    changed_ns: np.ndarray
+
+    def fingerprints(self, table: Table, seed: int) -> np.ndarray:
+        """The fingerprint of each input as it is now."""
+        marks = bytearray()
+        sizes, times = self.sizes.tolist(), self.changed_ns.tolist()
+        for start in range(0, len(table), BLOCK):
+            for index, text in enumerate(table.texts(start, min(len(table), start + BLOCK)), start):
+                marks += fingerprint(text, sizes[index], times[index], seed)
+        return np.frombuffer(marks, FINGERPRINT)
+
+
+def survey(table: Table, layout: Layout, *, group_rows: bool) -> Survey:
+    """Look at every input once: take sizes and times, and refuse outputs that would collide."""
+    count = len(table)
+    keys, folders = np.empty(count, "u8"), np.empty(count, "i8")
+    sizes, times = np.empty(count, "i8"), np.empty(count, "i8")
+    parents: dict[str, int] = {}
+    at = table.at
+    for start in range(0, count, BLOCK):
+        rows = parse_rows(b"".join(table.texts(start, min(count, start + BLOCK))))
+        for index, row in enumerate(rows, start):
+            listed = row[at]
+            key = layout.key(listed)
+            folder = same_name(layout.folder(key))
+            keys[index], folders[index] = key_hash(key), hash(folder)
+            parents.setdefault(folder.rpartition("/")[0], index)
+            if folder in RESERVED_FOLDERS or key in ("", "."):
+                raise _reserved(listed, index)
+            try:
+                found = look_at(layout.place(listed))
+            except (OSError, UnreadableInput):
+                sizes[index] = times[index] = UNREADABLE
+            else:
+                sizes[index], times[index] = found.st_size, found.st_mtime_ns
+    if group_rows:
+        rows_of_inputs = table.group(keys)
+        keys, folders, sizes, times = (numbers[rows_of_inputs] for numbers in (keys, folders, sizes, times))
+    _refuse_collisions(table, layout, keys, folders, parents)
+    return Survey(keys, sizes, times)
+
+
+def _reserved(listed: str, index: int) -> Refused:
+    if not listed.strip("./"):
+        return Refused(f"row {index + 1} of the dataset list names no file: {listed!r}; mend or remove that row")
+    return Refused(f"{listed}: its outputs would take a name of splitter's own; use --keep-extension, or rename it")
+
+
+def _refuse_collisions(
+    table: Table, layout: Layout, keys: np.ndarray, folders: np.ndarray, parents: dict[str, int]
+) -> None:
+    """Refuse two inputs whose outputs could meet: the same folder, or one folder inside another."""
+    twin = _first_twins(keys)
+    if twin:
+        first, second = (table.listed(index) for index in twin)
+        message = f"{second}: is listed twice, in rows {twin[0] + 1} and {twin[1] + 1}"
+        also = "" if first == second else f", first as {first}"
+        raise Refused(f"{message}{also}; remove one, or use a recipe that groups rows")
+    remedy = "rename one" if layout.keep_extension else "use --keep-extension, or rename one"
+    twin = _first_twins(folders)
+    if twin:
+        first, second = (table.listed(index) for index in twin)
+        raise Refused(f"{second}: its outputs would go to the same folder as those of {first}; {remedy}")
+    ancestors: dict[str, int] = {}
+    for parent, index in parents.items():
+        while parent and parent not in ancestors:
+            ancestors[parent] = index
+            parent = parent.rpartition("/")[0]
+    for parent, index in ancestors.items():
+        if parent in RESERVED_FOLDERS:
+            raise _reserved(table.listed(index), index)
+    inside = np.isin(folders, np.fromiter(map(hash, ancestors), "i8", len(ancestors)))
+    if inside.any():
+        outer = int(np.flatnonzero(inside)[0])
+        listed = table.listed(outer)
+        folder = layout.folder(layout.key(listed))
+        inner = table.listed(ancestors[same_name(folder)])
+        raise Refused(f"{inner}: its outputs would go into {folder}/, which is the folder of {listed}; {remedy}")
+
+
+def _first_twins(numbers: np.ndarray) -> tuple[int, int] | None:
+    """Two places that hold the same number, if there are such."""
+    order = np.argsort(numbers, kind="stable")
+    equal = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
+    if not len(equal):
+        return None
+    pair = order[equal[0] : equal[0] + 2]
+    return int(pair[0]), int(pair[1])

@@ -1,0 +1,458 @@
+"""Commit records -> what is done, manifest.csv, errors.csv.
+
+A record is one file that a batch leaves on storage. It is a line of JSON, then one `ENTRY` for each
+input, then for each input its rows of manifest.csv (or its row of errors.csv) as CSV, ready to copy:
+
+    {"heads": [...], "entries": 2, "text": 41}
+    entry entry
+    a.txt,a/0.txt,2,xxh128:…,si
+    …
+
+`<id>.begun` names what a batch is about to publish and to remove, and for which inputs. It is written
+before the first change and dropped after the commit, so one without its commit is a batch to undo.
+"""
+
+import json
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+
+from splitter.errors import StorageError
+from splitter.inputs import FINGERPRINT, CsvLines, Row, Survey, parse_rows
+from splitter.storage import OWN_FOLDER, LocalStorage
+
+RECORDS = f"{OWN_FOLDER}/records"
+SCHEMA = f"{OWN_FOLDER}/schema.json"
+MANIFEST = "manifest.csv"
+ERRORS = "errors.csv"
+BEGUN = ".begun"
+
+OUTPUT_COLUMNS = ("output", "size", "checksum")
+SKIPPED_COLUMN = "skipped"
+ERROR_COLUMNS = ("error", "message", "traceback", "attempts")
+OWN_COLUMNS = (*OUTPUT_COLUMNS, SKIPPED_COLUMN, *ERROR_COLUMNS)
+
+NOT_DONE, DONE, SKIPPED, FAILED = range(4)
+
+ENTRY = np.dtype(
+    [
+        ("key", "<u8"),
+        ("fingerprint", FINGERPRINT),
+        ("status", "u1"),
+        ("head", "<u4"),
+        ("outputs", "<u4"),
+        ("bytes", "<u8"),
+        ("text", "<u8"),
+    ]
+)
+_PACK = struct.Struct("<Q16sBIIQQ").pack
+_COPY_AT_ONCE = 8 << 20
+
+assert struct.calcsize("<Q16sBIIQQ") == ENTRY.itemsize  # noqa: S101 - two descriptions of one layout
+
+
+@dataclass(frozen=True)
+class Head:
+    """The columns of some inputs' rows.
+
+    Attributes:
+        columns: The dataset's columns.
+        outputs: The keys and types of per-output metadata, in the order they were first seen.
+        inputs: The keys and types of per-input metadata.
+    """
+
+    columns: tuple[str, ...]
+    outputs: tuple[tuple[str, str], ...] = ()
+    inputs: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def names(self) -> Row:
+        """The header of the rows."""
+        return [*self.columns, *OUTPUT_COLUMNS, *(key for key, _ in (*self.outputs, *self.inputs))]
+
+    def to_json(self) -> list[Any]:
+        """As it stands in a record."""
+        return [self.columns, self.outputs, self.inputs]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> "Head":
+        """As it is read from a record."""
+        columns, outputs, inputs = value
+        return cls(tuple(columns), tuple(map(tuple, outputs)), tuple(map(tuple, inputs)))
+
+
+class RecordWriter:
+    """Collects the entries of a batch, then gives the record's bytes."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._heads: dict[Head, int] = {}
+        self._entries: list[bytes] = []
+        self._texts: list[bytes] = []
+
+    def add(  # noqa: PLR0913 - the fields of an entry
+        self, key: int, fingerprint: bytes, status: int, *, head: Head, outputs: int, size: int, text: bytes
+    ) -> None:
+        """Add what became of one input."""
+        number = self._heads.setdefault(head, len(self._heads))
+        self._entries.append(_PACK(key, fingerprint, status, number, outputs, size, len(text)))
+        self._texts.append(text)
+
+    def add_not_done(self, key: int) -> None:
+        """Say that an input is not done, whatever older records say."""
+        self.add(key, bytes(16), NOT_DONE, head=Head(()), outputs=0, size=0, text=b"")
+
+    def to_bytes(self) -> bytes:
+        """The record."""
+        text = b"".join(self._texts)
+        first = _first_line(self._heads, len(self._entries), len(text))
+        return b"".join((first, *self._entries, text))
+
+
+def _first_line(heads: Iterable[Head], entries: int, text: int) -> bytes:
+    content = {"heads": [head.to_json() for head in heads], "entries": entries, "text": text}
+    return json.dumps(content).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record's entries, and where its texts start in the file."""
+
+    name: str
+    heads: list[Head]
+    entries: np.ndarray
+    texts_at: int
+
+    @classmethod
+    def read(cls, storage: LocalStorage, name: str) -> "Record":
+        """Read all but the texts."""
+        with storage.open(f"{RECORDS}/{name}") as file:
+            try:
+                first = json.loads(file.readline())
+                entries = np.frombuffer(file.read(first["entries"] * ENTRY.itemsize), ENTRY)
+                heads = [Head.from_json(head) for head in first["heads"]]
+                if len(entries) != first["entries"]:
+                    raise ValueError("too short")
+            except (ValueError, KeyError, TypeError) as error:
+                place = storage.path(f"{RECORDS}/{name}")
+                raise StorageError(f"{place}: is damaged ({error}); remove it to do its inputs again") from None
+            return cls(name, heads, entries, file.tell())
+
+
+class Journal:
+    """All commit records of an output folder: for each input the newest one counts.
+
+    The names of records sort by age, and the newest entry of an input is its last.
+    """
+
+    def __init__(self, storage: LocalStorage) -> None:
+        """Use the records of an output folder; call `recover` before anything else."""
+        self._storage = storage
+        self._records: list[Record] = []
+        self._heads: list[Head] = []
+        self.entries = np.empty(0, ENTRY)
+        self._heads_of = np.empty(0, "i8")
+        self._where = np.empty(0, "i8")
+        self._text_at = np.empty(0, "i8")
+        self._by_key = np.empty(0, "i8")
+
+    # -- the protocol ------------------------------------------------------------------------------
+
+    @property
+    def next_generation(self) -> int:
+        """A number above that of every record."""
+        names = self._storage.names(RECORDS)
+        return max((int(name.partition("-")[0]) for name in names), default=0) + 1
+
+    def begin(self, batch: str, keys: Sequence[int], names: Sequence[str]) -> None:
+        """Say what is about to be published and removed."""
+        content = json.dumps({"keys": [int(key) for key in keys], "names": list(names)})
+        self._storage.write(f"{RECORDS}/{batch}{BEGUN}", content.encode())
+
+    def commit(self, batch: str, record: RecordWriter) -> None:
+        """Say what is done; from now on it counts."""
+        self._storage.write(f"{RECORDS}/{batch}", record.to_bytes())
+
+    def end(self, batch: str) -> None:
+        """Drop the begun record of a committed batch."""
+        self._storage.remove([f"{RECORDS}/{batch}{BEGUN}"])
+
+    def undo(self, batch: str) -> bool:
+        """Finish or undo a batch whose worker is gone; says whether it was committed."""
+        begun = f"{RECORDS}/{batch}{BEGUN}"
+        committed = self._storage.exists(f"{RECORDS}/{batch}")
+        if not committed and self._storage.exists(begun):
+            content = json.loads(self._storage.read(begun))
+            self._storage.remove(content["names"])
+            record = RecordWriter()
+            for key in content["keys"]:
+                record.add_not_done(key)
+            self.commit(batch, record)
+        self._storage.remove([begun])
+        return committed
+
+    def recover(self) -> None:
+        """Undo every batch that was begun and not committed. Only under the lock, with no worker left."""
+        for name in self._storage.names(RECORDS):
+            if name.endswith(BEGUN):
+                self.undo(name.removesuffix(BEGUN))
+        self._storage.clear_staging()
+
+    def forget(self, entries: np.ndarray, batch: str) -> int:
+        """Remove the outputs of some inputs, and that they were done; returns how many files went."""
+        names = self.outputs(entries)
+        self.begin(batch, self.entries["key"][entries].tolist(), names)
+        self.undo(batch)
+        return len(names)
+
+    # -- what is done --------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read the index of every record."""
+        names = [name for name in self._storage.names(RECORDS) if not name.endswith(BEGUN)]
+        self._records = [Record.read(self._storage, name) for name in names]
+        heads: dict[Head, int] = {}
+        entries, heads_of, where, text_at = [], [], [], []
+        for number, record in enumerate(self._records):
+            numbers = np.array([heads.setdefault(head, len(heads)) for head in record.heads], "i8")
+            entries.append(record.entries)
+            heads_of.append(numbers[record.entries["head"]])
+            where.append(np.full(len(record.entries), number, "i4"))
+            ends = np.cumsum(record.entries["text"], dtype="i8")
+            text_at.append(record.texts_at + ends - record.entries["text"].astype("i8"))
+        self._heads = list(heads)
+        if not names:
+            return
+        self.entries = np.concatenate(entries) if len(entries) > 1 else entries[0]
+        self._heads_of, self._where = np.concatenate(heads_of), np.concatenate(where)
+        self._text_at = np.concatenate(text_at)
+        self._keep_newest()
+
+    def _keep_newest(self) -> None:
+        keys = self.entries["key"]
+        order = np.argsort(keys, kind="stable")
+        ordered = keys[order]
+        newest = order[np.append(ordered[1:] != ordered[:-1], True)[: len(order)]]
+        self._by_key = newest[self.entries["status"][newest] != NOT_DONE]
+
+    def find(self, keys: np.ndarray) -> np.ndarray:
+        """The number of each key's entry, or -1."""
+        known = self.entries["key"][self._by_key]
+        at = np.searchsorted(known, keys)
+        at[at == len(known)] = 0
+        found = known[at] == keys if len(known) else np.zeros(len(keys), bool)
+        return np.where(found, self._by_key[at] if len(known) else -1, -1)
+
+    def others(self, keys: np.ndarray) -> np.ndarray:
+        """The entries of inputs that are not among the keys."""
+        return np.sort(self._by_key[~np.isin(self.entries["key"][self._by_key], keys)])
+
+    def outputs(self, entries: np.ndarray) -> list[str]:
+        """The names of the output files that some entries hold."""
+        return [name for names in self.outputs_of_each(entries) for name in names]
+
+    def outputs_of_each(self, entries: np.ndarray) -> Iterator[list[str]]:
+        """The names of the output files of each entry."""
+        entries = np.asarray(entries, "i8")
+        for number, text in zip(entries.tolist(), self._texts(entries), strict=True):
+            if self.entries["status"][number] != DONE:
+                yield []
+                continue
+            at = len(self._heads[self._heads_of[number]].columns)
+            yield [row[at] for row in parse_rows(text) if row[at]]
+
+    def listed(self, entries: np.ndarray, column: str) -> list[str]:
+        """Some inputs as they were written in the list."""
+        names = []
+        for number, text in zip(entries.tolist(), self._texts(entries), strict=True):
+            columns = self._heads[self._heads_of[number]].columns
+            names.append(parse_rows(text)[0][columns.index(column)] if column in columns else "?")
+        return names
+
+    def _texts(self, entries: np.ndarray) -> Iterator[bytes]:
+        """The text of each entry."""
+        with _OpenRecords(self._storage, self._records) as opened:
+            for number in entries.tolist():
+                yield opened.read(
+                    int(self._where[number]), int(self._text_at[number]), int(self.entries["text"][number])
+                )
+
+    # -- what comes out --------------------------------------------------------------------------------
+
+    def compact(self, entries: np.ndarray, generation: int) -> None:
+        """Merge the records into one that holds the entries in the order given."""
+        name = f"{generation:06d}-compact"
+        if [record.name for record in self._records] == [name] or len(self._records) <= 1:
+            return
+        used, heads_of = np.unique(self._heads_of[entries], return_inverse=True)
+        merged = self.entries[entries].copy()
+        merged["head"] = heads_of
+        first = _first_line(
+            (self._heads[number] for number in used.tolist()), len(merged), int(merged["text"].sum(dtype="i8"))
+        )
+        with self._storage.replacing(f"{RECORDS}/{name}") as file:
+            file.write(first)
+            file.write(merged.tobytes())
+            for _, piece in self._pieces(entries):
+                file.write(piece)
+        self._storage.remove(f"{RECORDS}/{record.name}" for record in self._records)
+
+    def write_manifest(self, entries: np.ndarray, columns: Sequence[str]) -> None:
+        """Write manifest.csv from the entries of inputs that are done, in the order given."""
+        heads = self._heads_in_order(entries)
+        union = _union(tuple(columns), heads)
+        schema = {"columns": list(columns), "types": dict((*union.outputs, *union.inputs))}
+        self._storage.write(SCHEMA, json.dumps(schema).encode())
+        with self._storage.replacing(MANIFEST) as file:
+            _write_rows(file, union.names, self._pieces(entries), [head.names for head in self._heads])
+
+    def write_errors(self, entries: np.ndarray, columns: Sequence[str]) -> None:
+        """Write errors.csv from the entries of inputs that failed; none if there are none."""
+        if not len(entries):
+            self._storage.remove([ERRORS])
+            return
+        names = [*columns, *ERROR_COLUMNS]
+        with self._storage.replacing(ERRORS) as file:
+            headers = [[*head.columns, *ERROR_COLUMNS] for head in self._heads]
+            _write_rows(file, names, self._pieces(entries), headers)
+
+    def _heads_in_order(self, entries: np.ndarray) -> list[Head]:
+        numbers, first = np.unique(self._heads_of[entries], return_index=True)
+        return [self._heads[number] for number in numbers[np.argsort(first)].tolist()]
+
+    def _pieces(self, entries: np.ndarray) -> Iterator[tuple[int, bytes]]:
+        """The texts of the entries with the number of their head, neighbours in one piece."""
+        if not len(entries):
+            return
+        where, at, heads = self._where[entries], self._text_at[entries], self._heads_of[entries]
+        lengths = self.entries["text"][entries].astype("i8")
+        ends = at + lengths
+        portion = np.cumsum(lengths) // _COPY_AT_ONCE
+        broken = (where[1:] != where[:-1]) | (at[1:] != ends[:-1]) | (heads[1:] != heads[:-1])
+        broken |= portion[1:] != portion[:-1]
+        starts = np.concatenate(([0], np.flatnonzero(broken) + 1))
+        stops = np.append(starts[1:], len(entries)) - 1
+        with _OpenRecords(self._storage, self._records) as opened:
+            for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+                length = int(ends[stop] - at[start])
+                yield int(heads[start]), opened.read(int(where[start]), int(at[start]), length)
+
+
+class _OpenRecords:
+    """Reads texts from records with few files open at a time."""
+
+    MOST = 16
+
+    def __init__(self, storage: LocalStorage, records: list[Record]) -> None:
+        self._storage, self._records = storage, records
+        self._files: dict[int, IO[bytes]] = {}
+
+    def __enter__(self) -> "_OpenRecords":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def read(self, number: int, start: int, length: int) -> bytes:
+        file = self._files.get(number)
+        if file is None:
+            if len(self._files) == self.MOST:
+                self._files.pop(next(iter(self._files))).close()
+            file = self._files[number] = self._storage.open(f"{RECORDS}/{self._records[number].name}")
+        file.seek(start)
+        text = file.read(length)
+        if len(text) != length:
+            raise StorageError(f"{self._records[number].name}: the commit record is cut short")
+        return text
+
+
+def _union(columns: tuple[str, ...], heads: Iterable[Head]) -> Head:
+    """The columns of all heads, each where it is first seen."""
+    outputs: dict[str, str] = {}
+    inputs: dict[str, str] = {}
+    for head in heads:
+        for key, kind in head.outputs:
+            target = inputs if key in inputs else outputs
+            target[key] = merged_type(target.get(key, ""), kind)
+        for key, kind in head.inputs:
+            target = outputs if key in outputs else inputs
+            target[key] = merged_type(target.get(key, ""), kind)
+    if SKIPPED_COLUMN in inputs:
+        inputs[SKIPPED_COLUMN] = inputs.pop(SKIPPED_COLUMN)
+    return Head(columns, tuple(outputs.items()), tuple(inputs.items()))
+
+
+def merged_type(one: str, other: str) -> str:
+    """The type that holds values of both: int and float are float, all else that differs is text."""
+    if one == other or not other:
+        return one
+    if not one:
+        return other
+    return "float" if {one, other} == {"int", "float"} else "str"
+
+
+def _write_rows(file: IO[bytes], header: Row, pieces: Iterator[tuple[int, bytes]], headers: list[Row]) -> None:
+    """Write a table from pieces whose columns may be fewer or in another order."""
+    lines = CsvLines()
+    lines.add(header)
+    file.write(lines.take())
+    for number, piece in pieces:
+        if headers[number] == header:
+            file.write(piece)
+            continue
+        place = {name: index for index, name in enumerate(headers[number])}
+        places = [place.get(name) for name in header]
+        for row in parse_rows(piece):
+            lines.add(["" if at is None else row[at] for at in places])
+        file.write(lines.take())
+
+
+@dataclass(frozen=True)
+class State:
+    """What is to be done, and what stays: numbers of inputs, in the order of the list.
+
+    Attributes:
+        entries: For each input of the list its entry in the journal, or -1.
+        todo: New, changed, or to be tried again.
+        changed: Those of `todo` that were finished before.
+        unreadable: Finished before and cannot be read now: they keep what they have.
+        gone: Entries whose inputs are no longer in the list.
+    """
+
+    entries: np.ndarray
+    todo: np.ndarray
+    changed: np.ndarray
+    unreadable: np.ndarray
+    gone: np.ndarray
+
+
+def compare(  # noqa: PLR0913 - the question has this many sides
+    journal: Journal, found: Survey, fingerprints: np.ndarray | None, *, limit: int | None, retry_failed: bool
+) -> State:
+    """Compare the list with what is committed."""
+    entries = journal.find(found.keys)
+    known = entries >= 0
+    numbers = entries[known]
+    status = np.zeros(len(entries), "u1")
+    same = np.zeros(len(entries), bool)
+    status[known] = journal.entries["status"][numbers]
+    if fingerprints is not None:
+        same[known] = journal.entries["fingerprint"][numbers] == fingerprints[known]
+    finished = (status == DONE) | (status == SKIPPED)
+    unreadable = finished & ~same & (found.sizes < 0)
+    again = ~same & ~unreadable
+    if retry_failed:
+        again |= status == FAILED
+    if limit is not None:
+        again[limit:] = False
+    return State(
+        entries=entries,
+        todo=np.flatnonzero(again),
+        changed=np.flatnonzero(again & finished),
+        unreadable=np.flatnonzero(unreadable),
+        gone=journal.others(found.keys),
+    )

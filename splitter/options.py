@@ -1,0 +1,164 @@
+"""The options of a run: one description that the command line, job files and Python share."""
+
+import dataclasses
+import os
+import re
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from splitter.errors import Refused
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to run.
+
+    Attributes:
+        column: The column of the dataset list that holds the paths.
+        root: The folder that relative paths start from; itself relative to the list's folder.
+        delimiter: What stands between two columns of the list. Default: a comma, in .tsv files a tab.
+        pattern: Which files of a folder to take, such as '*.wav'.
+        rename: Give a column of the list another name, as OLD=NEW. May be repeated.
+        keep_extension: Name an input's folder a.wav/ instead of a/.
+        limit: Take only the first N inputs, for a trial.
+        sink: Where output files go.
+        executor: What runs the batches.
+        workers: How many batches are at work at a time; 0 is in this process, without protection, for a
+            debugger. Default: the CPUs this process may use.
+        batch_size: How many inputs a worker takes at a time. Default: chosen as the run goes.
+        device: What the recipe computes on; auto is cuda where there is one.
+        timeout: Seconds for one input; one that takes longer fails.
+        memory: Memory for one worker above what it starts with, such as 2GB; an input that takes more fails.
+        retries: How often an input is tried again when reading it fails for a moment.
+        max_failures: Stop when more inputs than this fail, as a number or as 5%. Default: never.
+        retry_failed: Try again what failed in an earlier run.
+        fresh: Start over: remove the outputs of earlier runs first.
+        prune: Remove the outputs of inputs that are no longer in the list.
+        quiet: Print errors only.
+    """
+
+    column: str = "input"
+    root: str | None = None
+    delimiter: str | None = None
+    pattern: str | None = None
+    rename: list[str] = field(default_factory=list)
+    keep_extension: bool = False
+    limit: int | None = None
+    sink: Literal["files"] = "files"
+    executor: Literal["local"] = "local"
+    workers: int | None = None
+    batch_size: int | None = None
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    timeout: float | None = None
+    memory: str | None = None
+    retries: int = 2
+    max_failures: str | None = None
+    retry_failed: bool = False
+    fresh: bool = False
+    prune: bool = False
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse values that make no sense, before any work."""
+        types_of = typing.get_type_hints(type(self))
+        for option in dataclasses.fields(self):
+            _check_type(option.name, getattr(self, option.name), types_of[option.name])
+        for name, least in {"limit": 1, "workers": 0, "batch_size": 1, "retries": 0}.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise Refused(f"{flag(name)} {value}: must be at least {least}")
+        if self.timeout is not None and not 0 < self.timeout < float("inf"):
+            raise Refused(f"--timeout {self.timeout:g}: must be more than 0 seconds")
+        if self.workers == 0 and (self.timeout is not None or self.memory is not None):
+            raise Refused("--timeout and --memory need a worker process; leave --workers 0 out")
+        # the properties below refuse what they cannot read
+        _ = self.new_names, self.memory_bytes, self.failures_allowed(0)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "RunOptions":
+        """The options from names and values; refuses a name that there is not."""
+        names = [option.name for option in dataclasses.fields(cls)]
+        for name in options:
+            if name not in names:
+                raise Refused(f"{name!r} is not an option of a run{nearest(name, names)}")
+        return cls(**options)
+
+    @property
+    def new_names(self) -> dict[str, str]:
+        """What --rename says."""
+        pairs = {}
+        for pair in self.rename:
+            old, sign, new = pair.partition("=")
+            if not (old and sign and new):
+                raise Refused(f"--rename {pair!r}: write OLD=NEW")
+            pairs[old] = new
+        return pairs
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """What --memory says."""
+        return None if self.memory is None else parse_size("--memory", self.memory)
+
+    def failures_allowed(self, inputs: int) -> float:
+        """How many inputs may fail before the run stops."""
+        if self.max_failures is None:
+            return float("inf")
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", str(self.max_failures).strip())
+        if not match or (not match[2] and "." in match[1]):
+            raise Refused(f"--max-failures {self.max_failures!r}: write a number such as 100, or a share such as 5%")
+        return float(match[1]) / 100 * inputs if match[2] else int(match[1])
+
+
+def parse_size(option: str, text: str) -> int:
+    """Bytes from `500MB`, `2GiB`, `1e8`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]i?)?b?", str(text).strip().lower())
+    if not match:
+        raise Refused(f"{option} {text!r}: write a size such as 500MB, 2GB or 1e9")
+    return int(float(match[1]) * _UNITS[match[2] or ""])
+
+
+def flag(name: str) -> str:
+    """How an option is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """A hint at the name that was probably meant."""
+    import difflib
+
+    close = difflib.get_close_matches(name, names, 1, 0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _check_type(name: str, value: Any, kind: Any) -> None:  # noqa: ANN401
+    """Python callers can give anything; the command line has converted already."""
+    if typing.get_origin(kind) is Literal:
+        if value not in typing.get_args(kind):
+            known = ", ".join(typing.get_args(kind))
+            raise Refused(f"{flag(name)} {value!r}: is not known; there is {known}")
+        return
+    allowed = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    plain = tuple(typing.get_origin(one) or one for one in allowed)
+    if isinstance(value, bool) and bool not in plain:
+        plain = ()
+    if isinstance(value, int) and float in plain:
+        return
+    if not isinstance(value, plain):
+        wanted = " or ".join(getattr(one, "__name__", str(one)) for one in plain or allowed)
+        raise Refused(f"{flag(name)} {value!r}: expected {wanted.replace('NoneType', 'None')}")
+
+
+def usable_cpus() -> int:
+    """The CPUs this process may use: its affinity, and a container's quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+    except (OSError, ValueError):
+        return count
+    return count if quota == "max" else max(1, min(count, -(-int(quota) // int(period))))

@@ -1,0 +1,149 @@
+"""What a run shows: a live line on a terminal, a plain line now and then elsewhere, a summary at the end."""
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from splitter.batch import Report
+    from splitter.engine import Summary
+
+SECONDS_BETWEEN_LINES = 30.0
+
+
+class Display:
+    """Prints to the standard error stream; nothing but errors when it is quiet."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        """Print nothing yet."""
+        self._quiet = quiet
+        self._live: Any = None
+        self._task: Any = None
+        self._inputs = 0
+        self._began = self._last_line = time.monotonic()
+
+    def __enter__(self) -> "Display":
+        """Use it as a context: the terminal is left as it was."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the live line away."""
+        self.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line, unless quiet."""
+        if not self._quiet:
+            self.error(text)
+
+    def warn(self, text: str) -> None:
+        """Print a line that should not be missed."""
+        self.say(f"note: {text}")
+
+    def error(self, text: str) -> None:
+        """Print a line, quiet or not."""
+        if self._live:
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def start(self, *, inputs: int, size: int) -> None:
+        """Begin to show progress towards so many inputs of so many bytes."""
+        self._inputs = inputs
+        self._began = self._last_line = time.monotonic()
+        self.say(f"{inputs:,} inputs ({show_bytes(size)}) to do")
+        if self._quiet or not sys.stderr.isatty() or self._live:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._live = Progress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._live.add_task("", total=inputs)
+        self._live.start()
+
+    def update(self, work: "Report") -> None:
+        """Show what is done so far."""
+        if self._live:
+            self._live.update(self._task, completed=work.inputs, description=self._numbers(work))
+            return
+        now = time.monotonic()
+        if now - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            left = (self._inputs - work.inputs) * (now - self._began) / max(1, work.inputs)
+            self.say(f"{work.inputs:,} of {self._inputs:,} inputs, {self._numbers(work)}, {show_seconds(left)} left")
+
+    def _numbers(self, work: "Report") -> str:
+        rate = work.inputs / max(1e-3, time.monotonic() - self._began)
+        failed = f"{work.failed:,} failed, " if work.failed else ""
+        return f"{failed}{work.outputs:,} outputs, {show_bytes(work.bytes)}, {rate:,.1f} inputs/s"
+
+    def stop(self) -> None:
+        """Take the live line away."""
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def summary(self, summary: "Summary") -> None:
+        """The three lines at the end: what was done, where it is, what to do next."""
+        self.stop()
+        for line in summary_lines(summary):
+            self.say(line)
+
+
+def summary_lines(summary: "Summary") -> list[str]:
+    """What was done, where it is, what to do next."""
+    work = summary.work
+    counts = [f"{summary.done:,} of {summary.inputs:,} inputs done"]
+    counts += [f"{number:,} {word}" for number, word in ((summary.skipped, "skipped"), (summary.failed, "failed")) if number]
+    if summary.left:
+        counts.append(f"{summary.left:,} not tried yet")
+    made = f"{work.outputs:,} outputs ({show_bytes(work.bytes)}) made in {show_seconds(summary.seconds)}"
+    lines = [f"{', '.join(counts)}; {made}"]
+    where = f"manifest: {summary.manifest}"
+    if summary.failed:
+        where += f"   errors: {summary.manifest.removesuffix('manifest.csv')}errors.csv"
+    return [*lines, where, f"next: {_next_step(summary)}"]
+
+
+def _next_step(summary: "Summary") -> str:
+    if summary.stopped:
+        return f"the run stopped early: {summary.stopped}"
+    if summary.unreadable:
+        names = ", ".join(summary.unreadable[:3])
+        more = f" and {len(summary.unreadable) - 3:,} more" if len(summary.unreadable) > 3 else ""  # noqa: PLR2004
+        return f"{names}{more} could not be read and keep their earlier outputs; make them readable and run again"
+    if summary.failed:
+        first = f" (first: {': '.join(summary.work.failures[0])})" if summary.work.failures else ""
+        return f"look into errors.csv{first[:300]}, mend the cause, and run again with --retry-failed"
+    if summary.left:
+        return "run again without --limit for the rest" if summary.limited else "run the same command again to continue"
+    if summary.gone:
+        return f"{summary.gone:,} inputs are no longer in the list; their outputs are kept until you run with --prune"
+    return f'splitter.read_manifest("{summary.output}") in Python, or open manifest.csv'
+
+
+def show_bytes(size: float) -> str:
+    """A size for a person."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:  # noqa: PLR2004
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def show_seconds(seconds: float) -> str:
+    """A duration for a person."""
+    if seconds < 60:  # noqa: PLR2004
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d} min"

@@ -1,0 +1,88 @@
+"""The recipe `command`: any program, once for each input."""
+
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from splitter.dataset import ProcessorDataset, Result
+from splitter.errors import Refused
+from splitter.records import InputFile, OutputFile
+
+_PR_SET_PDEATHSIG = 1
+LONGEST_COMPLAINT = 2000
+
+
+class Command(ProcessorDataset):
+    """Run a program on each input; the files it leaves in {output} become the outputs.
+
+    Args:
+        command: The program and its arguments, as one text that is divided at spaces as a shell would,
+            or as a list. No shell is started. {input} is the input's path, {output} an empty folder.
+    """
+
+    def __init__(self, inputs: Any, command: str | list[str]) -> None:  # noqa: ANN401 - a path, a list, a table
+        """Take the inputs and the command."""
+        super().__init__(inputs)
+        try:
+            self.command = shlex.split(command) if isinstance(command, str) else list(command)
+        except ValueError as error:
+            raise Refused(f"--command {command!r}: {error}") from None
+        if not self.command:
+            raise Refused("--command: is empty; give a program and its arguments")
+        if not any("{output}" in part for part in self.command):
+            raise Refused(f"--command {shlex.join(self.command)!r}: has no {{output}}, the folder that outputs go to")
+
+    def process(self, input_file: InputFile) -> Result:
+        """Run the program, then collect what it wrote."""
+        folder = input_file.scratch / "output"
+        folder.mkdir()
+        arguments = [
+            part.replace("{input}", input_file.local_path).replace("{output}", str(folder)) for part in self.command
+        ]
+        done = subprocess.run(  # noqa: S603 - an argument list, and no shell
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - the worker has one thread here
+        )
+        if done.returncode:
+            raise CommandFailed(arguments[0], done.returncode, done.stdout)
+        return _files_of(folder), {}
+
+
+class CommandFailed(Exception):  # noqa: N818 - a name to be read in errors.csv
+    """The program ended with an error."""
+
+    def __init__(self, program: str, code: int, output: bytes) -> None:
+        """Say how it ended and what it said last."""
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        said = output[-LONGEST_COMPLAINT:].decode("utf-8", "backslashreplace").strip()
+        super().__init__(f"{program} {how}" + (f": {said}" if said else ""))
+
+
+def _files_of(folder: Path) -> Iterator[OutputFile]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            raise IsADirectoryError(f"the command left the folder {path.name!r} in {{output}}; expected files only")
+        yield OutputFile(path.name, path)
+
+
+def _end_with(parent: int) -> Callable[[], None]:
+    """Have the program killed when its worker dies."""
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+    def prepare() -> None:
+        if libc:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(1)
+
+    return prepare

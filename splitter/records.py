@@ -1,0 +1,100 @@
+"""The values that pass between a user's code and splitter: input files, output files."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import BinaryIO
+
+Scalar = str | int | float | bool | None
+Content = bytes | str | PathLike[str] | Callable[[BinaryIO], object] | None
+
+
+class Scratch:
+    """A temporary folder that is made when it is first asked for."""
+
+    __slots__ = ("_folder", "_parent")
+
+    def __init__(self, parent: str | None = None) -> None:
+        """Make the folder below `parent`, or in the system's temporary folder."""
+        self._parent = parent
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def path(self) -> Path:
+        """The folder, made now if it was not there."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="splitter-", dir=self._parent, ignore_cleanup_errors=True
+            )
+        return Path(self._folder.name)
+
+    def holds(self, path: str) -> bool:
+        """Whether a path lies in this folder."""
+        return self._folder is not None and path.startswith(self._folder.name + "/")
+
+    def remove(self) -> None:
+        """Delete the folder and all that is in it."""
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """One path of the dataset list, with the other columns of its row.
+
+    Attributes:
+        input: The path or URL as it is written in the list.
+        local_path: Where the file is on this machine, as text.
+        columns: The whole row, column name to text, nothing converted.
+        rows: Every row that names this file; more than one only with `group_rows`.
+    """
+
+    input: str
+    local_path: str
+    columns: dict[str, str]
+    rows: tuple[dict[str, str], ...] = ()
+    _scratch: Scratch = field(default_factory=Scratch, repr=False, compare=False)
+
+    @property
+    def path(self) -> Path:
+        """The file's place on this machine."""
+        return Path(self.local_path)
+
+    @property
+    def scratch(self) -> Path:
+        """A temporary folder for tools that must write; it is gone when the input is done."""
+        return self._scratch.path
+
+    def open(self) -> BinaryIO:
+        """Open the file for reading bytes."""
+        return open(self.local_path, "rb")
+
+    def read_bytes(self) -> bytes:
+        """The whole content."""
+        with open(self.local_path, "rb", buffering=0) as file:
+            return file.readall()
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """The whole content as text; line ends are kept as they are."""
+        return self.read_bytes().decode(encoding)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """One file made from an input.
+
+    Attributes:
+        name: One path component, such as `0.wav`.
+        content: Bytes, text (stored as UTF-8), the path of a finished file, or a callable that
+            writes to the binary file it is given. None: there is metadata only, and no file.
+        metadata: Scalars that stand in this output's row of the manifest.
+        row: With `group_rows`, which of the input's rows this output comes from.
+    """
+
+    name: str = ""
+    content: Content = None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    row: int = 0

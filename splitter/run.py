@@ -1,0 +1,71 @@
+"""The doors of a run: `run` for Python, `run_dataset` for the command line.
+
+This module is imported with the package, so what is heavy is imported when a run begins.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from splitter.errors import Interrupted, Refused, RunStopped
+from splitter.options import RunOptions
+
+if TYPE_CHECKING:
+    from splitter.dataset import ProcessorDataset
+    from splitter.engine import Summary
+    from splitter.frame import Manifest
+    from splitter.progress import Display
+
+
+def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401
+    """Process every input of a dataset into the folder `output`.
+
+    Returns the manifest as a pandas DataFrame; what failed is in its attribute `failed`, the numbers are
+    in its attribute `summary`. The options are those of `splitter.options.RunOptions`.
+    """
+    from splitter.frame import read_manifest
+    from splitter.progress import Display
+
+    checked = RunOptions.of(options)
+    with Display(quiet=checked.quiet) as display:
+        summary = run_dataset(dataset, os.fspath(output), checked, display)
+    if summary.stopped and not os.path.exists(summary.manifest):
+        raise RunStopped(summary.stopped)
+    return read_manifest(summary.output, summary=summary)
+
+
+def run_dataset(dataset: "ProcessorDataset", output: str, options: RunOptions, display: "Display") -> "Summary":
+    """The whole run; returns numbers and paths. Raises Refused before any work, Interrupted at a signal."""
+    from splitter.engine import Engine
+    from splitter.storage import LocalStorage
+
+    if "://" in output:
+        raise Refused(f"{output}: is a URL; give a folder as --output")
+    with signals_raise():
+        return Engine(dataset, LocalStorage(output), options, display).run()
+
+
+@contextlib.contextmanager
+def signals_raise() -> Iterator[None]:
+    """Turn the first signal that asks to end into Interrupted; the second ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+
+    def interrupt(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's arguments
+        if seen:
+            # nothing is lost: what is committed is on storage, and the workers end with this process
+            os._exit(128 + number)
+        seen.append(number)
+        raise Interrupted(number)
+
+    old = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

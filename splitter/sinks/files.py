@@ -1,0 +1,199 @@
+"""The sink of loose files: `<path of the input, without extension>/<output name>`."""
+
+import contextlib
+import io
+import os
+import shutil
+
+import xxhash
+
+from splitter.errors import BadResult, StorageError
+from splitter.records import Content, Scratch
+from splitter.sinks.base import Sink, SinkWriter, Stored
+from splitter.storage import LocalStorage
+
+LONGEST_PATH = 4000
+READ_AT_ONCE = 1 << 20
+
+
+class FilesSink(Sink):
+    """Each output is a file of its own, in the folder of its input."""
+
+    def open(self, storage: LocalStorage, batch: str) -> "FilesWriter":
+        """Begin a batch."""
+        return FilesWriter(storage, batch)
+
+
+class FilesWriter(SinkWriter):
+    """Stages each input's outputs in a numbered folder, which publishing renames to its final name."""
+
+    def __init__(self, storage: LocalStorage, batch: str) -> None:
+        """Nothing is made on disk before there is a first output."""
+        self._storage = storage
+        self._batch = batch
+        self._staging = ""
+        self._number = 0
+        self._current: list[str] = []
+        self._kept: list[tuple[str, list[str]]] = []
+
+    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> Stored:
+        """Write one output to staging."""
+        output = f"{folder}/{name}"
+        if len(output) > LONGEST_PATH or any(len(os.fsencode(part)) > 255 for part in _unusual_parts(folder)):  # noqa: PLR2004
+            raise BadResult(f"the output's path is too long: {output[:80]}…")
+        path = f"{self._folder()}/{name}"
+        size, checksum = write_content(path, content, scratch)
+        self._current.append(output)
+        return Stored(output, size, checksum)
+
+    def _folder(self) -> str:
+        if not self._staging:
+            self._staging = self._storage.stage(self._batch)
+        path = f"{self._staging}/{self._number}"
+        if not self._current:
+            try:
+                os.makedirs(path, exist_ok=True)
+            except OSError as error:
+                raise StorageError.of(error, path) from error
+        return path
+
+    def drop_input(self) -> None:
+        """Remove the input's staged files."""
+        if self._staging:
+            shutil.rmtree(f"{self._staging}/{self._number}", ignore_errors=True)
+        self._current = []
+
+    def keep_input(self) -> None:
+        """Remember the input's files for publishing."""
+        if self._current:
+            self._kept.append((f"{self._staging}/{self._number}", self._current))
+            self._current = []
+            self._number += 1
+
+    def names(self) -> list[str]:
+        """All outputs of the inputs that were kept."""
+        return [name for _, names in self._kept for name in names]
+
+    def publish(self) -> None:
+        """Move each input's folder into place."""
+        for staged, names in self._kept:
+            self._storage.publish(staged, names)
+
+
+def _unusual_parts(folder: str) -> list[str]:
+    """The parts of a path that could be longer than a file system takes."""
+    return folder.split("/") if len(folder) > 63 else []  # noqa: PLR2004 - 63 characters are at most 252 bytes
+
+
+# -- content of any kind, to a file ------------------------------------------------------------------------
+
+
+class _Hashing(io.FileIO):
+    """A file that takes the checksum of what is written, as long as it is written in sequence."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "w+")
+        self.digest = xxhash.xxh3_128()
+        self.end = 0
+        self.in_sequence = True
+        self.fault: OSError | None = None
+
+    def write(self, data: "io.ReadableBuffer") -> int:  # type: ignore[name-defined,override]
+        """Write, and hash what was written."""
+        self.in_sequence = self.in_sequence and self.tell() == self.end
+        try:
+            written = super().write(data)
+        except OSError as error:
+            self.fault = error
+            raise
+        if self.in_sequence:
+            self.digest.update(memoryview(data)[:written])
+            self.end += written
+        return written
+
+    def truncate(self, size: int | None = None) -> int:
+        """Cut the file; the checksum is then taken from the whole."""
+        self.in_sequence = False
+        return super().truncate(size)
+
+
+def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, str]:
+    """Write an output's content to a new file; returns its size and checksum."""
+    if isinstance(content, str):
+        content = content.encode()
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return _write_bytes(path, content)
+    if isinstance(content, os.PathLike):
+        return _take_file(path, os.fsdecode(content), scratch)
+    if callable(content):
+        return _write_with(path, content)
+    kind = type(content).__name__
+    raise BadResult(f"the content of {os.path.basename(path)!r} is a {kind}; expected bytes, str, a path or a callable")
+
+
+def _write_bytes(path: str, content: bytes | bytearray | memoryview) -> tuple[int, str]:
+    try:
+        with open(path, "wb", buffering=0) as file:
+            written = file.write(content)
+            while written < len(content):
+                written += file.write(memoryview(content)[written:])
+    except OSError as error:
+        raise StorageError.of(error, path) from error
+    return len(content), _checksum(xxhash.xxh3_128(content))
+
+
+def _write_with(path: str, writer: "Content") -> tuple[int, str]:
+    try:
+        raw = _Hashing(path)
+    except OSError as error:
+        raise StorageError.of(error, path) from error
+    file = io.BufferedRandom(raw, READ_AT_ONCE)
+    try:
+        with file:
+            writer(file)  # type: ignore[operator,misc]
+    except BaseException:
+        with contextlib.suppress(OSError):
+            raw.close()
+        if raw.fault is None:
+            raise
+    if raw.fault is not None:
+        # whatever the user's code made of it: the disk is full, or broken
+        raise StorageError.of(raw.fault, path) from raw.fault
+    if raw.in_sequence:
+        return raw.end, _checksum(raw.digest)
+    return _measure(path)
+
+
+def _take_file(path: str, source: str, scratch: Scratch) -> tuple[int, str]:
+    """Move a file that lies in scratch; copy any other, which may be somebody's original."""
+    if not os.path.isfile(source):
+        raise BadResult(f"the content of {os.path.basename(path)!r} is the path {source!r}, where no file is")
+    if scratch.holds(source) and not os.path.islink(source):
+        try:
+            os.rename(source, path)
+        except OSError:
+            return _copy(source, path)
+        return _measure(path)
+    return _copy(source, path)
+
+
+def _copy(source: str, path: str) -> tuple[int, str]:
+    with open(source, "rb") as reader:
+        return _write_with(path, lambda file: shutil.copyfileobj(reader, file, READ_AT_ONCE))
+
+
+def _measure(path: str) -> tuple[int, str]:
+    digest = xxhash.xxh3_128()
+    size = 0
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while block := file.read(READ_AT_ONCE):
+                digest.update(block)
+                size += len(block)
+    except OSError as error:
+        raise StorageError.of(error, path) from error
+    return size, _checksum(digest)
+
+
+def _checksum(digest: xxhash.xxh3_128) -> str:
+    return f"xxh128:{digest.hexdigest()}"

@@ -1,0 +1,258 @@
+"""The output folder: everything splitter writes goes through here, whole or not at all.
+
+Names are relative to the output folder, with forward slashes.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from splitter.errors import Refused, StorageError
+
+OWN_FOLDER = ".splitter"
+STAGING = f"{OWN_FOLDER}/staging"
+SECONDS_FOR_DEAD_RUN = 15.0
+PATIENCE = 10
+
+
+class LocalStorage:
+    """An output folder on a local or a shared file system."""
+
+    def __init__(self, root: str) -> None:
+        """Use the folder `root`, which need not exist yet."""
+        self.root = os.path.abspath(root)
+        self._known_folders: set[str] = set()
+
+    def path(self, name: str) -> str:
+        """Where a name is on this machine."""
+        return f"{self.root}/{name}"
+
+    # -- the steps: every change to the folder is one of these --------------------------------
+
+    def _write(self, path: str, content: bytes) -> None:
+        with open(path, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def _unlink(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(path)
+
+    def _remove_folder(self, path: str) -> None:
+        os.rmdir(path)
+
+    def _sync_folder(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    # -- what the rest of splitter calls --------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make the folder; refuse one that holds something else."""
+        try:
+            found = os.listdir(self.root) if os.path.lexists(self.root) else []
+        except NotADirectoryError:
+            raise Refused(f"{self.root}: is a file, not a folder; choose another --output") from None
+        except OSError as error:
+            raise Refused(f"{self.root}: cannot be read: {error.strerror}; choose another --output") from None
+        if found and OWN_FOLDER not in found:
+            message = f"{self.root}: holds something else ({min(found)}); choose an empty or new folder as --output"
+            raise Refused(message)
+        try:
+            for name in (f"{OWN_FOLDER}/records", STAGING):
+                os.makedirs(self.path(name), exist_ok=True)
+        except OSError as error:
+            reason = f"cannot be written: {error.strerror}"
+            raise Refused(f"{self.root}: {reason}; choose another --output or free some room") from None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Store a small file: durable, and visible only when it is whole."""
+        with self.replacing(name) as file:
+            file.write(content)
+
+    @contextlib.contextmanager
+    def replacing(self, name: str) -> Iterator[BinaryIO]:
+        """A file to write at length, which takes its name when the block ends without an error."""
+        target = self.path(name)
+        temporary = self.path(f"{STAGING}/{name.replace('/', '+')}")
+        try:
+            with open(temporary, "wb", buffering=1 << 20) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            self._rename(temporary, target)
+            self._sync_folder(os.path.dirname(target))
+        except OSError as error:
+            raise StorageError.of(error, target) from error
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, sorted."""
+        try:
+            return sorted(os.listdir(self.path(folder)))
+        except FileNotFoundError:
+            return []
+
+    def read(self, name: str) -> bytes:
+        """A whole file."""
+        with self.open(name) as file:
+            return file.read()
+
+    def open(self, name: str) -> BinaryIO:
+        """A file to read from."""
+        try:
+            return open(self.path(name), "rb")
+        except OSError as error:
+            raise StorageError(f"cannot read {self.path(name)}: {error.strerror}") from error
+
+    def exists(self, name: str) -> bool:
+        """Whether a name is there."""
+        return os.path.lexists(self.path(name))
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete files, and the folders that this leaves empty; missing ones are no error."""
+        folders = set()
+        try:
+            for name in names:
+                self._unlink(self.path(name))
+                folders.add(os.path.dirname(name))
+            for folder in sorted(folders, reverse=True):
+                self._remove_empty(folder)
+        except OSError as error:
+            raise StorageError.of(error, self.root) from error
+
+    def _remove_empty(self, folder: str) -> None:
+        while folder and not folder.startswith(OWN_FOLDER):
+            try:
+                self._remove_folder(self.path(folder))
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    return
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                    raise
+            self._known_folders.clear()
+            folder = os.path.dirname(folder)
+
+    def publish(self, staged: str, names: list[str]) -> None:
+        """Give the files of a staged folder their final names, all of them in one folder.
+
+        A folder that is not there yet appears with all its files in a single step.
+        """
+        folder = os.path.dirname(names[0])
+        target = self.path(folder)
+        for patience in reversed(range(PATIENCE)):
+            try:
+                self._make_folder(os.path.dirname(target))
+                self._rename(staged, target)
+            except FileNotFoundError as error:
+                # another worker removed the parent, which its stale outputs had left empty
+                self._known_folders.clear()
+                if not patience:
+                    raise StorageError.of(error, target) from error
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise StorageError.of(error, target) from error
+                return self._publish_into(staged, names)
+            else:
+                return None
+
+    def _publish_into(self, staged: str, names: list[str]) -> None:
+        for name in names:
+            try:
+                self._rename(f"{staged}/{os.path.basename(name)}", self.path(name))
+            except OSError as error:
+                raise StorageError.of(error, self.path(name)) from error
+
+    def _make_folder(self, path: str) -> None:
+        if path not in self._known_folders:
+            os.makedirs(path, exist_ok=True)
+            self._known_folders.add(path)
+
+    # -- staging: files on their way --------------------------------------------------------------
+
+    def stage(self, batch: str) -> str:
+        """A new empty folder for a batch's files, on the same file system as the output."""
+        path = self.path(f"{STAGING}/{batch}")
+        try:
+            shutil.rmtree(path, ignore_errors=True)
+            os.makedirs(path)
+        except OSError as error:
+            raise StorageError.of(error, path) from error
+        return path
+
+    def unstage(self, batch: str) -> None:
+        """Remove what is left of a batch's staged files."""
+        shutil.rmtree(self.path(f"{STAGING}/{batch}"), ignore_errors=True)
+
+    def clear_staging(self) -> None:
+        """Remove what earlier runs left on its way. Only under the lock."""
+        folder = self.path(STAGING)
+        for name in self.names(STAGING):
+            path = f"{folder}/{name}"
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                self._unlink(path)
+
+    # -- the lock ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for this run.
+
+        Workers inherit the lock on purpose: it is free only when the last of them is gone, so a new
+        run never meets a dead run's workers.
+        """
+        path = self.path(f"{OWN_FOLDER}/lock")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            self._take(descriptor)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{socket.gethostname()} {os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _take(self, descriptor: int) -> None:
+        give_up = time.monotonic() + SECONDS_FOR_DEAD_RUN
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.pread(descriptor, 1000, 0).decode(errors="replace").split()
+                if _is_at_work(owner) or time.monotonic() > give_up:
+                    who = f"process {owner[1]} on {owner[0]}" if len(owner) == 2 else "another run"  # noqa: PLR2004
+                    message = f"{self.root}: is in use by {who}; wait for it or choose another --output"
+                    raise Refused(message) from None
+                time.sleep(0.05)
+            else:
+                return
+
+
+def _is_at_work(owner: list[str]) -> bool:
+    """Whether the driver that wrote the lock lives, or cannot be asked."""
+    match owner:
+        case [host, pid] if host == socket.gethostname() and pid.isdecimal():
+            with contextlib.suppress(PermissionError):
+                try:
+                    os.kill(int(pid), 0)
+                except ProcessLookupError:
+                    return False
+            return True
+        case [_, _]:
+            return True
+    return False
+
+

@@ -1,0 +1,97 @@
+"""What the benchmarks share: fresh processes, their environment, and what was measured where."""
+
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).resolve().parent
+CHECKOUT = BENCHMARKS.parents[1]
+PARTS_RECIPE = f"{BENCHMARKS / 'parts.py'}:Parts"
+SPLITTER = (sys.executable, "-m", "splitter")
+DEFAULT_SCRATCH = Path(tempfile.gettempdir(), "splitter-benchmarks")
+TIME_LIMIT_SECONDS = 1800
+
+
+class CommandFailedError(Exception):
+    """A measured command ended with another exit code than 0; holds the end of what it said."""
+
+
+def environment() -> dict[str, str]:
+    """Let `python -m splitter` run from this checkout, without writing into it."""
+    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command in a process group of its own, wait for it, and see that it succeeds.
+
+    What it says goes to the log. When it hangs, or when this script is interrupted, its group is killed.
+    """
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env=environment(),
+            cwd=CHECKOUT,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+        process.wait(TIME_LIMIT_SECONDS)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    if process.returncode != 0:
+        end = log.read_text(encoding="utf-8", errors="replace")[-2000:]
+        raise CommandFailedError(f"exit code {process.returncode}: {end.strip()}")
+
+
+def time_command(command: Sequence[str], log: Path) -> float:
+    """Give the wall time in seconds of a fresh process that has to succeed."""
+    began = time.perf_counter()
+    with running(command, log):
+        pass
+    return time.perf_counter() - began
+
+
+def clear(folder: Path) -> Path:
+    """Remove what an earlier run left, outside the measured time, and let the disk settle."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.sync()
+    return folder
+
+
+def describe_machine(*packages: str) -> str:
+    """Name the versions and the CPUs behind the numbers."""
+    versions = " ".join(f"{package} {installed_version(package) or '-'}" for package in packages)
+    return f"Python {platform.python_version()}, {versions}\n{platform.system()}, {os.cpu_count()} CPUs"
+
+
+def installed_version(package: str) -> str | None:
+    """Give a package's version, or None when it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Align columns: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        for line in (header, ["-" * width for width in widths], *rows)
+    ]
+    return "\n".join(lines)
