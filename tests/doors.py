@@ -1,0 +1,92 @@
+"""What the tests share: the doors that users use, and ways to look at what came out."""
+
+import csv
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from splitter.cli import exit_code
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+WORDS = {"a.txt": "simple", "b.txt": "scaleable", "c.txt": "preprocessing", "d.txt": "pytorch"}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command line came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.err.splitlines()
+
+
+def program(
+    *arguments: str | os.PathLike[str],
+    cwd: Path | None = None,
+    python: Sequence[str] = ("-m", "splitter"),
+    stdin: str | None = None,
+    **environment: str,
+) -> Said:
+    """Run splitter, or another Python program, as a process of its own."""
+    done = subprocess.run(
+        [sys.executable, *python, *map(os.fspath, arguments)],
+        cwd=cwd,
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), **environment},
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        timeout=120,
+        check=False,
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+def here(capfd, *arguments: str | os.PathLike[str]) -> Said:
+    """Run the command line in this process: quick, and the same code from the arguments on."""
+    capfd.readouterr()
+    code = exit_code([os.fspath(argument) for argument in arguments])
+    return Said(code, *capfd.readouterr())
+
+
+def write_files(folder: Path, files: dict[str, str | bytes]) -> Path:
+    """Make files below a folder, and the folders they need."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def write_list(path: Path, rows: Iterable[Sequence[str]]) -> Path:
+    """Write a dataset list with Python's csv module."""
+    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        csv.writer(file, lineterminator="\r\n").writerows(rows)
+    # the csv module quotes a lone carriage return only where lines end in one
+    return path
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """A CSV file as the csv module reads it; no rows if there is no such file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+        return list(csv.DictReader(file, strict=True))
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """All files below a folder but splitter's own, with their content."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".splitter" not in path.relative_to(folder).parts
+    }
