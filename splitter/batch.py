@@ -16,7 +16,7 @@ from splitter.dataset import ProcessorDataset, Result, checked_result
 from splitter.errors import BadResult, InputError, SetupError, Skip, StorageError, UnreadableInput
 from splitter.inputs import (
     UNREADABLE,
-    CsvLines,
+    CsvText,
     Layout,
     Row,
     Survey,
@@ -48,6 +48,7 @@ LONGEST_MESSAGE = 10_000
 LONGEST_NAME = 255
 BETWEEN_INPUTS = -1
 TOGETHER = -2
+NO_FILE = ("", "", "")
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class Batch:
         name: Of its commit record; names sort by age.
         texts: The rows of each input, as CSV.
         keys: What each input is called in commit records.
+        sizes: The bytes of each file as the survey found it, or UNREADABLE.
+        times: When each file last changed.
         stale: By place in the batch, the outputs of an earlier run that are to be replaced.
         failures: By place in the batch, inputs that are known to fail and are not tried.
         one_by_one: Whether to leave `process_batch` aside.
@@ -101,6 +104,8 @@ class Batch:
     name: str
     texts: list[bytes]
     keys: list[int]
+    sizes: list[int]
+    times: list[int]
     stale: dict[int, list[str]] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
     one_by_one: bool = False
@@ -115,6 +120,8 @@ class Batch:
             name,
             self.texts[start:stop],
             self.keys[start:stop],
+            self.sizes[start:stop],
+            self.times[start:stop],
             {at - start: names for at, names in self.stale.items() if start <= at < stop},
             {at - start: failure for at, failure in self.failures.items() if start <= at < stop},
             self.one_by_one,
@@ -228,7 +235,9 @@ class Planner:
             outputs = self._journal.outputs_of_each(self._state.entries[chosen[places]])
             stale = dict(zip(places.tolist(), outputs, strict=True))
         texts = [text for first, last in _runs(chosen) for text in self._table.texts(first, last + 1)]
-        return Batch(name, texts, self._found.keys[chosen].tolist(), stale)
+        found = self._found
+        numbers = (column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns))
+        return Batch(name, texts, *numbers, stale)
 
 
 def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -250,8 +259,9 @@ class Worker:
         self._job = job
         self._mark = mark
         self._journal = Journal(job.storage)
+        self._process = job.dataset.process
         self._rows = RowMaker(job.header, job.dataset.metadata_types)
-        self._scratch_parent = job.storage.path(STAGING)
+        self._scratch = Scratch(job.storage.path(STAGING))
 
     def setup(self) -> None:
         """Let the recipe load what it needs."""
@@ -283,11 +293,10 @@ class Worker:
             task.fail(place, known)
             return
         for attempt in range(1, self._job.retries + 2):
-            scratch = Scratch(self._scratch_parent)
             try:
-                input_file = task.take(place, scratch)
-                result = checked_result(self._job.dataset.process(input_file))
-                self._store(task, place, result, scratch)
+                input_file = task.take(place, self._scratch)
+                result = checked_result(self._process(input_file))
+                self._store(task, place, result, self._scratch)
             except StorageError:
                 raise
             except Skip as reason:
@@ -301,14 +310,14 @@ class Worker:
                     continue
                 task.fail(place, failure_of(error, attempt), unreadable=isinstance(error, (OSError, UnreadableInput)))
             finally:
-                scratch.remove()
+                self._scratch.remove()
             return
 
     def _process_together(
         self, task: "_Task", together: Callable[[Sequence[InputFile]], Any]
     ) -> None:
         """Give the batch to `process_batch`; what it leaves undone is then tried one by one."""
-        scratch = Scratch(self._scratch_parent)
+        scratch = self._scratch
         places, inputs = [], []
         for place in range(len(task.batch)):
             if place not in task.batch.failures:
@@ -334,24 +343,24 @@ class Worker:
     def _store(self, task: "_Task", place: int, result: Result, scratch: Scratch) -> None:
         outputs, metadata = result
         rows = task.rows[place]
-        made: list[tuple[Row, Mapping[str, Scalar], Row]] = []
+        made: list[Made] = []
         names: set[str] = set()
         size = files = 0
-        folder = task.folder(place)
         for output in outputs:
             if not isinstance(output, OutputFile):
                 raise BadResult(f"process gave a {type(output).__name__} among its outputs; expected OutputFile")
-            if output.content is None:
-                place_of = ["", "", ""]
+            name, content, own, row = output
+            if content is None:
+                where: Sequence[str] = NO_FILE
             else:
-                _check_name(output.name, names)
-                stored = task.sink.store(folder, output.name, output.content, scratch)
-                place_of = [stored.output, str(stored.size), stored.checksum]
+                _check_name(name, names)
+                stored = task.sink.store(task.folder(place), name, content, scratch)
+                where = stored.output, str(stored.size), stored.checksum
                 size += stored.size
                 files += 1
-            if not 0 <= output.row < len(rows):
-                raise BadResult(f"an output says it is of row {output.row}; the input has {len(rows)}")
-            made.append((place_of, output.metadata, rows[output.row]))
+            if not 0 <= row < len(rows):
+                raise BadResult(f"an output says it is of row {row}; the input has {len(rows)}")
+            made.append((where, own, rows[row]))
         head, text = self._rows.make(rows[0], made, metadata)
         task.sink.keep_input()
         task.add(place, DONE, head=head, outputs=files, size=size, text=text)
@@ -384,17 +393,18 @@ class _Task:
         self.report = Report(inputs=len(batch))
         self.finished: set[int] = set()
         self._job = job
-        self._marks: dict[int, bytes] = {}
         self.rows = [[row] for row in parse_rows(b"".join(batch.texts))]
         if job.dataset.group_rows:
             self.rows = [parse_rows(text) for text in batch.texts]
 
     def take(self, place: int, scratch: Scratch) -> InputFile:
-        """The input as `process` takes it, its fingerprint noted before it is read."""
-        job = self._job
+        """The input as `process` takes it."""
+        job, batch = self._job, self.batch
         input_file = make_input(self.rows[place], job.header, job.at, job.layout, scratch)
-        found = look_at(input_file.local_path)
-        self._marks[place] = fingerprint(self.batch.texts[place], found.st_size, found.st_mtime_ns, job.seed)
+        if batch.sizes[place] == UNREADABLE:
+            # it may have come since; if not, this says why
+            found = look_at(input_file.local_path)
+            batch.sizes[place], batch.times[place] = found.st_size, found.st_mtime_ns
         return input_file
 
     def folder(self, place: int) -> str:
@@ -404,8 +414,10 @@ class _Task:
 
     def add(self, place: int, status: int, *, head: Head, outputs: int, size: int, text: bytes) -> None:
         """Note what became of an input."""
-        mark = self._marks.get(place) or fingerprint(self.batch.texts[place], UNREADABLE, UNREADABLE, self._job.seed)
-        self.record.add(self.batch.keys[place], mark, status, head=head, outputs=outputs, size=size, text=text)
+        batch = self.batch
+        # as the survey found the file: if it has changed since, the next run does it again
+        mark = fingerprint(batch.texts[place], batch.sizes[place], batch.times[place], self._job.seed)
+        self.record.add(batch.keys[place], mark, status, head=head, outputs=outputs, size=size, text=text)
         self.finished.add(place)
         self.report.done += status == DONE
         self.report.outputs += outputs
@@ -425,29 +437,21 @@ class _Task:
         if unreadable and place in self.batch.stale:
             self.report.unreadable.append(listed)
             return
-        lines = CsvLines()
-        lines.add([*row, failure.error, failure.message, failure.traceback, failure.attempts])
-        if place not in self._marks and not unreadable:
-            self._note_mark(place, listed)
-        self.add(place, FAILED, head=Head(tuple(self._job.header)), outputs=0, size=0, text=lines.take())
+        text = CsvText().encode([[*row, failure.error, failure.message, failure.traceback, failure.attempts]])
+        self.add(place, FAILED, head=Head(tuple(self._job.header)), outputs=0, size=0, text=text)
         self.report.failed += 1
         if len(self.report.failures) < FAILURES_SHOWN:
             self.report.failures.append((listed, f"{failure.error}: {failure.message}"))
 
-    def _note_mark(self, place: int, listed: str) -> None:
-        """The fingerprint of an input that was not taken, since it is known to fail."""
-        try:
-            found = look_at(self._job.layout.place(listed))
-        except (OSError, InputError):
-            return
-        text = self.batch.texts[place]
-        self._marks[place] = fingerprint(text, found.st_size, found.st_mtime_ns, self._job.seed)
-
 
 # -- the rows of the manifest -------------------------------------------------------------------------------
 
+Metadata = Mapping[str, Scalar]
+# where an output is, its metadata, and the columns of its row
+Made = tuple[Sequence[str], Metadata, Row]
+Types = tuple[tuple[str, str], ...]
+
 _TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): ""}
-_DECLARED = {str: "str", int: "int", float: "float", bool: "bool"}
 
 
 class RowMaker:
@@ -458,42 +462,54 @@ class RowMaker:
         self._columns = tuple(header)
         self._taken = {*header, *OWN_COLUMNS}
         self._declared = dict(declared)
-        self._heads: dict[tuple[Any, ...], Head] = {}
-        self._lines = CsvLines()
+        self._shapes: dict[tuple[Any, ...], Types | None] = {}
+        self._heads: dict[tuple[Types, Types], Head] = {}
+        self._csv = CsvText()
+        self._skipped = Head(self._columns, (), ((SKIPPED_COLUMN, "str"),))
 
-    def make(
-        self, row: Row, outputs: list[tuple[Row, Mapping[str, Scalar], Row]], metadata: Mapping[str, Scalar]
-    ) -> tuple[Head, bytes]:
+    def make(self, row: Row, outputs: list[Made], metadata: Metadata) -> tuple[Head, bytes]:
         """One row for each output, or a single one for an input that made none."""
-        output_types: dict[str, str] = {}
-        input_types: dict[str, str] = {}
-        values = self._plain(metadata, input_types)
-        plain = [(place, self._plain(own, output_types), columns) for place, own, columns in outputs]
-        head = self._head(output_types, input_types)
-        for place, own, columns in plain:
-            self._lines.add([*columns, *place, *[own.get(key) for key in output_types], *values.values()])
-        if not plain:
-            self._lines.add([*row, "", "", "", *values.values()])
-        return head, self._lines.take()
+        output_types, owns = self._alike([own for _, own, _ in outputs])
+        input_types, [metadata] = self._alike([metadata])
+        shared = [*metadata.values()]
+        rows = [(*columns, *place, *own.values(), *shared) for (place, _, columns), own in zip(outputs, owns)]  # noqa: B905
+        return self._head(output_types, input_types), self._csv.encode(rows or [[*row, *NO_FILE, *shared]])
 
     def skipped(self, row: Row, reason: str) -> tuple[Head, bytes]:
         """The row of an input that was left out."""
-        self._lines.add([*row, "", "", "", reason])
-        return Head(self._columns, (), ((SKIPPED_COLUMN, "str"),)), self._lines.take()
+        return self._skipped, self._csv.encode([[*row, *NO_FILE, reason]])
 
-    def _plain(self, metadata: Mapping[str, Scalar], types: dict[str, str]) -> Mapping[str, Scalar]:
+    def _alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata]]:
+        """Keys with their types, and each metadata with just these keys in this order."""
+        try:
+            keys = {*map(tuple, all_metadata)}
+            kinds = {tuple(map(type, metadata.values())) for metadata in all_metadata}
+            [shape] = zip(keys, kinds, strict=True)
+        except (TypeError, AttributeError, ValueError):
+            # not mappings, or not of one shape
+            return self._made_alike(all_metadata)
+        # the usual case: the same keys and types throughout, and nothing to convert
+        if shape not in self._shapes:
+            plain = not self._declared.keys() & set(shape[0]) and all(kind in _TYPES for kind in shape[1])
+            names = (_TYPES.get(kind, "") for kind in shape[1])
+            self._shapes[shape] = tuple(zip(shape[0], names, strict=True)) if plain else None
+        types = self._shapes[shape]
+        return self._made_alike(all_metadata) if types is None else (types, all_metadata)
+
+    def _made_alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata]]:
+        types: dict[str, str] = {}
+        plain = [self._plain(metadata, types) for metadata in all_metadata]
+        return tuple(types.items()), [{key: values.get(key) for key in types} for values in plain]
+
+    def _plain(self, metadata: Metadata, types: dict[str, str]) -> dict[str, Scalar]:
         """The metadata with values of Python's own types; notes the type of each key."""
         if not isinstance(metadata, Mapping):
             raise BadResult(f"metadata is a {type(metadata).__name__}; expected a mapping of scalars")
-        changed: dict[str, Scalar] = {}
+        values: dict[str, Scalar] = {}
         for key, value in metadata.items():
-            kind = _TYPES.get(type(value))
-            if kind is None or key in self._declared:
-                value = changed[key] = self._scalar(key, value)  # noqa: PLW2901
-                kind = _TYPES[type(value)]
-            if types.get(key) != kind:
-                types[key] = merged_type(types.get(key, ""), kind)
-        return {**metadata, **changed} if changed else metadata
+            values[key] = self._scalar(key, value)
+            types[key] = merged_type(types.get(key, ""), _TYPES[type(values[key])])
+        return values
 
     def _scalar(self, key: str, value: Any) -> Scalar:  # noqa: ANN401 - whatever a user's method gave
         if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
@@ -513,12 +529,11 @@ class RowMaker:
         except (TypeError, ValueError):
             raise BadResult(f"metadata {key!r} is {value!r}; metadata_types says {wanted.__name__}") from None
 
-    def _head(self, outputs: dict[str, str], inputs: dict[str, str]) -> Head:
-        signature = (*outputs.items(), None, *inputs.items())
-        head = self._heads.get(signature)
+    def _head(self, outputs: Types, inputs: Types) -> Head:
+        head = self._heads.get((outputs, inputs))
         if head is None:
-            self._check_keys(outputs, inputs)
-            head = self._heads[signature] = Head(self._columns, tuple(outputs.items()), tuple(inputs.items()))
+            self._check_keys(dict(outputs), dict(inputs))
+            head = self._heads[outputs, inputs] = Head(self._columns, outputs, inputs)
         return head
 
     def _check_keys(self, outputs: Mapping[str, str], inputs: Mapping[str, str]) -> None:

@@ -126,11 +126,11 @@ def _parameters(cls: type[ProcessorDataset], args: tuple[Any, ...], kwargs: dict
 
 def checked_result(result: Any) -> Result:  # noqa: ANN401 - whatever a user's method gave
     """What process() gave, if it is what the contract says."""
-    match result:
-        case (outputs, Mapping() as metadata) if isinstance(outputs, Iterable) and not isinstance(
-            outputs, (str, bytes, Mapping)
-        ):
-            return outputs, metadata
+    if isinstance(result, tuple) and len(result) == 2:  # noqa: PLR2004
+        outputs, metadata = result
+        if isinstance(metadata, (dict, Mapping)) and hasattr(outputs, "__iter__"):
+            if not isinstance(outputs, (str, bytes, dict, OutputFile)):
+                return outputs, metadata
     raise BadResult(f"process returned {_described(result)}; expected (output files, metadata)")
 
 

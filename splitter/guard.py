@@ -8,7 +8,6 @@ much memory, names the input that a dead runner held, and starts another runner 
 """
 
 import contextlib
-import ctypes
 import mmap
 import multiprocessing
 import multiprocessing.connection
@@ -24,13 +23,13 @@ import psutil
 from splitter.batch import BETWEEN_INPUTS, TOGETHER, Batch, Failure, Job, Report, Worker
 from splitter.errors import Crashed, MemoryExceeded, RunStopped, TimedOut
 from splitter.manifest import DONE, FAILED, SKIPPED, Journal, Record
+from splitter.processes import adopt_orphans, be_first_to_go, die_with_parent, memory_of
 
 IDLE = -3
 TRIES_IF_KILLED = 3
 _LOOK_EVERY = 0.05
 _LOOK_SELDOM = 0.5
 _PLACE = struct.Struct("qd")
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -64,8 +63,8 @@ class Guard:
 
     def protect(self) -> None:
         """Prepare this process: it ends with its parent, and takes its runner and their children along."""
-        _die_with_parent(signal.SIGTERM)
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        die_with_parent(signal.SIGTERM)
+        adopt_orphans()
         signal.signal(signal.SIGTERM, self._leave)
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
@@ -148,7 +147,7 @@ class Guard:
         limit = self._limit(place, size)
         if limit is not None and time.monotonic() - since > limit:
             return Failure(TimedOut.__name__, f"no result in {self._timeout:g} s (--timeout)")
-        if self._memory and _memory_of(self._runner) - self._memory_at_start > self._memory:
+        if self._memory and memory_of(self._runner) - self._memory_at_start > self._memory:
             return Failure(MemoryExceeded.__name__, f"took more than {self._memory:,} bytes of memory (--memory)")
         return None
 
@@ -201,16 +200,16 @@ class Guard:
             self._become_runner(theirs)
         theirs.close()
         self._pipe = ours
-        self._memory_at_start = _memory_of(self._runner)
+        self._memory_at_start = memory_of(self._runner)
 
     def _become_runner(self, pipe: multiprocessing.connection.Connection) -> None:
         """The life of a runner; it never returns into the guard's code."""
         status = 1
         try:
-            _die_with_parent(signal.SIGKILL)
+            die_with_parent(signal.SIGKILL)
             os.setpgid(0, 0)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            _be_first_to_go()
+            be_first_to_go()
             with open(os.devnull, "rb") as nothing:
                 os.dup2(nothing.fileno(), 0)
             _serve(Worker(self._job, self._post.note), pipe, self._post)
@@ -302,59 +301,3 @@ def _cause(status: int) -> str:
         hint = " (out of memory?)" if number == signal.SIGKILL else ""
         return f"killed by {name}{hint}"
     return f"killed by signal {number}"
-
-
-# -- what the operating system does for us ---------------------------------------------------------------------
-
-
-def _prctl(option: int, value: int) -> None:
-    """Set a property of this process, where the system knows it (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def _die_with_parent(number: int) -> None:
-    """Have a signal sent to this process when its parent dies."""
-    parent = os.getppid()
-    if sys.platform == "linux":
-        _prctl(_PR_SET_PDEATHSIG, number)
-    else:
-        _watch_parent(parent, number)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def _watch_parent(parent: int, number: int) -> None:
-    import threading
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os.kill(os.getpid(), number)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _be_first_to_go() -> None:
-    """When memory runs out, the kernel is to end a runner, not the driver or a stranger."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("900")
-
-
-def _memory_of(process: int) -> int:
-    """Bytes of memory that a process and its children hold for themselves."""
-    total = _own_memory(process)
-    with contextlib.suppress(OSError), open(f"/proc/{process}/task/{process}/children") as file:
-        return total + sum(_memory_of(int(child)) for child in file.read().split())
-    with contextlib.suppress(psutil.Error):
-        total += sum(_own_memory(child.pid) for child in psutil.Process(process).children(recursive=True))
-    return total
-
-
-def _own_memory(process: int) -> int:
-    with contextlib.suppress(OSError), open(f"/proc/{process}/status") as file:
-        fields = dict(line.split(":", 1) for line in file if line.startswith("Rss"))
-        return sum(int(fields.get(name, "0").split()[0]) for name in ("RssAnon", "RssShmem")) * 1024
-    with contextlib.suppress(psutil.Error):
-        return int(psutil.Process(process).memory_info().rss)
-    return 0

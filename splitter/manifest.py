@@ -21,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from splitter.errors import StorageError
-from splitter.inputs import FINGERPRINT, CsvLines, Row, Survey, parse_rows
+from splitter.inputs import FINGERPRINT, CsvText, Row, Survey, parse_rows
 from splitter.storage import OWN_FOLDER, LocalStorage
 
 RECORDS = f"{OWN_FOLDER}/records"
@@ -92,12 +92,16 @@ class RecordWriter:
         self._heads: dict[Head, int] = {}
         self._entries: list[bytes] = []
         self._texts: list[bytes] = []
+        self._last: tuple[Head | None, int] = (None, 0)
 
     def add(  # noqa: PLR0913 - the fields of an entry
         self, key: int, fingerprint: bytes, status: int, *, head: Head, outputs: int, size: int, text: bytes
     ) -> None:
         """Add what became of one input."""
-        number = self._heads.setdefault(head, len(self._heads))
+        last, number = self._last
+        if head is not last:
+            number = self._heads.setdefault(head, len(self._heads))
+            self._last = head, number
         self._entries.append(_PACK(key, fingerprint, status, number, outputs, size, len(text)))
         self._texts.append(text)
 
@@ -397,18 +401,16 @@ def merged_type(one: str, other: str) -> str:
 
 def _write_rows(file: IO[bytes], header: Row, pieces: Iterator[tuple[int, bytes]], headers: list[Row]) -> None:
     """Write a table from pieces whose columns may be fewer or in another order."""
-    lines = CsvLines()
-    lines.add(header)
-    file.write(lines.take())
+    csv_text = CsvText()
+    file.write(csv_text.encode([header]))
     for number, piece in pieces:
         if headers[number] == header:
             file.write(piece)
             continue
         place = {name: index for index, name in enumerate(headers[number])}
         places = [place.get(name) for name in header]
-        for row in parse_rows(piece):
-            lines.add(["" if at is None else row[at] for at in places])
-        file.write(lines.take())
+        rows = [["" if at is None else row[at] for at in places] for row in parse_rows(piece)]
+        file.write(csv_text.encode(rows))
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,14 @@
 """The values that pass between a user's code and splitter: input files, output files."""
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import BinaryIO
+from types import MappingProxyType
+from typing import BinaryIO, NamedTuple
+
+READ_AT_ONCE = 1 << 16
 
 Scalar = str | int | float | bool | None
 Content = bytes | str | PathLike[str] | Callable[[BinaryIO], object] | None
@@ -41,8 +44,7 @@ class Scratch:
             self._folder = None
 
 
-@dataclass(frozen=True, slots=True)
-class InputFile:
+class InputFile(NamedTuple):
     """One path of the dataset list, with the other columns of its row.
 
     Attributes:
@@ -50,13 +52,15 @@ class InputFile:
         local_path: Where the file is on this machine, as text.
         columns: The whole row, column name to text, nothing converted.
         rows: Every row that names this file; more than one only with `group_rows`.
+        scratch_folder: What `scratch` is made from.
     """
 
+    # like OutputFile a tuple, since a run makes one for each input
     input: str
     local_path: str
     columns: dict[str, str]
-    rows: tuple[dict[str, str], ...] = ()
-    _scratch: Scratch = field(default_factory=Scratch, repr=False, compare=False)
+    rows: tuple[dict[str, str], ...]
+    scratch_folder: Scratch
 
     @property
     def path(self) -> Path:
@@ -66,7 +70,7 @@ class InputFile:
     @property
     def scratch(self) -> Path:
         """A temporary folder for tools that must write; it is gone when the input is done."""
-        return self._scratch.path
+        return self.scratch_folder.path
 
     def open(self) -> BinaryIO:
         """Open the file for reading bytes."""
@@ -74,16 +78,22 @@ class InputFile:
 
     def read_bytes(self) -> bytes:
         """The whole content."""
-        with open(self.local_path, "rb", buffering=0) as file:
-            return file.readall()
+        # a small file in the fewest calls: a buffered file object costs more than reading it
+        descriptor = os.open(self.local_path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = []
+            while part := os.read(descriptor, READ_AT_ONCE):
+                parts.append(part)
+        finally:
+            os.close(descriptor)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """The whole content as text; line ends are kept as they are."""
         return self.read_bytes().decode(encoding)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFile:
+class OutputFile(NamedTuple):
     """One file made from an input.
 
     Attributes:
@@ -94,7 +104,8 @@ class OutputFile:
         row: With `group_rows`, which of the input's rows this output comes from.
     """
 
+    # a tuple, since making it is a good part of what an output without a file costs
     name: str = ""
     content: Content = None
-    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    metadata: Mapping[str, Scalar] = MappingProxyType({})
     row: int = 0

@@ -54,7 +54,9 @@ class Command(ProcessorDataset):
             preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - the worker has one thread here
         )
         if done.returncode:
-            raise CommandFailed(arguments[0], done.returncode, done.stdout)
+            # the folder's name is random, and what is published must not be
+            said = done.stdout.replace(os.fsencode(folder), b"{output}")
+            raise CommandFailed(arguments[0], done.returncode, said)
         return _files_of(folder), {}
 
 

@@ -1,0 +1,105 @@
+"""What the operating system does for processes: deaths that reach children, priorities, memory."""
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import psutil
+
+from splitter.options import usable_cpus
+
+FEW_ITEMS = 4
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """The function of each item, in order; with many items in as many processes as there are CPUs."""
+    cpus = usable_cpus()
+    if len(items) < FEW_ITEMS or cpus == 1 or sys.platform != "linux" or threading.active_count() > 1:
+        yield from map(function, items)
+        return
+    # the function is inherited, not sent, so it may hold what cannot be sent
+    with multiprocessing.get_context("fork").Pool(min(cpus, len(items)), _begin_helper, (function,)) as pool:
+        yield from pool.imap(_help, items)
+
+
+_function: Callable[[Any], Any]
+
+
+def _help(item: Any) -> Any:  # noqa: ANN401 - whatever the function takes and gives
+    return _function(item)
+
+
+def _begin_helper(function: Callable[[Any], Any]) -> None:
+    global _function  # noqa: PLW0603 - of a process that does nothing else
+    _function = function
+    die_with_parent(signal.SIGKILL)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what this process's descendants leave behind."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    """Set a property of this process, where the system knows it (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def die_with_parent(number: int) -> None:
+    """Have a signal sent to this process when its parent dies."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        _prctl(_PR_SET_PDEATHSIG, number)
+    else:
+        _watch_parent(parent, number)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _watch_parent(parent: int, number: int) -> None:
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def be_first_to_go() -> None:
+    """When memory runs out, the kernel is to end a runner, not the driver or a stranger."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("900")
+
+
+def memory_of(process: int) -> int:
+    """Bytes of memory that a process and its children hold for themselves."""
+    total = _own_memory(process)
+    with contextlib.suppress(OSError), open(f"/proc/{process}/task/{process}/children") as file:
+        return total + sum(memory_of(int(child)) for child in file.read().split())
+    with contextlib.suppress(psutil.Error):
+        total += sum(_own_memory(child.pid) for child in psutil.Process(process).children(recursive=True))
+    return total
+
+
+def _own_memory(process: int) -> int:
+    with contextlib.suppress(OSError), open(f"/proc/{process}/status") as file:
+        fields = dict(line.split(":", 1) for line in file if line.startswith("Rss"))
+        return sum(int(fields.get(name, "0").split()[0]) for name in ("RssAnon", "RssShmem")) * 1024
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(process).memory_info().rss)
+    return 0
