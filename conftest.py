@@ -1,0 +1,149 @@
+"""README.md, the pages of docs/ and the docstrings run as tests, block by block.
+
+Each page has a folder of its own, with data_samples in it, and its fenced blocks are taken in turn:
+
+    python              is run; what stands after >>> is compared
+    console             the lines after `$ ` and `> ` go to a shell, and what they print is compared;
+                        `...` stands for anything on its line, and alone on a line for any lines;
+                        a command that fails is an error, unless `echo $?` is the next
+    LANGUAGE file=NAME  is written to the file NAME
+"""
+
+import doctest
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from sybil import Document, Example, Region, Sybil
+from sybil.document import PythonDocStringDocument
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+from sybil.parsers.rest import DocTestParser
+
+CHECKOUT = Path(__file__).parent
+FILE_BLOCK = re.compile(r"^```\w* file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ANYTHING = re.escape("...")
+ANY_LINES = re.escape("...\n")
+SECONDS_FOR_COMMAND = 120
+
+
+def file_blocks(document: Document) -> Iterator[Region]:
+    """The blocks that are written to files."""
+    for match in FILE_BLOCK.finditer(document.text):
+        yield Region(match.start(), match.end(), match.groups(), write_file)
+
+
+def write_file(example: Example) -> None:
+    """Write a block to the file it names."""
+    name, content = example.parsed
+    (example.namespace["page_folder"] / name).write_text(content, encoding="utf-8")
+
+
+def run_console(example: Example) -> None:
+    """Run the commands of a block, and compare what each of them prints."""
+    session = commands(example.parsed)
+    code = 0
+    for (command, expected), (following, _) in zip(session, [*session[1:], ("", "")], strict=True):
+        code, printed = run_command(command, code, example.namespace["shell_environment"])
+        if not re.fullmatch(as_pattern(expected), printed):
+            raise AssertionError(f"$ {command}\n-- expected\n{expected}\n-- printed\n{printed}")
+        if code and following != "echo $?":
+            raise AssertionError(f"$ {command}\nended with exit code {code}; no `echo $?` follows\n{printed}")
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """The commands of a console block, each with the output that is shown for it."""
+    found: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], ""))
+        elif not found:
+            raise ValueError(f"a console block begins with a command: {line}")
+        elif line.startswith("> ") and not found[-1][1]:
+            found[-1] = (f"{found[-1][0]}\n{line[2:]}", "")
+        else:
+            found[-1] = (found[-1][0], f"{found[-1][1]}{line}\n")
+    return found
+
+
+def as_pattern(expected: str) -> str:
+    """The output that is shown, as a regular expression."""
+    lines = re.escape(expected).splitlines(keepends=True)
+    return "".join(r"(?:.*\n)*?" if line == ANY_LINES else line.replace(ANYTHING, ".*?") for line in lines)
+
+
+def run_command(command: str, last_code: int, environment: Mapping[str, str]) -> tuple[int, str]:
+    """Run a line in a shell that knows the last exit code; the exit code and all that was printed."""
+    done = subprocess.run(  # noqa: S603 - the pages' own commands
+        ["bash", "-c", f"(exit {last_code})\n{command}"],  # noqa: S607
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=SECONDS_FOR_COMMAND,
+        check=False,
+    )
+    end = "" if done.stdout.endswith("\n") or not done.stdout else "\n"
+    return done.returncode, done.stdout + end
+
+
+@pytest.fixture(scope="session")
+def shell_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which a shell finds this Python, and `splitter`."""
+    programs = Path(sys.executable).parent
+    environment = {**os.environ, "LC_ALL": "C.UTF-8", "COLUMNS": "100"}
+    if (programs / "splitter").exists():
+        return {**environment, "PATH": os.pathsep.join([str(programs), environment["PATH"]])}
+    own = tmp_path_factory.mktemp("programs")
+    (own / "splitter").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m splitter "$@"\n')
+    (own / "splitter").chmod(0o755)
+    path = os.pathsep.join([str(own), str(programs), environment["PATH"]])
+    return {**environment, "PATH": path, "PYTHONPATH": str(CHECKOUT)}
+
+
+@pytest.fixture(scope="module")
+def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of one page; modules that were imported from it go with it."""
+    folder = tmp_path_factory.mktemp("page") / "a page's dossier préféré"
+    shutil.copytree(CHECKOUT / "data_samples", folder / "data_samples")
+    yield folder
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(f"{folder}/"):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def in_page_folder(page_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Be in the page's folder, on two CPUs, so that what is printed does not depend on the machine."""
+    monkeypatch.chdir(page_folder)
+    monkeypatch.syspath_prepend(page_folder)
+    if not hasattr(os, "sched_getaffinity"):
+        yield
+        return
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(cpus)[:2])
+    yield
+    os.sched_setaffinity(0, cpus)
+
+
+pages = Sybil(
+    parsers=[
+        PythonCodeBlockParser(doctest_optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE),
+        CodeBlockParser(language="console", evaluator=run_console),
+        file_blocks,
+    ],
+    patterns=["README.md", "docs/*.md", "docs/recipes/*.md"],
+    excludes=["*/README.md"],
+    fixtures=["page_folder", "in_page_folder", "shell_environment"],
+)
+docstrings = Sybil(
+    parsers=[DocTestParser()],
+    patterns=["splitter/*.py", "splitter/*/*.py"],
+    document_types={".py": PythonDocStringDocument},
+)
+pytest_collect_file = (pages + docstrings).pytest()
