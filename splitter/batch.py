@@ -484,11 +484,12 @@ class RowMaker:
         try:
             keys = {*map(tuple, all_metadata)}
             kinds = {tuple(map(type, metadata.values())) for metadata in all_metadata}
-            [shape] = zip(keys, kinds, strict=True)
-        except (TypeError, AttributeError, ValueError):
-            # not mappings, or not of one shape
+        except (TypeError, AttributeError):
+            return self._made_alike(all_metadata)
+        if len(keys) != 1 or len(kinds) != 1:
             return self._made_alike(all_metadata)
         # the usual case: the same keys and types throughout, and nothing to convert
+        shape = keys.pop(), kinds.pop()
         if shape not in self._shapes:
             plain = not self._declared.keys() & set(shape[0]) and all(kind in _TYPES for kind in shape[1])
             names = (_TYPES.get(kind, "") for kind in shape[1])
@@ -593,7 +594,7 @@ def _without_own(error: BaseException) -> BaseException:
 def _message(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a user's __str__ may do anything
+    except BaseException:  # noqa: BLE001 - a user's __str__ may do anything
         text = "its message cannot be shown"
     return _encodable(text[:LONGEST_MESSAGE])
 

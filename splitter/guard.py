@@ -8,6 +8,7 @@ much memory, names the input that a dead runner held, and starts another runner 
 """
 
 import contextlib
+import faulthandler
 import mmap
 import multiprocessing
 import multiprocessing.connection
@@ -15,7 +16,9 @@ import os
 import signal
 import struct
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import psutil
@@ -27,6 +30,8 @@ from splitter.processes import adopt_orphans, be_first_to_go, die_with_parent, m
 
 IDLE = -3
 TRIES_IF_KILLED = 3
+SECONDS_FOR_DESCENDANTS = 1.0
+SECONDS_FOR_LAST_WORDS = 0.1
 _LOOK_EVERY = 0.05
 _LOOK_SELDOM = 0.5
 _PLACE = struct.Struct("qd")
@@ -59,6 +64,8 @@ class Guard:
         self._post = _Post()
         self._runner = 0
         self._memory_at_start = 0
+        # where the runner's last words go: the place in the code that it died or hung at
+        self._last_words = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the guard
         self._pipe: multiprocessing.connection.Connection | None = None
 
     def protect(self) -> None:
@@ -155,11 +162,28 @@ class Guard:
 
     def _bury(self, failure: Failure | None) -> "_Death":
         place, _ = self._post.read()
+        if failure:
+            self._ask_where_it_is()
         status = self._kill()
         if failure:
-            return _Death(place, failure, by_itself=True)
+            return _Death(place, replace(failure, traceback=self._heard()), by_itself=True)
         by_itself = not (os.WIFSIGNALED(status) and os.WTERMSIG(status) in _FROM_OUTSIDE)
-        return _Death(place, Failure(Crashed.__name__, _cause(status)), by_itself=by_itself)
+        failure = Failure(Crashed.__name__, _cause(status), self._heard())
+        return _Death(place, failure, by_itself=by_itself)
+
+    def _ask_where_it_is(self) -> None:
+        """Have the runner write down where it hangs; it can, even inside C code that never returns."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._runner, signal.SIGUSR2)
+            time.sleep(SECONDS_FOR_LAST_WORDS)
+
+    def _heard(self) -> str:
+        """The runner's last words, if there were any."""
+        self._last_words.seek(0)
+        words = self._last_words.read().decode("utf-8", "backslashreplace")
+        self._last_words.seek(0)
+        self._last_words.truncate()
+        return "\n".join(_without_own_frames(words.splitlines()))
 
     def _after(
         self, death: "_Death", batch: Batch, name: str, killed: dict[int, int], total: Report
@@ -208,7 +232,11 @@ class Guard:
         try:
             die_with_parent(signal.SIGKILL)
             os.setpgid(0, 0)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            # torch's handlers would print in the runner's place
+            for number in (signal.SIGTERM, signal.SIGBUS, signal.SIGSEGV, signal.SIGFPE):
+                signal.signal(number, signal.SIG_DFL)
+            faulthandler.enable(self._last_words)
+            faulthandler.register(signal.SIGUSR2, self._last_words)
             be_first_to_go()
             with open(os.devnull, "rb") as nothing:
                 os.dup2(nothing.fileno(), 0)
@@ -234,12 +262,7 @@ class Guard:
         if self._pipe is not None:
             self._pipe.close()
             self._pipe = None
-        for child in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                child.kill()
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        _end_descendants()
         return status
 
     _status = -1
@@ -248,6 +271,19 @@ class Guard:
         with contextlib.suppress(Exception):
             self.stop()
         os._exit(128 + number)
+
+
+def _end_descendants() -> None:
+    """End what a runner has left behind, and wait until it is gone; it may be starting more all the while."""
+    give_up = time.monotonic() + SECONDS_FOR_DESCENDANTS
+    while time.monotonic() < give_up:
+        left = psutil.Process().children(recursive=True)
+        if not left:
+            return
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=0.1)
 
 
 class _Death:
@@ -289,6 +325,19 @@ def _report_of(record: Record, inputs: int) -> Report:
         outputs=int(record.entries["outputs"].sum()),
         bytes=int(record.entries["bytes"].sum()),
     )
+
+
+def _without_own_frames(lines: list[str]) -> Iterator[str]:
+    """Of each thread's stack, innermost first, what is above splitter's own code."""
+    below = False
+    for line in lines:
+        if line.startswith("Extension modules"):
+            return
+        if line.endswith("(most recent call first):"):
+            below = False
+        below = below or line.startswith(f'  File "{os.path.dirname(__file__)}/')
+        if not below:
+            yield line
 
 
 def _cause(status: int) -> str:

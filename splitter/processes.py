@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import importlib.util
 import multiprocessing
 import os
 import signal
@@ -9,7 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import Any, TypeVar, cast
 
 import psutil
 
@@ -47,6 +49,25 @@ def _begin_helper(function: Callable[[Any], Any]) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def by_value(content: object, code: type) -> bytes:
+    """Pickle a value together with the code of a class that another process may be unable to import."""
+    import cloudpickle
+
+    module = sys.modules[code.__module__]
+    if module.__name__ != "__main__" and not _is_importable(module):
+        cloudpickle.register_pickle_by_value(module)
+    return cast("bytes", cloudpickle.dumps(content))
+
+
+def _is_importable(module: ModuleType) -> bool:
+    """Whether importing its name elsewhere gives this module."""
+    try:
+        found = importlib.util.find_spec(module.__name__)
+    except (ImportError, ValueError):
+        return False
+    return found is not None and found.origin == module.__file__
 
 
 def adopt_orphans() -> None:

@@ -28,6 +28,7 @@ class LocalStorage:
         """Use the folder `root`, which need not exist yet."""
         self.root = os.path.abspath(root)
         self._known_folders: set[str] = set()
+        self.lock_descriptor = -1
 
     def path(self, name: str) -> str:
         """Where a name is on this machine."""
@@ -221,8 +222,10 @@ class LocalStorage:
             self._take(descriptor)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{socket.gethostname()} {os.getpid()}\n".encode(), 0)
+            self.lock_descriptor = descriptor
             yield
         finally:
+            self.lock_descriptor = -1
             os.close(descriptor)
 
     def _take(self, descriptor: int) -> None:

@@ -2,13 +2,17 @@
 
 import contextlib
 import multiprocessing
+import multiprocessing.util
 import os
+import pickle
 import signal
 import sys
 import threading
 import time
+import types
 import warnings
 from collections.abc import Generator, Iterable, Iterator
+from multiprocessing.reduction import DupFd
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, Dataset
@@ -17,6 +21,7 @@ from splitter.batch import Batch, Job, Report, Worker
 from splitter.errors import RunStopped
 from splitter.executors.base import Executor
 from splitter.guard import Guard
+from splitter.processes import by_value
 
 if TYPE_CHECKING:
     from splitter.executors.base import Limits
@@ -50,7 +55,8 @@ def _here(job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
 def _in_workers(job: Job, batches: Iterable[Batch], limits: "Limits") -> Generator[Report, None, None]:
     with _Processes() as processes:
         try:
-            yield from processes.start(_loader(_Guarded(job, limits), batches, limits.workers))
+            guarded = _Guarded(job, limits, [job.storage.lock_descriptor, processes.held])
+            yield from processes.start(_loader(guarded, batches, limits.workers))
         except RuntimeError as error:
             # the DataLoader's word for a dead worker: what is committed is known, the rest is run again
             if "DataLoader worker" not in str(error):
@@ -60,9 +66,22 @@ def _in_workers(job: Job, batches: Iterable[Batch], limits: "Limits") -> Generat
 class _Guarded(Dataset[Report]):
     """A dataset whose items are asked for by batch, and are reports."""
 
-    def __init__(self, job: Job, limits: "Limits") -> None:
-        self._job, self._limits = job, limits
+    def __init__(self, job: Job, limits: "Limits", descriptors: list[int]) -> None:
+        """`descriptors` are held open by each worker for as long as it lives."""
+        self._job, self._limits, self._descriptors = job, limits, descriptors
         self._guard: Guard | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a spawned worker: user code by value, since the worker cannot import a script or a notebook."""
+        return {
+            "job": by_value(self._job, type(self._job.dataset)),
+            "limits": self._limits,
+            "descriptors": [DupFd(descriptor) for descriptor in self._descriptors],
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        descriptors = [descriptor.detach() for descriptor in state["descriptors"]]
+        self.__init__(pickle.loads(state["job"]), state["limits"], descriptors)  # type: ignore[misc]  # noqa: S301
 
     def __getitem__(self, batch: Batch) -> Report:
         assert self._guard is not None  # noqa: S101 - made by `prepare`
@@ -72,6 +91,8 @@ class _Guarded(Dataset[Report]):
         """Turn a fresh DataLoader worker into a guard."""
         self._guard = Guard(self._job, timeout=self._limits.timeout, memory=self._limits.memory)
         self._guard.protect()
+        # the DataLoader lets its workers go when there is no more to do; what user code has started goes along
+        multiprocessing.util.Finalize(None, self._guard.stop, exitpriority=1)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
 
 
@@ -104,12 +125,23 @@ def _start_method() -> str:
     return "fork"
 
 
+@contextlib.contextmanager
+def _nameless_main() -> Iterator[None]:
+    """Keep spawned workers from running a script again that has no main guard: they need nothing of it."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
 class _Processes:
     """The worker processes of one run: started with signals held back, and gone when this is left."""
 
     def __init__(self) -> None:
         # every worker holds the writing end: reading finds the end when the last of them is gone
-        self._alive, self._held = os.pipe()
+        self._alive, self.held = os.pipe()
         self._before = set(multiprocessing.active_children())
         self._iterator: Iterator[Report] | None = None
         self._child_handler: Any = signal.SIG_DFL
@@ -121,10 +153,11 @@ class _Processes:
         """Start the workers; their reports."""
         old = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         try:
-            self._iterator = iter(loader)
+            with _nameless_main():
+                self._iterator = iter(loader)
         finally:
-            os.close(self._held)
-            self._held = -1
+            os.close(self.held)
+            self.held = -1
             signal.pthread_sigmask(signal.SIG_SETMASK, old)
         # torch's handler raises wherever the driver happens to be; the loader finds a dead worker by itself
         if threading.current_thread() is threading.main_thread():
@@ -136,8 +169,8 @@ class _Processes:
         # they are ended before the loader is asked to close, which would wait for busy ones
         for child in children:
             child.terminate()
-        if self._held >= 0:
-            os.close(self._held)
+        if self.held >= 0:
+            os.close(self.held)
         self._wait_for_end(children)
         self._iterator = None
         if threading.current_thread() is threading.main_thread():
