@@ -1,9 +1,11 @@
 """Fixtures that all tests share."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from doors import WORDS, write_files, write_list
+from launcher import Launcher, LauncherProcess
 
 
 @pytest.fixture
@@ -19,3 +21,19 @@ def words(folder: Path) -> Path:
     """The list of the word example, its four files beside it in inputs/."""
     write_files(folder / "inputs", WORDS)
     return write_list(folder / "dataset.csv", [["input"], *([name] for name in WORDS)])
+
+
+@pytest.fixture(scope="session")
+def launcher_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LauncherProcess]:
+    """The process that runs are forked from."""
+    process = LauncherProcess(tmp_path_factory.mktemp("launcher"))
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def launcher(launcher_process: LauncherProcess, folder: Path) -> Iterator[Launcher]:
+    """Starts runs in real processes of their own; what a test leaves running is ended."""
+    launcher = Launcher(launcher_process, folder)
+    yield launcher
+    launcher.end()

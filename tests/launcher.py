@@ -1,0 +1,286 @@
+"""Real runs in real processes: start one, wait for it, send it a signal, find what it left behind.
+
+A trial of the fault tests is a fork of one process that has imported everything, so that it costs a tenth
+of a second. Such a driver leads a session, and its guards, its runners and what these start stay in it.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import xxhash
+from doors import CHECKOUT, read_table, tree, write_files, write_list
+
+FAULTY = Path(__file__).parent / "faulty.py"
+LONG = 120.0
+SPLITTER = [sys.executable, "-m", "splitter"]
+
+
+class Driver:
+    """A running `splitter ...`."""
+
+    def __init__(self, launcher: "LauncherProcess", pid: int, stderr: Path) -> None:
+        self._launcher = launcher
+        self.pid = pid
+        self._stderr = stderr
+        self.code: int | None = None
+
+    @property
+    def stderr(self) -> str:
+        """What it has written so far."""
+        return self._stderr.read_text(errors="replace") if self._stderr.exists() else ""
+
+    def wait(self, timeout: float = LONG) -> int:
+        """Its exit code; minus the signal that killed it."""
+        eventually(
+            lambda: self._ended() is not None, lambda: f"it did not end; it said: {self.stderr}", timeout
+        )
+        assert self.code is not None
+        return self.code
+
+    def _ended(self) -> int | None:
+        if self.code is None:
+            self.code = self._launcher.ask({"reap": self.pid})
+        return self.code
+
+    def signal(self, number: int, *, group: bool = True) -> None:
+        """Send a signal as a terminal does, to the whole process group; or to the driver only."""
+        with contextlib.suppress(ProcessLookupError):
+            if group:
+                os.killpg(self.pid, number)
+            else:
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End the driver at once, as the kernel would, and only it."""
+        self.signal(signal.SIGKILL, group=False)
+
+    def others(self) -> list[psutil.Process]:
+        """Its guards, its runners and what these started."""
+        return [process for process in in_session(self.pid) if process.pid != self.pid]
+
+    def guards(self) -> list[psutil.Process]:
+        """The workers that the driver started."""
+        return children(self.pid)
+
+    def runners(self) -> list[psutil.Process]:
+        """The processes that hold the user's code."""
+        return [runner for guard in self.guards() for runner in children(guard.pid)]
+
+    def clean_up(self) -> None:
+        """Leave nothing behind, whatever a test came to."""
+        while left := in_session(self.pid):
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        self.wait()
+
+
+class LauncherProcess:
+    """A process that has imported splitter, and forks a driver for each run it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        # a file of its own, so that what the server says itself does not mix with a test's output
+        self.stderr = folder / "launcher.txt"
+        with self.stderr.open("wb") as stderr:
+            self._server = subprocess.Popen(
+                [sys.executable, __file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=environment(),
+            )
+
+    def ask(self, request: Mapping[str, Any]) -> Any:
+        """Send a request; its answer."""
+        assert self._server.stdin
+        assert self._server.stdout
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        answer = self._server.stdout.readline()
+        assert answer, self.stderr.read_text()
+        return json.loads(answer)
+
+    def close(self) -> None:
+        """End it; it has no children left."""
+        self._server.communicate(timeout=LONG)
+
+
+class Launcher:
+    """Starts runs, with `folder` as their working directory."""
+
+    def __init__(self, process: LauncherProcess, folder: Path) -> None:
+        self._process, self._folder = process, folder
+        self._drivers: list[Driver] = []
+
+    def start(self, *arguments: object, environ: Mapping[str, str] | None = None) -> Driver:
+        """Start `splitter` with these arguments; does not wait for it."""
+        stderr = self._folder.parent / f"stderr-{len(self._drivers)}.txt"
+        request = {
+            "arguments": list(map(str, arguments)),
+            "environ": dict(environ or {}),
+            "folder": str(self._folder),
+            "stderr": str(stderr),
+        }
+        driver = Driver(self._process, self._process.ask(request), stderr)
+        self._drivers.append(driver)
+        return driver
+
+    def run(self, *arguments: object, environ: Mapping[str, str] | None = None) -> Driver:
+        """Run `splitter` with these arguments to its end."""
+        driver = self.start(*arguments, environ=environ)
+        driver.wait()
+        return driver
+
+    def end(self) -> None:
+        """End what a test has left running."""
+        for driver in self._drivers:
+            driver.clean_up()
+
+
+def _serve() -> None:
+    """The launcher's process: forks drivers, and tells how they ended."""
+    import splitter.engine
+    import splitter.frame  # noqa: F401
+
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer: Any
+        if "reap" in request:
+            pid, status = os.waitpid(request["reap"], os.WNOHANG)
+            answer = os.waitstatus_to_exitcode(status) if pid else None
+        else:
+            answer = _fork(request)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def _fork(request: dict[str, Any]) -> int:
+    ready, told = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(told)
+        # the end of the pipe says that the session is there
+        os.read(ready, 1)
+        os.close(ready)
+        return pid
+    code = 1
+    try:
+        os.setsid()
+        os.close(ready)
+        os.close(told)
+        os.chdir(request["folder"])
+        os.environ.update(request["environ"])
+        tempfile.tempdir = None
+        with open(os.devnull, "r+b") as nothing, open(request["stderr"], "ab") as stderr:
+            for number, file in ((0, nothing), (1, nothing), (2, stderr)):
+                os.dup2(file.fileno(), number)
+        from splitter.cli import exit_code
+
+        code = exit_code(request["arguments"])
+    except BaseException:  # noqa: BLE001 - what a test is looking for
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment for a `python -m splitter` started in another folder."""
+    return {**os.environ, "PYTHONPATH": str(CHECKOUT), **more}
+
+
+# -- what processes there are ------------------------------------------------------------------------
+
+
+def in_session(leader: int) -> list[psutil.Process]:
+    """The living processes of a session."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def with_argument(token: str) -> list[psutil.Process]:
+    """The living processes that have this text in their command line."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if token in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def children(pid: int) -> list[psutil.Process]:
+    """The living processes that a process started."""
+    found = []
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(pid).children():
+            with contextlib.suppress(psutil.Error):
+                if child.status() != psutil.STATUS_ZOMBIE:
+                    found.append(child)
+    return found
+
+
+def eventually(holds: Callable[[], object], complaint: Callable[[], str], timeout: float = LONG) -> None:
+    """Wait until something holds."""
+    give_up = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < give_up, complaint()
+        time.sleep(0.005)
+
+
+# -- what a run takes and gives -----------------------------------------------------------------------
+
+
+def make_inputs(folder: Path, texts: Mapping[str, str]) -> Path:
+    """Write input files and their list, with a label for each; returns the list."""
+    write_files(folder, dict(texts))
+    rows = [[name, f"label of {name}"] for name in texts]
+    return write_list(folder / "dataset.csv", [["input", "label"], *rows])
+
+
+def published(output: Path) -> dict[str, bytes]:
+    """All that a run published, but the tracebacks and the numbers of attempts, which are exempt."""
+    found = tree(output)
+    if "errors.csv" in found:
+        rows = [{**row, "traceback": "", "attempts": ""} for row in read_table(output / "errors.csv")]
+        found["errors.csv"] = json.dumps(rows).encode()
+    return found
+
+
+def check_manifest(output: Path) -> list[dict[str, str]]:
+    """Every row's file is there with its size and checksum; returns the rows."""
+    rows = read_table(output / "manifest.csv")
+    for row in rows:
+        if row["output"]:
+            content = (output / row["output"]).read_bytes()
+            assert len(content) == int(row["size"]), row
+            assert row["checksum"] == f"xxh128:{xxhash.xxh3_128_hexdigest(content)}", row
+    return rows
+
+
+def check_complete(output: Path, expected: Mapping[str, bytes]) -> None:
+    """The output folder holds what a fresh run made, and nothing else; so does the manifest."""
+    found = published(output)
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if found[name] != expected[name]] == []
+    check_manifest(output)
+
+
+if __name__ == "__main__":
+    _serve()
