@@ -177,13 +177,12 @@ class Planner:
         state: State,
         journal: Journal,
         *,
-        generation: int,
         workers: int,
         size: int | None,
     ) -> None:
         """Plan the inputs that `state` says are to be done."""
         self._table, self._found, self._state, self._journal = table, found, state, journal
-        self._generation, self._workers = generation, max(1, workers)
+        self._generation, self._workers = journal.next_generation, max(1, workers)
         self._size = size or (self.TOGETHER_INPUTS if job.dataset.process_batch else None)
         self._began = time.monotonic()
         self._seconds_per_input = 0.0
@@ -236,8 +235,10 @@ class Planner:
             stale = dict(zip(places.tolist(), outputs, strict=True))
         texts = [text for first, last in _runs(chosen) for text in self._table.texts(first, last + 1)]
         found = self._found
-        numbers = (column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns))
-        return Batch(name, texts, *numbers, stale)
+        keys, sizes, times = (
+            column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns)
+        )
+        return Batch(name, texts, keys, sizes, times, stale)
 
 
 def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -254,7 +255,7 @@ def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
 class Worker:
     """Processes, stores and commits batches: in a runner, or in the driver when there are no workers."""
 
-    def __init__(self, job: Job, mark: Callable[[int], None] = lambda place: None) -> None:
+    def __init__(self, job: Job, mark: Callable[[int], None] = lambda _: None) -> None:
         """`mark` is told the place of each input that is begun."""
         self._job = job
         self._mark = mark
@@ -308,14 +309,16 @@ class Worker:
                 if attempt <= self._job.retries and _may_pass(error):
                     time.sleep(0.1 * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))  # noqa: S311
                     continue
-                task.fail(place, failure_of(error, attempt), unreadable=isinstance(error, (OSError, UnreadableInput)))
+                task.fail(
+                    place,
+                    failure_of(error, attempt),
+                    unreadable=isinstance(error, (OSError, UnreadableInput)),
+                )
             finally:
                 self._scratch.remove()
             return
 
-    def _process_together(
-        self, task: "_Task", together: Callable[[Sequence[InputFile]], Any]
-    ) -> None:
+    def _process_together(self, task: "_Task", together: Callable[[Sequence[InputFile]], Any]) -> None:
         """Give the batch to `process_batch`; what it leaves undone is then tried one by one."""
         scratch = self._scratch
         places, inputs = [], []
@@ -348,7 +351,9 @@ class Worker:
         size = files = 0
         for output in outputs:
             if not isinstance(output, OutputFile):
-                raise BadResult(f"process gave a {type(output).__name__} among its outputs; expected OutputFile")
+                raise BadResult(
+                    f"process gave a {type(output).__name__} among its outputs; expected OutputFile"
+                )
             name, content, own, row = output
             if content is None:
                 where: Sequence[str] = NO_FILE
@@ -521,7 +526,9 @@ class RowMaker:
             if isinstance(value, kind) and type(value) is not kind and not isinstance(value, bool):
                 value = kind(value)
         if type(value) not in _TYPES:
-            raise BadResult(f"metadata {key!r} is a {type(value).__name__}; expected str, int, float, bool or None")
+            raise BadResult(
+                f"metadata {key!r} is a {type(value).__name__}; expected str, int, float, bool or None"
+            )
         wanted = self._declared.get(key)
         if wanted is None or value is None or type(value) is wanted:
             return value
@@ -542,11 +549,15 @@ class RowMaker:
             if not isinstance(key, str) or not key:
                 raise BadResult(f"metadata key {key!r} is a {type(key).__name__}; expected a name")
             if key in self._columns:
-                raise BadResult(f"metadata {key!r} would hide the dataset column of that name; --rename {key}=NEW")
+                raise BadResult(
+                    f"metadata {key!r} would hide the dataset column of that name; --rename {key}=NEW"
+                )
             if key in self._taken:
                 raise BadResult(f"metadata {key!r} has the name of a column of the manifest's own; rename it")
             if key in outputs and key in inputs:
-                raise BadResult(f"metadata {key!r} is given both for the outputs and for the input; rename one")
+                raise BadResult(
+                    f"metadata {key!r} is given both for the outputs and for the input; rename one"
+                )
 
 
 def _check_name(name: str, names: set[str]) -> None:
@@ -558,7 +569,9 @@ def _check_name(name: str, names: set[str]) -> None:
     except UnicodeEncodeError:
         raise BadResult(f"output name {name!r} cannot be a file name") from None
     if length > LONGEST_NAME:
-        raise BadResult(f"output name {name[:40]!r}… has {length} bytes; a file name has at most {LONGEST_NAME}")
+        raise BadResult(
+            f"output name {name[:40]!r}… has {length} bytes; a file name has at most {LONGEST_NAME}"
+        )
     same = same_name(name)
     if same in names:
         raise BadResult(f"output name {name!r} is given twice (case and Unicode form do not count)")

@@ -30,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def exit_code(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     if sys.platform == "win32":
-        return _refuse("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
+        return _refuse(
+            "Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux"
+        )
     try:
         return commands.main(arguments, prog_name="splitter", standalone_mode=False) or 0
     except click.ClickException as error:
@@ -79,7 +81,9 @@ class RunCommand(click.Command):
         known = {*(param.name for param in self.params), *(parameter.name for parameter in parameters)}
         for parameter in parameters:
             if parameter.name in RunOptions.__dataclass_fields__ or parameter.name in _OWN:
-                raise Refused(f"{name}: its parameter {parameter.name!r} is the name of a run option; rename it")
+                raise Refused(
+                    f"{name}: its parameter {parameter.name!r} is the name of a run option; rename it"
+                )
         for key in config:
             if key not in known:
                 raise Refused(f"--config: {key!r} is not an option{nearest(key, sorted(known))}")
@@ -99,7 +103,10 @@ class RunCommand(click.Command):
                 sections["Recipe options" if param.name in names else "Run options"].append(record)
         recipe = ctx.meta.get("recipe")
         if recipe is not None:
-            sections = {f"Options of the recipe ({first_line(recipe)})": sections.pop("Recipe options"), **sections}
+            sections = {
+                f"Options of the recipe ({first_line(recipe)})": sections.pop("Recipe options"),
+                **sections,
+            }
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
@@ -114,7 +121,9 @@ def _option(parameter: Parameter) -> click.Option:
         shared["default"] = parameter.default
         shared["show_default"] = not isinstance(parameter.default, bool) or parameter.default
     if parameter.kind is bool and not parameter.many:
-        return click.Option([parameter.name, f"{flag(parameter.name)}/{flag('no_' + parameter.name)}"], **shared)
+        return click.Option(
+            [parameter.name, f"{flag(parameter.name)}/{flag('no_' + parameter.name)}"], **shared
+        )
     return click.Option(names, type=_click_type(parameter.kind), multiple=parameter.many, **shared)
 
 
@@ -218,7 +227,9 @@ commands.add_command(
                 show_default=True,
                 help="What to do: a name from 'splitter recipes', module:Class, or path/to/file.py:Class.",
             ),
-            click.Option(["output", "--output", "-o"], default="outputs", show_default=True, help="The output folder."),
+            click.Option(
+                ["output", "--output", "-o"], default="outputs", show_default=True, help="The output folder."
+            ),
             click.Option(["config", "--config"], help="A TOML file with values for any of these options."),
             *map(_run_option, field_parameters(RunOptions)),
         ],

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -22,10 +22,20 @@ import xxhash
 
 from splitter.batch import Job, Planner, Report
 from splitter.dataset import ProcessorDataset, check_parameters
-from splitter.errors import Interrupted, Refused, RunStopped, StorageError
+from splitter.errors import Interrupted, Refused, StorageError
 from splitter.executors import EXECUTORS, Executor, Limits
 from splitter.inputs import InputList, Layout, Survey, Table, copy_list, read_source, survey
-from splitter.manifest import DONE, FAILED, MANIFEST, OWN_COLUMNS, SKIPPED, Journal, State, compare
+from splitter.manifest import (
+    DONE,
+    FAILED,
+    MANIFEST,
+    NOT_DONE,
+    OWN_COLUMNS,
+    SKIPPED,
+    Journal,
+    State,
+    compare,
+)
 from splitter.options import RunOptions, usable_cpus
 from splitter.progress import Display
 from splitter.sinks import SINKS
@@ -83,21 +93,19 @@ class Summary:
 
 @dataclass
 class Engine:
-    """One run."""
+    """One run, until its list is read and its output folder is taken."""
 
     dataset: ProcessorDataset
     storage: LocalStorage
     options: RunOptions
     display: Display
-    work: Report = field(default_factory=Report)
-    pruned: int = 0
-    stopped: str = ""
-    began: float = field(default_factory=time.monotonic)
 
     def run(self) -> Summary:
         """Read the list, do what is not done, and bring the manifest together."""
+        began = time.monotonic()
         check_parameters(self.dataset, RunOptions.__dataclass_fields__)
         self.dataset.device = _device(self.options.device)
+        executor = self._executor()
         listing = _listing(self.dataset.inputs, self.options)
         header, rows, root = read_source(listing, leave_out=self.storage.root)
         _refuse_own_columns(header)
@@ -106,154 +114,177 @@ class Engine:
             table = copy_list(header, rows, file, listing.column)
             layout = Layout(root, self.options.keep_extension)
             found = survey(table, layout, group_rows=self.dataset.group_rows)
-            return self._work_through(table, found, self._job(table, layout))
+            how = self._how()
+            seed = xxhash.xxh3_64_intdigest(json.dumps([how, header], sort_keys=True).encode())
+            sink = SINKS[self.options.sink]()
+            job = Job(self.dataset, self.storage, sink, layout, header, table.at, seed, self.options.retries)
+            work = _Work(job, table, found, self.options, executor, self.display, began)
+            return work.through(how)
 
-    def _job(self, table: Table, layout: Layout) -> Job:
-        """What the workers need to know."""
-        sink = SINKS[self.options.sink]()
+    def _executor(self) -> Executor:
+        workers = usable_cpus() if self.options.workers is None else self.options.workers
+        limits = Limits(workers, self.options.timeout, self.options.memory_bytes)
+        return EXECUTORS[self.options.executor](limits)
+
+    def _how(self) -> dict[str, Any]:
+        """How inputs are processed: whatever changes the outputs."""
         how = {
             "recipe": type(self.dataset).__qualname__,
             "version": self.dataset.version,
             "device": self.dataset.device,
             "sink": self.options.sink,
-            **sink.options(),
             "keep_extension": self.options.keep_extension,
             **{f"parameter {name}": _plain(value) for name, value in self.dataset.parameters.items()},
         }
-        self._how = json.loads(json.dumps(how))
-        seed = xxhash.xxh3_64_intdigest(json.dumps([self._how, table.header], sort_keys=True).encode())
-        return Job(
-            self.dataset, self.storage, sink, layout, table.header, table.at, seed, self.options.retries
-        )
+        plain: dict[str, Any] = json.loads(json.dumps(how))
+        return plain
 
-    def _work_through(self, table: Table, found: Survey, job: Job) -> Summary:
-        executor = self._executor()
-        journal = Journal(self.storage)
-        journal.recover()
-        journal.load()
-        self._remove_what_is_asked(journal, found)
-        state = self._compare(journal, table, found, job)
-        self._announce(state, table)
+
+class _Work:
+    """A run under the lock of its output folder."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what the engine has found out
+        self,
+        job: Job,
+        table: Table,
+        found: Survey,
+        options: RunOptions,
+        executor: Executor,
+        display: Display,
+        began: float,
+    ) -> None:
+        self.job, self.table, self.found = job, table, found
+        self.options, self.executor, self.display = options, executor, display
+        self.storage = job.storage
+        self.journal = Journal(self.storage)
+        self.done = Report()
+        self.began = began
+        self.pruned = 0
+        self.stopped = ""
+
+    def through(self, how: dict[str, Any]) -> Summary:
+        """From what is committed to the manifest."""
+        self._look()
+        self._remove_what_is_asked()
+        state = self._compare()
+        self._announce(state, how)
         try:
-            self._rounds(journal, table, found, job, executor, state)
+            self._do(state)
         except Interrupted as interruption:
-            interruption.summary = self._finish(journal, table, found)
+            interruption.summary = self._finish()
             raise
-        return self._finish(journal, table, found, compact=True)
+        return self._finish(compact=True)
 
-    def _executor(self) -> Executor:
-        workers = usable_cpus() if self.options.workers is None else self.options.workers
-        return EXECUTORS[self.options.executor](
-            Limits(workers, self.options.timeout, self.options.memory_bytes)
-        )
+    def _look(self) -> None:
+        """Undo what a dead worker left half done, and read what is committed."""
+        self.journal.recover()
+        self.journal.load()
 
-    def _remove_what_is_asked(self, journal: Journal, found: Survey) -> None:
+    def _remove_what_is_asked(self) -> None:
         """--fresh and --prune: removal goes through the same records as everything else."""
-        nothing = np.empty(0, "u8")
-        chosen = journal.others(nothing if self.options.fresh else found.keys)
+        kept = np.empty(0, "u8") if self.options.fresh else self.found.keys
+        chosen = self.journal.others(kept)
         if len(chosen) and (self.options.fresh or self.options.prune):
             self.storage.remove([MANIFEST])
             self.pruned = len(chosen)
-            journal.forget(chosen, f"{journal.next_generation:06d}-forget")
-            journal.load()
+            self.journal.forget(chosen, f"{self.journal.next_generation:06d}-forget")
+            self.journal.load()
 
-    def _compare(self, journal: Journal, table: Table, found: Survey, job: Job) -> State:
-        fingerprints = found.fingerprints(table, job.seed) if len(journal.entries) else None
+    def _compare(self) -> State:
+        marks = None
+        if len(self.journal.entries):
+            marks = self.found.fingerprints(self.table, self.job.seed)
+        options = self.options
         return compare(
-            journal, found, fingerprints, limit=self.options.limit, retry_failed=self.options.retry_failed
+            self.journal, self.found, marks, limit=options.limit, retry_failed=options.retry_failed
         )
 
-    def _announce(self, state: State, table: Table) -> None:
+    def _announce(self, state: State, how: dict[str, Any]) -> None:
         """Say what will be done, before it is done; loudly where finished work is done again."""
-        before = json.loads(self.storage.read(RUN)) if self.storage.exists(RUN) else {}
         if len(state.changed):
-            for name in sorted({*self._how, *before}):
-                if before.get(name) != self._how.get(name):
-                    self.display.warn(f"{name} changed from {before.get(name)!r} to {self._how.get(name)!r}")
+            before = json.loads(self.storage.read(RUN)) if self.storage.exists(RUN) else {}
+            for name in sorted({*how, *before}):
+                if before.get(name) != how.get(name):
+                    self.display.warn(f"{name} changed from {before.get(name)!r} to {how.get(name)!r}")
             self.display.warn(f"{len(state.changed):,} finished inputs changed and are done again")
             self.storage.remove([MANIFEST])
-        self.storage.write(RUN, json.dumps(self._how, indent=1).encode())
+        self.storage.write(RUN, json.dumps(how, indent=1).encode(), durable=False)
         if not len(state.todo):
-            self.display.say(f"nothing to do: all {len(table):,} inputs are finished" if len(table) else "no inputs")
+            count = len(self.table)
+            self.display.say(f"nothing to do: all {count:,} inputs are finished" if count else "no inputs")
 
     # -- rounds: one is enough, unless a worker process is lost --------------------------------------------
 
-    def _rounds(
-        self, journal: Journal, table: Table, found: Survey, job: Job, executor: Executor, state: State
-    ) -> None:
-        allowed = self.options.failures_allowed(len(state.todo))
+    def _do(self, state: State) -> None:
         stalled = 0
+        allowed = self.options.failures_allowed(len(state.todo))
         while len(state.todo) and not self.stopped:
-            reported = self._round(journal, table, found, job, executor, state, allowed)
-            if reported == len(state.todo):
+            if self._round(state, allowed) == len(state.todo):
                 return
             left = len(state.todo)
-            journal.recover()
-            journal.load()
-            state = self._compare(journal, table, found, job)
+            self._look()
+            state = self._compare()
             stalled = stalled + 1 if len(state.todo) == left else 0
             if stalled == ROUNDS_WITHOUT_PROGRESS:
                 self.stopped = f"worker processes were lost {stalled} times with nothing done in between"
             elif not self.stopped:
                 self.display.warn("a worker process was lost; starting again with what is not committed")
 
-    def _round(  # noqa: PLR0913
-        self, journal: Journal, table: Table, found: Survey, job: Job, executor: Executor, state: State, allowed: float
-    ) -> int:
+    def _round(self, state: State, allowed: float) -> int:
         """Run all batches once; returns how many inputs were reported on."""
         planner = Planner(
-            job,
-            table,
-            found,
+            self.job,
+            self.table,
+            self.found,
             state,
-            journal,
-            generation=journal.next_generation,
-            workers=executor.limits.workers,
+            self.journal,
+            workers=self.executor.limits.workers,
             size=self.options.batch_size,
         )
-        executor = self._no_more_workers_than_batches(executor, planner.batches)
         reported = 0
-        self.display.start(inputs=len(state.todo), size=int(np.maximum(found.sizes[state.todo], 0).sum()))
-        with contextlib.closing(executor.run(job, planner)) as reports:
+        sizes = self.found.sizes[state.todo]
+        self.display.start(inputs=len(state.todo), size=int(sizes[sizes > 0].sum()))
+        executor = self._no_more_workers_than(planner.batches)
+        with contextlib.closing(executor.run(self.job, planner)) as reports:
             for report in reports:
                 planner.learn(report)
-                self.work += report
-                self.display.update(self.work)
+                self.done += report
+                self.display.update(self.done)
                 reported += report.inputs
                 self.stopped = report.stop
-                if self.work.failed > allowed:
-                    self.stopped = f"{self.work.failed:,} inputs failed, more than --max-failures {self.options.max_failures}"
+                if self.done.failed > allowed:
+                    limit = f"more than --max-failures {self.options.max_failures}"
+                    self.stopped = f"{self.done.failed:,} inputs failed, {limit}"
                 if self.stopped:
                     break
         return reported
 
-    def _no_more_workers_than_batches(self, executor: Executor, batches: int) -> Executor:
-        workers = executor.limits.workers
-        if batches >= workers:
-            return executor
-        self.display.say(f"{batches:,} batches for {workers} workers: at most {batches} of them will be busy")
-        return type(executor)(replace(executor.limits, workers=batches))
+    def _no_more_workers_than(self, batches: int) -> Executor:
+        limits = self.executor.limits
+        if batches >= limits.workers:
+            return self.executor
+        self.display.say(f"{batches:,} batches for {limits.workers} workers: at most {batches} will be busy")
+        return type(self.executor)(replace(limits, workers=batches))
 
     # -- the end ---------------------------------------------------------------------------------------------
 
-    def _finish(self, journal: Journal, table: Table, found: Survey, *, compact: bool = False) -> Summary:
+    def _finish(self, *, compact: bool = False) -> Summary:
         """Bring manifest.csv and errors.csv together from what is committed."""
         try:
-            journal.recover()
-            journal.load()
-            entries = journal.find(found.keys)
+            self._look()
+            entries = self.journal.find(self.found.keys)
+            known = entries >= 0
             status = np.zeros(len(entries), "u1")
-            status[entries >= 0] = journal.entries["status"][entries[entries >= 0]]
-            gone = journal.others(found.keys)
-            self.display.say("writing the manifest")
-            journal.write_manifest(entries[(status == DONE) | (status == SKIPPED)], table.header)
-            journal.write_errors(entries[status == FAILED], table.header)
+            status[known] = self.journal.entries["status"][entries[known]]
+            gone = self.journal.others(self.found.keys)
+            finished = (status == DONE) | (status == SKIPPED)
+            self.journal.write_manifest(entries[finished], self.table.header)
+            self.journal.write_errors(entries[status == FAILED], self.table.header)
             if compact:
-                generation = journal.next_generation
-                journal.compact(np.concatenate((entries[entries >= 0], gone)), generation)
+                self.journal.compact(np.concatenate((entries[known], gone)))
         except StorageError as error:
             self.stopped = self.stopped or str(error)
-            status, gone = np.zeros(len(found.keys), "u1"), np.empty(0)
+            status, gone = np.zeros(len(self.table), "u1"), np.empty(0)
         return self._summary(status, len(gone))
 
     def _summary(self, status: np.ndarray, gone: int) -> Summary:
@@ -263,11 +294,11 @@ class Engine:
             done=int((status == DONE).sum()),
             skipped=int((status == SKIPPED).sum()),
             failed=int((status == FAILED).sum()),
-            left=int((status == 0).sum()),
-            unreadable=self.work.unreadable,
+            left=int((status == NOT_DONE).sum()),
+            unreadable=self.done.unreadable,
             gone=gone,
             pruned=self.pruned,
-            work=self.work,
+            work=self.done,
             seconds=time.monotonic() - self.began,
             limited=self.options.limit is not None,
             stopped=self.stopped,
@@ -276,7 +307,9 @@ class Engine:
 
 def _listing(inputs: InputList, options: RunOptions) -> InputList:
     """The list as the recipe was given it, with what the options say of it."""
-    given = {name: getattr(options, name) for name in ("root", "delimiter", "pattern") if getattr(options, name)}
+    given = {
+        name: getattr(options, name) for name in ("root", "delimiter", "pattern") if getattr(options, name)
+    }
     if options.column != "input":
         given["column"] = options.column
     return replace(inputs, **given, rename={**(inputs.rename or {}), **options.new_names})
@@ -316,4 +349,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever parameter a recipe tak
         return f"{value.__module__}.{value.__qualname__}"
     # a place in memory says nothing
     text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-    return f"{type(value).__qualname__} {text}" if is_dataclass(value) or "<" not in text else type(value).__qualname__
+    return (
+        f"{type(value).__qualname__} {text}"
+        if is_dataclass(value) or "<" not in text
+        else type(value).__qualname__
+    )

@@ -16,7 +16,6 @@ Skip                    raised by a recipe to leave an input out; not an error
 Interrupted             Ctrl-C, SIGTERM or SIGHUP reached the run; a KeyboardInterrupt
 """
 
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

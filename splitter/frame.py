@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from splitter.errors import Refused
-from splitter.inputs import ENCODING
+from splitter.inputs import ENCODING, ESCAPE
 from splitter.manifest import ERRORS, MANIFEST, SCHEMA
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _failed(path: str) -> pd.DataFrame:
 
 def _read(path: str, types: dict[str, str]) -> pd.DataFrame:
     try:
-        with open(path, newline="", **ENCODING) as file:
+        with open(path, newline="", encoding=ENCODING, errors=ESCAPE) as file:
             rows = csv.reader(file)
             header = next(rows)
             columns = list(zip(*rows, strict=True)) or [()] * len(header)
@@ -76,7 +76,7 @@ def _column(texts: tuple[str, ...], kind: str) -> "pd.Series[Any]":
     convert, dtypes = _KINDS.get(kind, (str, ()))
     values = [None if not text and dtypes else convert(text) for text in texts]
     missing = None in values
-    for dtype in (dtypes[missing:] if dtypes else ("str",)):
+    for dtype in dtypes[missing:] if dtypes else ("str",):
         try:
             return pd.Series(values, dtype=dtype)
         except (OverflowError, UnicodeEncodeError, TypeError):

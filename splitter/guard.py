@@ -155,7 +155,9 @@ class Guard:
         if limit is not None and time.monotonic() - since > limit:
             return Failure(TimedOut.__name__, f"no result in {self._timeout:g} s (--timeout)")
         if self._memory and memory_of(self._runner) - self._memory_at_start > self._memory:
-            return Failure(MemoryExceeded.__name__, f"took more than {self._memory:,} bytes of memory (--memory)")
+            return Failure(
+                MemoryExceeded.__name__, f"took more than {self._memory:,} bytes of memory (--memory)"
+            )
         return None
 
     # -- after a runner's death ------------------------------------------------------------------------
@@ -200,7 +202,9 @@ class Guard:
         suspect = batch.keys[place] if place >= 0 else IDLE
         killed[suspect] = killed.get(suspect, 0) + 1
         if place < 0 and killed[suspect] >= TRIES_IF_KILLED:
-            total.stop = f"a worker died {TRIES_IF_KILLED} times outside of any input: {death.failure.message}"
+            total.stop = (
+                f"a worker died {TRIES_IF_KILLED} times outside of any input: {death.failure.message}"
+            )
             return []
         if place < 0 or (not death.by_itself and killed[suspect] < TRIES_IF_KILLED):
             return [batch]
@@ -233,10 +237,11 @@ class Guard:
             die_with_parent(signal.SIGKILL)
             os.setpgid(0, 0)
             # torch's handlers would print in the runner's place
-            for number in (signal.SIGTERM, signal.SIGBUS, signal.SIGSEGV, signal.SIGFPE):
+            for number in (signal.SIGTERM, signal.SIGBUS, signal.SIGSEGV, signal.SIGFPE, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_DFL)
             faulthandler.enable(self._last_words)
-            faulthandler.register(signal.SIGUSR2, self._last_words)
+            # it ends with these words: a sleep that a signal cuts short would go on, and end well
+            faulthandler.register(signal.SIGUSR2, self._last_words, chain=True)
             be_first_to_go()
             with open(os.devnull, "rb") as nothing:
                 os.dup2(nothing.fileno(), 0)

@@ -24,7 +24,9 @@ from splitter.processes import in_processes
 from splitter.records import InputFile, Scratch
 
 RESERVED_FOLDERS = frozenset({".splitter", "manifest.csv", "errors.csv", "shards"})
-ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
+ENCODING = "utf-8"
+# bytes that are not UTF-8 come through as they are
+ESCAPE = "surrogateescape"
 UNREADABLE = -1
 BLOCK = 10_000
 FINGERPRINT = np.dtype("V16")
@@ -80,8 +82,8 @@ class CsvText:
         """All rows, as they stand in a file."""
         text = self._text(rows)
         if text.count("\r") == len(rows):
-            return text.replace("\r", "").encode("utf-8", "surrogateescape")
-        return "\n".join([*self.lines(rows), ""]).encode(**ENCODING)
+            return text.replace("\r", "").encode(ENCODING, ESCAPE)
+        return "\n".join([*self.lines(rows), ""]).encode(ENCODING, ESCAPE)
 
     def _text(self, rows: Sequence[Sequence[object]]) -> str:
         self._buffer.seek(0)
@@ -92,7 +94,7 @@ class CsvText:
 
 def parse_rows(text: bytes) -> list[Row]:
     """The rows of a piece of CSV that `CsvText` made."""
-    return list(csv.reader(io.StringIO(text.decode(**ENCODING), newline="")))
+    return list(csv.reader(io.StringIO(text.decode(ENCODING, ESCAPE), newline="")))
 
 
 # -- sources: each gives the header and then the rows ---------------------------------------------------
@@ -125,11 +127,15 @@ def _read_path(path: str, listing: InputList, leave_out: str) -> tuple[Row, Iter
         _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
     reader = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}.get(suffix)
     try:
-        header, rows = reader(path) if reader else _read_csv(path, listing.delimiter or _usual_delimiter(suffix))
+        header, rows = (
+            reader(path) if reader else _read_csv(path, listing.delimiter or _usual_delimiter(suffix))
+        )
     except OSError as error:
         raise Refused(f"{path}: the dataset list cannot be read: {error.strerror or error}") from None
     if listing.column not in header:
-        raise Refused(f"{path}: has no column {listing.column!r} but {_named(header)}; {_column_advice(header)}")
+        raise Refused(
+            f"{path}: has no column {listing.column!r} but {_named(header)}; {_column_advice(header)}"
+        )
     return header, rows, os.path.dirname(path)
 
 
@@ -156,7 +162,7 @@ def _column_advice(header: Row) -> str:
 def _read_csv(path: str, delimiter: str) -> tuple[Row, Iterator[Row]]:
     if len(delimiter) != 1:
         raise Refused(f"--delimiter {delimiter!r}: must be one character")
-    file = open(path, newline="", **ENCODING)  # noqa: SIM115 - closed by the generator that reads on
+    file = open(path, newline="", encoding=ENCODING, errors=ESCAPE)  # noqa: SIM115 - closed by the generator that reads on
     if file.read(1) != "\ufeff":
         file.seek(0)
     rows = _checked_rows(path, file, csv.reader(file, delimiter=delimiter, strict=True))
@@ -264,7 +270,9 @@ def _read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa
     else:
         if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
             kind = type(source).__name__
-            raise Refused(f"inputs is a {kind}; give a list file, a folder, a list, a DataFrame or a dataset of paths")
+            raise Refused(
+                f"inputs is a {kind}; give a list file, a folder, a list, a DataFrame or a dataset of paths"
+            )
         values = [source[index] for index in range(len(source))]
         header, rows = _rows_of_values(values, column)
     if column not in header:
@@ -278,7 +286,9 @@ def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]
         return header, ([_python_text(value.get(name)) for name in header] for value in values)
     for value in values:
         if not isinstance(value, (str, os.PathLike)):
-            raise Refused(f"inputs: {value!r} is a {type(value).__name__}; give paths, or dicts that are rows")
+            raise Refused(
+                f"inputs: {value!r} is a {type(value).__name__}; give paths, or dicts that are rows"
+            )
     return [column], ([os.fspath(value)] for value in values)
 
 
@@ -350,7 +360,7 @@ def same_name(text: str) -> str:
 
 def key_hash(key: str) -> int:
     """The number that stands for an input in commit records."""
-    return xxhash.xxh3_64_intdigest(key.encode(**ENCODING))
+    return xxhash.xxh3_64_intdigest(key.encode(ENCODING, ESCAPE))
 
 
 def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> bytes:
@@ -452,8 +462,8 @@ def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> 
     for block in _blocks(rows):
         lines = csv_text.lines(block)
         text = "\n".join([*lines, ""])
-        file.write(text.encode(**ENCODING))
-        texts = lines if text.isascii() else [line.encode(**ENCODING) for line in lines]
+        file.write(text.encode(ENCODING, ESCAPE))
+        texts = lines if text.isascii() else [line.encode(ENCODING, ESCAPE) for line in lines]
         ends = np.cumsum(np.fromiter(map(len, texts), "i8", len(texts)) + 1) + position
         pieces.append(ends)
         position = int(ends[-1])
@@ -503,7 +513,9 @@ def survey(table: Table, layout: Layout, *, group_rows: bool) -> Survey:
     """Look at every input once: take sizes and times, and refuse outputs that would collide."""
     parents: dict[str, int] = {}
     columns = [_NOTHING]
-    for block, block_parents in in_processes(partial(_look_at_block, table, layout), range(0, len(table), BLOCK)):
+    for block, block_parents in in_processes(
+        partial(_look_at_block, table, layout), range(0, len(table), BLOCK)
+    ):
         columns.append(block)
         for parent, index in block_parents.items():
             parents.setdefault(parent, index)
@@ -548,8 +560,12 @@ def _look_at_block(table: Table, layout: Layout, start: int) -> tuple[tuple[np.n
 
 def _reserved(listed: str, index: int) -> Refused:
     if not listed.strip("./"):
-        return Refused(f"row {index + 1} of the dataset list names no file: {listed!r}; mend or remove that row")
-    return Refused(f"{listed}: its outputs would take a name of splitter's own; use --keep-extension, or rename it")
+        return Refused(
+            f"row {index + 1} of the dataset list names no file: {listed!r}; mend or remove that row"
+        )
+    return Refused(
+        f"{listed}: its outputs would take a name of splitter's own; use --keep-extension, or rename it"
+    )
 
 
 def _refuse_collisions(
@@ -581,7 +597,9 @@ def _refuse_collisions(
         listed = table.listed(outer)
         folder = layout.folder(layout.key(listed))
         inner = table.listed(ancestors[same_name(folder)])
-        raise Refused(f"{inner}: its outputs would go into {folder}/, which is the folder of {listed}; {remedy}")
+        raise Refused(
+            f"{inner}: its outputs would go into {folder}/, which is the folder of {listed}; {remedy}"
+        )
 
 
 def _first_twins(numbers: np.ndarray) -> tuple[int, int] | None:

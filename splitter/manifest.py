@@ -35,6 +35,9 @@ SKIPPED_COLUMN = "skipped"
 ERROR_COLUMNS = ("error", "message", "traceback", "attempts")
 OWN_COLUMNS = (*OUTPUT_COLUMNS, SKIPPED_COLUMN, *ERROR_COLUMNS)
 
+# so many are read as fast as one
+FEW_RECORDS = 64
+
 NOT_DONE, DONE, SKIPPED, FAILED = range(4)
 
 ENTRY = np.dtype(
@@ -142,7 +145,9 @@ class Record:
                     raise ValueError("too short")
             except (ValueError, KeyError, TypeError) as error:
                 place = storage.path(f"{RECORDS}/{name}")
-                raise StorageError(f"{place}: is damaged ({error}); remove it to do its inputs again") from None
+                raise StorageError(
+                    f"{place}: is damaged ({error}); remove it to do its inputs again"
+                ) from None
             return cls(name, heads, entries, file.tell())
 
 
@@ -286,22 +291,26 @@ class Journal:
 
     # -- what comes out --------------------------------------------------------------------------------
 
-    def compact(self, entries: np.ndarray, generation: int) -> None:
-        """Merge the records into one that holds the entries in the order given."""
-        name = f"{generation:06d}-compact"
-        if [record.name for record in self._records] == [name] or len(self._records) <= 1:
+    def compact(self, entries: np.ndarray) -> None:
+        """Merge the records into one that holds the entries in the order given, where that is worth it."""
+        superseded = len(self.entries) - len(entries)
+        if len(self._records) <= FEW_RECORDS and superseded <= len(entries):
             return
+        name = f"{self.next_generation:06d}-compact"
         used, heads_of = np.unique(self._heads_of[entries], return_inverse=True)
         merged = self.entries[entries].copy()
         merged["head"] = heads_of
         first = _first_line(
-            (self._heads[number] for number in used.tolist()), len(merged), int(merged["text"].sum(dtype="i8"))
+            (self._heads[number] for number in used.tolist()),
+            len(merged),
+            int(merged["text"].sum(dtype="i8")),
         )
         with self._storage.replacing(f"{RECORDS}/{name}") as file:
             file.write(first)
             file.write(merged.tobytes())
             for _, piece in self._pieces(entries):
                 file.write(piece)
+        # the oldest first, so that what made a record void never goes before it
         self._storage.remove(f"{RECORDS}/{record.name}" for record in self._records)
 
     def write_manifest(self, entries: np.ndarray, columns: Sequence[str]) -> None:
@@ -309,8 +318,8 @@ class Journal:
         heads = self._heads_in_order(entries)
         union = _union(tuple(columns), heads)
         schema = {"columns": list(columns), "types": dict((*union.outputs, *union.inputs))}
-        self._storage.write(SCHEMA, json.dumps(schema).encode())
-        with self._storage.replacing(MANIFEST) as file:
+        self._storage.write(SCHEMA, json.dumps(schema).encode(), durable=False)
+        with self._storage.replacing(MANIFEST, durable=False) as file:
             _write_rows(file, union.names, self._pieces(entries), [head.names for head in self._heads])
 
     def write_errors(self, entries: np.ndarray, columns: Sequence[str]) -> None:
@@ -319,7 +328,7 @@ class Journal:
             self._storage.remove([ERRORS])
             return
         names = [*columns, *ERROR_COLUMNS]
-        with self._storage.replacing(ERRORS) as file:
+        with self._storage.replacing(ERRORS, durable=False) as file:
             headers = [[*head.columns, *ERROR_COLUMNS] for head in self._heads]
             _write_rows(file, names, self._pieces(entries), headers)
 
@@ -399,7 +408,9 @@ def merged_type(one: str, other: str) -> str:
     return "float" if {one, other} == {"int", "float"} else "str"
 
 
-def _write_rows(file: IO[bytes], header: Row, pieces: Iterator[tuple[int, bytes]], headers: list[Row]) -> None:
+def _write_rows(
+    file: IO[bytes], header: Row, pieces: Iterator[tuple[int, bytes]], headers: list[Row]
+) -> None:
     """Write a table from pieces whose columns may be fewer or in another order."""
     csv_text = CsvText()
     file.write(csv_text.encode([header]))

@@ -11,7 +11,17 @@ from typing import Any, Literal
 
 from splitter.errors import Refused
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +120,9 @@ class RunOptions:
             return float("inf")
         match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", str(self.max_failures).strip())
         if not match or (not match[2] and "." in match[1]):
-            raise Refused(f"--max-failures {self.max_failures!r}: write a number such as 100, or a share such as 5%")
+            raise Refused(
+                f"--max-failures {self.max_failures!r}: write a number such as 100, or a share such as 5%"
+            )
         return float(match[1]) / 100 * inputs if match[2] else int(match[1])
 
 

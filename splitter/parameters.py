@@ -51,7 +51,9 @@ def recipe_parameters(recipe: type) -> list[Parameter]:
         elif parameter.default is REQUIRED:
             hint = hints.get(parameter.name)
             message = f"its parameter {parameter.name!r} is a {getattr(hint, '__name__', hint)}"
-            raise Refused(f"{recipe.__name__}: {message}, which the command line cannot give; give it a default")
+            raise Refused(
+                f"{recipe.__name__}: {message}, which the command line cannot give; give it a default"
+            )
     return found
 
 

@@ -79,7 +79,9 @@ class Display:
         if now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
             left = (self._inputs - work.inputs) * (now - self._began) / max(1, work.inputs)
-            self.say(f"{work.inputs:,} of {self._inputs:,} inputs, {self._numbers(work)}, {show_seconds(left)} left")
+            self.say(
+                f"{work.inputs:,} of {self._inputs:,} inputs, {self._numbers(work)}, {show_seconds(left)} left"
+            )
 
     def _numbers(self, work: "Report") -> str:
         rate = work.inputs / max(1e-3, time.monotonic() - self._began)
@@ -103,7 +105,11 @@ def summary_lines(summary: "Summary") -> list[str]:
     """What was done, where it is, what to do next."""
     work = summary.work
     counts = [f"{summary.done:,} of {summary.inputs:,} inputs done"]
-    counts += [f"{number:,} {word}" for number, word in ((summary.skipped, "skipped"), (summary.failed, "failed")) if number]
+    counts += [
+        f"{number:,} {word}"
+        for number, word in ((summary.skipped, "skipped"), (summary.failed, "failed"))
+        if number
+    ]
     if summary.left:
         counts.append(f"{summary.left:,} not tried yet")
     made = f"{work.outputs:,} outputs ({show_bytes(work.bytes)}) made in {show_seconds(summary.seconds)}"
@@ -125,7 +131,11 @@ def _next_step(summary: "Summary") -> str:
         first = f" (first: {': '.join(summary.work.failures[0])})" if summary.work.failures else ""
         return f"look into errors.csv{first[:300]}, mend the cause, and run again with --retry-failed"
     if summary.left:
-        return "run again without --limit for the rest" if summary.limited else "run the same command again to continue"
+        return (
+            "run again without --limit for the rest"
+            if summary.limited
+            else "run the same command again to continue"
+        )
     if summary.gone:
         return f"{summary.gone:,} inputs are no longer in the list; their outputs are kept until you run with --prune"
     return f'splitter.read_manifest("{summary.output}") in Python, or open manifest.csv'

@@ -37,7 +37,9 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
     return read_manifest(summary.output, summary=summary)
 
 
-def run_dataset(dataset: "ProcessorDataset", output: str, options: RunOptions, display: "Display") -> "Summary":
+def run_dataset(
+    dataset: "ProcessorDataset", output: str, options: RunOptions, display: "Display"
+) -> "Summary":
     """The whole run; returns numbers and paths. Raises Refused before any work, Interrupted at a signal."""
     from splitter.engine import Engine
     from splitter.storage import LocalStorage
@@ -63,7 +65,9 @@ def signals_raise() -> Iterator[None]:
         seen.append(number)
         raise Interrupted(number)
 
-    old = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    old = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield
     finally:

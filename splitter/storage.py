@@ -36,12 +36,6 @@ class LocalStorage:
 
     # -- the steps: every change to the folder is one of these --------------------------------
 
-    def _write(self, path: str, content: bytes) -> None:
-        with open(path, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-
     def _rename(self, source: str, target: str) -> None:
         os.rename(source, target)
 
@@ -70,7 +64,9 @@ class LocalStorage:
         except OSError as error:
             raise Refused(f"{self.root}: cannot be read: {error.strerror}; choose another --output") from None
         if found and OWN_FOLDER not in found:
-            message = f"{self.root}: holds something else ({min(found)}); choose an empty or new folder as --output"
+            message = (
+                f"{self.root}: holds something else ({min(found)}); choose an empty or new folder as --output"
+            )
             raise Refused(message)
         try:
             for name in (f"{OWN_FOLDER}/records", STAGING):
@@ -79,13 +75,13 @@ class LocalStorage:
             reason = f"cannot be written: {error.strerror}"
             raise Refused(f"{self.root}: {reason}; choose another --output or free some room") from None
 
-    def write(self, name: str, content: bytes) -> None:
-        """Store a small file: durable, and visible only when it is whole."""
-        with self.replacing(name) as file:
+    def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
+        """Store a small file, visible only when it is whole; `durable` ones outlive a power loss."""
+        with self.replacing(name, durable=durable) as file:
             file.write(content)
 
     @contextlib.contextmanager
-    def replacing(self, name: str) -> Iterator[BinaryIO]:
+    def replacing(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
         """A file to write at length, which takes its name when the block ends without an error."""
         target = self.path(name)
         temporary = self.path(f"{STAGING}/{name.replace('/', '+')}")
@@ -93,9 +89,11 @@ class LocalStorage:
             with open(temporary, "wb", buffering=1 << 20) as file:
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
             self._rename(temporary, target)
-            self._sync_folder(os.path.dirname(target))
+            if durable:
+                self._sync_folder(os.path.dirname(target))
         except OSError as error:
             raise StorageError.of(error, target) from error
 
@@ -257,5 +255,3 @@ def _is_at_work(owner: list[str]) -> bool:
         case [_, _]:
             return True
     return False
-
-

@@ -26,7 +26,10 @@ def load_recipe(name: str) -> "type[ProcessorDataset]":
     place, colon, class_name = RECIPES.get(name, name).rpartition(":")
     if not colon:
         known = ", ".join(RECIPES)
-        hint = nearest(name, list(RECIPES)) or f"; there is {known}, or write module:Class or path/to/file.py:Class"
+        hint = (
+            nearest(name, list(RECIPES))
+            or f"; there is {known}, or write module:Class or path/to/file.py:Class"
+        )
         raise Refused(f"--recipe {name}: is not a recipe{hint}")
     module = _import_file(place) if place.endswith(".py") else _import_module(place)
     recipe = getattr(module, class_name, None)
@@ -81,11 +84,13 @@ class _Importing:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None or isinstance(error, (Refused, KeyboardInterrupt)):
             return
         if isinstance(error, SyntaxError):
-            raise Refused(f"--recipe {self._name}: line {error.lineno} of {error.filename}: {error.msg}") from None
+            raise Refused(
+                f"--recipe {self._name}: line {error.lineno} of {error.filename}: {error.msg}"
+            ) from None
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
         where = f" (line {own[-1].lineno} of {own[-1].filename})" if own else ""

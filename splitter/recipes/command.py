@@ -36,14 +36,17 @@ class Command(ProcessorDataset):
         if not self.command:
             raise Refused("--command: is empty; give a program and its arguments")
         if not any("{output}" in part for part in self.command):
-            raise Refused(f"--command {shlex.join(self.command)!r}: has no {{output}}, the folder that outputs go to")
+            raise Refused(
+                f"--command {shlex.join(self.command)!r}: has no {{output}}, the folder that outputs go to"
+            )
 
     def process(self, input_file: InputFile) -> Result:
         """Run the program, then collect what it wrote."""
         folder = input_file.scratch / "output"
         folder.mkdir()
         arguments = [
-            part.replace("{input}", input_file.local_path).replace("{output}", str(folder)) for part in self.command
+            part.replace("{input}", input_file.local_path).replace("{output}", str(folder))
+            for part in self.command
         ]
         done = subprocess.run(  # noqa: S603 - an argument list, and no shell
             arguments,
@@ -73,7 +76,9 @@ class CommandFailed(Exception):  # noqa: N818 - a name to be read in errors.csv
 def _files_of(folder: Path) -> Iterator[OutputFile]:
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            raise IsADirectoryError(f"the command left the folder {path.name!r} in {{output}}; expected files only")
+            raise IsADirectoryError(
+                f"the command left the folder {path.name!r} in {{output}}; expected files only"
+            )
         yield OutputFile(path.name, path)
 
 

@@ -128,7 +128,9 @@ def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, s
     if callable(content):
         return _write_with(path, content)
     kind = type(content).__name__
-    raise BadResult(f"the content of {os.path.basename(path)!r} is a {kind}; expected bytes, str, a path or a callable")
+    raise BadResult(
+        f"the content of {os.path.basename(path)!r} is a {kind}; expected bytes, str, a path or a callable"
+    )
 
 
 def _write_bytes(path: str, content: bytes | bytearray | memoryview) -> tuple[int, str]:
