@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -302,7 +302,7 @@ class Worker:
                 raise
             except Skip as reason:
                 task.skip(place, str(reason), self._rows)
-            except BaseException as error:  # noqa: BLE001 - sys.exit() in a recipe is that input's error too
+            except BaseException as error:
                 task.sink.drop_input()
                 if isinstance(error, OSError) and error.errno in _FULL:
                     raise StorageError.of(error, error.filename or "a temporary file") from error
@@ -417,7 +417,9 @@ class _Task:
         layout = self._job.layout
         return layout.folder(layout.key(self.rows[place][0][self._job.at]))
 
-    def add(self, place: int, status: int, *, head: Head, outputs: int, size: int, text: bytes) -> None:
+    def add(  # noqa: PLR0913 - the fields of an entry
+        self, place: int, status: int, *, head: Head, outputs: int, size: int, text: bytes
+    ) -> None:
         """Note what became of an input."""
         batch = self.batch
         # as the survey found the file: if it has changed since, the next run does it again
@@ -518,24 +520,18 @@ class RowMaker:
         return values
 
     def _scalar(self, key: str, value: Any) -> Scalar:  # noqa: ANN401 - whatever a user's method gave
-        if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-            value = value.item()
-        elif isinstance(value, os.PathLike):
-            value = os.fspath(value)
-        for kind in (str, bool, int, float):
-            if isinstance(value, kind) and type(value) is not kind and not isinstance(value, bool):
-                value = kind(value)
-        if type(value) not in _TYPES:
-            raise BadResult(
-                f"metadata {key!r} is a {type(value).__name__}; expected str, int, float, bool or None"
-            )
+        plain = _python_value(value)
+        if type(plain) not in _TYPES:
+            kind = type(value).__name__
+            raise BadResult(f"metadata {key!r} is a {kind}; expected str, int, float, bool or None")
         wanted = self._declared.get(key)
-        if wanted is None or value is None or type(value) is wanted:
-            return value
-        try:
-            return wanted(value)
-        except (TypeError, ValueError):
-            raise BadResult(f"metadata {key!r} is {value!r}; metadata_types says {wanted.__name__}") from None
+        if wanted is None or plain is None or type(plain) is wanted:
+            return plain
+        if wanted is str:
+            return str(plain)
+        if wanted is float and type(plain) is int:
+            return float(plain)
+        raise BadResult(f"metadata {key!r} is {plain!r}; metadata_types says {wanted.__name__}")
 
     def _head(self, outputs: Types, inputs: Types) -> Head:
         head = self._heads.get((outputs, inputs))
@@ -544,7 +540,7 @@ class RowMaker:
             head = self._heads[outputs, inputs] = Head(self._columns, outputs, inputs)
         return head
 
-    def _check_keys(self, outputs: Mapping[str, str], inputs: Mapping[str, str]) -> None:
+    def _check_keys(self, outputs: Mapping[Any, str], inputs: Mapping[Any, str]) -> None:
         for key in (*outputs, *inputs):
             if not isinstance(key, str) or not key:
                 raise BadResult(f"metadata key {key!r} is a {type(key).__name__}; expected a name")
@@ -560,7 +556,22 @@ class RowMaker:
                 )
 
 
-def _check_name(name: str, names: set[str]) -> None:
+def _python_value(value: Any) -> Scalar:  # noqa: ANN401 - whatever a user's method gave
+    """A numpy or torch scalar, a path, a member of a str or int Enum as the plain value it stands for."""
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        value = value.item()
+    if type(value) in _TYPES:
+        return cast("Scalar", value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return cast("Scalar", os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+
+def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401
     """Refuse an output name that is not one path component, or that was taken."""
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
         raise BadResult(f"output name {name!r} is not one path component")
@@ -578,7 +589,7 @@ def _check_name(name: str, names: set[str]) -> None:
     names.add(same)
 
 
-# -- failures -------------------------------------------------------------------------------------------------
+# -- failures ---------------------------------------------------------------------------------------------
 
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 _FULL = (errno.ENOSPC, errno.EDQUOT)

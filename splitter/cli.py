@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
 
 REFUSED = 2
-_CLICK_TYPES = {int: click.INT, float: click.FLOAT, str: click.STRING}
+_CLICK_TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, str: click.STRING}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,14 +40,14 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
     except Refused as error:
         return _refuse(str(error))
     except (RunStopped, OSError) as error:
-        print(f"splitter: {error}", file=sys.stderr)
+        click.echo(f"splitter: {error}", err=True)
         return 1
     except click.Abort:
         return 130
 
 
 def _refuse(message: str) -> int:
-    print(f"splitter: {' '.join(message.split())}", file=sys.stderr)
+    click.echo(f"splitter: {' '.join(message.split())}", err=True)
     return REFUSED
 
 
@@ -60,7 +60,7 @@ def _one_line(error: click.ClickException) -> str:
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="splitter", message="%(prog)s %(version)s")
 def commands() -> None:
-    """Turn input files into output files, with nothing lost.
+    r"""Turn input files into output files, with nothing lost.
 
     \b
     splitter run dataset.csv          do every input of a list, into the folder outputs/
@@ -134,7 +134,7 @@ def _run_option(parameter: Parameter) -> click.Option:
     return _option(parameter)
 
 
-def _click_type(kind: Any) -> click.ParamType:  # noqa: ANN401
+def _click_type(kind: Any) -> click.ParamType[Any]:  # noqa: ANN401
     if isinstance(kind, tuple) or (isinstance(kind, type) and issubclass(kind, enum.Enum)):
         return click.Choice(kind)
     if kind is Path:
@@ -198,8 +198,6 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
                 display.summary(interruption.summary)
             return interruption.exit_code
         display.summary(summary)
-        if summary.stopped:
-            display.error(f"splitter: {summary.stopped}")
         return summary.exit_code
 
 

@@ -42,7 +42,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
     _table: Table | None = None
     _ready_in: int | None = None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> "ProcessorDataset":  # noqa: ANN401, PYI034
+    def __new__(cls, *args: Any, **kwargs: Any) -> "ProcessorDataset":  # noqa: ANN401
         """Note the parameters that the recipe is made with: they are part of each fingerprint."""
         self = super().__new__(cls)
         self.parameters = _parameters(cls, args, kwargs)
@@ -128,9 +128,9 @@ def checked_result(result: Any) -> Result:  # noqa: ANN401 - whatever a user's m
     """What process() gave, if it is what the contract says."""
     if isinstance(result, tuple) and len(result) == 2:  # noqa: PLR2004
         outputs, metadata = result
-        if isinstance(metadata, (dict, Mapping)) and hasattr(outputs, "__iter__"):
-            if not isinstance(outputs, (str, bytes, dict, OutputFile)):
-                return outputs, metadata
+        files = hasattr(outputs, "__iter__") and not isinstance(outputs, (str, bytes, dict, OutputFile))
+        if files and isinstance(metadata, (dict, Mapping)):
+            return outputs, metadata
     raise BadResult(f"process returned {_described(result)}; expected (output files, metadata)")
 
 

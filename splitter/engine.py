@@ -331,7 +331,7 @@ def _device(wanted: str) -> str:
     return "cuda" if there else "cpu"
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever parameter a recipe takes
+def _plain(value: Any) -> Any:  # noqa: ANN401, PLR0911 - whatever parameter a recipe takes
     """A parameter as it enters the fingerprint: equal from run to run, different when it differs."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value

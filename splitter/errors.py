@@ -72,7 +72,7 @@ class Crashed(InputError):
     """The process that held an input died."""
 
 
-class Skip(Exception):  # noqa: N818 - a word of the contract, and not an error
+class Skip(Exception):
     """Raise it in `process` to leave an input out, with the reason."""
 
 

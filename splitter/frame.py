@@ -24,7 +24,7 @@ class Manifest(pd.DataFrame):
         summary: The numbers of the run, when it comes from one.
     """
 
-    _metadata = ("failed", "summary")  # noqa: RUF012 - pandas's way to declare attributes
+    _metadata = ("failed", "summary")
     failed: pd.DataFrame
     summary: "Summary | None"
 
@@ -37,7 +37,7 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
     path = os.fspath(path)
     file = os.path.join(path, MANIFEST) if os.path.isdir(path) else path
     home = os.path.dirname(file)
-    manifest = Manifest(_read(file, _types(os.path.join(home, SCHEMA))))
+    manifest: Manifest = Manifest(_read(file, _types(os.path.join(home, SCHEMA))))
     manifest.failed = _failed(os.path.join(home, ERRORS))
     manifest.summary = summary
     return manifest
@@ -54,9 +54,7 @@ def _types(schema: str) -> dict[str, str]:
 
 
 def _failed(path: str) -> pd.DataFrame:
-    if os.path.exists(path):
-        return _read(path, {"attempts": "int"})
-    return pd.DataFrame()
+    return _read(path, {"attempts": "int"}) if os.path.exists(path) else pd.DataFrame()
 
 
 def _read(path: str, types: dict[str, str]) -> pd.DataFrame:
@@ -67,9 +65,10 @@ def _read(path: str, types: dict[str, str]) -> pd.DataFrame:
             columns = list(zip(*rows, strict=True)) or [()] * len(header)
     except FileNotFoundError:
         raise Refused(f"{path}: there is no manifest; give the output folder of a finished run") from None
-    return pd.DataFrame(
+    frame: pd.DataFrame = pd.DataFrame(
         {name: _column(values, types.get(name, "str")) for name, values in zip(header, columns, strict=True)}
     )
+    return frame
 
 
 def _column(texts: tuple[str, ...], kind: str) -> "pd.Series[Any]":

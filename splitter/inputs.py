@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import pairwise
 from typing import Any, BinaryIO, TextIO
 
 import numpy as np
@@ -264,6 +265,7 @@ def _walk_below(folder: str, prefix: str, pattern: str, leave_out: str) -> Itera
 
 
 def _read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa: ANN401 - what a user has
+    rows: Iterator[Row]
     if hasattr(source, "itertuples"):
         header = [str(name) for name in source.columns]
         rows = ([_python_text(value) for value in row] for row in source.itertuples(index=False, name=None))
@@ -443,7 +445,7 @@ class Table:
         first = int(bounds[0])
         block = os.pread(self._file.fileno(), int(bounds[-1]) - first, first)
         cuts = (bounds - first).tolist()
-        return [block[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [block[a:b] for a, b in pairwise(cuts)]
 
 
 def make_input(rows: list[Row], header: Row, at: int, layout: Layout, scratch: Scratch) -> InputFile:
@@ -585,9 +587,10 @@ def _refuse_collisions(
         raise Refused(f"{second}: its outputs would go to the same folder as those of {first}; {remedy}")
     ancestors: dict[str, int] = {}
     for parent, index in parents.items():
-        while parent and parent not in ancestors:
-            ancestors[parent] = index
-            parent = parent.rpartition("/")[0]
+        folder = parent
+        while folder and folder not in ancestors:
+            ancestors[folder] = index
+            folder = folder.rpartition("/")[0]
     for parent, index in ancestors.items():
         if parent in RESERVED_FOLDERS:
             raise _reserved(table.listed(index), index)

@@ -16,7 +16,7 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
@@ -139,16 +139,21 @@ class Record:
         with storage.open(f"{RECORDS}/{name}") as file:
             try:
                 first = json.loads(file.readline())
-                entries = np.frombuffer(file.read(first["entries"] * ENTRY.itemsize), ENTRY)
+                entries = np.frombuffer(_exactly(file, first["entries"] * ENTRY.itemsize), ENTRY)
                 heads = [Head.from_json(head) for head in first["heads"]]
-                if len(entries) != first["entries"]:
-                    raise ValueError("too short")
             except (ValueError, KeyError, TypeError) as error:
                 place = storage.path(f"{RECORDS}/{name}")
                 raise StorageError(
                     f"{place}: is damaged ({error}); remove it to do its inputs again"
                 ) from None
             return cls(name, heads, entries, file.tell())
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes:
+    content = file.read(size)
+    if len(content) != size:
+        raise ValueError("cut short")
+    return content
 
 
 class Journal:
@@ -443,7 +448,7 @@ class State:
     gone: np.ndarray
 
 
-def compare(  # noqa: PLR0913 - the question has this many sides
+def compare(
     journal: Journal, found: Survey, fingerprints: np.ndarray | None, *, limit: int | None, retry_failed: bool
 ) -> State:
     """Compare the list with what is committed."""

@@ -37,7 +37,7 @@ class Parameter:
 
 def recipe_parameters(recipe: type) -> list[Parameter]:
     """The parameters that a recipe takes after its inputs."""
-    init = recipe.__init__
+    init = recipe.__init__  # type: ignore[misc]
     hints = _hints(recipe.__name__, init)
     help_texts = {**docstring_section(recipe.__doc__, "Args"), **docstring_section(init.__doc__, "Args")}
     found = []
@@ -101,7 +101,7 @@ def _hints(recipe: str, init: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _kind(hint: Any, default: Any) -> tuple[Any, bool]:  # noqa: ANN401
-    """What the command line can make of a type hint: the kind, and whether there are many; None if nothing."""
+    """What the command line can make of a type hint: the kind (or None), and whether there are many."""
     if hint in (REQUIRED, Any):
         hint = type(default) if default not in (REQUIRED, None) else str
     origin = typing.get_origin(hint)

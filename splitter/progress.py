@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from splitter.engine import Summary
 
 SECONDS_BETWEEN_LINES = 30.0
+NAMES_SHOWN = 3
+LONGEST_EXAMPLE = 200
 
 
 class Display:
@@ -47,7 +49,8 @@ class Display:
         if self._live:
             self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
-            print(text, file=sys.stderr, flush=True)
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
     def start(self, *, inputs: int, size: int) -> None:
         """Begin to show progress towards so many inputs of so many bytes."""
@@ -79,9 +82,8 @@ class Display:
         if now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
             left = (self._inputs - work.inputs) * (now - self._began) / max(1, work.inputs)
-            self.say(
-                f"{work.inputs:,} of {self._inputs:,} inputs, {self._numbers(work)}, {show_seconds(left)} left"
-            )
+            done = f"{work.inputs:,} of {self._inputs:,} inputs"
+            self.say(f"{done}, {self._numbers(work)}, {show_seconds(left)} left")
 
     def _numbers(self, work: "Report") -> str:
         rate = work.inputs / max(1e-3, time.monotonic() - self._began)
@@ -99,6 +101,8 @@ class Display:
         self.stop()
         for line in summary_lines(summary):
             self.say(line)
+        if self._quiet and summary.stopped:
+            self.error(f"splitter: {summary.stopped}")
 
 
 def summary_lines(summary: "Summary") -> list[str]:
@@ -117,27 +121,26 @@ def summary_lines(summary: "Summary") -> list[str]:
     where = f"manifest: {summary.manifest}"
     if summary.failed:
         where += f"   errors: {summary.manifest.removesuffix('manifest.csv')}errors.csv"
-    return [*lines, where, f"next: {_next_step(summary)}"]
+    label = "stopped" if summary.stopped else "next"
+    return [*lines, where, f"{label}: {_next_step(summary)}"]
 
 
 def _next_step(summary: "Summary") -> str:
     if summary.stopped:
-        return f"the run stopped early: {summary.stopped}"
+        return summary.stopped
     if summary.unreadable:
-        names = ", ".join(summary.unreadable[:3])
-        more = f" and {len(summary.unreadable) - 3:,} more" if len(summary.unreadable) > 3 else ""  # noqa: PLR2004
-        return f"{names}{more} could not be read and keep their earlier outputs; make them readable and run again"
+        names = ", ".join(summary.unreadable[:NAMES_SHOWN])
+        more = len(summary.unreadable) - NAMES_SHOWN
+        names += f" and {more:,} more" if more > 0 else ""
+        return f"make {names} readable and run again: it could not be read and keeps its earlier outputs"
     if summary.failed:
-        first = f" (first: {': '.join(summary.work.failures[0])})" if summary.work.failures else ""
-        return f"look into errors.csv{first[:300]}, mend the cause, and run again with --retry-failed"
+        first = " ".join(": ".join(failure) for failure in summary.work.failures[:1])
+        example = f" (first: {' '.join(first.split())[:LONGEST_EXAMPLE]})" if first else ""
+        return f"look into errors.csv{example}, mend the cause, and run again with --retry-failed"
     if summary.left:
-        return (
-            "run again without --limit for the rest"
-            if summary.limited
-            else "run the same command again to continue"
-        )
+        return f"run again {'without --limit for the rest' if summary.limited else 'to continue'}"
     if summary.gone:
-        return f"{summary.gone:,} inputs are no longer in the list; their outputs are kept until you run with --prune"
+        return f"--prune removes the outputs of {summary.gone:,} inputs that are no longer in the list"
     return f'splitter.read_manifest("{summary.output}") in Python, or open manifest.csv'
 
 

@@ -163,9 +163,10 @@ class LocalStorage:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise StorageError.of(error, target) from error
-                return self._publish_into(staged, names)
+                self._publish_into(staged, names)
+                return
             else:
-                return None
+                return
 
     def _publish_into(self, staged: str, names: list[str]) -> None:
         for name in names:

@@ -72,7 +72,7 @@ class _Guarded(Dataset[Report]):
         self._guard: Guard | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a spawned worker: user code by value, since the worker cannot import a script or a notebook."""
+        """For a spawned worker: user code by value, as it cannot import a script or a notebook."""
         return {
             "job": by_value(self._job, type(self._job.dataset)),
             "limits": self._limits,
@@ -91,7 +91,7 @@ class _Guarded(Dataset[Report]):
         """Turn a fresh DataLoader worker into a guard."""
         self._guard = Guard(self._job, timeout=self._limits.timeout, memory=self._limits.memory)
         self._guard.protect()
-        # the DataLoader lets its workers go when there is no more to do; what user code has started goes along
+        # when there is no more to do the DataLoader lets its workers go; what user code started goes along
         multiprocessing.util.Finalize(None, self._guard.stop, exitpriority=1)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
 
@@ -102,10 +102,10 @@ def _loader(guarded: _Guarded, batches: Iterable[Batch], workers: int) -> DataLo
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         return DataLoader(
             guarded,
-            sampler=batches,  # type: ignore[arg-type]
+            sampler=batches,
             batch_size=None,
             num_workers=workers,
-            collate_fn=_as_it_is,
+            collate_fn=_as_it_is,  # type: ignore[arg-type]
             worker_init_fn=guarded.prepare,
             in_order=False,
             prefetch_factor=2,

@@ -54,7 +54,7 @@ class Command(ProcessorDataset):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,
-            preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - the worker has one thread here
+            preexec_fn=_end_with(os.getpid()),
         )
         if done.returncode:
             # the folder's name is random, and what is published must not be
@@ -63,7 +63,7 @@ class Command(ProcessorDataset):
         return _files_of(folder), {}
 
 
-class CommandFailed(Exception):  # noqa: N818 - a name to be read in errors.csv
+class CommandFailed(Exception):
     """The program ended with an error."""
 
     def __init__(self, program: str, code: int, output: bytes) -> None:

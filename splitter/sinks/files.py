@@ -98,7 +98,7 @@ class _Hashing(io.FileIO):
         self.in_sequence = True
         self.fault: OSError | None = None
 
-    def write(self, data: "io.ReadableBuffer") -> int:  # type: ignore[name-defined,override]
+    def write(self, data: "io.ReadableBuffer") -> int:  # type: ignore[name-defined]
         """Write, and hash what was written."""
         self.in_sequence = self.in_sequence and self.tell() == self.end
         try:
