@@ -167,6 +167,7 @@ class _Work:
         self._look()
         self._remove_what_is_asked()
         state = self._compare()
+        self.done.unreadable += [self.table.listed(index) for index in state.unreadable.tolist()]
         self._announce(state, how)
         try:
             self._do(state)

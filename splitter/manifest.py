@@ -466,7 +466,7 @@ def compare(
     if retry_failed:
         again |= status == FAILED
     if limit is not None:
-        again[limit:] = False
+        again[limit:] = unreadable[limit:] = False
     return State(
         entries=entries,
         todo=np.flatnonzero(again),
