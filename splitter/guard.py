@@ -9,6 +9,7 @@ much memory, names the input that a dead runner held, and starts another runner 
 
 import contextlib
 import faulthandler
+import gc
 import mmap
 import multiprocessing
 import multiprocessing.connection
@@ -21,16 +22,20 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-import psutil
-
 from splitter.batch import BETWEEN_INPUTS, TOGETHER, Batch, Failure, Job, Report, Worker
 from splitter.errors import Crashed, MemoryExceeded, RunStopped, TimedOut
 from splitter.manifest import DONE, FAILED, SKIPPED, Journal, Record
-from splitter.processes import adopt_orphans, be_first_to_go, die_with_parent, memory_of
+from splitter.processes import (
+    adopt_orphans,
+    be_first_to_go,
+    die_with_parent,
+    end_descendants,
+    memory_of,
+    parent_process,
+)
 
 IDLE = -3
 TRIES_IF_KILLED = 3
-SECONDS_FOR_DESCENDANTS = 1.0
 SECONDS_FOR_LAST_WORDS = 0.1
 _LOOK_EVERY = 0.05
 _LOOK_SELDOM = 0.5
@@ -70,7 +75,9 @@ class Guard:
 
     def protect(self) -> None:
         """Prepare this process: it ends with its parent, and takes its runner and their children along."""
-        die_with_parent(signal.SIGTERM)
+        die_with_parent(parent_process(), signal.SIGTERM)
+        # should the guard itself be killed, this tells the driver what belonged to it
+        os.setsid()
         adopt_orphans()
         signal.signal(signal.SIGTERM, self._leave)
         for number in (signal.SIGINT, signal.SIGHUP):
@@ -222,19 +229,20 @@ class Guard:
         self._post.note(IDLE)
         sys.stdout.flush()
         sys.stderr.flush()
+        guard = os.getpid()
         self._runner = os.fork()
         if not self._runner:
             ours.close()
-            self._become_runner(theirs)
+            self._become_runner(theirs, guard)
         theirs.close()
         self._pipe = ours
         self._memory_at_start = memory_of(self._runner)
 
-    def _become_runner(self, pipe: multiprocessing.connection.Connection) -> None:
+    def _become_runner(self, pipe: multiprocessing.connection.Connection, guard: int) -> None:
         """The life of a runner; it never returns into the guard's code."""
         status = 1
         try:
-            die_with_parent(signal.SIGKILL)
+            die_with_parent(guard, signal.SIGKILL)
             os.setpgid(0, 0)
             # torch's handlers would print in the runner's place
             for number in (signal.SIGTERM, signal.SIGBUS, signal.SIGSEGV, signal.SIGFPE, signal.SIGUSR2):
@@ -245,6 +253,8 @@ class Guard:
             be_first_to_go()
             with open(os.devnull, "rb") as nothing:
                 os.dup2(nothing.fileno(), 0)
+            # what torch has loaded stays for good: it need not be looked through for garbage
+            gc.freeze()
             _serve(Worker(self._job, self._post.note), pipe, self._post)
             status = 0
         finally:
@@ -267,7 +277,7 @@ class Guard:
         if self._pipe is not None:
             self._pipe.close()
             self._pipe = None
-        _end_descendants()
+        end_descendants()
         return status
 
     _status = -1
@@ -276,19 +286,6 @@ class Guard:
         with contextlib.suppress(Exception):
             self.stop()
         os._exit(128 + number)
-
-
-def _end_descendants() -> None:
-    """End what a runner has left behind, and wait until it is gone; it may be starting more all the while."""
-    give_up = time.monotonic() + SECONDS_FOR_DESCENDANTS
-    while time.monotonic() < give_up:
-        left = psutil.Process().children(recursive=True)
-        if not left:
-            return
-        for process in left:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(left, timeout=0.1)
 
 
 class _Death:

@@ -18,6 +18,7 @@ import psutil
 from splitter.options import usable_cpus
 
 FEW_ITEMS = 4
+SECONDS_TO_END = 1.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 Item = TypeVar("Item")
@@ -45,7 +46,7 @@ def _help(item: Any) -> Any:  # noqa: ANN401 - whatever the function takes and g
 def _begin_helper(function: Callable[[Any], Any]) -> None:
     global _function  # noqa: PLW0603 - of a process that does nothing else
     _function = function
-    die_with_parent(signal.SIGKILL)
+    die_with_parent(parent_process(), signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -81,9 +82,14 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def die_with_parent(number: int) -> None:
-    """Have a signal sent to this process when its parent dies."""
-    parent = os.getppid()
+def parent_process() -> int:
+    """The process that started this one, also when that is dead by now."""
+    parent = multiprocessing.parent_process()
+    return parent.pid or os.getppid() if parent else os.getppid()
+
+
+def die_with_parent(parent: int, number: int) -> None:
+    """Have a signal sent to this process when its parent dies; ends it if that has happened already."""
     if sys.platform == "linux":
         _prctl(_PR_SET_PDEATHSIG, number)
     else:
@@ -99,6 +105,35 @@ def _watch_parent(parent: int, number: int) -> None:
         os.kill(os.getpid(), number)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def end_session(leader: int) -> None:
+    """End what is left of the session that a killed process has led."""
+    end_all(lambda: [process for process in psutil.process_iter() if _session_of(process) == leader])
+
+
+def _session_of(process: psutil.Process) -> int:
+    with contextlib.suppress(psutil.Error, OSError):
+        return 0 if process.status() == psutil.STATUS_ZOMBIE else os.getsid(process.pid)
+    return 0
+
+
+def end_descendants() -> None:
+    """End what the children of this process have left behind."""
+    end_all(lambda: psutil.Process().children(recursive=True))
+
+
+def end_all(find: Callable[[], list[psutil.Process]]) -> None:
+    """End processes and wait until they are gone; they may be starting more all the while."""
+    give_up = time.monotonic() + SECONDS_TO_END
+    while time.monotonic() < give_up:
+        found = find()
+        if not found:
+            return
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(found, timeout=0.1)
 
 
 def be_first_to_go() -> None:

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+import psutil
+
 from splitter.errors import Refused, StorageError
 
 OWN_FOLDER = ".splitter"
@@ -247,12 +249,13 @@ def _is_at_work(owner: list[str]) -> bool:
     """Whether the driver that wrote the lock lives, or cannot be asked."""
     match owner:
         case [host, pid] if host == socket.gethostname() and pid.isdecimal():
-            with contextlib.suppress(PermissionError):
-                try:
-                    os.kill(int(pid), 0)
-                except ProcessLookupError:
-                    return False
-            return True
+            try:
+                # a killed driver stays in the table until its parent asks how it ended
+                return psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE
+            except psutil.NoSuchProcess:
+                return False
+            except psutil.AccessDenied:
+                return True
         case [_, _]:
             return True
     return False

@@ -21,7 +21,7 @@ from splitter.batch import Batch, Job, Report, Worker
 from splitter.errors import RunStopped
 from splitter.executors.base import Executor
 from splitter.guard import Guard
-from splitter.processes import by_value
+from splitter.processes import by_value, end_session
 
 if TYPE_CHECKING:
     from splitter.executors.base import Limits
@@ -143,6 +143,7 @@ class _Processes:
         # every worker holds the writing end: reading finds the end when the last of them is gone
         self._alive, self.held = os.pipe()
         self._before = set(multiprocessing.active_children())
+        self._guards: list[Any] = []
         self._iterator: Iterator[Report] | None = None
         self._child_handler: Any = signal.SIG_DFL
 
@@ -155,6 +156,7 @@ class _Processes:
         try:
             with _nameless_main():
                 self._iterator = iter(loader)
+            self._guards = [child for child in multiprocessing.active_children() if child not in self._before]
         finally:
             os.close(self.held)
             self.held = -1
@@ -169,6 +171,10 @@ class _Processes:
         # they are ended before the loader is asked to close, which would wait for busy ones
         for child in children:
             child.terminate()
+        for guard in self._guards:
+            # one that was killed has left behind what it should have ended
+            if guard.exitcode == -signal.SIGKILL:
+                end_session(guard.pid)
         if self.held >= 0:
             os.close(self.held)
         self._wait_for_end(children)
@@ -190,6 +196,7 @@ class _Processes:
                     break
                 for child in children:
                     child.kill()
+                    end_session(child.pid)
                 killed, deadline = True, time.monotonic() + SECONDS_TO_LEAVE
             time.sleep(0.005)
         os.close(self._alive)
