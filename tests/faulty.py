@@ -62,6 +62,24 @@ def halves(text: str) -> Iterator[OutputFile]:
     yield OutputFile("right half.txt", text[middle:], {"half": "right"})
 
 
+class Parts(ProcessorDataset):
+    """As many outputs as the text has parts of a size: another size makes other files."""
+
+    def __init__(self, inputs: Any = (), size: int = 3, seconds: float = 0.0) -> None:
+        super().__init__(inputs)
+        self.size, self.seconds = size, seconds
+
+    def process(self, input_file: InputFile) -> Result:
+        text = input_file.read_text()
+        time.sleep(self.seconds)
+        return self.parts(text), {"length": len(text)}
+
+    def parts(self, text: str) -> Iterator[OutputFile]:
+        for number, start in enumerate(range(0, len(text), self.size)):
+            part = text[start : start + self.size]
+            yield OutputFile(f"{number}.txt", part, {"part": part})
+
+
 class Unpicklable(Exception):
     """An error that no other process will ever see."""
 

@@ -1,7 +1,7 @@
 """Real runs in real processes: start one, wait for it, send it a signal, find what it left behind.
 
 A trial of the fault tests is a fork of one process that has imported everything, so that it costs a tenth
-of a second. Such a driver leads a session, and its guards, its runners and what these start stay in it.
+of a second. It has a file of its own for its standard error, and by that the processes of a run are known.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from doors import CHECKOUT, read_table, tree, write_files, write_list
 
 FAULTY = Path(__file__).parent / "faulty.py"
 LONG = 120.0
+SECONDS_TO_BE_GONE = 5.0
 SPLITTER = [sys.executable, "-m", "splitter"]
 
 
@@ -42,12 +43,13 @@ class Driver:
     def wait(self, timeout: float = LONG) -> int:
         """Its exit code; minus the signal that killed it."""
         eventually(
-            lambda: self._ended() is not None, lambda: f"it did not end; it said: {self.stderr}", timeout
+            lambda: self.poll() is not None, lambda: f"it did not end; it said: {self.stderr}", timeout
         )
         assert self.code is not None
         return self.code
 
-    def _ended(self) -> int | None:
+    def poll(self) -> int | None:
+        """Its exit code, if it has ended."""
         if self.code is None:
             self.code = self._launcher.ask({"reap": self.pid})
         return self.code
@@ -66,7 +68,7 @@ class Driver:
 
     def others(self) -> list[psutil.Process]:
         """Its guards, its runners and what these started."""
-        return [process for process in in_session(self.pid) if process.pid != self.pid]
+        return [process for process in writing_to(self._stderr) if process.pid != self.pid]
 
     def guards(self) -> list[psutil.Process]:
         """The workers that the driver started."""
@@ -76,9 +78,17 @@ class Driver:
         """The processes that hold the user's code."""
         return [runner for guard in self.guards() for runner in children(guard.pid)]
 
+    def until(self, holds: Callable[[], object]) -> None:
+        """Wait until something holds, which this run brings about."""
+        eventually(holds, lambda: self.stderr)
+
+    def check_gone(self) -> None:
+        """All that it has started is gone within seconds."""
+        eventually(lambda: not self.others(), lambda: f"still there: {self.others()}", SECONDS_TO_BE_GONE)
+
     def clean_up(self) -> None:
         """Leave nothing behind, whatever a test came to."""
-        while left := in_session(self.pid):
+        while left := writing_to(self._stderr):
             for process in left:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
@@ -205,12 +215,12 @@ def environment(**more: str) -> dict[str, str]:
 # -- what processes there are ------------------------------------------------------------------------
 
 
-def in_session(leader: int) -> list[psutil.Process]:
-    """The living processes of a session."""
+def writing_to(stderr: Path) -> list[psutil.Process]:
+    """The living processes whose standard error is this file: a run, and all that it has started."""
     found = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+        with contextlib.suppress(psutil.Error, OSError):
+            if os.readlink(f"/proc/{process.pid}/fd/2") == str(stderr):
                 found.append(process)
     return found
 

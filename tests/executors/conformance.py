@@ -18,8 +18,6 @@ from launcher import (
     Driver,
     Launcher,
     check_manifest,
-    eventually,
-    in_session,
     make_inputs,
     published,
     with_argument,
@@ -330,8 +328,8 @@ class ExecutorConformance:
         run = self.run("Parent", dataset, "--workers", 2, "--log", self.log, "--token", token)
         assert run.code == 0, run.stderr
         assert len(noted(self.log, "child")) == 8
-        eventually(lambda: not with_argument(token), lambda: f"still there: {with_argument(token)}", 5)
-        eventually(lambda: not in_session(run.pid), lambda: f"still there: {in_session(run.pid)}", 5)
+        assert with_argument(token) == []
+        run.check_gone()
 
 
 def stamps(output: Path) -> dict[str, tuple[int, int]]:

@@ -1,0 +1,219 @@
+"""Processes killed with SIGKILL at random moments: nothing is lost, nothing is left behind."""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+from doors import tree
+from faulty import noted
+from launcher import (
+    FAULTY,
+    Driver,
+    Launcher,
+    check_complete,
+    check_manifest,
+    eventually,
+    make_inputs,
+    with_argument,
+)
+
+TRIALS = 12
+SMALL, LARGE = 3, 7
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """Random moments; set SPLITTER_TEST_SEED to the printed number to have the same again."""
+    seed = int(os.environ.get("SPLITTER_TEST_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"SPLITTER_TEST_SEED={seed}")  # noqa: T201 - pytest shows it when the test fails
+    return random.Random(seed)
+
+
+class Work:
+    """Some inputs, what they must become, and how long a run takes when nobody disturbs it."""
+
+    def __init__(self, launcher: Launcher, folder: Path) -> None:
+        self.launcher, self.folder = launcher, folder
+        texts = {
+            f"part {number % 4}/wörd {number}.txt": f"text {number} " * (number % 7) for number in range(36)
+        }
+        self.dataset = make_inputs(folder / "data", texts)
+        self.trees: dict[int, dict[str, bytes]] = {}
+        for size in (SMALL, LARGE):
+            began = time.monotonic()
+            run = self.start(self.finished(size), size)
+            assert run.wait() == 0, run.stderr
+            self.seconds = time.monotonic() - began
+            self.trees[size] = tree(self.finished(size))
+
+    def finished(self, size: int) -> Path:
+        """The output folder of a run that nobody disturbed."""
+        return self.folder / f"finished {size}"
+
+    def start(self, output: Path, size: int, *options: object) -> Driver:
+        recipe = ("--recipe", f"{FAULTY}:Parts", "--size", size, "--seconds", 0.01)
+        fixed = ("--output", output, "--workers", 2, "--batch-size", 3)
+        return self.launcher.start("run", self.dataset, *recipe, *fixed, *options)
+
+
+@pytest.fixture
+def work(launcher: Launcher, folder: Path) -> Work:
+    """Some inputs."""
+    return Work(launcher, folder)
+
+
+def check_whole(output: Path, *trees: Mapping[str, bytes]) -> None:
+    """What is visible is whole: each output is that of one finished run or another; the manifest too."""
+    for name, content in tree(output).items():
+        assert content in [one.get(name) for one in trees], name
+    check_manifest(output)
+
+
+# -- the driver -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("begin_with", ["nothing", "other parameters"])
+def test_the_driver_killed_at_random_moments(
+    work: Work, folder: Path, chance: random.Random, begin_with: str
+):
+    """However often it is killed, the run that comes through leaves what an undisturbed one leaves."""
+    for trial in range(TRIALS):
+        output = folder / f"outputs {trial}"
+        old, new = chance.sample([SMALL, LARGE], 2)
+        if begin_with == "other parameters":
+            shutil.copytree(work.finished(old), output, symlinks=True)
+        for _ in range(chance.randint(1, 2)):
+            driver = work.start(output, new)
+            time.sleep(chance.uniform(0, work.seconds))
+            driver.kill()
+            assert driver.wait() in (-signal.SIGKILL, 0), driver.stderr
+            if chance.random() < 0.5:
+                # else the next run meets the dead run's workers
+                driver.check_gone()
+                check_whole(output, *work.trees.values())
+        last = work.start(output, new)
+        assert last.wait() == 0, last.stderr
+        check_complete(output, work.trees[new])
+        shutil.rmtree(output)
+
+
+def test_workers_are_gone_after_the_driver(launcher: Launcher, folder: Path):
+    """When the driver is killed, busy workers and what user code has started are gone within seconds."""
+    log, token = folder / "log", uuid.uuid4().hex
+    dataset = make_inputs(folder / "data", {"a.txt": "hang in C", "b.txt": "hang", "c.txt": "one"})
+    recipe = ("--recipe", f"{FAULTY}:Parent", "--log", log, "--token", token)
+    driver = launcher.start("run", dataset, *recipe, "--output", folder / "outputs", "--workers", 2)
+    driver.until(lambda: len(noted(log, "started")) >= 2)
+    assert len(driver.guards()) == 2
+    assert len(driver.others()) >= 2 + 2 + 2 * 4
+    assert len(with_argument(token)) >= 2 * 3
+    driver.kill()
+    driver.check_gone()
+    assert with_argument(token) == []
+
+
+def test_a_new_run_waits_for_a_dead_runs_workers(work: Work, folder: Path):
+    """A run that is started while workers of a killed one still live waits for them, and then continues."""
+    output = folder / "outputs"
+    dead = work.start(output, SMALL, "--seconds", 0.1)
+    dead.until(dead.runners)
+    workers = dead.others()
+    for process in workers:
+        process.send_signal(signal.SIGSTOP)
+    dead.kill()
+    dead.wait()
+    new = work.start(output, SMALL)
+    time.sleep(1)
+    assert new.guards() == []
+    assert (output / ".splitter" / "lock").read_text().split()[-1] == str(dead.pid)
+    for process in workers:
+        process.send_signal(signal.SIGCONT)
+    assert new.wait() == 0, new.stderr
+    check_complete(output, work.trees[SMALL])
+
+
+def test_a_killed_run_whose_end_nobody_has_seen(work: Work, folder: Path):
+    """A killed driver is dead, also while the program that started it has not asked how it ended."""
+    output = folder / "outputs"
+    dead = work.start(output, SMALL)
+    dead.until(dead.runners)
+    workers = dead.others()
+    for process in workers:
+        process.send_signal(signal.SIGSTOP)
+    dead.kill()
+    eventually(lambda: psutil.Process(dead.pid).status() == psutil.STATUS_ZOMBIE, lambda: "no zombie")
+    new = work.start(output, SMALL)
+    time.sleep(0.5)
+    for process in workers:
+        process.send_signal(signal.SIGCONT)
+    assert new.wait() == 0, new.stderr
+    check_complete(output, work.trees[SMALL])
+
+
+# -- a guard, a runner --------------------------------------------------------------------------------------
+
+
+def kill_one_of(processes: list[psutil.Process], chance: random.Random) -> bool:
+    if not processes:
+        return False
+    with contextlib.suppress(psutil.Error):
+        chance.choice(processes).kill()
+    return True
+
+
+def test_runners_killed_at_random_moments(work: Work, folder: Path, chance: random.Random):
+    """A runner that is killed from outside costs nothing but time: no input is to blame."""
+    for trial in range(6):
+        output = folder / f"outputs {trial}"
+        driver = work.start(output, SMALL)
+        for _ in range(2):
+            driver.until(lambda: driver.runners() or driver.poll() is not None)  # noqa: B023
+            time.sleep(chance.uniform(0, work.seconds / 2))
+            kill_one_of(driver.runners(), chance)
+        assert driver.wait() == 0, driver.stderr
+        check_complete(output, work.trees[SMALL])
+
+
+@pytest.mark.parametrize("killed", ["both", "one, then another"])
+def test_guards_killed_at_random_moments(work: Work, folder: Path, chance: random.Random, killed: str):
+    """When a guard is killed the run starts another for what is not committed, and comes to its end."""
+    output = folder / "outputs"
+    driver = work.start(output, SMALL, "--seconds", 0.05)
+    driver.until(lambda: len(driver.runners()) == 2)
+    time.sleep(chance.uniform(0, work.seconds / 2))
+    first = driver.guards()
+    for guard in first if killed == "both" else first[:1]:
+        guard.kill()
+    if killed == "one, then another":
+        driver.until(lambda: set(driver.guards()) - set(first))
+        time.sleep(chance.uniform(0, work.seconds / 4))
+        kill_one_of([guard for guard in driver.guards() if guard not in first], chance)
+    assert driver.wait() == 0, driver.stderr
+    assert "a worker process was lost" in driver.stderr
+    assert "Traceback" not in driver.stderr
+    check_complete(output, work.trees[SMALL])
+    assert driver.others() == []
+
+
+def test_children_end_with_their_guard(launcher: Launcher, folder: Path):
+    """What user code has started ends with the run even if the guard is killed that should see to it.
+
+    What has made itself a session of its own, as daemons do, is then out of reach.
+    """
+    log, token = folder / "log", uuid.uuid4().hex
+    dataset = make_inputs(folder / "data", {"a.txt": "one", "b.txt": "hang once"})
+    recipe = ("--recipe", f"{FAULTY}:Parent", "--log", log, "--token", token)
+    driver = launcher.start("run", dataset, *recipe, "--output", folder / "outputs", "--workers", 1)
+    driver.until(lambda: len(noted(log, "started")) == 2)
+    [guard] = driver.guards()
+    guard.kill()
+    assert driver.wait() == 0, driver.stderr
+    assert {process.pid for process in driver.others() if os.getsid(process.pid) != process.pid} == set()
