@@ -3,6 +3,7 @@
 import inspect
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -96,7 +97,8 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
             header, rows, root = read_source(self.inputs)
             # an unnamed file: gone with the process, never seen by anyone else
             file = tempfile.TemporaryFile()  # noqa: SIM115
-            self._table = copy_list(header, rows, file, self.inputs.column)
+            self._table = copy_list(header, rows, file, self.inputs.path_column)
+            weakref.finalize(self._table, file.close)
             self._layout = Layout(root)
             if self.group_rows:
                 from splitter.inputs import survey

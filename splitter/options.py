@@ -53,7 +53,7 @@ class RunOptions:
     """
 
     column: str = "input"
-    root: str | None = None
+    root: str | os.PathLike[str] | None = None
     delimiter: str | None = None
     pattern: str | None = None
     rename: list[str] = field(default_factory=list)
@@ -65,9 +65,9 @@ class RunOptions:
     batch_size: int | None = None
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     timeout: float | None = None
-    memory: str | None = None
+    memory: int | str | None = None
     retries: int = 2
-    max_failures: str | None = None
+    max_failures: int | str | None = None
     retry_failed: bool = False
     fresh: bool = False
     prune: bool = False
@@ -126,7 +126,7 @@ class RunOptions:
         return float(match[1]) / 100 * inputs if match[2] else int(match[1])
 
 
-def parse_size(option: str, text: str) -> int:
+def parse_size(option: str, text: int | str) -> int:
     """Bytes from `500MB`, `2GiB`, `1e8`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]i?)?b?", str(text).strip().lower())
     if not match:
