@@ -57,15 +57,18 @@ def _one_line(error: click.ClickException) -> str:
     return error.format_message().replace("\n", " ").rstrip(".") + where
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="splitter", message="%(prog)s %(version)s")
-def commands() -> None:
-    r"""Turn input files into output files, with nothing lost.
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    # the control character keeps the lines after it apart
+    help="""Turn input files into output files, with nothing lost.
 
     \b
     splitter run dataset.csv          do every input of a list, into the folder outputs/
-    splitter recipes                  what there is to do to an input
-    """
+    splitter recipes                  what there is to do to an input""",
+)
+@click.version_option(__version__, prog_name="splitter", message="%(prog)s %(version)s")
+def commands() -> None:
+    """Turn input files into output files, with nothing lost."""
 
 
 class RunCommand(click.Command):
