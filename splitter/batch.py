@@ -13,7 +13,15 @@ from typing import Any, cast
 import numpy as np
 
 from splitter.dataset import ProcessorDataset, Result, checked_result
-from splitter.errors import BadResult, InputError, SetupError, Skip, StorageError, UnreadableInput
+from splitter.errors import (
+    BadResult,
+    InputError,
+    Interrupted,
+    SetupError,
+    Skip,
+    StorageError,
+    UnreadableInput,
+)
 from splitter.inputs import (
     UNREADABLE,
     CsvText,
@@ -140,15 +148,16 @@ class Report:
     bytes: int = 0
     seconds: float = 0.0
     failures: list[tuple[str, str]] = field(default_factory=list)
-    unreadable: list[str] = field(default_factory=list)
+    unreadable: int = 0
+    unreadable_names: list[str] = field(default_factory=list)
     stop: str = ""
 
     def __iadd__(self, other: "Report") -> "Report":
         """Add up two reports."""
-        for name in ("inputs", "done", "skipped", "failed", "outputs", "bytes", "seconds"):
+        for name in ("inputs", "done", "skipped", "failed", "outputs", "bytes", "seconds", "unreadable"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failures = (self.failures + other.failures)[:FAILURES_SHOWN]
-        self.unreadable += other.unreadable
+        self.unreadable_names = (self.unreadable_names + other.unreadable_names)[:FAILURES_SHOWN]
         self.stop = self.stop or other.stop
         return self
 
@@ -269,6 +278,8 @@ class Worker:
         dataset = self._job.dataset
         try:
             dataset.ready()
+        except Interrupted:
+            raise
         except BaseException as error:
             raise SetupError(f"{type(dataset).__name__}: setup() raised {_one_line(error)}") from error
 
@@ -298,7 +309,7 @@ class Worker:
                 input_file = task.take(place, self._scratch)
                 result = checked_result(self._process(input_file))
                 self._store(task, place, result, self._scratch)
-            except StorageError:
+            except (StorageError, Interrupted):
                 raise
             except Skip as reason:
                 task.skip(place, str(reason), self._rows)
@@ -336,7 +347,7 @@ class Worker:
                 raise BadResult(f"process_batch gave {len(results)} results for {len(inputs)} inputs")  # noqa: TRY301
             for place, result in zip(places, results, strict=True):
                 self._store(task, place, checked_result(result), scratch)
-        except StorageError:
+        except (StorageError, Interrupted):
             raise
         except BaseException:  # noqa: BLE001 - it will show again, and be reported, one by one
             task.sink.drop_input()
@@ -442,7 +453,8 @@ class _Task:
         row = self.rows[place][0]
         listed = row[self._job.at]
         if unreadable and place in self.batch.stale:
-            self.report.unreadable.append(listed)
+            self.report.unreadable += 1
+            self.report.unreadable_names = [*self.report.unreadable_names, listed][:FAILURES_SHOWN]
             return
         text = CsvText().encode([[*row, failure.error, failure.message, failure.traceback, failure.attempts]])
         self.add(place, FAILED, head=Head(tuple(self._job.header)), outputs=0, size=0, text=text)

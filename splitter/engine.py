@@ -35,6 +35,7 @@ from splitter.manifest import (
     Journal,
     State,
     compare,
+    refuse_taken,
 )
 from splitter.options import RunOptions, usable_cpus
 from splitter.progress import Display
@@ -44,6 +45,7 @@ from splitter.storage import OWN_FOLDER, LocalStorage
 LIST = f"{OWN_FOLDER}/dataset.csv"
 RUN = f"{OWN_FOLDER}/run.json"
 ROUNDS_WITHOUT_PROGRESS = 3
+NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Summary:
         skipped: How many the recipe left out.
         failed: How many stand in errors.csv.
         left: How many are neither: the run was limited, or ended early.
-        unreadable: Inputs that were done before, cannot be read now, and keep what they had.
+        unreadable: How many were done before, cannot be read now, and keep what they had.
+        unreadable_names: The first few of them.
         gone: How many inputs have outputs and are no longer in the list.
         pruned: How many inputs' outputs were removed.
         work: What this run itself did.
@@ -72,7 +75,8 @@ class Summary:
     skipped: int
     failed: int
     left: int
-    unreadable: list[str]
+    unreadable: int
+    unreadable_names: list[str]
     gone: int
     pruned: int
     work: Report
@@ -111,7 +115,7 @@ class Engine:
         _refuse_own_columns(header)
         self.storage.prepare()
         with self.storage.locked(), open(self.storage.path(LIST), "w+b") as file:
-            table = copy_list(header, rows, file, listing.column)
+            table = copy_list(header, rows, file, listing.path_column)
             layout = Layout(root, self.options.keep_extension)
             found = survey(table, layout, group_rows=self.dataset.group_rows)
             how = self._how()
@@ -160,15 +164,19 @@ class _Work:
         self.done = Report()
         self.began = began
         self.pruned = 0
+        self.unreadable = np.empty(0, "i8")
         self.stopped = ""
 
     def through(self, how: dict[str, Any]) -> Summary:
         """From what is committed to the manifest."""
         self._look()
         self._remove_what_is_asked()
+        before = self._before()
+        self._refuse_another_layout(before, how)
         state = self._compare()
-        self.done.unreadable += [self.table.listed(index) for index in state.unreadable.tolist()]
-        self._announce(state, how)
+        refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
+        self.unreadable = state.unreadable
+        self._announce(state, before, how)
         try:
             self._do(state)
         except Interrupted as interruption:
@@ -191,6 +199,21 @@ class _Work:
             self.journal.forget(chosen, f"{self.journal.next_generation:06d}-forget")
             self.journal.load()
 
+    def _before(self) -> dict[str, Any]:
+        """How the run before this one processed inputs."""
+        before: dict[str, Any] = json.loads(self.storage.read(RUN)) if self.storage.exists(RUN) else {}
+        return before
+
+    def _refuse_another_layout(self, before: dict[str, Any], how: dict[str, Any]) -> None:
+        """Refuse to give inputs other folders, which may be those that other inputs have still."""
+        name = "keep_extension"
+        if self.journal.any_outputs and before.get(name, how[name]) != how[name]:
+            was = "with" if before[name] else "without"
+            raise Refused(
+                f"{self.storage.root}: was made {was} --keep-extension; stay with that, use --fresh to start "
+                "over, or choose another --output"
+            )
+
     def _compare(self) -> State:
         marks = None
         if len(self.journal.entries):
@@ -200,10 +223,9 @@ class _Work:
             self.journal, self.found, marks, limit=options.limit, retry_failed=options.retry_failed
         )
 
-    def _announce(self, state: State, how: dict[str, Any]) -> None:
+    def _announce(self, state: State, before: dict[str, Any], how: dict[str, Any]) -> None:
         """Say what will be done, before it is done; loudly where finished work is done again."""
         if len(state.changed):
-            before = json.loads(self.storage.read(RUN)) if self.storage.exists(RUN) else {}
             for name in sorted({*how, *before}):
                 if before.get(name) != how.get(name):
                     self.display.warn(f"{name} changed from {before.get(name)!r} to {how.get(name)!r}")
@@ -211,8 +233,15 @@ class _Work:
             self.storage.remove([MANIFEST])
         self.storage.write(RUN, json.dumps(how, indent=1).encode(), durable=False)
         if not len(state.todo):
-            count = len(self.table)
-            self.display.say(f"nothing to do: all {count:,} inputs are finished" if count else "no inputs")
+            self.display.say(self._why_nothing(state))
+
+    def _why_nothing(self, state: State) -> str:
+        numbers = state.entries[: self.options.limit]
+        failed = int((self.journal.entries["status"][numbers[numbers >= 0]] == FAILED).sum())
+        if not len(numbers):
+            return "nothing to do: the dataset list has no inputs"
+        tried = f"nothing to do: all {len(numbers):,} inputs are finished"
+        return f"{tried}, {failed:,} of them failed (--retry-failed tries these again)" if failed else tried
 
     # -- rounds: one is enough, unless a worker process is lost --------------------------------------------
 
@@ -289,6 +318,8 @@ class _Work:
         return self._summary(status, len(gone))
 
     def _summary(self, status: np.ndarray, gone: int) -> Summary:
+        names = [self.table.listed(int(index)) for index in self.unreadable[:NAMES_SHOWN]]
+        names += self.done.unreadable_names
         return Summary(
             output=self.storage.root,
             inputs=len(status),
@@ -296,7 +327,8 @@ class _Work:
             skipped=int((status == SKIPPED).sum()),
             failed=int((status == FAILED).sum()),
             left=int((status == NOT_DONE).sum()),
-            unreadable=self.done.unreadable,
+            unreadable=len(self.unreadable) + self.done.unreadable,
+            unreadable_names=names[:NAMES_SHOWN],
             gone=gone,
             pruned=self.pruned,
             work=self.done,
@@ -308,9 +340,8 @@ class _Work:
 
 def _listing(inputs: InputList, options: RunOptions) -> InputList:
     """The list as the recipe was given it, with what the options say of it."""
-    given = {
-        name: getattr(options, name) for name in ("root", "delimiter", "pattern") if getattr(options, name)
-    }
+    named = {name: getattr(options, name) for name in ("root", "delimiter", "pattern")}
+    given = {name: value for name, value in named.items() if value is not None}
     if options.column != "input":
         given["column"] = options.column
     return replace(inputs, **given, rename={**(inputs.rename or {}), **options.new_names})

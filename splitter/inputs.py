@@ -4,18 +4,19 @@ Whatever the source is, the run uses a copy of it as plain CSV, and holds in mem
 for each row: where the row starts in the copy, a hash of its path, the size of its file.
 """
 
+import contextlib
 import csv
 import io
 import json
 import os
 import stat
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import pairwise
-from typing import Any, BinaryIO, TextIO
+from itertools import islice, pairwise
+from typing import Any, BinaryIO
 
 import numpy as np
 import xxhash
@@ -53,10 +54,15 @@ class InputList:
 
     source: Any
     column: str = "input"
-    root: str | None = None
+    root: str | os.PathLike[str] | None = None
     delimiter: str | None = None
     pattern: str | None = None
     rename: Mapping[str, str] | None = None
+
+    @property
+    def path_column(self) -> str:
+        """What the column of the paths is called from here on."""
+        return (self.rename or {}).get(self.column, self.column)
 
 
 # -- CSV, written and read so that every text comes back as it went in ----------------------------------
@@ -121,16 +127,20 @@ def _read_path(path: str, listing: InputList, leave_out: str) -> tuple[Row, Iter
     path = os.path.abspath(os.path.expanduser(path))
     if os.path.isdir(path):
         _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
+        _refuse_option(listing.root, "--root", "a dataset list")
+        if leave_out and os.path.realpath(path) == os.path.realpath(leave_out):
+            raise Refused(f"{path}: is the folder of the inputs; choose another --output")
         return [listing.column], _walk(path, listing.pattern or "*", leave_out), path
     _refuse_option(listing.pattern, "--pattern", "a folder")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise Refused(f"{path}: is not a plain file, and a dataset list is read more than once")
     suffix = os.path.splitext(path)[1].lower()
-    if suffix not in (".csv", ".tsv", ".txt", ""):
-        _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
     reader = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}.get(suffix)
+    if reader:
+        _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
+    delimiter = _usual_delimiter(suffix) if listing.delimiter is None else listing.delimiter
     try:
-        header, rows = (
-            reader(path) if reader else _read_csv(path, listing.delimiter or _usual_delimiter(suffix))
-        )
+        header, rows = reader(path) if reader else _read_csv(path, delimiter)
     except OSError as error:
         raise Refused(f"{path}: the dataset list cannot be read: {error.strerror or error}") from None
     if listing.column not in header:
@@ -140,7 +150,7 @@ def _read_path(path: str, listing: InputList, leave_out: str) -> tuple[Row, Iter
     return header, rows, os.path.dirname(path)
 
 
-def _refuse_option(value: str | None, option: str, use: str) -> None:
+def _refuse_option(value: object, option: str, use: str) -> None:
     if value is not None:
         raise Refused(f"{option} {value!r} is only for {use}; leave it out")
 
@@ -154,28 +164,35 @@ def _named(header: Row) -> str:
 
 
 def _column_advice(header: Row) -> str:
-    for sign in (";", "\t", "|"):
-        if any(sign in name for name in header):
+    for sign in (";", "\t", "|", ",") if len(header) == 1 else ():
+        if sign in header[0]:
             return f"is it --delimiter {sign!r}?"
     return "name the column of the paths with --column"
 
 
 def _read_csv(path: str, delimiter: str) -> tuple[Row, Iterator[Row]]:
-    if len(delimiter) != 1:
-        raise Refused(f"--delimiter {delimiter!r}: must be one character")
-    file = open(path, newline="", encoding=ENCODING, errors=ESCAPE)  # noqa: SIM115 - closed by the generator that reads on
-    if file.read(1) != "\ufeff":
-        file.seek(0)
-    rows = _checked_rows(path, file, csv.reader(file, delimiter=delimiter, strict=True))
-    header = next(rows, None)
+    # a shell hands '\t' on as it is written
+    delimiter = "\t" if delimiter == "\\t" else delimiter
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise Refused(f"--delimiter {delimiter!r}: must be one character, and no quote or line end")
+    with contextlib.closing(_csv_rows(path, delimiter)) as rows:
+        header = next(rows, None)
     if header is None:
-        raise Refused(f"{path}: is empty; a dataset list starts with a line of column names")
-    return header, rows
+        raise _empty(path)
+    # opened again when the rows are wanted, so that nothing is left open when the list is refused
+    return header, islice(_csv_rows(path, delimiter), 1, None)
 
 
-def _checked_rows(path: str, file: TextIO, reader: Any) -> Iterator[Row]:  # noqa: ANN401 - no public type
+def _empty(path: str) -> Refused:
+    return Refused(f"{path}: is empty; a dataset list starts with a line of column names")
+
+
+def _csv_rows(path: str, delimiter: str) -> Generator[Row, None, None]:
     width = 0
-    with file:
+    with open(path, newline="", encoding=ENCODING, errors=ESCAPE) as file:
+        if file.read(1) != "\ufeff":
+            file.seek(0)
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
         try:
             for row in reader:
                 if not row:
@@ -193,6 +210,8 @@ def _read_jsonl(path: str) -> tuple[Row, Iterator[Row]]:
     header: dict[str, None] = {}
     for entry in _json_objects(path):
         header.update(dict.fromkeys(entry))
+    if not header:
+        raise _empty(path)
     return list(header), ([_json_text(entry.get(name)) for name in header] for entry in _json_objects(path))
 
 
@@ -208,6 +227,10 @@ def _json_objects(path: str) -> Iterator[dict[str, Any]]:
                 raise Refused(f"{path}: line {number} is not JSON ({error}); mend that line") from None
             if not isinstance(entry, dict):
                 raise Refused(f"{path}: line {number} is not a JSON object; write one object a line")
+            if any(isinstance(value, (dict, list)) for value in entry.values()):
+                # what is nested stays JSON, and its numbers must not become text
+                plain = json.loads(line)
+                entry.update({key: value for key, value in plain.items() if isinstance(value, (dict, list))})
             yield entry
 
 
@@ -246,7 +269,8 @@ def _python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
 
 def _walk(folder: str, pattern: str, leave_out: str) -> Iterator[Row]:
     """The files of a folder and its subfolders, in an order that is the same everywhere."""
-    yield from ([path] for path in _walk_below(folder, "", pattern, leave_out))
+    leave_out = os.path.realpath(leave_out) if leave_out else ""
+    yield from ([path] for path in _walk_below(os.path.realpath(folder), "", pattern, leave_out))
 
 
 def _walk_below(folder: str, prefix: str, pattern: str, leave_out: str) -> Iterator[str]:
@@ -258,6 +282,8 @@ def _walk_below(folder: str, prefix: str, pattern: str, leave_out: str) -> Itera
     for entry in entries:
         if entry.name.startswith(".") or entry.path == leave_out:
             continue
+        if entry.is_symlink() and os.path.realpath(entry.path) == leave_out:
+            continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk_below(entry.path, f"{prefix}{entry.name}/", pattern, leave_out)
         elif fnmatchcase(entry.name, pattern) or fnmatchcase(prefix + entry.name, pattern):
@@ -268,14 +294,17 @@ def _read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa
     rows: Iterator[Row]
     if hasattr(source, "itertuples"):
         header = [str(name) for name in source.columns]
-        rows = ([_python_text(value) for value in row] for row in source.itertuples(index=False, name=None))
+        cells = source.astype(object).where(source.notna(), None)
+        rows = ([_python_text(value) for value in row] for row in cells.itertuples(index=False, name=None))
     else:
-        if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
+        sequence = hasattr(source, "__len__") and hasattr(source, "__getitem__")
+        if not sequence or isinstance(source, Mapping):
             kind = type(source).__name__
             raise Refused(
                 f"inputs is a {kind}; give a list file, a folder, a list, a DataFrame or a dataset of paths"
             )
-        values = [source[index] for index in range(len(source))]
+        # a torch dataset need not say where it ends, and a pandas Series may count from anywhere
+        values = list(source) if hasattr(source, "__iter__") else [source[at] for at in range(len(source))]
         header, rows = _rows_of_values(values, column)
     if column not in header:
         raise Refused(f"inputs: has no column {column!r} but {_named(header)}; {_column_advice(header)}")
@@ -304,8 +333,6 @@ def _renamed(header: Row, listing: InputList) -> Row:
     for old in listing.rename or {}:
         if old not in header:
             raise Refused(f"--rename {old}=…: there is no column {old!r} but {_named(header)}")
-        if old == listing.column:
-            raise Refused(f"--rename {old}=…: the column of the paths keeps its name")
     header = [(listing.rename or {}).get(name, name) for name in header]
     for name in header:
         if header.count(name) > 1:
@@ -325,16 +352,15 @@ class Layout:
 
     def place(self, text: str) -> str:
         """The local path of an input as it is listed."""
-        if text.startswith("file://"):
-            text = text.removeprefix("file://")
-        return text if text.startswith("/") else f"{self.root}/{text}"
+        text = text.removeprefix("file://")
+        return text if text[:1] == "/" else f"{self.root}/{text}"
 
     def key(self, text: str) -> str:
         """What identifies an input: its path below the root, or its whole path without leading slash."""
+        if "//" not in text and text[:1] != "/" and _is_plain(text):
+            return text
         if "://" in text and not text.startswith("file://"):
             return os.path.normpath(text.split("://", 1)[1]).lstrip("/")
-        if not text.startswith(("/", "file://")) and _is_plain(text):
-            return text
         path = os.path.normpath(self.place(text))
         below = self.root.rstrip("/") + "/"
         return path.removeprefix(below) if path.startswith(below) else path.lstrip("/")
@@ -350,7 +376,7 @@ class Layout:
 
 def _is_plain(text: str) -> bool:
     """Whether a relative path has no part that would have to be resolved."""
-    return "./" not in text and "//" not in text and text[-1:] not in (".", "/")
+    return "./" not in text and text[-1:] not in (".", "/")
 
 
 def same_name(text: str) -> str:
@@ -461,16 +487,29 @@ def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> 
     csv_text = CsvText()
     position = file.write(csv_text.encode([header]))
     pieces = [np.array([position])]
-    for block in _blocks(rows):
+    for number, block in enumerate(_blocks(rows)):
         lines = csv_text.lines(block)
         text = "\n".join([*lines, ""])
-        file.write(text.encode(ENCODING, ESCAPE))
+        try:
+            file.write(text.encode(ENCODING, ESCAPE))
+        except UnicodeEncodeError:
+            raise _not_text(lines, number * BLOCK + 1) from None
         texts = lines if text.isascii() else [line.encode(ENCODING, ESCAPE) for line in lines]
         ends = np.cumsum(np.fromiter(map(len, texts), "i8", len(texts)) + 1) + position
         pieces.append(ends)
         position = int(ends[-1])
     file.flush()
     return Table(file, header, column, np.concatenate(pieces))
+
+
+def _not_text(lines: list[str], first: int) -> Refused:
+    for number, line in enumerate(lines, first):
+        try:
+            line.encode(ENCODING, ESCAPE)
+        except UnicodeEncodeError as error:
+            part = error.object[error.start : error.end]
+            return Refused(f"row {number} of the dataset list: {part!r} is not text; mend that row")
+    raise AssertionError("all lines can be written")
 
 
 def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -495,11 +534,15 @@ class Survey:
         keys: The hash of each input's key.
         sizes: Bytes, or UNREADABLE.
         changed_ns: When each file last changed.
+        folders: The hash of the output folder of each input.
+        outer_folders: The hashes of the folders that these are in.
     """
 
     keys: np.ndarray
     sizes: np.ndarray
     changed_ns: np.ndarray
+    folders: np.ndarray
+    outer_folders: np.ndarray
 
     def fingerprints(self, table: Table, seed: int) -> np.ndarray:
         """The fingerprint of each input as it is now."""
@@ -513,29 +556,30 @@ class Survey:
 
 def survey(table: Table, layout: Layout, *, group_rows: bool) -> Survey:
     """Look at every input once: take sizes and times, and refuse outputs that would collide."""
-    parents: dict[str, int] = {}
+    parents: dict[str, str] = {}
     columns = [_NOTHING]
     for block, block_parents in in_processes(
         partial(_look_at_block, table, layout), range(0, len(table), BLOCK)
     ):
         columns.append(block)
-        for parent, index in block_parents.items():
-            parents.setdefault(parent, index)
+        parents |= block_parents
     keys, folders, sizes, times = (np.concatenate(column) for column in zip(*columns, strict=True))
     if group_rows:
         rows_of_inputs = table.group(keys)
         keys, folders, sizes, times = (numbers[rows_of_inputs] for numbers in (keys, folders, sizes, times))
-    _refuse_collisions(table, layout, keys, folders, parents)
-    return Survey(keys, sizes, times)
+    outer_folders = _outer_folders(parents)
+    _refuse_collisions(table, layout, keys, folders, outer_folders)
+    hashes = np.fromiter(map(hash, outer_folders), "i8", len(outer_folders))
+    return Survey(keys, sizes, times, folders, hashes)
 
 
 _NOTHING = tuple(np.empty(0, kind) for kind in ("u8", "i8", "i8", "i8"))
 
 
-def _look_at_block(table: Table, layout: Layout, start: int) -> tuple[tuple[np.ndarray, ...], dict[str, int]]:
+def _look_at_block(table: Table, layout: Layout, start: int) -> tuple[tuple[np.ndarray, ...], dict[str, str]]:
     """Keys, folders, sizes and times of some inputs; and the folders that their folders are in."""
     keys, folders, sizes, times = [], [], [], []
-    parents: dict[str, int] = {}
+    parents: dict[str, str] = {}
     rows = parse_rows(b"".join(table.texts(start, min(len(table), start + BLOCK))))
     for index, row in enumerate(rows, start):
         listed = row[table.at]
@@ -545,9 +589,13 @@ def _look_at_block(table: Table, layout: Layout, start: int) -> tuple[tuple[np.n
         folders.append(hash(folder))
         parent = folder[: max(0, folder.rfind("/"))]
         if parent not in parents:
-            parents[parent] = index
-        if folder in RESERVED_FOLDERS or key in ("", "."):
-            raise _reserved(listed, index)
+            parents[parent] = listed
+        if key in ("", "."):
+            raise Refused(
+                f"row {index + 1} of the dataset list names no file: {listed!r}; mend or remove that row"
+            )
+        if folder in RESERVED_FOLDERS:
+            raise _reserved(listed)
         try:
             found = look_at(layout.place(listed))
         except (OSError, UnreadableInput):
@@ -560,18 +608,24 @@ def _look_at_block(table: Table, layout: Layout, start: int) -> tuple[tuple[np.n
     return block, parents
 
 
-def _reserved(listed: str, index: int) -> Refused:
-    if not listed.strip("./"):
-        return Refused(
-            f"row {index + 1} of the dataset list names no file: {listed!r}; mend or remove that row"
-        )
-    return Refused(
-        f"{listed}: its outputs would take a name of splitter's own; use --keep-extension, or rename it"
-    )
+def _reserved(listed: str) -> Refused:
+    reason = "its outputs would take a name of splitter's own"
+    return Refused(f"{listed}: {reason}; use --keep-extension, or rename it")
+
+
+def _outer_folders(parents: Mapping[str, str]) -> dict[str, str]:
+    """Every folder that an input's folder is in, with an input that is in it as it is listed."""
+    found: dict[str, str] = {}
+    for parent, listed in parents.items():
+        folder = parent
+        while folder and folder not in found:
+            found[folder] = listed
+            folder = folder.rpartition("/")[0]
+    return found
 
 
 def _refuse_collisions(
-    table: Table, layout: Layout, keys: np.ndarray, folders: np.ndarray, parents: dict[str, int]
+    table: Table, layout: Layout, keys: np.ndarray, folders: np.ndarray, outer_folders: dict[str, str]
 ) -> None:
     """Refuse two inputs whose outputs could meet: the same folder, or one folder inside another."""
     twin = _first_twins(keys)
@@ -585,21 +639,14 @@ def _refuse_collisions(
     if twin:
         first, second = (table.listed(index) for index in twin)
         raise Refused(f"{second}: its outputs would go to the same folder as those of {first}; {remedy}")
-    ancestors: dict[str, int] = {}
-    for parent, index in parents.items():
-        folder = parent
-        while folder and folder not in ancestors:
-            ancestors[folder] = index
-            folder = folder.rpartition("/")[0]
-    for parent, index in ancestors.items():
-        if parent in RESERVED_FOLDERS:
-            raise _reserved(table.listed(index), index)
-    inside = np.isin(folders, np.fromiter(map(hash, ancestors), "i8", len(ancestors)))
+    for folder in RESERVED_FOLDERS & outer_folders.keys():
+        raise _reserved(outer_folders[folder])
+    inside = np.isin(folders, np.fromiter(map(hash, outer_folders), "i8", len(outer_folders)))
     if inside.any():
         outer = int(np.flatnonzero(inside)[0])
         listed = table.listed(outer)
         folder = layout.folder(layout.key(listed))
-        inner = table.listed(ancestors[same_name(folder)])
+        inner = outer_folders[same_name(folder)]
         raise Refused(
             f"{inner}: its outputs would go into {folder}/, which is the folder of {listed}; {remedy}"
         )

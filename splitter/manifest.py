@@ -20,8 +20,8 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from splitter.errors import StorageError
-from splitter.inputs import FINGERPRINT, CsvText, Row, Survey, parse_rows
+from splitter.errors import Refused, StorageError
+from splitter.inputs import FINGERPRINT, CsvText, Layout, Row, Survey, Table, parse_rows, same_name
 from splitter.storage import OWN_FOLDER, LocalStorage
 
 RECORDS = f"{OWN_FOLDER}/records"
@@ -264,6 +264,11 @@ class Journal:
         """The entries of inputs that are not among the keys."""
         return np.sort(self._by_key[~np.isin(self.entries["key"][self._by_key], keys)])
 
+    @property
+    def any_outputs(self) -> bool:
+        """Whether any input has an output file."""
+        return bool(self.entries["outputs"][self._by_key].any())
+
     def outputs(self, entries: np.ndarray) -> list[str]:
         """The names of the output files that some entries hold."""
         return [name for names in self.outputs_of_each(entries) for name in names]
@@ -474,3 +479,34 @@ def compare(
         unreadable=np.flatnonzero(unreadable),
         gone=journal.others(found.keys),
     )
+
+
+def refuse_taken(journal: Journal, table: Table, layout: Layout, found: Survey, state: State) -> None:
+    """Refuse an input whose outputs would meet those of one that is no longer in the list."""
+    holders: dict[int, int] = {}
+    around: dict[int, int] = {}
+    for entry, names in zip(state.gone.tolist(), journal.outputs_of_each(state.gone), strict=True):
+        if names:
+            folder, *above = _folders(same_name(names[0]))
+            holders[hash(folder)] = entry
+            around.update((hash(parent), entry) for parent in above)
+    suspects = np.isin(found.folders[state.todo], [*holders, *around])
+    suspects |= np.isin(found.outer_folders, [*holders]).any()
+    for index in state.todo[suspects].tolist():
+        listed = table.listed(index)
+        folder = layout.folder(layout.key(listed))
+        own, *outer = (hash(parent) for parent in _folders(same_name(folder) + "/"))
+        met = [holders[parent] for parent in (own, *outer) if parent in holders]
+        if met or own in around:
+            (gone,) = journal.listed(np.array(met[:1] or [around[own]]), table.column)
+            raise Refused(
+                f"{listed}: its outputs would go to {folder}/, among those of {gone}, which is no longer "
+                "in the list; use --prune to remove those"
+            )
+
+
+def _folders(path: str) -> Iterator[str]:
+    """The folders that a path is in, the innermost first."""
+    while "/" in path:
+        path = path[: path.rfind("/")]
+        yield path

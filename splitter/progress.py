@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from splitter.engine import Summary
 
 SECONDS_BETWEEN_LINES = 30.0
-NAMES_SHOWN = 3
 LONGEST_EXAMPLE = 200
 
 
@@ -56,9 +55,11 @@ class Display:
         """Begin to show progress towards so many inputs of so many bytes."""
         self._inputs = inputs
         self._began = self._last_line = time.monotonic()
+        self.stop()
         self.say(f"{inputs:,} inputs ({show_bytes(size)}) to do")
-        if self._quiet or not sys.stderr.isatty() or self._live:
-            return
+
+    def _go_live(self) -> None:
+        """Show the live line. It brings a thread, so it comes only after the workers were started."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -70,11 +71,13 @@ class Display:
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = self._live.add_task("", total=inputs)
+        self._task = self._live.add_task("", total=self._inputs)
         self._live.start()
 
     def update(self, work: "Report") -> None:
         """Show what is done so far."""
+        if not self._live and not self._quiet and sys.stderr.isatty():
+            self._go_live()
         if self._live:
             self._live.update(self._task, completed=work.inputs, description=self._numbers(work))
             return
@@ -129,8 +132,8 @@ def _next_step(summary: "Summary") -> str:
     if summary.stopped:
         return summary.stopped
     if summary.unreadable:
-        names = ", ".join(summary.unreadable[:NAMES_SHOWN])
-        more = len(summary.unreadable) - NAMES_SHOWN
+        names = ", ".join(summary.unreadable_names)
+        more = summary.unreadable - len(summary.unreadable_names)
         names += f" and {more:,} more" if more > 0 else ""
         return f"make {names} readable and run again: it could not be read and keeps its earlier outputs"
     if summary.failed:

@@ -6,6 +6,7 @@ This module is imported with the package, so what is heavy is imported when a ru
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
     checked = RunOptions.of(options)
     with Display(quiet=checked.quiet) as display:
         summary = run_dataset(dataset, os.fspath(output), checked, display)
-    if summary.stopped and not os.path.exists(summary.manifest):
+    if summary.stopped:
         raise RunStopped(summary.stopped)
     return read_manifest(summary.output, summary=summary)
 
@@ -44,6 +45,8 @@ def run_dataset(
     from splitter.engine import Engine
     from splitter.storage import LocalStorage
 
+    if sys.platform == "win32":
+        raise Refused("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
     if "://" in output:
         raise Refused(f"{output}: is a URL; give a folder as --output")
     with signals_raise():

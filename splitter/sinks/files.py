@@ -12,7 +12,9 @@ from splitter.records import Content, Scratch
 from splitter.sinks.base import Sink, SinkWriter, Stored
 from splitter.storage import LocalStorage
 
-LONGEST_PATH = 4000
+LONGEST_PATH, LONGEST_PART = 4000, 255
+# so many characters are at most 252 bytes
+SHORT_PATH = 63
 READ_AT_ONCE = 1 << 20
 
 
@@ -39,7 +41,7 @@ class FilesWriter(SinkWriter):
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> Stored:
         """Write one output to staging."""
         output = f"{folder}/{name}"
-        if len(output) > LONGEST_PATH or any(len(os.fsencode(part)) > 255 for part in _unusual_parts(folder)):  # noqa: PLR2004
+        if len(output) > SHORT_PATH and _is_too_long(self._storage.path(output)):
             raise BadResult(f"the output's path is too long: {output[:80]}…")
         path = f"{self._folder()}/{name}"
         size, checksum = write_content(path, content, scratch)
@@ -80,9 +82,10 @@ class FilesWriter(SinkWriter):
             self._storage.publish(staged, names)
 
 
-def _unusual_parts(folder: str) -> list[str]:
-    """The parts of a path that could be longer than a file system takes."""
-    return folder.split("/") if len(folder) > 63 else []  # noqa: PLR2004 - 63 characters are at most 252 bytes
+def _is_too_long(path: str) -> bool:
+    """Whether a file system would not take the path, or one of its parts."""
+    name = path.encode("utf-8", "surrogateescape")
+    return len(name) > LONGEST_PATH or max(map(len, name.split(b"/"))) > LONGEST_PART
 
 
 # -- content of any kind, to a file ------------------------------------------------------------------------
