@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from splitter.errors import BadResult, Refused
 from splitter.inputs import InputList, Layout, Table, copy_list, look_at, read_source
-from splitter.records import InputFile, OutputFile, Scalar
+from splitter.records import InputFile, OutputFile, Scalar, Scratch
 
 if TYPE_CHECKING:
     from splitter.frame import Manifest
@@ -78,8 +78,12 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         self.ready()
         input_file = table.input_file(index % len(table), self._layout)
         look_at(input_file.local_path)
-        outputs, metadata = checked_result(self.process(input_file))
-        return tuple(outputs), dict(metadata)
+        try:
+            outputs, metadata = checked_result(self.process(input_file))
+            scratch = input_file.scratch_folder
+            return tuple(_without_scratch(output, scratch) for output in outputs), dict(metadata)
+        finally:
+            input_file.scratch_folder.remove()
 
     @staticmethod
     def collate_fn(samples: list[Sample]) -> list[Sample]:
@@ -109,6 +113,15 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
     def __getstate__(self) -> dict[str, Any]:
         """All but what belongs to this process."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_table", "_ready_in")}
+
+
+def _without_scratch(output: OutputFile, scratch: Scratch) -> OutputFile:
+    """An output whose content does not go with the scratch folder."""
+    content = getattr(output, "content", None)
+    if isinstance(content, os.PathLike) and scratch.holds(os.fsdecode(content)):
+        with open(content, "rb") as file:
+            return output._replace(content=file.read())
+    return output
 
 
 def recipe_signature(recipe: type[ProcessorDataset]) -> list[inspect.Parameter]:
