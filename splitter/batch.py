@@ -6,7 +6,7 @@ import os
 import random
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -23,6 +23,8 @@ from splitter.errors import (
     UnreadableInput,
 )
 from splitter.inputs import (
+    ENCODING,
+    ESCAPE,
     UNREADABLE,
     CsvText,
     Layout,
@@ -492,7 +494,12 @@ class RowMaker:
         input_types, [metadata] = self._alike([metadata])
         shared = [*metadata.values()]
         rows = [(*columns, *place, *own.values(), *shared) for (place, _, columns), own in zip(outputs, owns)]  # noqa: B905
-        return self._head(output_types, input_types), self._csv.encode(rows or [[*row, *NO_FILE, *shared]])
+        head = self._head(output_types, input_types)
+        try:
+            return head, self._csv.encode(rows or [[*row, *NO_FILE, *shared]])
+        except ValueError:
+            _refuse_what_cannot_be_written([*owns, metadata])
+            raise
 
     def skipped(self, row: Row, reason: str) -> tuple[Head, bytes]:
         """The row of an input that was left out."""
@@ -528,7 +535,7 @@ class RowMaker:
         values: dict[str, Scalar] = {}
         for key, value in metadata.items():
             values[key] = self._scalar(key, value)
-            types[key] = merged_type(types.get(key, ""), _TYPES[type(values[key])])
+            types[key] = merged_type(types.get(key, ""), _TYPES[self._declared.get(key, type(values[key]))])
         return values
 
     def _scalar(self, key: str, value: Any) -> Scalar:  # noqa: ANN401 - whatever a user's method gave
@@ -556,6 +563,10 @@ class RowMaker:
         for key in (*outputs, *inputs):
             if not isinstance(key, str) or not key:
                 raise BadResult(f"metadata key {key!r} is a {type(key).__name__}; expected a name")
+            try:
+                key.encode(ENCODING, ESCAPE)
+            except UnicodeEncodeError:
+                raise BadResult(f"metadata key {key!r} cannot be written as UTF-8; rename it") from None
             if key in self._columns:
                 raise BadResult(
                     f"metadata {key!r} would hide the dataset column of that name; --rename {key}=NEW"
@@ -566,6 +577,16 @@ class RowMaker:
                 raise BadResult(
                     f"metadata {key!r} is given both for the outputs and for the input; rename one"
                 )
+
+
+def _refuse_what_cannot_be_written(all_metadata: Iterable[Metadata]) -> None:
+    """Name the value that the CSV library or the encoding gave up on."""
+    for metadata in all_metadata:
+        for key, value in metadata.items():
+            try:
+                str(value).encode(ENCODING, ESCAPE)
+            except ValueError as error:
+                raise BadResult(f"metadata {key!r} cannot be written: {error}") from None
 
 
 def _python_value(value: Any) -> Scalar:  # noqa: ANN401 - whatever a user's method gave

@@ -158,8 +158,11 @@ def _described(value: Any) -> str:  # noqa: ANN401 - whatever a user's method ga
 
 
 def check_parameters(dataset: ProcessorDataset, option_names: Iterable[str]) -> None:
-    """Refuse a parameter that is named like an option of the run."""
+    """Refuse a parameter that is named like an option of the run, and a type that metadata cannot have."""
+    name = type(dataset).__name__
     for parameter in recipe_signature(type(dataset)):
         if parameter.name in set(option_names):
-            name = type(dataset).__name__
             raise Refused(f"{name}: its parameter {parameter.name!r} is the name of a run option; rename it")
+    for key, kind in dataset.metadata_types.items():
+        if kind not in (str, int, float, bool):
+            raise Refused(f"{name}: metadata_types[{key!r}] is {kind!r}; expected str, int, float or bool")

@@ -88,5 +88,5 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and ".splitter" not in path.relative_to(folder).parts
+        if path.is_file() and path.relative_to(folder).parts[0] != ".splitter"
     }
