@@ -31,7 +31,6 @@ ENCODING = "utf-8"
 ESCAPE = "surrogateescape"
 UNREADABLE = -1
 BLOCK = 10_000
-FINGERPRINT = np.dtype("V16")
 
 csv.field_size_limit(2**31 - 1)
 
@@ -391,9 +390,9 @@ def key_hash(key: str) -> int:
     return xxhash.xxh3_64_intdigest(key.encode(ENCODING, ESCAPE))
 
 
-def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> bytes:
+def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
     """What an input was when it was processed: its columns, its file, and how it was to be processed."""
-    return xxhash.xxh3_128_digest(b"%b%d,%d" % (row, size, changed_ns), seed)
+    return xxhash.xxh3_64_intdigest(b"%b%d,%d" % (row, size, changed_ns), seed)
 
 
 def look_at(path: str) -> os.stat_result:
@@ -546,12 +545,16 @@ class Survey:
 
     def fingerprints(self, table: Table, seed: int) -> np.ndarray:
         """The fingerprint of each input as it is now."""
-        marks = bytearray()
-        sizes, times = self.sizes.tolist(), self.changed_ns.tolist()
+        marks = np.empty(len(table), "u8")
         for start in range(0, len(table), BLOCK):
-            for index, text in enumerate(table.texts(start, min(len(table), start + BLOCK)), start):
-                marks += fingerprint(text, sizes[index], times[index], seed)
-        return np.frombuffer(marks, FINGERPRINT)
+            stop = min(len(table), start + BLOCK)
+            columns = (
+                table.texts(start, stop),
+                self.sizes[start:stop].tolist(),
+                self.changed_ns[start:stop].tolist(),
+            )
+            marks[start:stop] = [fingerprint(*fields, seed) for fields in zip(*columns, strict=True)]
+        return marks
 
 
 def survey(table: Table, layout: Layout, *, group_rows: bool) -> Survey:

@@ -21,7 +21,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from splitter.errors import Refused, StorageError
-from splitter.inputs import FINGERPRINT, CsvText, Layout, Row, Survey, Table, parse_rows, same_name
+from splitter.inputs import CsvText, Layout, Row, Survey, Table, parse_rows, same_name
 from splitter.storage import OWN_FOLDER, LocalStorage
 
 RECORDS = f"{OWN_FOLDER}/records"
@@ -43,7 +43,7 @@ NOT_DONE, DONE, SKIPPED, FAILED = range(4)
 ENTRY = np.dtype(
     [
         ("key", "<u8"),
-        ("fingerprint", FINGERPRINT),
+        ("fingerprint", "<u8"),
         ("status", "u1"),
         ("head", "<u4"),
         ("outputs", "<u4"),
@@ -51,10 +51,11 @@ ENTRY = np.dtype(
         ("text", "<u8"),
     ]
 )
-_PACK = struct.Struct("<Q16sBIIQQ").pack
+_PACK = struct.Struct("<QQBIIQQ").pack
 _COPY_AT_ONCE = 8 << 20
+_ENTRIES_AT_ONCE = 1 << 18
 
-assert struct.calcsize("<Q16sBIIQQ") == ENTRY.itemsize  # noqa: S101 - two descriptions of one layout
+assert struct.calcsize("<QQBIIQQ") == ENTRY.itemsize  # noqa: S101 - two descriptions of one layout
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class RecordWriter:
         self._last: tuple[Head | None, int] = (None, 0)
 
     def add(  # noqa: PLR0913 - the fields of an entry
-        self, key: int, fingerprint: bytes, status: int, *, head: Head, outputs: int, size: int, text: bytes
+        self, key: int, fingerprint: int, status: int, *, head: Head, outputs: int, size: int, text: bytes
     ) -> None:
         """Add what became of one input."""
         last, number = self._last
@@ -110,7 +111,7 @@ class RecordWriter:
 
     def add_not_done(self, key: int) -> None:
         """Say that an input is not done, whatever older records say."""
-        self.add(key, bytes(16), NOT_DONE, head=Head(()), outputs=0, size=0, text=b"")
+        self.add(key, 0, NOT_DONE, head=Head(()), outputs=0, size=0, text=b"")
 
     def to_bytes(self) -> bytes:
         """The record."""
@@ -128,7 +129,6 @@ def _first_line(heads: Iterable[Head], entries: int, text: int) -> bytes:
 class Record:
     """A record's entries, and where its texts start in the file."""
 
-    name: str
     heads: list[Head]
     entries: np.ndarray
     texts_at: int
@@ -139,14 +139,14 @@ class Record:
         with storage.open(f"{RECORDS}/{name}") as file:
             try:
                 first = json.loads(file.readline())
-                entries = np.frombuffer(_exactly(file, first["entries"] * ENTRY.itemsize), ENTRY)
+                entries = np.frombuffer(bytearray(_exactly(file, first["entries"] * ENTRY.itemsize)), ENTRY)
                 heads = [Head.from_json(head) for head in first["heads"]]
             except (ValueError, KeyError, TypeError) as error:
                 place = storage.path(f"{RECORDS}/{name}")
                 raise StorageError(
                     f"{place}: is damaged ({error}); remove it to do its inputs again"
                 ) from None
-            return cls(name, heads, entries, file.tell())
+            return cls(heads, entries, file.tell())
 
 
 def _exactly(file: BinaryIO, size: int) -> bytes:
@@ -165,12 +165,13 @@ class Journal:
     def __init__(self, storage: LocalStorage) -> None:
         """Use the records of an output folder; call `recover` before anything else."""
         self._storage = storage
-        self._records: list[Record] = []
+        self._names: list[str] = []
         self._heads: list[Head] = []
+        # of all records one after the other; the numbers of heads are made to count through all of them
         self.entries = np.empty(0, ENTRY)
-        self._heads_of = np.empty(0, "i8")
-        self._where = np.empty(0, "i8")
-        self._text_at = np.empty(0, "i8")
+        # for each entry the number of its record, and the place of its text there
+        self._where, self._text_at = np.empty(0, "i4"), np.empty(0, "i8")
+        # the entries that count, sorted by key
         self._by_key = np.empty(0, "i8")
 
     # -- the protocol ------------------------------------------------------------------------------
@@ -226,30 +227,27 @@ class Journal:
 
     def load(self) -> None:
         """Read the index of every record."""
-        names = [name for name in self._storage.names(RECORDS) if not name.endswith(BEGUN)]
-        self._records = [Record.read(self._storage, name) for name in names]
+        self._names = [name for name in self._storage.names(RECORDS) if not name.endswith(BEGUN)]
         heads: dict[Head, int] = {}
-        entries, heads_of, where, text_at = [], [], [], []
-        for number, record in enumerate(self._records):
-            numbers = np.array([heads.setdefault(head, len(heads)) for head in record.heads], "i8")
+        entries, where, text_at = [np.empty(0, ENTRY)], [np.empty(0, "i4")], [np.empty(0, "i8")]
+        for number, name in enumerate(self._names):
+            record = Record.read(self._storage, name)
+            numbers = np.array([heads.setdefault(head, len(heads)) for head in record.heads], "u4")
+            lengths = record.entries["text"].astype("i8")
+            record.entries["head"] = numbers[record.entries["head"]]
             entries.append(record.entries)
-            heads_of.append(numbers[record.entries["head"]])
-            where.append(np.full(len(record.entries), number, "i4"))
-            ends = np.cumsum(record.entries["text"], dtype="i8")
-            text_at.append(record.texts_at + ends - record.entries["text"].astype("i8"))
+            where.append(np.full(len(lengths), number, "i4"))
+            text_at.append(record.texts_at + np.cumsum(lengths) - lengths)
         self._heads = list(heads)
-        if not names:
-            return
-        self.entries = np.concatenate(entries) if len(entries) > 1 else entries[0]
-        self._heads_of, self._where = np.concatenate(heads_of), np.concatenate(where)
-        self._text_at = np.concatenate(text_at)
+        self.entries = np.concatenate(entries)
+        self._where, self._text_at = np.concatenate(where), np.concatenate(text_at)
         self._keep_newest()
 
     def _keep_newest(self) -> None:
-        keys = self.entries["key"]
+        keys = self.entries["key"].copy()
         order = np.argsort(keys, kind="stable")
-        ordered = keys[order]
-        newest = order[np.append(ordered[1:] != ordered[:-1], True)[: len(order)]]
+        keys = keys[order]
+        newest = order[np.append(keys[1:] != keys[:-1], True)[: len(order)]]
         self._by_key = newest[self.entries["status"][newest] != NOT_DONE]
 
     def find(self, keys: np.ndarray) -> np.ndarray:
@@ -280,20 +278,20 @@ class Journal:
             if self.entries["status"][number] != DONE:
                 yield []
                 continue
-            at = len(self._heads[self._heads_of[number]].columns)
+            at = len(self._heads[self.entries["head"][number]].columns)
             yield [row[at] for row in parse_rows(text) if row[at]]
 
     def listed(self, entries: np.ndarray, column: str) -> list[str]:
         """Some inputs as they were written in the list."""
         names = []
         for number, text in zip(entries.tolist(), self._texts(entries), strict=True):
-            columns = self._heads[self._heads_of[number]].columns
+            columns = self._heads[self.entries["head"][number]].columns
             names.append(parse_rows(text)[0][columns.index(column)] if column in columns else "?")
         return names
 
     def _texts(self, entries: np.ndarray) -> Iterator[bytes]:
         """The text of each entry."""
-        with _OpenRecords(self._storage, self._records) as opened:
+        with _OpenRecords(self._storage, self._names) as opened:
             for number in entries.tolist():
                 yield opened.read(
                     int(self._where[number]), int(self._text_at[number]), int(self.entries["text"][number])
@@ -304,24 +302,18 @@ class Journal:
     def compact(self, entries: np.ndarray) -> None:
         """Merge the records into one that holds the entries in the order given, where that is worth it."""
         superseded = len(self.entries) - len(entries)
-        if len(self._records) <= FEW_RECORDS and superseded <= len(entries):
+        if len(self._names) <= FEW_RECORDS and superseded <= len(entries):
             return
         name = f"{self.next_generation:06d}-compact"
-        used, heads_of = np.unique(self._heads_of[entries], return_inverse=True)
-        merged = self.entries[entries].copy()
-        merged["head"] = heads_of
-        first = _first_line(
-            (self._heads[number] for number in used.tolist()),
-            len(merged),
-            int(merged["text"].sum(dtype="i8")),
-        )
+        merged = self.entries[entries]
+        first = _first_line(self._heads, len(merged), int(merged["text"].sum(dtype="i8")))
         with self._storage.replacing(f"{RECORDS}/{name}") as file:
             file.write(first)
             file.write(merged.tobytes())
             for _, piece in self._pieces(entries):
                 file.write(piece)
         # the oldest first, so that what made a record void never goes before it
-        self._storage.remove(f"{RECORDS}/{record.name}" for record in self._records)
+        self._storage.remove(f"{RECORDS}/{old}" for old in self._names)
 
     def write_manifest(self, entries: np.ndarray, columns: Sequence[str]) -> None:
         """Write manifest.csv from the entries of inputs that are done, in the order given."""
@@ -343,14 +335,20 @@ class Journal:
             _write_rows(file, names, self._pieces(entries), headers)
 
     def _heads_in_order(self, entries: np.ndarray) -> list[Head]:
-        numbers, first = np.unique(self._heads_of[entries], return_index=True)
-        return [self._heads[number] for number in numbers[np.argsort(first)].tolist()]
+        seen: dict[int, None] = {}
+        for block in _blocks(entries):
+            numbers, first = np.unique(self.entries["head"][block], return_index=True)
+            seen.update(dict.fromkeys(numbers[np.argsort(first)].tolist()))
+        return [self._heads[number] for number in seen]
 
     def _pieces(self, entries: np.ndarray) -> Iterator[tuple[int, bytes]]:
         """The texts of the entries with the number of their head, neighbours in one piece."""
-        if not len(entries):
-            return
-        where, at, heads = self._where[entries], self._text_at[entries], self._heads_of[entries]
+        with _OpenRecords(self._storage, self._names) as opened:
+            for block in _blocks(entries):
+                yield from self._pieces_of(block, opened)
+
+    def _pieces_of(self, entries: np.ndarray, opened: "_OpenRecords") -> Iterator[tuple[int, bytes]]:
+        where, at, heads = self._where[entries], self._text_at[entries], self.entries["head"][entries]
         lengths = self.entries["text"][entries].astype("i8")
         ends = at + lengths
         portion = np.cumsum(lengths) // _COPY_AT_ONCE
@@ -358,10 +356,15 @@ class Journal:
         broken |= portion[1:] != portion[:-1]
         starts = np.concatenate(([0], np.flatnonzero(broken) + 1))
         stops = np.append(starts[1:], len(entries)) - 1
-        with _OpenRecords(self._storage, self._records) as opened:
-            for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-                length = int(ends[stop] - at[start])
-                yield int(heads[start]), opened.read(int(where[start]), int(at[start]), length)
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            length = int(ends[stop] - at[start])
+            yield int(heads[start]), opened.read(int(where[start]), int(at[start]), length)
+
+
+def _blocks(entries: np.ndarray) -> Iterator[np.ndarray]:
+    """Parts of a long list of entries, so that what is worked out for each stays small."""
+    for start in range(0, len(entries), _ENTRIES_AT_ONCE):
+        yield entries[start : start + _ENTRIES_AT_ONCE]
 
 
 class _OpenRecords:
@@ -369,8 +372,8 @@ class _OpenRecords:
 
     MOST = 16
 
-    def __init__(self, storage: LocalStorage, records: list[Record]) -> None:
-        self._storage, self._records = storage, records
+    def __init__(self, storage: LocalStorage, names: list[str]) -> None:
+        self._storage, self._names = storage, names
         self._files: dict[int, IO[bytes]] = {}
 
     def __enter__(self) -> "_OpenRecords":
@@ -385,11 +388,12 @@ class _OpenRecords:
         if file is None:
             if len(self._files) == self.MOST:
                 self._files.pop(next(iter(self._files))).close()
-            file = self._files[number] = self._storage.open(f"{RECORDS}/{self._records[number].name}")
+            file = self._files[number] = self._storage.open(f"{RECORDS}/{self._names[number]}")
         file.seek(start)
         text = file.read(length)
         if len(text) != length:
-            raise StorageError(f"{self._records[number].name}: the commit record is cut short")
+            place = self._storage.path(f"{RECORDS}/{self._names[number]}")
+            raise StorageError(f"{place}: is cut short; remove it to do its inputs again")
         return text
 
 
