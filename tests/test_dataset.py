@@ -1,0 +1,411 @@
+"""The class that users write, used as a dataset: one input at a time, by a DataLoader, in a pickle."""
+
+import os
+import pickle
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+from doors import WORDS, read_table, tree, write_files, write_list
+from torch.utils.data import DataLoader
+
+from splitter import InputList, OutputFile, ProcessorDataset, Skip, read_manifest
+from splitter.errors import BadResult, Refused, RunStopped, UnreadableInput
+from splitter.recipes.words import Words
+
+
+class Logged(ProcessorDataset):
+    """Notes on disk which process sets itself up, and which processes what."""
+
+    def __init__(self, inputs, log: str = ""):
+        super().__init__(inputs)
+        self.log = Path(log)
+        self.model = None
+
+    def note(self, what: str) -> None:
+        with (self.log / what).open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+    def setup(self) -> None:
+        self.model = "loaded"
+        self.note("setup")
+
+    def process(self, input_file):
+        assert self.model == "loaded"
+        self.note("process")
+        return [], {"device": self.device}
+
+    def noted(self, what: str) -> list[int]:
+        path = self.log / what
+        return list(map(int, path.read_text().split())) if path.exists() else []
+
+
+class Scratchy(ProcessorDataset):
+    """Works with a file in scratch, as tools do that must write."""
+
+    def process(self, input_file):
+        copy = input_file.scratch / "a copy"
+        copy.write_bytes(input_file.read_bytes())
+        return [OutputFile("copy", copy), OutputFile("original", input_file.path)], {
+            "scratch": str(input_file.scratch)
+        }
+
+
+@pytest.fixture
+def dataset(words) -> Words:
+    return Words(InputList(words, root="inputs"), num_chars=3, overlap=2)
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch) -> Path:
+    """The system's temporary folder, empty and for this test only."""
+    path = tmp_path / "temporary"
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    return path
+
+
+# -- one input at a time -----------------------------------------------------------------------------------
+
+
+def test_an_item_is_what_process_gave(dataset):
+    """`dataset[i]` is the tuple of output files and the metadata, counted from either end."""
+    outputs, metadata = dataset[1]
+    assert [output.content for output in outputs] == ["sca", "cal", "ale", "lea", "eab", "abl", "ble"]
+    assert outputs[0] == OutputFile("0.txt", "sca", {"part": "sca"})
+    assert metadata == {"word": "scaleable"}
+    assert dataset[-3] == dataset[1]
+
+
+def test_it_has_as_many_items_as_inputs(dataset):
+    """It has a length, and ends where it says."""
+    assert len(dataset) == 4
+    assert [metadata["word"] for _, metadata in dataset] == list(WORDS.values())
+    for index in (4, -5):
+        with pytest.raises(IndexError, match=f"input {index} of 4"):
+            dataset[index]
+
+
+def test_trying_an_input_writes_nothing(dataset, words, temporary, monkeypatch, tmp_path):
+    """Neither beside the list, nor in the working directory, nor in the temporary folder."""
+    monkeypatch.chdir(tmp_path)
+    before = tree(tmp_path)
+    dataset[0]
+    assert tree(tmp_path) == before
+    assert list(temporary.iterdir()) == []
+
+
+def test_metadata_is_read_after_the_last_output(words):
+    """A generator may fill it in."""
+
+    class Counting(ProcessorDataset):
+        def process(self, input_file):
+            metadata = {}
+
+            def outputs():
+                for number, letter in enumerate(input_file.read_text()):
+                    metadata["letters"] = number + 1
+                    yield OutputFile(str(number), letter)
+
+            return outputs(), metadata
+
+    assert Counting([words.parent / "inputs/a.txt"])[0][1] == {"letters": 6}
+
+
+def test_what_lies_in_scratch_comes_as_bytes(words, temporary):
+    """Scratch is gone when the item is there, so a file in it has become its content."""
+    outputs, metadata = Scratchy([words.parent / "inputs/a.txt"])[0]
+    assert outputs == (OutputFile("copy", b"simple"), OutputFile("original", words.parent / "inputs/a.txt"))
+    assert list(temporary.iterdir()) == []
+    assert not os.path.exists(metadata["scratch"])
+
+
+def test_an_item_raises_the_users_own_error(words):
+    """What process raises comes through as it is: an error, a Skip, a generator's error."""
+
+    class Bad(ProcessorDataset):
+        def process(self, input_file):
+            match input_file.read_text():
+                case "simple":
+                    raise LookupError("no such word")
+                case "scaleable":
+                    raise Skip("dull")
+                case "pytorch":
+                    return "garbage"
+            return (1 / 0 for _ in "x"), {}
+
+    dataset = Bad(InputList(words, root="inputs"))
+    errors = (LookupError, "no such word"), (Skip, "dull"), (ZeroDivisionError, "division")
+    for index, (error, message) in enumerate(errors):
+        with pytest.raises(error, match=message):
+            dataset[index]
+    with pytest.raises(BadResult, match="returned str 'garbage'"):
+        dataset[3]
+
+
+def test_an_item_that_is_not_there(words):
+    """A missing input file is named."""
+    with pytest.raises(UnreadableInput, match=r"gone\.txt"):
+        Words([words.parent / "gone.txt"])[0]
+
+
+def test_a_class_without_process():
+    """The message says which method to write."""
+
+    class Empty(ProcessorDataset):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"Empty has no method process\(self, input_file\)"):
+        Empty([__file__])[0]
+
+
+def test_a_list_that_cannot_be_read(folder):
+    """It is refused when the dataset is first used, with the same words as in a run."""
+    with pytest.raises(Refused, match="cannot be read"):
+        len(Words(folder / "none.csv"))
+
+
+# -- by a DataLoader ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_a_dataloader_by_hand(dataset, batch_size, workers):
+    """`collate_fn` leaves samples as they are: no tuples of strings, no tensors made of ints."""
+    loader = DataLoader(dataset, batch_size=batch_size, num_workers=workers, collate_fn=dataset.collate_fn)
+    batches = list(loader)
+    assert [len(batch) for batch in batches] == {1: [1, 1, 1, 1], 2: [2, 2], 3: [3, 1]}[batch_size]
+    assert [sample for batch in batches for sample in batch] == [dataset[index] for index in range(4)]
+    assert all(type(batch) is list for batch in batches)
+
+
+def test_a_dataloader_in_spawned_workers(dataset):
+    """Everything a fresh process needs can be pickled, `collate_fn` too."""
+    loader = DataLoader(
+        dataset, batch_size=4, num_workers=1, collate_fn=dataset.collate_fn, multiprocessing_context="spawn"
+    )
+    assert list(loader) == [[dataset[index] for index in range(4)]]
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_pickling(dataset, opened):
+    """A dataset survives a pickle, before and after its list was read, and keeps its parameters."""
+    if opened:
+        dataset[0]
+    copy = pickle.loads(pickle.dumps(dataset))  # noqa: S301
+    assert len(copy) == 4
+    assert copy[2] == dataset[2]
+    assert copy.parameters == dataset.parameters == {"num_chars": 3, "overlap": 2}
+
+
+def test_pickling_keeps_the_run(dataset, tmp_path):
+    """A copy is the same recipe with the same parameters: there is nothing to do again."""
+    dataset.run(tmp_path / "out", workers=0, quiet=True)
+    copy = pickle.loads(pickle.dumps(dataset))  # noqa: S301
+    assert copy.run(tmp_path / "out", workers=0, quiet=True).summary.work.inputs == 0
+
+
+# -- setup and device --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_setup_is_called_once_in_each_worker(words, tmp_path, workers):
+    """Before its first input; not at all in the driver, unless that is the worker."""
+    dataset = Logged(InputList(words, root="inputs"), str(tmp_path))
+    manifest = dataset.run(tmp_path / "out", workers=workers, batch_size=1, quiet=True)
+    assert manifest.failed.empty
+    setup, process = dataset.noted("setup"), dataset.noted("process")
+    assert len(process) == 4
+    assert len(set(setup)) == len(setup) <= max(1, workers)
+    assert set(process) <= set(setup)
+    assert (os.getpid() in setup) == (workers == 0)
+    assert (dataset.model == "loaded") == (workers == 0)
+
+
+def test_setup_is_called_once_for_many_items(words, tmp_path):
+    """`dataset[i]` sets up once, and what it set up does not count for workers."""
+    dataset = Logged(InputList(words, root="inputs"), str(tmp_path))
+    assert [metadata for _, metadata in dataset] == [{"device": "cpu"}] * 4
+    assert dataset.noted("setup") == [os.getpid()]
+    dataset.run(tmp_path / "out", workers=1, quiet=True)
+    assert len(dataset.noted("setup")) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_setup_that_fails_stops_the_run(words, tmp_path, workers):
+    """One line with its error, no failed inputs, and the next run does everything."""
+
+    class Broken(Logged):
+        def setup(self) -> None:
+            raise OSError("no model")
+
+    inputs = InputList(words, root="inputs")
+    with pytest.raises(RunStopped, match=r"Broken: setup\(\) raised OSError: no model"):
+        Broken(inputs, str(tmp_path)).run(tmp_path / "out", workers=workers, quiet=True)
+    assert len(read_manifest(tmp_path / "out")) == len(read_manifest(tmp_path / "out").failed) == 0
+    assert len(Logged(inputs, str(tmp_path)).run(tmp_path / "out", workers=workers, quiet=True)) == 4
+
+
+def test_the_device_of_a_run(words, tmp_path):
+    """`self.device` is what --device says, in every process."""
+    dataset = Logged(InputList(words, root="inputs"), str(tmp_path))
+    auto = "cuda" if torch.cuda.is_available() else "cpu"
+    for number, (given, expected) in enumerate((("cpu", "cpu"), ("auto", auto))):
+        manifest = dataset.run(tmp_path / f"out{number}", workers=number, device=given, quiet=True)
+        assert set(manifest["device"]) == {expected}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there(dataset, tmp_path):
+    """--device cuda without one is refused."""
+    with pytest.raises(Refused, match="--device cuda"):
+        dataset.run(tmp_path / "out", device="cuda")
+
+
+# -- files in and out --------------------------------------------------------------------------------------
+
+
+def test_what_an_input_file_gives(folder, tmp_path):
+    """Path, row, content: as text with its line ends, as bytes, as an open file."""
+    seen = {}
+
+    class Look(ProcessorDataset):
+        def process(self, input_file):
+            with input_file.open() as file:
+                seen["open"] = file.read(3)
+            seen.update(
+                input=input_file.input,
+                path=input_file.path,
+                columns=input_file.columns,
+                text=input_file.read_text(),
+                latin=input_file.read_text("latin-1"),
+                bytes=input_file.read_bytes(),
+                scratch=input_file.scratch,
+                empty=list(input_file.scratch.iterdir()),
+            )
+            (input_file.scratch / "left over").mkdir()
+            return [], {}
+
+    write_files(folder, {"in/ü.txt": "ä\r\nb\r"})
+    write_list(folder / "l.csv", [["n", "input"], ["007", "./ü.txt"]])
+    Look(folder / "l.csv").run(tmp_path / "out", workers=0, root="in", quiet=True)
+    assert seen["input"] == "./ü.txt"
+    assert seen["path"].samefile(folder / "in/ü.txt")
+    assert seen["columns"] == {"n": "007", "input": "./ü.txt"}
+    assert seen["text"] == "ä\r\nb\r"
+    assert seen["bytes"] == "ä\r\nb\r".encode()
+    assert seen["latin"] == "ä\r\nb\r".encode().decode("latin-1")
+    assert seen["open"] == seen["bytes"][:3]
+    assert seen["empty"] == []
+    assert not seen["scratch"].exists()
+    with pytest.raises(AttributeError):
+        OutputFile("x").name = "y"
+
+
+def test_every_kind_of_content_is_stored_as_it_is(folder, tmp_path):
+    """Bytes, text, a path, a path in scratch, a callable, one that goes back; size and checksum too."""
+
+    def seeking(file):
+        file.write(b"??34")
+        file.seek(0)
+        file.write(b"12")
+
+    class Kinds(ProcessorDataset):
+        def process(self, input_file):
+            made = input_file.scratch / "made"
+            made.write_bytes(b"1234")
+            contents = {
+                "bytes": b"1234",
+                "bytearray": bytearray(b"1234"),
+                "text": "1234",
+                "path": input_file.path,
+                "scratch": made,
+                "callable": lambda file: file.write(b"1234"),
+                "seeking": seeking,
+                "empty": "",
+                "nothing": lambda file: None,
+                "line ends": "\r\n\r",
+            }
+            return [OutputFile(name, content) for name, content in contents.items()], {}
+
+    write_files(folder, {"a": "1234"})
+    Kinds([folder / "a"]).run(tmp_path / "out", workers=1, quiet=True)
+    rows = {os.path.basename(row["output"]): row for row in read_table(tmp_path / "out/manifest.csv")}
+    stored = {os.path.basename(name): text for name, text in tree(tmp_path / "out").items()}
+    del stored["manifest.csv"]
+    same = ["bytes", "bytearray", "text", "path", "scratch", "callable", "seeking"]
+    assert stored == {**dict.fromkeys(same, b"1234"), "empty": b"", "nothing": b"", "line ends": b"\r\n\r"}
+    assert {name: int(row["size"]) for name, row in rows.items()} == {
+        name: len(text) for name, text in stored.items()
+    }
+    assert len({rows[name]["checksum"] for name in same}) == 1
+    assert len({row["checksum"] for row in rows.values()}) == 3
+    assert (folder / "a").read_bytes() == b"1234"
+
+
+@pytest.mark.parametrize("content", [7, ["x"], Path("/nowhere/x"), Path("/"), "\ud800"], ids=repr)
+def test_a_content_that_is_none(folder, tmp_path, content):
+    """What cannot be stored is its input's error."""
+
+    class Bad(ProcessorDataset):
+        def process(self, input_file):
+            return [OutputFile("good", "x"), OutputFile("bad", content)], {}
+
+    write_files(folder, {"a": ""})
+    result = Bad([folder / "a"]).run(tmp_path / "out", workers=0, quiet=True)
+    assert list(result.failed["input"]) == [str(folder / "a")]
+    assert set(tree(tmp_path / "out")) == {"manifest.csv", "errors.csv"}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [None, 7, "text", [], ([],), ([], {}, {}), ({}, {}), ("text", {}), ([], []), (None, {}), OutputFile("x")],
+)
+def test_a_result_that_is_none(folder, tmp_path, result):
+    """What is not (output files, metadata) is its input's error, and the message shows it."""
+
+    class Bad(ProcessorDataset):
+        def process(self, input_file):
+            return result
+
+    write_files(folder, {"a": ""})
+    failed = Bad([folder / "a"]).run(tmp_path / "out", workers=0, quiet=True).failed
+    assert list(failed["error"]) == ["BadResult"]
+    assert "expected (output files, metadata)" in failed["message"][0]
+
+
+def test_run_is_the_same_as_the_method(words, tmp_path):
+    """`splitter.run(dataset, output)` and `dataset.run(output)` are one call."""
+    import splitter
+
+    dataset = Words(InputList(words, root="inputs"))
+    one = dataset.run(tmp_path / "one", workers=0, quiet=True)
+    other = splitter.run(dataset, tmp_path / "other", workers=0, quiet=True)
+    assert one.equals(other)
+    assert tree(tmp_path / "one") == tree(tmp_path / "other")
+
+
+def test_the_result_is_a_dataframe_with_what_failed(words, tmp_path):
+    """The manifest is a DataFrame; `failed` holds the rows of errors.csv, `summary` the numbers."""
+    write_files(words.parent, {"inputs/b.txt": b"\xff"})
+    manifest = Words(words).run(tmp_path / "out", workers=0, root="inputs", quiet=True)
+    assert list(manifest["input"].unique()) == ["a.txt", "c.txt", "d.txt"]
+    assert manifest["size"].sum() == 2 * len(manifest)
+    (failed,) = manifest.failed.to_dict("records")
+    assert (failed["input"], failed["error"], failed["attempts"]) == ("b.txt", "UnicodeDecodeError", 1)
+    assert "process" in failed["traceback"]
+    assert (manifest.summary.done, manifest.summary.failed) == (3, 1)
+    # what is chosen from it is an ordinary DataFrame
+    assert len(manifest[manifest["input"] == "a.txt"]) == 5
+
+
+def test_a_run_that_was_stopped_raises(words, tmp_path):
+    """What is finished then stands in the manifest all the same."""
+    write_files(words.parent, {"inputs/b.txt": b"\xff", "inputs/c.txt": b"\xff"})
+    options = {"workers": 0, "batch_size": 1, "root": "inputs", "max_failures": 1, "quiet": True}
+    with pytest.raises(RunStopped, match="2 inputs failed, more than --max-failures 1"):
+        Words(words).run(tmp_path / "out", **options)
+    manifest = read_manifest(tmp_path / "out")
+    assert set(manifest["input"]) == {"a.txt"}
+    assert list(manifest.failed["input"]) == ["b.txt", "c.txt"]
