@@ -68,9 +68,10 @@ def signals_raise() -> Iterator[None]:
         seen.append(number)
         raise Interrupted(number)
 
-    old = {
-        number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
+    # what nohup, or a shell's `&`, has had ignored stays ignored
+    asking = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [number for number in asking if signal.getsignal(number) != signal.SIG_IGN]
+    old = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:

@@ -1,5 +1,7 @@
 """Fixtures that all tests share."""
 
+import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,3 +39,11 @@ def launcher(launcher_process: LauncherProcess, folder: Path) -> Iterator[Launch
     launcher = Launcher(launcher_process, folder)
     yield launcher
     launcher.end()
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """Random moments; set SPLITTER_TEST_SEED to the printed number to have the same again."""
+    seed = int(os.environ.get("SPLITTER_TEST_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"SPLITTER_TEST_SEED={seed}")  # noqa: T201 - pytest shows it when the test fails
+    return random.Random(seed)

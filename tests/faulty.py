@@ -118,7 +118,7 @@ def _hang() -> NoReturn:
     while True:
         try:
             time.sleep(60)
-        except BaseException:  # noqa: BLE001, PERF203, S112 - nothing gets it out of here
+        except BaseException:  # noqa: BLE001, S112 - nothing gets it out of here
             continue
 
 
@@ -175,6 +175,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "segfault": lambda: ctypes.string_at(0),
     "hang": _hang,
     "hang in C": _hang_in_c,
+    "sleep": lambda: time.sleep(1000),
     "hang in a regex": _hang_in_a_regex,
     "os._exit": lambda: os._exit(7),
     "os._exit(0)": lambda: os._exit(0),

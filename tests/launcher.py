@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from doors import CHECKOUT, read_table, tree, write_files, write_list
 FAULTY = Path(__file__).parent / "faulty.py"
 LONG = 120.0
 SECONDS_TO_BE_GONE = 5.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SPLITTER = [sys.executable, "-m", "splitter"]
 
 
@@ -133,12 +134,15 @@ class Launcher:
         self._process, self._folder = process, folder
         self._drivers: list[Driver] = []
 
-    def start(self, *arguments: object, environ: Mapping[str, str] | None = None) -> Driver:
-        """Start `splitter` with these arguments; does not wait for it."""
+    def start(
+        self, *arguments: object, environ: Mapping[str, str] | None = None, ignored: Sequence[int] = ()
+    ) -> Driver:
+        """Start `splitter` with these arguments, and these signals ignored; does not wait for it."""
         stderr = self._folder.parent / f"stderr-{len(self._drivers)}.txt"
         request = {
             "arguments": list(map(str, arguments)),
             "environ": dict(environ or {}),
+            "ignored": list(ignored),
             "folder": str(self._folder),
             "stderr": str(stderr),
         }
@@ -176,6 +180,8 @@ def _serve() -> None:
 
 
 def _fork(request: dict[str, Any]) -> int:
+    # a signal is for splitter, not for what stands around it here
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     ready, told = os.pipe()
     pid = os.fork()
     if pid:
@@ -183,6 +189,7 @@ def _fork(request: dict[str, Any]) -> int:
         # the end of the pipe says that the session is there
         os.read(ready, 1)
         os.close(ready)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return pid
     code = 1
     try:
@@ -197,7 +204,12 @@ def _fork(request: dict[str, Any]) -> int:
                 os.dup2(file.fileno(), number)
         from splitter.cli import exit_code
 
+        for number in SIGNALS:
+            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, signal.SIG_IGN if number in request["ignored"] else usual)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         code = exit_code(request["arguments"])
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     except BaseException:  # noqa: BLE001 - what a test is looking for
         import traceback
 

@@ -29,14 +29,6 @@ TRIALS = 12
 SMALL, LARGE = 3, 7
 
 
-@pytest.fixture
-def chance() -> random.Random:
-    """Random moments; set SPLITTER_TEST_SEED to the printed number to have the same again."""
-    seed = int(os.environ.get("SPLITTER_TEST_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"SPLITTER_TEST_SEED={seed}")  # noqa: T201 - pytest shows it when the test fails
-    return random.Random(seed)
-
-
 class Work:
     """Some inputs, what they must become, and how long a run takes when nobody disturbs it."""
 

@@ -157,16 +157,24 @@ class _Processes:
             with _nameless_main():
                 self._iterator = iter(loader)
             self._guards = [child for child in multiprocessing.active_children() if child not in self._before]
+            # torch's handler raises wherever the driver is; the loader finds a dead worker by itself
+            if threading.current_thread() is threading.main_thread():
+                self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         finally:
             os.close(self.held)
             self.held = -1
             signal.pthread_sigmask(signal.SIG_SETMASK, old)
-        # torch's handler raises wherever the driver happens to be; the loader finds a dead worker by itself
-        if threading.current_thread() is threading.main_thread():
-            self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         return self._iterator
 
     def __exit__(self, *error: object) -> None:
+        # a signal has to wait: what comes next counts on the workers being gone
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
+        try:
+            self._end()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+    def _end(self) -> None:
         children = [child for child in multiprocessing.active_children() if child not in self._before]
         # they are ended before the loader is asked to close, which would wait for busy ones
         for child in children:
