@@ -169,6 +169,15 @@ class _Work:
 
     def through(self, how: dict[str, Any]) -> Summary:
         """From what is committed to the manifest."""
+        try:
+            self._do(self._plan(how))
+        except Interrupted as interruption:
+            interruption.summary = self._finish()
+            raise
+        return self._finish(compact=True)
+
+    def _plan(self, how: dict[str, Any]) -> State:
+        """Find out what is to be done, and refuse what must not be."""
         self._look()
         self._remove_what_is_asked()
         before = self._before()
@@ -177,12 +186,7 @@ class _Work:
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
         self.unreadable = state.unreadable
         self._announce(state, before, how)
-        try:
-            self._do(state)
-        except Interrupted as interruption:
-            interruption.summary = self._finish()
-            raise
-        return self._finish(compact=True)
+        return state
 
     def _look(self) -> None:
         """Undo what a dead worker left half done, and read what is committed."""
@@ -191,7 +195,7 @@ class _Work:
 
     def _remove_what_is_asked(self) -> None:
         """--fresh and --prune: removal goes through the same records as everything else."""
-        kept = np.empty(0, "u8") if self.options.fresh else self.found.keys
+        kept = self.journal.find(self.found.keys[: 0 if self.options.fresh else None])
         chosen = self.journal.others(kept)
         if len(chosen) and (self.options.fresh or self.options.prune):
             self.storage.remove([MANIFEST])
@@ -231,7 +235,8 @@ class _Work:
                     self.display.warn(f"{name} changed from {before.get(name)!r} to {how.get(name)!r}")
             self.display.warn(f"{len(state.changed):,} finished inputs changed and are done again")
             self.storage.remove([MANIFEST])
-        self.storage.write(RUN, json.dumps(how, indent=1).encode(), durable=False)
+        if before != how:
+            self.storage.write(RUN, json.dumps(how, indent=1).encode())
         if not len(state.todo):
             self.display.say(self._why_nothing(state))
 
@@ -306,7 +311,7 @@ class _Work:
             known = entries >= 0
             status = np.zeros(len(entries), "u1")
             status[known] = self.journal.entries["status"][entries[known]]
-            gone = self.journal.others(self.found.keys)
+            gone = self.journal.others(entries)
             finished = (status == DONE) | (status == SKIPPED)
             self.journal.write_manifest(entries[finished], self.table.header)
             self.journal.write_errors(entries[status == FAILED], self.table.header)

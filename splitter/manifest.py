@@ -52,6 +52,8 @@ ENTRY = np.dtype(
     ]
 )
 _PACK = struct.Struct("<QQBIIQQ").pack
+# a place in a list of inputs or of entries, which has at most two thousand million
+PLACE = np.dtype("i4")
 _COPY_AT_ONCE = 8 << 20
 _ENTRIES_AT_ONCE = 1 << 18
 
@@ -172,7 +174,7 @@ class Journal:
         # for each entry the number of its record, and the place of its text there
         self._where, self._text_at = np.empty(0, "i4"), np.empty(0, "i8")
         # the entries that count, sorted by key
-        self._by_key = np.empty(0, "i8")
+        self._by_key = np.empty(0, PLACE)
 
     # -- the protocol ------------------------------------------------------------------------------
 
@@ -200,14 +202,22 @@ class Journal:
         begun = f"{RECORDS}/{batch}{BEGUN}"
         committed = self._storage.exists(f"{RECORDS}/{batch}")
         if not committed and self._storage.exists(begun):
-            content = json.loads(self._storage.read(begun))
-            self._storage.remove(content["names"])
+            keys, names = self._begun(begun)
+            self._storage.remove(names)
             record = RecordWriter()
-            for key in content["keys"]:
+            for key in keys:
                 record.add_not_done(key)
             self.commit(batch, record)
         self._storage.remove([begun])
         return committed
+
+    def _begun(self, name: str) -> tuple[list[int], list[str]]:
+        try:
+            content = json.loads(self._storage.read(name))
+            return content["keys"], content["names"]
+        except (ValueError, KeyError, TypeError) as error:
+            message = f"{self._storage.path(name)}: is damaged ({error})"
+            raise StorageError(f"{message}; remove it, and run with --fresh") from None
 
     def recover(self) -> None:
         """Undo every batch that was begun and not committed. Only under the lock, with no worker left."""
@@ -248,19 +258,24 @@ class Journal:
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
         newest = order[np.append(keys[1:] != keys[:-1], True)[: len(order)]]
-        self._by_key = newest[self.entries["status"][newest] != NOT_DONE]
+        self._by_key = newest[self.entries["status"][newest] != NOT_DONE].astype(PLACE)
 
     def find(self, keys: np.ndarray) -> np.ndarray:
         """The number of each key's entry, or -1."""
+        found = np.full(len(keys), -1, PLACE)
         known = self.entries["key"][self._by_key]
-        at = np.searchsorted(known, keys)
-        at[at == len(known)] = 0
-        found = known[at] == keys if len(known) else np.zeros(len(keys), bool)
-        return np.where(found, self._by_key[at] if len(known) else -1, -1)
+        if len(known):
+            at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+            same = known[at] == keys
+            found[same] = self._by_key[at[same]]
+        return found
 
-    def others(self, keys: np.ndarray) -> np.ndarray:
-        """The entries of inputs that are not among the keys."""
-        return np.sort(self._by_key[~np.isin(self.entries["key"][self._by_key], keys)])
+    def others(self, entries: np.ndarray) -> np.ndarray:
+        """The entries that count, but for the given ones."""
+        chosen = np.zeros(len(self.entries), bool)
+        chosen[self._by_key] = True
+        chosen[entries[entries >= 0]] = False
+        return np.flatnonzero(chosen)
 
     @property
     def any_outputs(self) -> bool:
@@ -305,11 +320,12 @@ class Journal:
         if len(self._names) <= FEW_RECORDS and superseded <= len(entries):
             return
         name = f"{self.next_generation:06d}-compact"
-        merged = self.entries[entries]
-        first = _first_line(self._heads, len(merged), int(merged["text"].sum(dtype="i8")))
+        size = sum(int(self.entries["text"][block].sum(dtype="i8")) for block in _blocks(entries))
+        first = _first_line(self._heads, len(entries), size)
         with self._storage.replacing(f"{RECORDS}/{name}") as file:
             file.write(first)
-            file.write(merged.tobytes())
+            for block in _blocks(entries):
+                file.write(self.entries[block].tobytes())
             for _, piece in self._pieces(entries):
                 file.write(piece)
         # the oldest first, so that what made a record void never goes before it
@@ -320,7 +336,11 @@ class Journal:
         heads = self._heads_in_order(entries)
         union = _union(tuple(columns), heads)
         schema = {"columns": list(columns), "types": dict((*union.outputs, *union.inputs))}
-        self._storage.write(SCHEMA, json.dumps(schema).encode(), durable=False)
+        content = json.dumps(schema).encode()
+        if not self._storage.exists(SCHEMA) or self._storage.read(SCHEMA) != content:
+            # with these types the manifest of the run before could not be read
+            self._storage.remove([MANIFEST])
+            self._storage.write(SCHEMA, content, durable=False)
         with self._storage.replacing(MANIFEST, durable=False) as file:
             _write_rows(file, union.names, self._pieces(entries), [head.names for head in self._heads])
 
@@ -478,10 +498,10 @@ def compare(
         again[limit:] = unreadable[limit:] = False
     return State(
         entries=entries,
-        todo=np.flatnonzero(again),
+        todo=np.flatnonzero(again).astype(PLACE),
         changed=np.flatnonzero(again & finished),
         unreadable=np.flatnonzero(unreadable),
-        gone=journal.others(found.keys),
+        gone=journal.others(entries),
     )
 
 
