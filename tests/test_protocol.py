@@ -1,0 +1,345 @@
+"""The commit protocol against a model: whatever died, and wherever, the end is that of an undisturbed run."""
+
+import errno
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from crashes import RECIPE, Ended, complaints, contents, faulty, folders, killed, read_rows, undisturbed
+from doors import write_list
+from hypothesis import HealthCheck, Phase, event, given, note, settings
+from hypothesis import strategies as st
+
+# What an input can hold: how many outputs it is to make, how it ends, and what stands in the manifest.
+TEXTS = [
+    {"outputs": outputs, "end": end, "salt": f"salt {number}", "metadata": metadata}
+    for number, (outputs, end, metadata) in enumerate(
+        [
+            (1, "ok", {"count": 1}),
+            (3, "ok", {"count": 3, "note": 'a "quoted",\nnote'}),
+            (6, "ok", {"count": 6.5}),
+            (0, "ok", {"count": "none", "other": True}),
+            (2, "raise", {}),
+            (0, "skip", {}),
+        ]
+    )
+]
+MISSING = None
+
+# Of each of these at most one is in a list: their folders meet, or lie in each other.
+SLOTS = [("a.txt", "a.md", "a/0-0.bin.txt"), ("a.txt.x",), ("b.txt",), ("deep/er/c.txt",), ("deep/d.txt",)]
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    text: int | None
+    label: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One call of the command: the list as it is then, the options, and the step at which it is killed."""
+
+    rows: list[Row]
+    flavour: int = 0
+    version: str = "1"
+    batch_size: int | None = None
+    keep_extension: bool = False
+    flags: tuple[str, ...] = ()
+    death: int | None = None
+
+
+@dataclass
+class World:
+    """A folder with inputs that change, and an output."""
+
+    home: Path
+    written: dict[str, int | None] = field(default_factory=dict)
+    clock: int = 1_000_000_000
+
+    @property
+    def output(self) -> Path:
+        return self.home / "outputs"
+
+    def prepare(self, run: Run) -> None:
+        """Make the inputs and the list what they are to be at this run."""
+        (self.home / "inputs").mkdir(exist_ok=True)
+        for row in run.rows:
+            if row.name in self.written and self.written[row.name] == row.text:
+                continue
+            path = self.home / "inputs" / row.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            if row.text is not MISSING:
+                path.write_text(json.dumps(TEXTS[row.text]))
+                # no two contents of a file have the same time, as on a disk with a fine clock
+                self.clock += 1
+                os.utime(path, (self.clock, self.clock))
+            self.written[row.name] = row.text
+        rows = [["input", "label"], *([row.name, row.label] for row in run.rows)]
+        write_list(self.home / "dataset.csv", rows)
+
+    def arguments(self, run: Run, output: Path, *flags: str) -> list[str]:
+        options = [f"--recipe={RECIPE}:Marked", f"--output={output}", "--root=inputs", "--workers=0"]
+        options += [f"--flavour={run.flavour}", *run.flags, *flags]
+        options += [f"--batch-size={run.batch_size}"] * bool(run.batch_size)
+        options += ["--keep-extension"] * run.keep_extension
+        return ["run", str(self.home / "dataset.csv"), *options]
+
+    def do(self, run: Run, *flags: str) -> Ended:
+        ended = killed(self.arguments(run, self.output, *flags), run.death, VERSION=run.version)
+        assert ended.code in (0, 1, -9) or is_refusal(ended), ended.said
+        assert complaints(self.output) == [], ended.said
+        return ended
+
+    def fresh(self, run: Run) -> dict[str, bytes]:
+        """What a run without a past makes."""
+        output = self.home / "fresh"
+        ended = undisturbed(self.arguments(run, output), VERSION=run.version)
+        assert ended.code in (0, 1), ended.said
+        made = everything(output)
+        shutil.rmtree(output)
+        return made
+
+    def finish(self, run: Run) -> dict[str, bytes]:
+        """What there is after an undisturbed run."""
+        ended = undisturbed(self.arguments(run, self.output, "--prune"), VERSION=run.version)
+        if is_refusal(ended):
+            ended = undisturbed(self.arguments(run, self.output, "--fresh"), VERSION=run.version)
+        assert ended.code in (0, 1), ended.said
+        assert "stopped" not in ended.said
+        return everything(self.output)
+
+    def check_end(self, run: Run) -> None:
+        """After an undisturbed run the output is that of a run that never had a past."""
+        expected = self.fresh(run)
+        assert self.finish(run) == expected
+        again = undisturbed(self.arguments(run, self.output), VERSION=run.version)
+        assert again.said.startswith("nothing to do"), again.said
+        assert everything(self.output) == expected
+
+
+def everything(output: Path) -> dict[str, bytes]:
+    """The files of an output folder, and its folders, but for splitter's own."""
+    made = {**contents(output), **{f"{name}/": b"" for name in folders(output)}}
+    if "errors.csv" in made:
+        # how often an input was tried depends on the day
+        rows = [row | {"attempts": ""} for row in read_rows(output / "errors.csv")]
+        made["errors.csv"] = json.dumps(rows).encode()
+    return made
+
+
+def is_refusal(ended: Ended) -> bool:
+    """Whether a run was refused because of what the folder holds, with the remedy, in one line."""
+    advised = "use --prune" in ended.said or "use --fresh" in ended.said
+    return ended.code == 2 and ended.said.count("\n") == 1 and advised
+
+
+@pytest.fixture
+def world(folder: Path) -> World:
+    return World(folder)
+
+
+def rows_of(names: str, text: int = 1, label: str = "") -> list[Row]:
+    return [Row(name, text, label) for name in names.split()]
+
+
+# -- random histories --------------------------------------------------------------------------------------
+
+Texts = st.SearchStrategy[int | None]
+labels = st.sampled_from(["", 'a "b", c', "x\ny", "007"])
+some_text = st.sampled_from(range(len(TEXTS)))
+# a run costs some 30 to 200 steps
+deaths = st.integers(1, 40) | st.integers(1, 200)
+
+
+_seldom = st.sampled_from([False] * 5 + [True])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Run]:
+    """Runs of which each has most of its list from the one before."""
+    rows: list[Row | None] = [None] * len(SLOTS)
+    history = []
+    for last in [*[False] * draw(st.integers(1, 4)), True]:
+        texts = some_text if last else some_text | st.just(MISSING)
+        for slot, names in enumerate(SLOTS):
+            rows[slot] = draw(_next(rows[slot], names, texts))
+        listed = [row for row in rows if row]
+        run = Run(
+            listed[::-1] if draw(st.booleans()) else listed,
+            flavour=int(draw(_seldom)),
+            version="2" if draw(_seldom) else "1",
+            batch_size=draw(st.sampled_from([None, 1, 2, 5])),
+            keep_extension=draw(_seldom),
+            flags=() if last else draw(st.sampled_from(FLAGS)),
+            death=None if last else draw(st.none() | deaths | deaths),
+        )
+        history.append(run)
+    return history
+
+
+FLAGS = [
+    (),
+    (),
+    (),
+    ("--prune",),
+    ("--fresh",),
+    ("--retry-failed",),
+    ("--limit=2",),
+    ("--limit=1", "--prune"),
+]
+
+
+def _next(row: Row | None, names: tuple[str, ...], texts: Texts) -> st.SearchStrategy[Row | None]:
+    new = st.builds(Row, st.sampled_from(names), texts, labels)
+    if row is None:
+        return new | st.none()
+    same = st.just(row) if row.text is not MISSING else new
+    relabelled = st.builds(Row, st.just(row.name), same.map(lambda row: row.text), labels)
+    return same | same | relabelled | new | st.none()
+
+
+@settings(
+    max_examples=200,
+    deadline=None,
+    database=None,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=list(HealthCheck),
+)
+@given(history=histories())
+def test_any_history_of_deaths_and_changes_ends_as_a_fresh_run(history: list[Run]):
+    """Killed anywhere, with other rows, texts, labels, parameters and batches each time: no trace stays."""
+    with tempfile.TemporaryDirectory(prefix="it's naïve ") as home:
+        world = World(Path(home))
+        for run in history[:-1]:
+            world.prepare(run)
+            ended = world.do(run)
+            note(f"{ended.code} after {len(ended.steps)} steps: {ended.said}")
+            event(f"a run ended with {ended.code}")
+        world.prepare(history[-1])
+        world.check_end(history[-1])
+
+
+# -- histories that random ones seldom meet -----------------------------------------------------------------
+
+
+def test_a_new_input_does_not_take_the_folder_of_one_that_is_gone(world: World):
+    """Their outputs would be mixed, and --prune would remove those of the new one."""
+    world.prepare(old := Run(rows_of("a.txt b.txt", text=2)))
+    assert world.do(old).code == 0
+    before = contents(world.output)
+    world.prepare(new := Run(rows_of("a.md b.txt", text=1)))
+    ended = world.do(new)
+    assert ended.code == 2
+    assert "a.md" in ended.said
+    assert "--prune" in ended.said
+    assert len(ended.said.splitlines()) == 1
+    assert contents(world.output) == before
+    world.check_end(new)
+
+
+# -- a death, and a fault, at every single step ------------------------------------------------------------
+
+# what is there, and the run that is disturbed
+CHANGES = (
+    Run([*rows_of("a.txt b.txt", 1), Row("deep/er/c.txt", 2, ""), Row("deep/d.txt", 0, "")]),
+    Run([*rows_of("a.txt b.txt", 2), Row("deep/d.txt", 0, "new"), Row("a.txt.x", 4, "")], flavour=1),
+)
+PRUNING = (
+    Run(rows_of("a.txt deep/d.txt b.txt")),
+    Run([Row("b.txt", 1, ""), Row("deep/er/c.txt", 5, "")], flags=("--prune",)),
+)
+SCENARIOS = {
+    "nothing before": (None, Run(rows_of("a.txt deep/d.txt b.txt"), batch_size=2)),
+    "changes": CHANGES,
+    "pruning": PRUNING,
+    "starting over": (
+        Run(rows_of("a.txt deep/er/c.txt")),
+        Run([*rows_of("a.txt deep/d.txt")], keep_extension=True, flags=("--fresh",)),
+    ),
+    "one row less, whose count was text": (
+        Run([*rows_of("a.txt b.txt"), Row("deep/d.txt", 3, "")]),
+        Run(rows_of("a.txt b.txt deep/er/c.txt")),
+    ),
+}
+
+
+@dataclass
+class Scenario:
+    """A folder as one run left it, in copies that another run disturbs in many ways."""
+
+    home: Path
+    run: Run
+    world: World
+    expected: dict[str, bytes]
+
+    @classmethod
+    def of(cls, home: Path, past: Run | None, run: Run) -> "Scenario":
+        world = World(home / "first")
+        world.home.mkdir()
+        if past:
+            world.prepare(past)
+            world.do(past)
+        world.prepare(run)
+        return cls(home, run, world, world.fresh(run))
+
+    def copy(self) -> World:
+        shutil.rmtree(self.home / "copy", ignore_errors=True)
+        shutil.copytree(self.world.home, self.home / "copy")
+        return World(self.home / "copy")
+
+
+every_scenario = pytest.mark.parametrize(("past", "run"), SCENARIOS.values(), ids=SCENARIOS)
+
+
+@every_scenario
+def test_a_death_at_each_step_is_made_good_by_the_next_run(folder: Path, past: Run | None, run: Run):
+    """The run is killed at its first change to the disk, at its second, and so on to its last."""
+    scenario = Scenario.of(folder, past, run)
+    deaths = 0
+    while True:
+        world = scenario.copy()
+        if not world.do(replace(scenario.run, death=deaths + 1)).died:
+            break
+        deaths += 1
+        assert world.finish(replace(scenario.run, flags=())) == scenario.expected
+    assert deaths > 30
+
+
+FAULTS = [errno.ENOSPC, errno.EIO, errno.EROFS]
+
+
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize(("past", "run"), [CHANGES, PRUNING], ids=["changes", "pruning"])
+def test_a_fault_at_each_step_stops_the_run_in_one_line_or_is_survived(
+    folder: Path, past: Run | None, run: Run, for_good: bool
+):
+    """A rename, a write, a sync ... fails, once or from then on; the next run makes it good."""
+    scenario = Scenario.of(folder, past, run)
+    at = 0
+    while True:
+        at += 1
+        world = scenario.copy()
+        before = everything(world.output)
+        number = FAULTS[(at + for_good) % 3]
+        arguments = world.arguments(scenario.run, world.output)
+        ended = faulty(arguments, at, number, for_good=for_good, VERSION=scenario.run.version)
+        if len(ended.steps) < at:
+            break
+        assert complaints(world.output) == []
+        complaint = [line for line in ended.said.splitlines() if line.startswith(("splitter: ", "stopped: "))]
+        assert "Traceback" not in ended.said
+        assert len(complaint) == ended.said.count(os.strerror(number)), ended.said
+        if ended.code == 2:
+            assert everything(world.output) == before
+        if for_good or complaint:
+            assert ended.code, ended.said
+            assert len(complaint) == 1, ended.said
+        assert world.finish(replace(scenario.run, flags=())) == scenario.expected
+    assert at > 30
