@@ -135,7 +135,7 @@ class LocalStorage:
             raise StorageError.of(error, self.root) from error
 
     def _remove_empty(self, folder: str) -> None:
-        while folder and not folder.startswith(OWN_FOLDER):
+        while folder and folder.partition("/")[0] != OWN_FOLDER:
             try:
                 self._remove_folder(self.path(folder))
             except OSError as error:
