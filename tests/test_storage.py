@@ -3,14 +3,13 @@
 import contextlib
 import os
 import re
-import signal
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import psutil
 import pytest
 
 from splitter import storage as storage_module
@@ -212,28 +211,53 @@ def test_a_folder_below_a_file_is_refused(folder: Path):
 # -- the lock --------------------------------------------------------------------------------------------
 
 
+@dataclass
+class Driver:
+    """A driver that holds the lock, and its worker: both end when their pipe is closed."""
+
+    pid: int
+    pipe: int
+
+    def end(self) -> None:
+        if self.pipe >= 0:
+            os.close(self.pipe)
+        self.pipe = -1
+
+
 @contextlib.contextmanager
-def driver(
-    storage: LocalStorage, *, lives: bool, reaped: bool = True, owner: str = ""
-) -> Iterator[tuple[int, int]]:
-    """A driver that holds the lock, and its worker; unless it `lives` only the worker is left."""
+def driver(storage: LocalStorage, *, lives: bool, reaped: bool = True, owner: str = "") -> Iterator[Driver]:
+    """Unless the driver `lives`, only its worker is left."""
     ready, tell = os.pipe()
+    stay, pipe = os.pipe()
     pid = os.fork()
     if not pid:
-        _drive(storage, tell, lives=lives, owner=owner)
+        os.close(pipe)
+        _drive(storage, tell, stay, lives=lives, owner=owner)
     os.close(tell)
-    with open(ready) as file:
-        worker = int(file.readline())
+    os.close(stay)
+    assert os.read(ready, 1) == b"!"
+    os.close(ready)
     if not lives:
         os.waitid(os.P_PID, pid, os.WEXITED | (0 if reaped else os.WNOWAIT))
+    running = Driver(pid, pipe)
     try:
-        yield pid, worker
+        yield running
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(worker, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            os.kill(pid, signal.SIGKILL)
+        running.end()
+        if lives or not reaped:
             os.waitpid(pid, 0)
+
+
+def _drive(storage: LocalStorage, tell: int, stay: int, *, lives: bool, owner: str) -> NoReturn:
+    with storage.locked():
+        if owner:
+            os.pwrite(storage.lock_descriptor, owner.encode(), 0)
+        worker = os.fork()
+        if worker:
+            os.write(tell, b"!")
+        if lives or not worker:
+            os.read(stay, 1)
+        os._exit(0)
 
 
 def take(storage: LocalStorage) -> None:
@@ -241,27 +265,10 @@ def take(storage: LocalStorage) -> None:
         pass
 
 
-def _drive(storage: LocalStorage, tell: int, *, lives: bool, owner: str) -> NoReturn:
-    with storage.locked():
-        if owner:
-            os.pwrite(storage.lock_descriptor, owner.encode(), 0)
-        worker = os.fork()
-        if not worker:
-            os.close(tell)
-            signal.alarm(60)
-            signal.pause()
-        os.write(tell, f"{worker}\n".encode())
-        os.close(tell)
-        if lives:
-            signal.alarm(60)
-            signal.pause()
-        os._exit(0)
-
-
 def test_a_folder_in_use_is_refused_and_the_process_is_named(storage: LocalStorage):
-    with driver(storage, lives=True) as (pid, _):
+    with driver(storage, lives=True) as running:
         said = (
-            f"is in use by process {pid} on {re.escape(socket.gethostname())}; wait for it or choose another"
+            f"is in use by process {running.pid} on {re.escape(socket.gethostname())}; wait for it or choose"
         )
         with pytest.raises(Refused, match=said):
             take(storage)
@@ -281,11 +288,12 @@ def test_a_new_run_waits_for_the_workers_of_a_dead_one(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, reaped: bool
 ):
     """Also when nobody has asked yet how the dead one ended."""
-    with driver(storage, lives=False, reaped=reaped) as (_, worker):
-        # it is there while the new run looks, and gone when it looks again
-        monkeypatch.setattr(time, "sleep", lambda _: os.kill(worker, signal.SIGKILL))
+    looks = []
+    with driver(storage, lives=False, reaped=reaped) as running:
+        # the worker is there when the new run first looks
+        monkeypatch.setattr(time, "sleep", lambda seconds: looks.append(seconds) or running.end())
         take(storage)
-        assert not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE
+    assert looks
 
 
 def test_a_worker_that_stays_is_not_waited_for_without_end(
