@@ -36,7 +36,7 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
     try:
         return commands.main(arguments, prog_name="splitter", standalone_mode=False) or 0
     except click.ClickException as error:
-        return _refuse(_one_line(error))
+        return _complain(error)
     except Refused as error:
         return _refuse(str(error))
     except (RunStopped, OSError) as error:
@@ -51,10 +51,13 @@ def _refuse(message: str) -> int:
     return REFUSED
 
 
-def _one_line(error: click.ClickException) -> str:
+def _complain(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.message, err=True)
+        return REFUSED
     context = getattr(error, "ctx", None)
     where = f"; see {context.command_path} --help" if context else ""
-    return error.format_message().replace("\n", " ").rstrip(".") + where
+    return _refuse(error.format_message().rstrip(".") + where)
 
 
 @click.group(
@@ -77,19 +80,20 @@ class RunCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Find out the recipe first, since it decides what options there are."""
         config = _read_config(_value_of("--config", args))
-        ctx.default_map = config
-        name = _value_of("--recipe", args) or config.get("recipe") or DEFAULT
+        name = _value_of("--recipe", args) or str(config.get("recipe", DEFAULT))
         ctx.meta["recipe"] = recipe = load_recipe(name)
         ctx.meta["parameters"] = parameters = recipe_parameters(recipe)
-        known = {*(param.name for param in self.params), *(parameter.name for parameter in parameters)}
         for parameter in parameters:
             if parameter.name in RunOptions.__dataclass_fields__ or parameter.name in _OWN:
                 raise Refused(
                     f"{name}: its parameter {parameter.name!r} is the name of a run option; rename it"
                 )
+        known = {str(param.name): param for param in self.get_params(ctx) if param.expose_value}
+        del known["config"]
         for key in config:
             if key not in known:
                 raise Refused(f"--config: {key!r} is not an option{nearest(key, sorted(known))}")
+        ctx.default_map = {key: _as_given(known[key], value) for key, value in config.items()}
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -142,6 +146,8 @@ def _click_type(kind: Any) -> click.ParamType[Any]:  # noqa: ANN401
         return click.Choice(kind)
     if kind is Path:
         return click.Path(path_type=Path)
+    if kind is list:
+        return click.UNPROCESSED
     return _CLICK_TYPES.get(kind, click.STRING)
 
 
@@ -176,7 +182,18 @@ def _read_config(path: str | None) -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in content.items()}
 
 
-_OWN = ("dataset", "recipe", "output", "config")
+def _as_given(param: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - whatever TOML holds
+    """A value of a job file as the command line would have it, so that both are checked alike."""
+    values = value if isinstance(value, list) else [value]
+    if any(isinstance(one, (dict, list)) for one in values):
+        raise Refused(f"--config: {param.name!r} cannot be {value!r}")
+    if values is value and not (param.multiple or param.type is click.UNPROCESSED):
+        raise Refused(f"--config: {param.name!r} takes one value, not a list")
+    texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
+    return texts if param.multiple or values is value else texts[0]
+
+
+_OWN = ("dataset", "recipe", "output", "config", "help")
 
 
 def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed

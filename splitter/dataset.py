@@ -136,7 +136,17 @@ def _parameters(cls: type[ProcessorDataset], args: tuple[Any, ...], kwargs: dict
         # __init__ is called next and says it better; unpickling makes the object without arguments
         return {}
     bound.apply_defaults()
-    return dict(list(bound.arguments.items())[2:])
+    given = dict(list(bound.arguments.items())[2:])
+    for parameter in recipe_signature(cls):
+        # 10 and 10.0 are one value where a float is meant, however it was given
+        if type(given.get(parameter.name)) is int and _is_float(parameter.annotation):
+            given[parameter.name] = float(given[parameter.name])
+    return given
+
+
+def _is_float(annotation: Any) -> bool:  # noqa: ANN401 - a type, or its text
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return "float" in text and "int" not in text
 
 
 def checked_result(result: Any) -> Result:  # noqa: ANN401 - whatever a user's method gave

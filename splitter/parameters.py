@@ -22,7 +22,8 @@ class Parameter:
 
     Attributes:
         name: As it stands in the signature.
-        kind: bool, int, float, str, Path, an Enum class, or the tuple of a Literal's values.
+        kind: bool, int, float, str, Path, an Enum class, the tuple of a Literal's values, or list for
+            a text that may be a list of texts as well.
         many: Whether it takes a list of these.
         default: What it is when it is not given, or REQUIRED.
         help: What the docstring says of it.
@@ -108,8 +109,8 @@ def _kind(hint: Any, default: Any) -> tuple[Any, bool]:  # noqa: ANN401
     if origin in (typing.Union, UnionType):
         rest = [one for one in typing.get_args(hint) if one is not NoneType]
         if len(rest) > 1 and str in rest:
-            # such as `str | list[str]`: text is what a command line has
-            return str, False
+            # text is what a command line has; a job file may have a list
+            return (list if any(one in rest for one in (list, list[str])) else str), False
         return _kind(rest[0], default) if len(rest) == 1 else (None, False)
     if origin in (list, tuple, Sequence) or hint in (list, tuple):
         inner = [one for one in typing.get_args(hint) if one is not ...] or [str]
