@@ -22,6 +22,7 @@ _UNITS = {
     "gi": 2**30,
     "ti": 2**40,
 }
+_LARGEST = 2**63
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +120,7 @@ class RunOptions:
         if self.max_failures is None:
             return float("inf")
         match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", str(self.max_failures).strip())
-        if not match or (not match[2] and "." in match[1]):
+        if not match or (float(match[1]) > 100 if match[2] else "." in match[1]):  # noqa: PLR2004 - percent
             raise Refused(
                 f"--max-failures {self.max_failures!r}: write a number such as 100, or a share such as 5%"
             )
@@ -129,9 +130,10 @@ class RunOptions:
 def parse_size(option: str, text: int | str) -> int:
     """Bytes from `500MB`, `2GiB`, `1e8`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]i?)?b?", str(text).strip().lower())
-    if not match:
+    size = float(match[1]) * _UNITS[match[2] or ""] if match else 0
+    if not 1 <= size < _LARGEST:
         raise Refused(f"{option} {text!r}: write a size such as 500MB, 2GB or 1e9")
-    return int(float(match[1]) * _UNITS[match[2] or ""])
+    return int(size)
 
 
 def flag(name: str) -> str:

@@ -1,0 +1,433 @@
+"""The options of a run: each works, or is refused in one line with exit code 2 and nothing done."""
+
+import os
+from pathlib import Path
+
+import pytest
+from doors import here, read_table, tree, write_files, write_list
+
+from splitter import ProcessorDataset, run
+from splitter.errors import Refused
+from splitter.options import RunOptions, parse_size, usable_cpus
+from splitter.recipes.words import Words
+
+RECIPE = '''\
+import os
+import time
+
+from splitter import OutputFile, ProcessorDataset
+
+
+class Meeting(ProcessorDataset):
+    """Wait until as many inputs are at work as can be, and say how many have met and who did the work."""
+
+    def __init__(self, inputs, folder: str = ".", expected: int = 1):
+        super().__init__(inputs)
+        self.folder, self.expected = folder, expected
+
+    def process(self, input_file):
+        here = f"{self.folder}/{input_file.input}"
+        open(here, "w").close()
+        most, end = 0, time.monotonic() + 10
+        while most < self.expected and time.monotonic() < end:
+            most = max(most, len(os.listdir(self.folder)))
+            time.sleep(0.01)
+        # nobody leaves before the others have seen him
+        time.sleep(0.3)
+        most = max(most, len(os.listdir(self.folder)))
+        os.remove(here)
+        return [], {"most": most, "process": os.getpid()}
+
+
+class Together(ProcessorDataset):
+    """Say which inputs came together."""
+
+    def process_batch(self, input_files):
+        return [([], {"together": len(input_files)}) for _ in input_files]
+
+
+class Sleeps(ProcessorDataset):
+    """Sleep, take memory, or fail, as the input says."""
+
+    def process(self, input_file):
+        text = input_file.read_text()
+        if text == "sleep":
+            time.sleep(60)
+        if text == "eat":
+            held = []
+            while True:
+                held.append(bytearray(10_000_000))
+                time.sleep(0.01)
+        if text == "fail":
+            raise ValueError("bad")
+        return [OutputFile("o", text)], {}
+'''
+
+
+@pytest.fixture
+def four(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A list of four files, beside a file with recipes; the working directory is elsewhere."""
+    write_files(folder, {"r.py": RECIPE, **{f"inputs/{letter}.txt": letter for letter in "abcd"}})
+    (folder / "elsewhere").mkdir()
+    (folder / "met").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    return write_list(folder / "dataset.csv", [["input"], *([f"{letter}.txt"] for letter in "abcd")])
+
+
+def go(capfd, four, recipe: str, *arguments: str, out: str = "out"):
+    """The command line in this process; a manifest's rows with it."""
+    where = four.parent / out
+    how = ["--recipe", f"{four.parent}/r.py:{recipe}", "--root", "inputs", "--output", where]
+    said = here(capfd, "run", four, *how, *arguments)
+    return said, read_table(where / "manifest.csv")
+
+
+REFUSED = [
+    (["--limit", "0"], "--limit 0: must be at least 1"),
+    (["--limit", "-1"], "--limit -1: must be at least 1"),
+    (["--workers", "-1"], "--workers -1: must be at least 0"),
+    (["--workers", "two"], "'--workers': 'two' is not a valid integer"),
+    (["--batch-size", "0"], "--batch-size 0: must be at least 1"),
+    (["--retries", "-1"], "--retries -1: must be at least 0"),
+    (["--timeout", "0"], "--timeout 0: must be more than 0 seconds"),
+    (["--timeout", "-1"], "--timeout -1: must be more than 0 seconds"),
+    (["--timeout", "nan"], "--timeout nan: must be more than 0 seconds"),
+    (["--timeout", "inf"], "--timeout inf: must be more than 0 seconds"),
+    (["--timeout", "5", "--workers", "0"], "--timeout and --memory need a worker process"),
+    (["--memory", "1GB", "--workers", "0"], "--timeout and --memory need a worker process"),
+    (["--memory", "much"], "--memory 'much': write a size such as 500MB"),
+    (["--memory", "-1GB"], "--memory '-1GB': write a size"),
+    (["--memory", "0"], "--memory '0': write a size"),
+    (["--max-failures", "some"], "--max-failures 'some': write a number such as 100, or a share such as 5%"),
+    (["--max-failures", "-1"], "--max-failures '-1'"),
+    (["--max-failures", "1.5"], "--max-failures '1.5'"),
+    (["--max-failures", "%"], "--max-failures '%'"),
+    (["--max-failures", "101%"], "--max-failures '101%'"),
+    (["--device", "gpu"], "'--device': 'gpu' is not one of 'cpu', 'cuda', 'auto'"),
+    (["--sink", "zip"], "'--sink': 'zip' is not"),
+    (["--executor", "slurm"], "'--executor': 'slurm' is not"),
+    (["--rename", "input"], "--rename 'input': write OLD=NEW"),
+    (["--column", "path"], "has no column 'path' but 'input'"),
+    (["--delimiter", ";;"], "--delimiter ';;'"),
+    (["--pattern", "*"], "--pattern '*' is only for a folder"),
+    (["--root", "nowhere"], "nowhere: the folder that inputs are relative to is not there"),
+    (["--recipe", "wrds"], "--recipe wrds: is not a recipe; did you mean 'words'?"),
+    (["--output", "s3://bucket/x"], "s3://bucket/x: is a URL"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=str)
+def test_a_value_that_makes_no_sense(capfd, four, arguments, message):
+    """It is refused by name, and says what would do."""
+    said = here(capfd, "run", four, "--root", "inputs", "--output", four.parent / "out", *arguments)
+    assert said.code == 2
+    (line,) = said.lines
+    assert line.startswith("splitter: ")
+    assert message in line
+    assert not (four.parent / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"worker": 1}, "'worker' is not an option of a run; did you mean 'workers'?"),
+        ({"nonsense": 1}, "'nonsense' is not an option of a run"),
+        ({"workers": "2"}, "--workers '2': expected int or None"),
+        ({"workers": 1.5}, "--workers 1.5: expected int"),
+        ({"workers": True}, "--workers True: expected int"),
+        ({"quiet": 1}, "--quiet 1: expected bool"),
+        ({"quiet": None}, "--quiet None: expected bool"),
+        ({"timeout": "5"}, "--timeout '5': expected float"),
+        ({"column": None}, "--column None: expected str"),
+        ({"rename": "a=b"}, "--rename 'a=b': expected list"),
+        ({"rename": ["a"]}, "--rename 'a': write OLD=NEW"),
+        ({"sink": "zip"}, "--sink 'zip': is not known; there is files"),
+        ({"device": None}, "--device None: is not known"),
+        ({"memory": 0}, "--memory 0: write a size"),
+        ({"max_failures": -1}, "--max-failures -1: write a number"),
+        ({"max_failures": True}, "--max-failures True: expected int or str or None"),
+        ({"root": 7}, "--root 7: expected"),
+    ],
+    ids=str,
+)
+def test_an_option_from_python_that_makes_no_sense(four, tmp_path, options, message):
+    """The same checks hold for `dataset.run` and `splitter.run`; types are checked too."""
+    for call in (Words(four).run, lambda *args, **kwargs: run(Words(four), *args, **kwargs)):
+        with pytest.raises(Refused) as caught:
+            call(tmp_path / "out", **options)
+        assert message in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1", 1),
+        ("500MB", 500_000_000),
+        ("2GB", 2_000_000_000),
+        ("2GiB", 2 << 30),
+        ("2gib", 2 << 30),
+        ("1.5 k", 1500),
+        ("1e9", 1_000_000_000),
+        ("3T", 3_000_000_000_000),
+        ("7 KiB", 7 << 10),
+        (" 5 mb ", 5_000_000),
+        (2048, 2048),
+    ],
+)
+def test_sizes(text, expected):
+    """A size is a number with a unit: decimal, or binary with an i."""
+    assert parse_size("--memory", text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "GB", "1XB", "1,5GB", "0x10", "1 2", "nan", "inf", "-1", "1e400"])
+def test_what_is_no_size(text):
+    """Anything else is refused."""
+    with pytest.raises(Refused, match="--memory"):
+        RunOptions(memory=text)
+
+
+def test_every_option_is_described():
+    """The help of each is in the docstring, and none is described that there is not."""
+    from splitter.parameters import docstring_section, field_parameters
+
+    described = docstring_section(RunOptions.__doc__, "Attributes")
+    assert set(described) == {parameter.name for parameter in field_parameters(RunOptions)}
+    assert all(text.endswith(".") for text in described.values())
+
+
+def test_the_cpus_of_this_process():
+    """--workers is by default the CPUs this process may use, and not those of the machine."""
+    if not hasattr(os, "sched_getaffinity"):
+        pytest.skip("this system has no CPU affinity")
+    cpus = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(cpus)})
+        assert usable_cpus() == 1
+    finally:
+        os.sched_setaffinity(0, cpus)
+    assert 1 <= usable_cpus() <= len(cpus)
+
+
+# -- batches and workers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "busy"), [(1, 4), (2, 2), (4, 1), (3, 2), (9, 1)])
+def test_a_batch_is_what_one_worker_takes(capfd, four, size, busy):
+    """4 files: batch size 1 / 2 / 4 makes 4 / 2 / 1 batches, so at most 4 / 2 / 1 workers are busy."""
+    said, rows = go(capfd, four, "Together", "--batch-size", str(size), "--workers", "1")
+    assert said.code == 0
+    together = [int(row["together"]) for row in rows]
+    batches = sum(1 / number for number in together)
+    assert round(batches, 6) == busy
+    assert together == ([size] * (4 // size) * size + [4 % size] * (4 % size))[:4]
+
+
+@pytest.mark.parametrize(("size", "busy"), [(2, 2), (4, 1)])
+def test_no_more_workers_are_busy_than_there_are_batches(capfd, four, size, busy):
+    """So many are really at work at the same time, and the run says that there are fewer batches."""
+    how = ["--folder", f"{four.parent}/met", "--expected", str(busy), "--batch-size", str(size)]
+    said, rows = go(capfd, four, "Meeting", *how, "--workers", "4")
+    assert said.code == 0
+    assert f"{busy} batches for 4 workers: at most {busy} will be busy" in said.err
+    assert {row["most"] for row in rows} == {str(busy)}
+    assert len({row["process"] for row in rows}) == busy
+
+
+def test_the_note_is_not_there_when_all_can_be_busy(capfd, four):
+    """With as many batches as workers there is nothing to say."""
+    how = ["--folder", f"{four.parent}/met", "--expected", "2", "--batch-size", "1", "--workers", "2"]
+    said, rows = go(capfd, four, "Meeting", *how)
+    assert "will be busy" not in said.err
+    assert {row["most"] for row in rows} == {"2"}
+    assert len({row["process"] for row in rows}) == 2
+
+
+def test_no_workers_is_this_process(capfd, four):
+    """--workers 0 processes in the driver, for a debugger."""
+    how = ["--folder", f"{four.parent}/met", "--workers", "0"]
+    said, rows = go(capfd, four, "Meeting", *how)
+    assert said.code == 0
+    assert {row["process"] for row in rows} == {str(os.getpid())}
+    assert "busy" not in said.err
+
+
+# -- a part of the inputs ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_limit(capfd, four, workers):
+    """--limit N takes the first N inputs of the list; a trial that went well has exit code 0."""
+    said, rows = go(capfd, four, "Sleeps", "--limit", "3", "--workers", workers)
+    assert said.code == 0
+    assert [row["input"] for row in rows] == ["a.txt", "b.txt", "c.txt"]
+    assert "3 of 4 inputs done, 1 not tried yet" in said.err
+    assert "next: run again without --limit for the rest" in said.err
+    said, rows = go(capfd, four, "Sleeps", "--limit", "9", "--workers", workers)
+    assert "4 of 4 inputs done; 1 outputs" in said.err
+
+
+# -- failures ----------------------------------------------------------------------------------------------
+
+
+def ten(four: Path, failing: str) -> None:
+    """Ten inputs, of which some fail."""
+    letters = "abcdefghij"
+    write_files(four.parent, {f"inputs/{one}.txt": "fail" if one in failing else one for one in letters})
+    write_list(four, [["input"], *([f"{one}.txt"] for one in letters)])
+
+
+@pytest.mark.parametrize(
+    ("failing", "allowed", "stops"),
+    [
+        ("ab", "1", True),
+        ("ab", "2", False),
+        ("a", "0", True),
+        ("", "0", False),
+        ("", "0%", False),
+        ("abc", "20%", True),
+        ("abc", "30%", False),
+        ("abc", "25.5%", True),
+        ("abcdefghij", "100%", False),
+    ],
+)
+def test_max_failures(capfd, four, failing, allowed, stops):
+    """Past a number, or a share of what there is to do, the run stops early with exit code 1."""
+    ten(four, failing)
+    for workers in "01":
+        how = ["--max-failures", allowed, "--batch-size", "1", "--workers", workers]
+        said, rows = go(capfd, four, "Sleeps", *how, out=workers)
+        errors = read_table(four.parent / workers / "errors.csv")
+        assert said.code == (1 if failing else 0)
+        if stops:
+            assert f"more than --max-failures {allowed}" in said.lines[-1]
+            assert len(rows) + len(errors) < 10
+        else:
+            assert len(errors) == len(failing)
+            assert len(rows) == 10 - len(failing)
+        # without it the same command does the rest
+        said, rows = go(capfd, four, "Sleeps", "--workers", workers, out=workers)
+        assert len(rows) == 10 - len(failing)
+        assert said.code == (1 if failing else 0)
+
+
+def test_limits_of_an_input(capfd, four):
+    """--timeout and --memory end an input that takes more; the others are done."""
+    write_files(four.parent, {"inputs/b.txt": "sleep", "inputs/c.txt": "eat"})
+    how = ["--timeout", "1.5", "--memory", "60MB", "--workers", "1", "--batch-size", "4"]
+    said, rows = go(capfd, four, "Sleeps", *how)
+    assert said.code == 1
+    assert [row["input"] for row in rows] == ["a.txt", "d.txt"]
+    errors = {
+        row["input"]: (row["error"], row["message"]) for row in read_table(four.parent / "out/errors.csv")
+    }
+    assert {name: error for name, (error, _) in errors.items()} == {
+        "b.txt": "TimedOut",
+        "c.txt": "MemoryExceeded",
+    }
+    assert "no result in 1.5 s" in errors["b.txt"][1]
+    assert "60,000,000 bytes" in errors["c.txt"][1]
+
+
+class Flaky(ProcessorDataset):
+    """Fails to be read some times."""
+
+    def __init__(self, inputs, times: int = 0):
+        super().__init__(inputs)
+        self.times, self.calls = times, 0
+
+    def process(self, input_file):
+        self.calls += 1
+        if self.calls <= self.times:
+            raise OSError(5, "Input/output error", str(input_file.path))
+        return [], {"calls": self.calls}
+
+
+@pytest.mark.parametrize(("times", "retries", "calls"), [(1, 1, 2), (1, 0, 1), (2, 1, 2), (0, 2, 1)])
+def test_retries(four, tmp_path, times, retries, calls):
+    """A read that fails for a moment is tried so many times again, and errors.csv counts the attempts."""
+    dataset = Flaky([four.parent / "inputs/a.txt"], times)
+    result = dataset.run(tmp_path / "out", workers=0, retries=retries, quiet=True)
+    assert dataset.calls == calls
+    assert len(result) == int(times <= retries)
+    assert list(result.failed.get("attempts", [])) == ([] if times <= retries else [retries + 1])
+
+
+def test_what_will_not_pass_is_not_tried_again(four, tmp_path):
+    """An error of the user's own, or a missing file, is no matter of patience."""
+
+    class Bad(Flaky):
+        def process(self, input_file):
+            self.calls += 1
+            raise (ValueError if input_file.read_text() == "a" else FileNotFoundError)("no")
+
+    dataset = Bad([four.parent / "inputs/a.txt", four.parent / "inputs/b.txt"])
+    result = dataset.run(tmp_path / "out", workers=0, retries=5, quiet=True)
+    assert dataset.calls == 2
+    assert list(result.failed["attempts"]) == [1, 1]
+
+
+# -- what it prints ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_quiet(capfd, four, workers):
+    """--quiet prints nothing at all when all is well, and when inputs failed: the exit code says it."""
+    said, _ = go(capfd, four, "Sleeps", "--quiet", "--workers", workers)
+    assert (said.code, said.out, said.err) == (0, "", "")
+    write_files(four.parent, {"inputs/b.txt": "fail"})
+    said, _ = go(capfd, four, "Sleeps", "--quiet", "--workers", workers)
+    assert (said.code, said.out, said.err) == (1, "", "")
+
+
+def test_quiet_still_says_why_it_stopped(capfd, four):
+    """An error of the run is not a matter of taste."""
+    ten(four, "abc")
+    said, _ = go(
+        capfd, four, "Sleeps", "--quiet", "--workers", "0", "--max-failures", "0", "--batch-size", "1"
+    )
+    assert said.code == 1
+    assert said.lines == ["splitter: 1 inputs failed, more than --max-failures 0"]
+
+
+def test_the_summary_has_three_lines(capfd, four):
+    """What was done, where it is, what to do next."""
+    said, _ = go(capfd, four, "Sleeps", "--workers", "1")
+    out = f"{four.parent}/out"
+    assert said.out == ""
+    first, second, third = said.lines[-3:]
+    assert first.startswith("4 of 4 inputs done; 4 outputs (4 bytes) made in ")
+    assert second == f"manifest: {out}/manifest.csv"
+    assert third == f'next: splitter.read_manifest("{out}") in Python, or open manifest.csv'
+
+
+def test_the_summary_of_a_run_with_failures(capfd, four):
+    """It counts them, shows the first, and says how to try again."""
+    write_files(four.parent, {"inputs/b.txt": "fail", "inputs/c.txt": "fail"})
+    said, _ = go(capfd, four, "Sleeps", "--workers", "1")
+    first, second, third = said.lines[-3:]
+    assert first.startswith("2 of 4 inputs done, 2 failed; 2 outputs (2 bytes) made in ")
+    assert second.endswith(f"errors: {four.parent}/out/errors.csv")
+    assert third == (
+        "next: look into errors.csv (first: b.txt: ValueError: bad), mend the cause, "
+        "and run again with --retry-failed"
+    )
+
+
+def test_keep_extension_and_rename(capfd, four):
+    """Both as flags of the command line; --rename may be repeated."""
+    write_list(four, [["input", "size", "error"], ["a.txt", "1", "2"]])
+    said, rows = go(
+        capfd,
+        four,
+        "Sleeps",
+        "--keep-extension",
+        "--rename",
+        "size=length",
+        "--rename=error=loss",
+        "--workers",
+        "0",
+    )
+    assert said.code == 0
+    assert (rows[0]["length"], rows[0]["loss"], rows[0]["output"]) == ("1", "2", "a.txt/o")
+    assert set(tree(four.parent / "out")) == {"manifest.csv", "a.txt/o"}
