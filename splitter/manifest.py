@@ -13,6 +13,7 @@ before the first change and dropped after the commit, so one without its commit 
 """
 
 import json
+import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -140,22 +141,25 @@ class Record:
         """Read all but the texts."""
         with storage.open(f"{RECORDS}/{name}") as file:
             try:
-                first = json.loads(file.readline())
-                entries = np.frombuffer(bytearray(_exactly(file, first["entries"] * ENTRY.itemsize)), ENTRY)
-                heads = [Head.from_json(head) for head in first["heads"]]
+                return cls._parse(file)
             except (ValueError, KeyError, TypeError) as error:
                 place = storage.path(f"{RECORDS}/{name}")
                 raise StorageError(
                     f"{place}: is damaged ({error}); remove it to do its inputs again"
                 ) from None
-            return cls(heads, entries, file.tell())
 
-
-def _exactly(file: BinaryIO, size: int) -> bytes:
-    content = file.read(size)
-    if len(content) != size:
-        raise ValueError("cut short")
-    return content
+    @classmethod
+    def _parse(cls, file: BinaryIO) -> "Record":
+        first = json.loads(file.readline())
+        heads = [Head.from_json(head) for head in first["heads"]]
+        entries = np.frombuffer(bytearray(file.read(first["entries"] * ENTRY.itemsize)), ENTRY)
+        texts_at = file.tell()
+        # found now, not when all the work is done and the manifest is made
+        if len(entries) != first["entries"] or file.seek(0, os.SEEK_END) != texts_at + first["text"]:
+            raise ValueError("its size is wrong")
+        if len(entries) and entries["head"].max() >= len(heads):
+            raise ValueError("its entries are wrong")
+        return cls(heads, entries, texts_at)
 
 
 class Journal:
