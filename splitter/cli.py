@@ -80,7 +80,8 @@ class RunCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Find out the recipe first, since it decides what options there are."""
         config = _read_config(_value_of("--config", args))
-        name = _value_of("--recipe", args) or str(config.get("recipe", DEFAULT))
+        given = _value_of("--recipe", args)
+        name = str(config.get("recipe", DEFAULT)) if given is None else given
         ctx.meta["recipe"] = recipe = load_recipe(name)
         ctx.meta["parameters"] = parameters = recipe_parameters(recipe)
         for parameter in parameters:

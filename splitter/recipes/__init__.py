@@ -24,7 +24,7 @@ def load_recipe(name: str) -> "type[ProcessorDataset]":
     from splitter.dataset import ProcessorDataset
 
     place, colon, class_name = RECIPES.get(name, name).rpartition(":")
-    if not colon:
+    if not (place and colon):
         known = ", ".join(RECIPES)
         hint = (
             nearest(name, list(RECIPES))

@@ -1,0 +1,379 @@
+"""The command line: what it prints, what it imports, what it refuses, and where it can be started."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from doors import CHECKOUT, here, program, read_table, tree, write_files, write_list
+
+from splitter import __version__
+from splitter.recipes import RECIPES
+
+GOOD = '''\
+from splitter import OutputFile, ProcessorDataset
+
+
+class Copy(ProcessorDataset):
+    """Copy each input."""
+
+    def process(self, input_file):
+        return [OutputFile("copy", input_file.read_bytes())], {}
+
+
+class Other(ProcessorDataset):
+    """Do nothing."""
+
+
+helper = 7
+'''
+
+
+@pytest.fixture
+def place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: a list of one input, and a file with recipes."""
+    write_files(folder, {"a.txt": "one", "my recipes.py": GOOD})
+    write_list(folder / "dataset.csv", [["input"], ["a.txt"]])
+    monkeypatch.chdir(folder)
+    return folder
+
+
+# -- help, version, recipes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["nonsense"], []])
+def test_help_is_instant(arguments):
+    """Nothing that is slow to import is imported to show help, or to say that something is missing."""
+    code = (
+        "import sys; from splitter.cli import exit_code; exit_code(sys.argv[1:]);"
+        "print(*sorted({'torch', 'pandas', 'ray', 'pyarrow', 'librosa', 'rich', 'numpy'} & set(sys.modules)))"
+    )
+    assert program(*arguments, python=["-c", code]).out.splitlines()[-1] == ""
+
+
+def test_importing_the_package_is_instant():
+    """`import splitter` imports neither torch nor pandas; they come when they are asked for."""
+    heavy = "{'torch', 'pandas', 'numpy'} & set(sys.modules)"
+    said = program(python=["-c", f"import sys, splitter; print({heavy}, splitter.ProcessorDataset)"])
+    assert said.out == "set() <class 'splitter.dataset.ProcessorDataset'>\n"
+
+
+def test_the_public_names_are_all_there():
+    """Each name in `__all__` can be had, and one that is not there is an AttributeError."""
+    import splitter
+
+    assert all(getattr(splitter, name) is not None for name in splitter.__all__)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = splitter.nothing
+
+
+def test_version(capfd):
+    """--version prints the version."""
+    said = here(capfd, "--version")
+    assert (said.code, said.out) == (0, f"splitter {__version__}\n")
+
+
+def test_help_names_the_commands(capfd):
+    """--help and -h show what there is, a line each; without arguments the same comes, with exit code 2."""
+    said = here(capfd, "--help")
+    assert said.code == 0
+    assert here(capfd, "-h").out == said.out
+    for command in ("run", "recipes"):
+        assert f"\n  {command} " in said.out
+    assert "splitter run dataset.csv " in said.out
+    alone = here(capfd)
+    assert (alone.code, alone.out, alone.err) == (2, "", said.out)
+
+
+def test_recipes_are_listed(capfd):
+    """`splitter recipes`: name, one line, parameters with their help."""
+    said = here(capfd, "recipes")
+    assert said.code == 0
+    lines = said.out.splitlines()
+    starts = [line for line in lines if not line.startswith(" ")]
+    assert [line.partition(":")[0] for line in starts] == list(RECIPES)
+    assert all(len(line.partition(": ")[2]) > 10 for line in starts)
+    assert "    --num-chars INTEGER  Letters in each part.  [default: 2]" in lines
+    assert any(line.startswith("    --command TEXT  ") for line in lines)
+
+
+def test_every_shipped_recipe_has_help(capfd):
+    """`splitter run --recipe X --help` works for each, and each of its options is described."""
+    for name in RECIPES:
+        said = here(capfd, "run", "--recipe", name, "--help")
+        assert said.code == 0
+        own = said.out.partition("Options of the recipe")[2].partition("Run options:")[0]
+        options = [line for line in own.splitlines() if line.startswith("  --")]
+        assert options
+        assert all(len(" ".join(text.split()).split(" ")) > 3 for text in own.split("\n  --")[1:]), (
+            f"{name}: an option without a word on it"
+        )
+
+
+# -- where it can be started -------------------------------------------------------------------------------
+
+
+def test_from_a_checkout(tmp_path):
+    """`python -m splitter` works in a checkout that is not installed, without any set-up."""
+    copy = tmp_path / "a checkout"
+    shutil.copytree(CHECKOUT / "splitter", copy / "splitter", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(CHECKOUT / "data_samples/words", copy / "data_samples/words")
+    arguments = [
+        "run",
+        "data_samples/words/dataset.csv",
+        "--root",
+        "inputs",
+        "--recipe",
+        "words",
+        "--workers",
+        "1",
+    ]
+    said = program(*arguments, cwd=copy, PYTHONPATH="")
+    assert said.code == 0
+    assert len(read_table(copy / "outputs/manifest.csv")) == 31
+    where = program(python=["-c", "import splitter; print(splitter.__file__)"], cwd=copy, PYTHONPATH="")
+    assert where.out.strip() == str(copy / "splitter/__init__.py")
+
+
+def test_as_another_user_of_the_module(place):
+    """`python -m splitter` and `exit_code` are the same program: names, codes, messages."""
+    for arguments in (["--version"], ["run"], ["nonsense"]):
+        first = program(*arguments)
+        second = program(*arguments, python=["-c", "from splitter.cli import main; main()"])
+        assert first == second
+
+
+def test_windows_is_one_clear_line(capfd, monkeypatch, place):
+    """On Windows itself it names WSL, and does nothing."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    said = here(capfd, "run", "dataset.csv")
+    assert said.code == 2
+    (line,) = said.lines
+    assert "WSL" in line
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS gives names another form")
+def test_paths_that_are_not_utf_8(place):
+    """The list, the output folder and the recipe may have names that are no UTF-8."""
+    odd = os.fsdecode(b"caf\xe9")
+    for name in ("dataset.csv", "my recipes.py"):
+        (place / name).rename(place / f"{odd} {name}")
+    said = program(
+        "run", f"{odd} dataset.csv", "--recipe", f"{odd} my recipes.py:Copy", "-o", odd, "--workers", "1",
+        cwd=place, PYTHONPATH=str(CHECKOUT), LC_ALL="C.UTF-8",
+    )  # fmt: skip
+    assert said.code == 0, said.err
+    assert tree(place / odd)["a/copy"] == b"one"
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX"])
+def test_without_a_locale(place, locale):
+    """In the C locale, as in many containers, text is UTF-8 all the same."""
+    write_files(place, {"dataset.csv": "input,who\na.txt,Zoë 🎉\n"})
+    arguments = [
+        "run",
+        "dataset.csv",
+        "--recipe",
+        "my recipes.py:Copy",
+        "--output",
+        "Ausgäbe",
+        "--workers",
+        "1",
+    ]
+    said = program(*arguments, cwd=place, LC_ALL=locale, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert said.code == 0, said.err
+    assert [row["who"] for row in read_table(place / "Ausgäbe/manifest.csv")] == ["Zoë 🎉"]
+
+
+# -- naming a recipe ---------------------------------------------------------------------------------------
+
+
+def refused(capfd, *arguments: str) -> str:
+    """The one line of a refusal; there must be no output folder."""
+    said = here(capfd, "run", "dataset.csv", "--output", "out", *arguments)
+    assert said.code == 2, said
+    assert said.out == ""
+    (line,) = said.lines
+    assert line.startswith("splitter: ")
+    assert not Path("out").exists()
+    return line
+
+
+def test_a_recipe_in_a_file(capfd, place):
+    """By a relative path, an absolute one, and one from the home folder; modules beside it are found."""
+    write_files(place, {"lib/beside_it.py": "WORD = 'beside'\n", "lib/r.py": "import beside_it\n" + GOOD})
+    for number, name in enumerate(("lib/r.py:Copy", f"{place}/lib/r.py:Copy", "./lib/../lib/r.py:Copy")):
+        said = here(capfd, "run", "dataset.csv", "--recipe", name, "-o", f"out{number}", "--workers", "0")
+        assert said.code == 0, said.err
+        assert tree(place / f"out{number}")["a/copy"] == b"one"
+
+
+def test_a_file_named_like_a_module(capfd, place):
+    """A recipe in `json.py` or `numpy.py` is that file, and does not take the place of the module."""
+    import json
+
+    for name in ("json", "numpy", "splitter", "words"):
+        write_files(place, {f"{name}.py": GOOD})
+        said = here(capfd, "run", "dataset.csv", "--recipe", f"{name}.py:Copy", "-o", name, "--workers", "1")
+        assert said.code == 0, said.err
+    assert sys.modules["json"] is json
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("word", "--recipe word: is not a recipe; did you mean 'words'?"),
+        ("comand", "did you mean 'command'?"),
+        ("xyz", "is not a recipe; there is "),
+        ("xyz", "or write module:Class or path/to/file.py:Class"),
+        ("my recipes.py", "is not a recipe"),
+        ("none.py:Copy", "none.py: there is no such file"),
+        ("no_such_module_at_all:Copy", "No module named 'no_such_module_at_all'"),
+        ("my recipes.py:Cpy", "Cpy is not there in my recipes.py; it has Copy, Other"),
+        ("my recipes.py:helper", "helper is not a ProcessorDataset"),
+        ("my recipes.py:OutputFile", "OutputFile is not a ProcessorDataset"),
+        ("my recipes.py:", "it has Copy, Other"),
+        ("json:JSONDecoder", "it has no subclass of ProcessorDataset"),
+        (":Copy", "--recipe :Copy"),
+        ("", "is not a recipe"),
+    ],
+)
+def test_a_recipe_that_is_not_there(capfd, place, name, message):
+    """The message says what there is instead."""
+    assert message in refused(capfd, "--recipe", name)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("x = 1\ndef f(:\n    pass\n", "line 2 of {path}"),
+        ("x = 1\n\n  y = 2\n", "line 3 of {path}"),
+        ("import nothing_like_this\n", "No module named 'nothing_like_this' (line 1 of {path})"),
+        ("\n\n1 / 0\n", "ZeroDivisionError: division by zero (line 3 of {path})"),
+        ("def f():\n    raise OSError('a\\nb')\n\n\nf()\n", "OSError: a b (line 2 of {path})"),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3 (line 2 of {path})"),
+        ("from splitter import Nothing\n", "(line 1 of {path})"),
+        (b"x = '\xff'\n", "{path}"),
+        (b"x = 1\0\n", "{path}"),
+    ],
+)
+def test_a_recipe_file_that_cannot_be_read(capfd, place, code, message):
+    """One line with the place, for whatever goes wrong while it is imported."""
+    write_files(place, {"broken.py": code})
+    assert message.format(path=place / "broken.py") in refused(capfd, "--recipe", "broken.py:Copy")
+
+
+def test_a_broken_recipe_can_be_mended(capfd, place):
+    """Nothing of the broken file is left behind in the process."""
+    write_files(place, {"mended.py": "1 / 0"})
+    refused(capfd, "--recipe", "mended.py:Copy")
+    write_files(place, {"mended.py": GOOD})
+    assert here(capfd, "run", "dataset.csv", "--recipe", "mended.py:Copy", "--workers", "0").code == 0
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--worker", "1"], "No such option '--worker'. Did you mean '--workers'?"),
+        (["--num-char", "1"], "Did you mean '--num-chars'?"),
+        (["--command", "x"], "No such option '--command'"),
+        (["more.csv"], "unexpected extra argument (more.csv)"),
+    ],
+)
+def test_an_option_that_is_not_there(capfd, place, arguments, message):
+    """The nearest is named, and where help is."""
+    line = refused(capfd, "--recipe", "words", *arguments)
+    assert message in line
+    assert line.endswith("see splitter run --help")
+
+
+def test_a_command_that_is_not_there(capfd):
+    """`splitter nonsense` is refused in one line."""
+    said = here(capfd, "nonsense")
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert "'nonsense'" in said.err
+
+
+def test_no_list(capfd, place):
+    """A missing argument, a missing list and a damaged one: one line each."""
+    assert "Missing argument 'DATASET'" in here(capfd, "run").err
+    (place / "dataset.csv").unlink()
+    assert "dataset.csv: the dataset list cannot be read" in refused(capfd)
+
+
+def test_an_output_folder_that_cannot_be_made(capfd, place):
+    """A file in the way of the output folder is one line, whatever its place."""
+    for output in ("a.txt", "a.txt/out", "/proc/nothing/out", "x" * 300):
+        said = here(capfd, "run", "dataset.csv", "--output", output, "--workers", "0", "--recipe", "words")
+        assert said.code == 2, said
+        assert len(said.lines) == 1
+        assert output in said.err
+
+
+def test_an_output_folder_in_use(place):
+    """A second run on the same folder is refused, and says who has it; the first goes on undisturbed."""
+    import subprocess
+    import time
+
+    slow = "import time\n" + GOOD.replace("        return [", "        time.sleep(3)\n        return [")
+    write_files(place, {"slow.py": slow})
+    command = [
+        sys.executable,
+        "-m",
+        "splitter",
+        "run",
+        "dataset.csv",
+        "--recipe",
+        "slow.py:Copy",
+        "--workers",
+        "1",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    with subprocess.Popen(command, cwd=place, env=environment, stderr=subprocess.PIPE, text=True) as first:
+        lock = place / "outputs/.splitter/lock"
+        while not (lock.exists() and lock.read_text()) and first.poll() is None:
+            time.sleep(0.02)
+        said = program("run", "dataset.csv", "--recipe", "slow.py:Copy", "--workers", "1", cwd=place)
+        assert first.poll() is None
+        assert first.wait(30) == 0
+    assert said.code == 2
+    assert f"is in use by process {first.pid} on " in said.err
+    assert tree(place / "outputs")["a/copy"] == b"one"
+
+
+def test_all_inputs_failed(capfd, place):
+    """Exit code 1, and an empty manifest that is there."""
+    write_files(place, {"a.txt": b"\xff"})
+    said = here(capfd, "run", "dataset.csv", "--recipe", "words", "--workers", "1")
+    assert said.code == 1
+    assert read_table(place / "outputs/manifest.csv") == []
+    assert [row["error"] for row in read_table(place / "outputs/errors.csv")] == ["UnicodeDecodeError"]
+
+
+def test_the_default_output_folder(capfd, place, monkeypatch):
+    """Without --output it is outputs/ in the working directory, not beside the list."""
+    (place / "sub").mkdir()
+    monkeypatch.chdir(place / "sub")
+    assert here(capfd, "run", "../dataset.csv", "--recipe", "words", "--workers", "0").code == 0
+    assert (place / "sub/outputs/manifest.csv").exists()
+
+
+def test_nothing_is_written_elsewhere(place, tmp_path):
+    """Neither beside the list, nor in the home folder; the temporary folder is left empty."""
+    for name in ("home", "temporary", "out"):
+        (tmp_path / name).mkdir()
+    before = tree(place)
+    said = program(
+        "run", place / "dataset.csv", "--recipe", place / "my recipes.py:Copy", "--workers", "2",
+        "--output", tmp_path / "out", cwd=tmp_path / "home", HOME=str(tmp_path / "home"),
+        TMPDIR=str(tmp_path / "temporary"), PYTHONDONTWRITEBYTECODE="1",
+    )  # fmt: skip
+    assert said.code == 0, said.err
+    assert tree(place) == before
+    assert list((tmp_path / "home").iterdir()) == []
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert set(tree(tmp_path / "out")) == {"manifest.csv", "a/copy"}
