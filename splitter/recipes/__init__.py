@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
 
 # name -> module and class; a module is imported when its recipe is asked for
-RECIPES = {"command": "splitter.recipes.command:Command", "words": "splitter.recipes.words:Words"}
+RECIPES = {
+    "chunk": "splitter.recipes.chunk:Chunk",
+    "command": "splitter.recipes.command:Command",
+    "words": "splitter.recipes.words:Words",
+}
 DEFAULT = "words"
 
 

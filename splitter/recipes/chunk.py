@@ -1,0 +1,125 @@
+"""The recipe `chunk`: recordings in windows of a fixed length.
+
+|--------- 0 ---------|                 seconds = 4, overlap = 1, so hop = 3
+                |--------- 1 ---------|
+                                |--------- 2 ---------|
+======================================================.    the recording
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, Literal
+
+from splitter.audio import Channels, FileFormat, Source, Truncated
+from splitter.cutting import SoundRecipe, Span
+from splitter.errors import Refused
+from splitter.records import InputFile
+
+Tail = Literal["keep", "drop", "pad", "shift", "merge"]
+
+
+class Chunk(SoundRecipe):
+    """Cut recordings into windows of a fixed length.
+
+    Args:
+        seconds: The length of a window.
+        overlap: Seconds that each window shares with the one before.
+        tail: What becomes of a last window that the recording does not fill: it is kept as it is, dropped,
+            padded with silence, shifted back until it is full, or merged into the one before.
+        min_seconds: A last window with less than this is dropped, or merged. Default: with merge, any that
+            is not full; else none.
+        sample_rate: Samples in a second. Default: as recorded.
+        channels: Keep them, mix them to mono, split them into files of their own, or take the first.
+        format: The kind of file to write; same is that of the recording.
+        subtype: The encoding, in libsndfile's words, such as PCM_16. Default: one that loses nothing.
+        truncated: What to do with a recording that ends before it should: an error, or keep what is there.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is an option of the command line
+        self,
+        inputs: Any,  # noqa: ANN401 - a path, a list, a table
+        seconds: float = 10.0,
+        overlap: float = 0.0,
+        tail: Tail = "keep",
+        min_seconds: float | None = None,
+        sample_rate: int | None = None,
+        channels: Channels = "keep",
+        format: FileFormat = "same",  # noqa: A002 - a word of the contract
+        subtype: str | None = None,
+        truncated: Truncated = "error",
+    ) -> None:
+        """Take the inputs, where to cut, and what the pieces are to be."""
+        super().__init__(
+            inputs,
+            sample_rate=sample_rate,
+            channels=channels,
+            format=format,
+            subtype=subtype,
+            truncated=truncated,
+        )
+        if not 0 < seconds < float("inf"):
+            raise Refused(f"--seconds {seconds:g}: must be more than 0")
+        if not 0 <= overlap < seconds:
+            raise Refused(
+                f"--overlap {overlap:g}: must be at least 0 and less than --seconds, which is {seconds:g}"
+            )
+        if min_seconds is not None and not 0 <= min_seconds <= seconds:
+            raise Refused(f"--min-seconds {min_seconds:g}: must be from 0 to --seconds, which is {seconds:g}")
+        self.length, self.hop = exactly(seconds), exactly(seconds) - exactly(overlap)
+        self.tail: Tail = tail
+        self.least = exactly(min_seconds) if min_seconds is not None else None
+
+    def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:  # noqa: ARG002 - the seam's
+        """One window after the other, until all of the recording stands in one."""
+        rate = source.made.rate
+        start = Fraction(0)
+        while True:
+            window = Span(start, start + self.length)
+            following = Span(start + self.hop, window.stop + self.hop)
+            first, stop = window.frames(rate)
+            # merge and shift have to know now whether the next window will be full
+            ahead = following.frames(rate)[1] if self.tail in ("merge", "shift") else stop + 1
+            end = source.reach(ahead)
+            if end <= first:
+                return
+            if end <= stop:
+                yield from self._last(window, end, source)
+                return
+            if self.tail == "merge" and end < ahead and self._is_little(following.start, end, rate):
+                yield Span(window.start, _true_end(source))
+                return
+            if self.tail == "shift" and end < ahead:
+                yield window
+                if not self._is_dropped(following.start, end, rate):
+                    yield Span(_true_end(source) - self.length, _true_end(source))
+                return
+            yield window
+            start = following.start
+
+    def _last(self, window: Span, end: int, source: Source) -> Iterator[Span]:
+        """The last window, full or not."""
+        rate = source.made.rate
+        if end == window.frames(rate)[1]:
+            yield window
+            return
+        stop = _true_end(source)
+        if self.tail == "drop" or self._is_dropped(window.start, end, rate):
+            return
+        yield Span(window.start, stop, window.stop - stop if self.tail == "pad" else Fraction(0))
+
+    def _is_little(self, start: Fraction, end: int, rate: int) -> bool:
+        """Whether a last window has so little that it is merged into the one before."""
+        return self.least is None or end - round(start * rate) < round(self.least * rate)
+
+    def _is_dropped(self, start: Fraction, end: int, rate: int) -> bool:
+        return self.least is not None and end - round(start * rate) < round(self.least * rate)
+
+
+def exactly(seconds: float) -> Fraction:
+    """The number as it was written: 7.3 is 73/10."""
+    return Fraction(repr(float(seconds)))
+
+
+def _true_end(source: Source) -> Fraction:
+    """How long the recording is, in exact seconds; its end has been reached."""
+    return Fraction(source.recorded_frames, source.recorded.rate)
