@@ -34,8 +34,10 @@ class Scratch:
         return Path(self._folder.name)
 
     def holds(self, path: str) -> bool:
-        """Whether a path lies in this folder."""
-        return self._folder is not None and path.startswith(self._folder.name + "/")
+        """Whether a path lies in this folder, wherever links and `..` in it lead."""
+        if self._folder is None:
+            return False
+        return os.path.realpath(path).startswith(os.path.realpath(self._folder.name) + "/")
 
     def remove(self) -> None:
         """Delete the folder and all that is in it."""

@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doors import WORDS, write_files, write_list
-from launcher import Launcher, LauncherProcess
+
+# what they assert is shown as in a test
+pytest.register_assert_rewrite("crashes", "doors", "executors.conformance", "launcher", "sinks.conformance")
+
+from doors import WORDS, write_files, write_list  # noqa: E402
+from launcher import Launcher, LauncherProcess  # noqa: E402
 
 
 @pytest.fixture

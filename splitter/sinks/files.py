@@ -63,6 +63,8 @@ class FilesWriter(SinkWriter):
         """Remove the input's staged files."""
         if self._staging:
             shutil.rmtree(f"{self._staging}/{self._number}", ignore_errors=True)
+            # the next input has a folder of its own, even if this one could not be removed
+            self._number += 1
         self._current = []
 
     def keep_input(self) -> None:
@@ -119,12 +121,19 @@ class _Hashing(io.FileIO):
         self.in_sequence = False
         return super().truncate(size)
 
+    def fileno(self) -> int:
+        """Give the descriptor, to which a program or NumPy may write past this object."""
+        self.in_sequence = False
+        return super().fileno()
+
 
 def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, str]:
     """Write an output's content to a new file; returns its size and checksum."""
     if isinstance(content, str):
         content = content.encode()
-    if isinstance(content, (bytes, bytearray, memoryview)):
+    if isinstance(content, memoryview):
+        content = content.tobytes()
+    if isinstance(content, (bytes, bytearray)):
         return _write_bytes(path, content)
     if isinstance(content, os.PathLike):
         return _take_file(path, os.fsdecode(content), scratch)
@@ -136,7 +145,7 @@ def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, s
     )
 
 
-def _write_bytes(path: str, content: bytes | bytearray | memoryview) -> tuple[int, str]:
+def _write_bytes(path: str, content: bytes | bytearray) -> tuple[int, str]:
     try:
         with open(path, "wb", buffering=0) as file:
             written = file.write(content)
@@ -173,7 +182,7 @@ def _take_file(path: str, source: str, scratch: Scratch) -> tuple[int, str]:
     """Move a file that lies in scratch; copy any other, which may be somebody's original."""
     if not os.path.isfile(source):
         raise BadResult(f"the content of {os.path.basename(path)!r} is the path {source!r}, where no file is")
-    if scratch.holds(source) and not os.path.islink(source):
+    if not os.path.islink(source) and os.stat(source).st_nlink == 1 and scratch.holds(source):
         try:
             os.rename(source, path)
         except OSError:

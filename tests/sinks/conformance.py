@@ -1,0 +1,478 @@
+"""What every sink must do: a new one inherits `SinkConformance` in its test file and passes.
+
+class TestFiles(SinkConformance):
+    sink = "files"
+"""
+
+import array
+import contextlib
+import io
+import os
+import resource
+import subprocess
+import sys
+import wave
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+import pytest
+import xxhash
+from doors import read_table
+
+from splitter import InputFile, OutputFile, ProcessorDataset, Skip
+from splitter.dataset import Result
+from splitter.errors import RunStopped
+
+MEGABYTE = 1 << 20
+BIG = bytes(range(256)) * (3 * MEGABYTE // 256) + b"the end"
+TEXT = "naïve 🎈\r\n\0"
+
+
+# -- callables that write, and what they are to have written ---------------------------------------------
+
+
+def nothing(file: BinaryIO) -> None:
+    """Writes nothing at all."""
+
+
+def in_sequence(file: BinaryIO) -> int:
+    return sum(file.write(BIG[start : start + 99_999]) for start in range(0, len(BIG), 99_999))
+
+
+def in_tiny_pieces(file: BinaryIO) -> None:
+    file.writelines(b"%d," % number for number in range(5000))
+
+
+def patched(file: BinaryIO) -> None:
+    """As most audio formats are written: the header is filled in at the end."""
+    file.write(b"length ????\n" + BIG)
+    file.seek(7)
+    file.write(b"%04d" % 1234)
+
+
+def patched_and_continued(file: BinaryIO) -> None:
+    patched(file)
+    file.seek(0, os.SEEK_END)
+    file.write(b"more")
+
+
+def overwritten(file: BinaryIO) -> None:
+    for letter in (b"a", b"b", b"c"):
+        file.seek(0)
+        file.write(letter * 10)
+
+
+def with_a_hole(file: BinaryIO) -> None:
+    file.write(b"before")
+    file.seek(100_000)
+    file.write(b"behind")
+
+
+def cut(file: BinaryIO) -> None:
+    file.write(BIG)
+    file.truncate(10)
+
+
+def cut_and_written_again(file: BinaryIO) -> None:
+    file.write(b"first try")
+    file.seek(0)
+    file.truncate()
+    file.write(b"second")
+
+
+def lengthened(file: BinaryIO) -> None:
+    file.write(b"short")
+    file.truncate(50)
+
+
+def read_back(file: BinaryIO) -> None:
+    file.write(b"hello")
+    file.seek(0)
+    content = file.read()
+    file.write(content.upper())
+
+
+def closed(file: BinaryIO) -> None:
+    file.write(BIG)
+    file.close()
+
+
+def as_text(file: BinaryIO) -> None:
+    with io.TextIOWrapper(file, encoding="utf-8", newline="\n") as text:
+        text.write(TEXT)
+
+
+def numbers(file: BinaryIO) -> None:
+    """A buffer whose items have more than one byte."""
+    file.write(array.array("i", range(MEGABYTE)))
+
+
+def by_descriptor(file: BinaryIO) -> None:
+    os.write(file.fileno(), b"past the file object")
+
+
+def partly_by_descriptor(file: BinaryIO) -> None:
+    file.write(b"from here, ")
+    file.flush()
+    os.write(file.fileno(), b"and from there")
+
+
+def by_a_program(file: BinaryIO) -> None:
+    subprocess.run([sys.executable, "-c", "print('from a program', end='')"], stdout=file, check=True)
+
+
+def by_numpy(file: BinaryIO) -> None:
+    """Which writes to a copy of the descriptor."""
+    np.arange(1000, dtype="<i4").tofile(file)
+
+
+def a_wav(file: BinaryIO) -> None:
+    with wave.open(file, "wb") as audio:
+        audio.setnchannels(1)
+        audio.setsampwidth(2)
+        audio.setframerate(8000)
+        audio.writeframes(b"\1\2" * 8000)
+
+
+def an_archive(file: BinaryIO) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("member"), b"content" * 1000)
+
+
+def made_in_memory(write: Callable[[BinaryIO], object]) -> bytes:
+    file = io.BytesIO()
+    write(file)
+    return file.getvalue()
+
+
+CALLABLES: dict[Callable[[BinaryIO], object], bytes] = {
+    nothing: b"",
+    in_sequence: BIG,
+    in_tiny_pieces: b"".join(b"%d," % number for number in range(5000)),
+    patched: b"length 1234\n" + BIG,
+    patched_and_continued: b"length 1234\n" + BIG + b"more",
+    overwritten: b"c" * 10,
+    with_a_hole: b"before" + bytes(100_000 - 6) + b"behind",
+    cut: BIG[:10],
+    cut_and_written_again: b"second",
+    lengthened: b"short" + bytes(45),
+    read_back: b"helloHELLO",
+    closed: BIG,
+    as_text: TEXT.encode(),
+    numbers: array.array("i", range(MEGABYTE)).tobytes(),
+    by_descriptor: b"past the file object",
+    partly_by_descriptor: b"from here, and from there",
+    by_a_program: b"from a program",
+    by_numpy: np.arange(1000, dtype="<i4").tobytes(),
+    a_wav: made_in_memory(a_wav),
+    an_archive: made_in_memory(an_archive),
+}
+
+
+class Text(str):
+    """A kind of text that some library made."""
+
+    __slots__ = ()
+
+
+VALUES: dict[str, tuple[Any, bytes]] = {
+    "bytes": (b"content", b"content"),
+    "no bytes": (b"", b""),
+    "many bytes": (BIG, BIG),
+    "bytearray": (bytearray(BIG), BIG),
+    "memoryview": (memoryview(array.array("i", [1, 2, 3])), array.array("i", [1, 2, 3]).tobytes()),
+    "str": (TEXT, TEXT.encode()),
+    "no text": ("", b""),
+    "a subclass of str": (Text(TEXT), TEXT.encode()),
+}
+
+
+# -- recipes ---------------------------------------------------------------------------------------------
+
+
+class Gives(ProcessorDataset):
+    """Each input's outputs are made by a function of it, which it names."""
+
+    def __init__(self, inputs: Any = (), make: dict[str, Callable[[InputFile], Any]] | None = None) -> None:
+        super().__init__(inputs)
+        self.make = make or {}
+
+    def process(self, input_file: InputFile) -> Result:
+        return self.make[input_file.path.stem](input_file), {}
+
+
+def boom(file: BinaryIO) -> None:
+    file.write(BIG)
+    raise ZeroDivisionError("in the middle of writing")
+
+
+class SinkConformance:
+    """The tests; `sink` is the name of the sink."""
+
+    sink: ClassVar[str]
+
+    @pytest.fixture(autouse=True)
+    def _place(self, folder: Path) -> None:
+        self.folder = folder
+        self.output = folder / "outputs"
+
+    # what a sink that has its own places for outputs says otherwise
+
+    def read(self, row: dict[str, str]) -> bytes:
+        """The content of the output that a row of the manifest names."""
+        return (self.output / row["output"]).read_bytes()
+
+    def left(self) -> set[str]:
+        """Everything in the output folder that is not an output: it must be nothing."""
+        there = {str(path.relative_to(self.output)) for path in self.output.rglob("*") if path.is_file()}
+        named = {row["output"] for row in self.rows()}
+        return {name for name in there - named if not name.startswith(".splitter/")} - {
+            "manifest.csv",
+            "errors.csv",
+        }
+
+    def run(
+        self, make: dict[str, Callable[[InputFile], Any]], **options: Any
+    ) -> dict[str, list[dict[str, str]]]:
+        """Run a function for each input; the rows of the manifest by input, all of them checked."""
+        for name in make:
+            (self.folder / f"{name}.txt").write_text(name)
+        dataset = Gives([str(self.folder / f"{name}.txt") for name in make], make)
+        dataset.run(self.output, sink=self.sink, workers=0, quiet=True, **options)
+        by_input: dict[str, list[dict[str, str]]] = {name: [] for name in make}
+        for row in self.rows():
+            by_input[Path(row["input"]).stem].append(row)
+            content = self.read(row)
+            assert row["size"] == str(len(content))
+            assert row["checksum"] == f"xxh128:{xxhash.xxh3_128_hexdigest(content)}"
+        assert self.left() == set()
+        return by_input
+
+    def rows(self) -> list[dict[str, str]]:
+        return [row for row in read_table(self.output / "manifest.csv") if row["output"]]
+
+    def errors(self) -> dict[str, tuple[str, str]]:
+        return {
+            Path(row["input"]).stem: (row["error"], row["message"])
+            for row in read_table(self.output / "errors.csv")
+        }
+
+    # -- content of every kind
+
+    @pytest.mark.parametrize("kind", VALUES)
+    def test_content_that_is_a_value(self, kind: str) -> None:
+        """It is stored as it is, text as UTF-8."""
+        value, expected = VALUES[kind]
+        rows = self.run({"a": lambda _: [OutputFile("0.bin", value)]})
+        assert [self.read(row) for row in rows["a"]] == [expected]
+
+    @pytest.mark.parametrize("write", CALLABLES, ids=lambda write: write.__name__)
+    def test_content_that_is_a_callable(self, write: Callable[[BinaryIO], object]) -> None:
+        """It may do with its file what it likes: what is in the file when it returns is stored."""
+        rows = self.run({"a": lambda _: [OutputFile("0.bin", write)]})
+        assert [self.read(row) for row in rows["a"]] == [CALLABLES[write]]
+
+    def test_content_that_is_a_file_in_scratch_is_taken_from_there(self) -> None:
+        """So that it is never there twice; the name is free for the next one."""
+
+        def make(input_file: InputFile) -> Iterator[OutputFile]:
+            path = input_file.scratch / "part.bin"
+            for number in range(3):
+                assert not path.exists()
+                path.write_bytes(b"%d" % number + BIG)
+                yield OutputFile(f"{number}.bin", path)
+
+        rows = self.run({"a": make})
+        assert [self.read(row) for row in rows["a"]] == [b"%d" % number + BIG for number in range(3)]
+
+    def test_content_that_is_a_file_elsewhere_is_copied(self) -> None:
+        """The original stays what it is, where it is, also where scratch leads to it by a link."""
+        original = self.folder / "mine" / "original.bin"
+        original.parent.mkdir()
+        original.write_bytes(BIG)
+        before = original.stat()
+
+        def link(input_file: InputFile) -> Iterator[OutputFile]:
+            scratch = input_file.scratch
+            (scratch / "file").symlink_to(original)
+            yield OutputFile("link in scratch", scratch / "file")
+            (scratch / "inside").write_bytes(BIG)
+            (scratch / "link").symlink_to("inside")
+            yield OutputFile("link from scratch to scratch", scratch / "link")
+            (scratch / "folder").symlink_to(original.parent)
+            yield OutputFile("file in a linked folder", scratch / "folder" / "original.bin")
+            os.link(original, scratch / "hard link")
+            yield OutputFile("hard link in scratch", scratch / "hard link")
+            back = os.path.relpath(original, scratch)
+            yield OutputFile("way back out of scratch", Path(f"{scratch}/{back}"))
+
+        rows = self.run(
+            {
+                "a": lambda _: [OutputFile("plain", original), OutputFile("again", original)],
+                "b": link,
+                "c": lambda input_file: [OutputFile("the input itself", input_file.path)],
+            }
+        )
+        assert [self.read(row) for row in rows["a"] + rows["b"]] == [BIG] * 7
+        assert [self.read(row) for row in rows["c"]] == [b"c"]
+        assert original.read_bytes() == BIG
+        after = original.stat()
+        assert (after.st_ino, after.st_mtime_ns, after.st_nlink) == (before.st_ino, before.st_mtime_ns, 1)
+        original.write_bytes(b"changed afterwards")
+        assert self.read(rows["a"][0]) == BIG
+        assert (self.folder / "c.txt").read_text() == "c"
+
+    def test_a_relative_path_starts_at_the_working_directory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        (self.folder / "original.bin").write_bytes(b"mine")
+        monkeypatch.chdir(self.folder)
+        rows = self.run({"a": lambda _: [OutputFile("0.bin", Path("original.bin"))]})
+        assert [self.read(row) for row in rows["a"]] == [b"mine"]
+        assert (self.folder / "original.bin").read_bytes() == b"mine"
+
+    def test_no_content_is_no_file(self) -> None:
+        """Metadata only is normal."""
+        rows = self.run({"a": lambda _: [OutputFile(metadata={"part": "he"}), OutputFile("1.bin", b"1")]})
+        assert [self.read(row) for row in rows["a"]] == [b"1"]
+        assert [row["part"] for row in read_table(self.output / "manifest.csv")] == ["he", ""]
+
+    def test_one_output_is_stored_before_the_next_is_asked_for(self) -> None:
+        """A buffer may be used again, a ten-hour recording need not stand in memory."""
+
+        def make(_: InputFile) -> Iterator[OutputFile]:
+            buffer = bytearray(10)
+            for number in range(3):
+                buffer[:] = b"%10d" % number
+                yield OutputFile(f"{number}.bin", buffer)
+
+        rows = self.run({"a": make})
+        assert [self.read(row) for row in rows["a"]] == [b"%10d" % number for number in range(3)]
+
+    # -- inputs that fail
+
+    @pytest.mark.parametrize(
+        ("content", "error", "message"),
+        [
+            (boom, "ZeroDivisionError", "in the middle of writing"),
+            (42, "BadResult", "the content of 'bad.bin' is a int; expected bytes, str, a path or a callable"),
+            ([b"bytes"], "BadResult", "is a list; expected"),
+            ("\ud800", "UnicodeEncodeError", "surrogates not allowed"),
+            (Path("missing.bin"), "BadResult", "'missing.bin', where no file is"),
+            (Path("/"), "BadResult", "'/', where no file is"),
+            (Path("/dev/zero"), "BadResult", "'/dev/zero', where no file is"),
+            (Path("nul\0"), "BadResult", "where no file is"),
+            (lambda: b"takes no file", "TypeError", "positional argument"),
+            (lambda file: file.write("text"), "TypeError", "bytes-like object"),
+            (lambda file: file.detach(), "ValueError", "detached"),
+        ],
+    )
+    def test_an_input_whose_output_fails_leaves_no_trace(
+        self, content: Any, error: str, message: str
+    ) -> None:
+        """Neither the output, nor those before it, nor anything among the outputs of its neighbours."""
+
+        def make(_: InputFile) -> Iterator[OutputFile]:
+            yield OutputFile("0.bin", BIG)
+            yield OutputFile("bad.bin", content)
+
+        good = {name: lambda _: [OutputFile("good.bin", b"good")] for name in "acd"}
+        rows = self.run({"a": good["a"], "b": make, "c": good["c"], "d": good["d"]}, batch_size=3)
+        assert {name: [self.read(row) for row in some] for name, some in rows.items()} == {
+            "a": [b"good"],
+            "b": [],
+            "c": [b"good"],
+            "d": [b"good"],
+        }
+        assert list(self.errors()) == ["b"]
+        assert self.errors()["b"][0] == error
+        assert message in self.errors()["b"][1]
+
+    def test_a_named_pipe_as_content_is_an_error_and_not_waited_for(self) -> None:
+        os.mkfifo(self.folder / "pipe")
+        self.run({"a": lambda _: [OutputFile("0.bin", self.folder / "pipe")]})
+        assert "where no file is" in self.errors()["a"][1]
+
+    def test_an_input_that_is_left_out_after_some_outputs_leaves_no_trace(self) -> None:
+        def make(_: InputFile) -> Iterator[OutputFile]:
+            yield OutputFile("0.bin", BIG)
+            raise Skip("too quiet")
+
+        rows = self.run({"a": make, "b": lambda _: [OutputFile("0.bin", b"b")]}, batch_size=2)
+        assert rows["a"] == []
+        assert [row["skipped"] for row in read_table(self.output / "manifest.csv")] == ["too quiet", ""]
+
+    # -- names
+
+    @pytest.mark.parametrize("letter", ["n", "é", "🎈"])
+    def test_a_name_may_have_255_bytes(self, letter: str) -> None:
+        longest = letter * (255 // len(letter.encode()))
+        longest += "-" * (255 - len(longest.encode()))
+        rows = self.run({"a": lambda _: [OutputFile(longest, b"1")], "b": lambda _: [OutputFile("x", b"2")]})
+        assert [self.read(row) for row in rows["a"]] == [b"1"]
+        assert Path(rows["a"][0]["output"]).name == longest
+        self.output = self.folder / "again"
+        self.run({"a": lambda _: [OutputFile(longest + "-", b"1")], "b": lambda _: [OutputFile("x", b"2")]})
+        assert list(self.errors()) == ["a"]
+        assert "256 bytes" in self.errors()["a"][1]
+
+    @pytest.mark.parametrize(
+        "name", ["a b", "it's", '"', "ü\u0308", "-rf", "*", "%s", "\n", "\x1b[31m", ".hidden", "~"]
+    )
+    def test_a_name_may_hold_anything_but_a_slash(self, name: str) -> None:
+        rows = self.run({"a": lambda _: [OutputFile(name, b"1"), OutputFile("other", b"2")]})
+        assert [self.read(row) for row in rows["a"]] == [b"1", b"2"]
+        assert Path(rows["a"][0]["output"]).name == name
+
+    # -- a disk that is full, or broken
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            pytest.param(lambda _: BIG, id="bytes"),
+            pytest.param(lambda _: BIG.decode("latin-1"), id="str"),
+            pytest.param(lambda folder: folder / "big.bin", id="path"),
+            pytest.param(lambda _: in_sequence, id="callable"),
+            pytest.param(lambda _: patched, id="callable that seeks"),
+            pytest.param(lambda _: swallowing, id="callable that swallows errors"),
+            pytest.param(lambda _: renaming, id="callable that turns errors into others"),
+        ],
+    )
+    def test_what_cannot_be_written_stops_the_run(self, content: Callable[[Path], Any]) -> None:
+        """The input is not to blame, and is done by the next run."""
+        (self.folder / "big.bin").write_bytes(BIG)
+        make = {
+            "a": lambda _: [OutputFile("0.bin", b"small")],
+            "b": lambda _: [OutputFile("1.bin", b"small"), OutputFile("2.bin", content(self.folder))],
+            "c": lambda _: [OutputFile("3.bin", b"small")],
+        }
+        stops = pytest.raises(RunStopped, match=r"cannot write .*: File too large; mend that and run")
+        with file_size_limit(MEGABYTE), stops:
+            self.run(make, batch_size=1)
+        assert self.errors() == {}
+        rows = self.run(make)
+        assert {name: len(some) for name, some in rows.items()} == {"a": 1, "b": 2, "c": 1}
+
+
+def swallowing(file: BinaryIO) -> None:
+    with contextlib.suppress(OSError):
+        in_sequence(file)
+
+
+def renaming(file: BinaryIO) -> None:
+    try:
+        in_sequence(file)
+    except OSError as error:
+        raise ValueError("it did not work") from error
+
+
+@contextlib.contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """No file can grow beyond a size: a disk that is full, for those who have no disk to fill."""
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
