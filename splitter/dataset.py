@@ -1,6 +1,7 @@
 """The one class a user writes: a torch Dataset whose items are made from input files."""
 
 import inspect
+import io
 import os
 import tempfile
 import weakref
@@ -81,7 +82,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         try:
             outputs, metadata = checked_result(self.process(input_file))
             scratch = input_file.scratch_folder
-            return tuple(_without_scratch(output, scratch) for output in outputs), dict(metadata)
+            return tuple(_in_hand(output, scratch) for output in outputs), dict(metadata)
         finally:
             input_file.scratch_folder.remove()
 
@@ -115,12 +116,16 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         return {name: value for name, value in self.__dict__.items() if name not in ("_table", "_ready_in")}
 
 
-def _without_scratch(output: OutputFile, scratch: Scratch) -> OutputFile:
-    """An output whose content does not go with the scratch folder."""
+def _in_hand(output: OutputFile, scratch: Scratch) -> OutputFile:
+    """An output that outlives the scratch folder, and can be sent to another process."""
     content = getattr(output, "content", None)
     if isinstance(content, os.PathLike) and scratch.holds(os.fsdecode(content)):
         with open(content, "rb") as file:
             return output._replace(content=file.read())
+    if callable(content):
+        buffer = io.BytesIO()
+        content(buffer)
+        return output._replace(content=buffer.getvalue())
     return output
 
 
