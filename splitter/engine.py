@@ -306,20 +306,27 @@ class _Work:
     def _finish(self, *, compact: bool = False) -> Summary:
         """Bring manifest.csv and errors.csv together from what is committed."""
         try:
-            self._look()
-            entries = self.journal.find(self.found.keys)
-            known = entries >= 0
-            status = np.zeros(len(entries), "u1")
-            status[known] = self.journal.entries["status"][entries[known]]
-            gone = self.journal.others(entries)
-            finished = (status == DONE) | (status == SKIPPED)
-            self.journal.write_manifest(entries[finished], self.table.header)
-            self.journal.write_errors(entries[status == FAILED], self.table.header)
-            if compact:
-                self.journal.compact(np.concatenate((entries[known], gone)))
+            self.journal.recover()
+            fault = ""
         except StorageError as error:
-            self.stopped = self.stopped or str(error)
-            status, gone = np.zeros(len(self.table), "u1"), np.empty(0)
+            # the disk is full: what is committed still counts
+            fault = str(error)
+        self.journal.load()
+        entries = self.journal.find(self.found.keys)
+        known = entries >= 0
+        status = np.zeros(len(entries), "u1")
+        status[known] = self.journal.entries["status"][entries[known]]
+        gone = self.journal.others(entries)
+        try:
+            if not fault:
+                finished = (status == DONE) | (status == SKIPPED)
+                self.journal.write_manifest(entries[finished], self.table.header)
+                self.journal.write_errors(entries[status == FAILED], self.table.header)
+                if compact:
+                    self.journal.compact(np.concatenate((entries[known], gone)))
+        except StorageError as error:
+            fault = str(error)
+        self.stopped = self.stopped or fault
         return self._summary(status, len(gone))
 
     def _summary(self, status: np.ndarray, gone: int) -> Summary:

@@ -1,5 +1,6 @@
 """What a run shows: a live line on a terminal, a plain line now and then elsewhere, a summary at the end."""
 
+import os
 import sys
 import time
 from types import TracebackType
@@ -122,7 +123,9 @@ def summary_lines(summary: "Summary") -> list[str]:
     made = f"{work.outputs:,} outputs ({show_bytes(work.bytes)}) made in {show_seconds(summary.seconds)}"
     lines = [f"{', '.join(counts)}; {made}"]
     where = f"manifest: {summary.manifest}"
-    if summary.failed:
+    if summary.stopped and not os.path.exists(summary.manifest):
+        where = "manifest: none before the run is continued"
+    elif summary.failed:
         where += f"   errors: {summary.manifest.removesuffix('manifest.csv')}errors.csv"
     label = "stopped" if summary.stopped else "next"
     return [*lines, where, f"{label}: {_next_step(summary)}"]

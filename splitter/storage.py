@@ -74,8 +74,11 @@ class LocalStorage:
             for name in (f"{OWN_FOLDER}/records", STAGING):
                 os.makedirs(self.path(name), exist_ok=True)
         except OSError as error:
-            reason = f"cannot be written: {error.strerror}"
-            raise Refused(f"{self.root}: {reason}; choose another --output or free some room") from None
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> Refused:
+        reason = f"cannot be written: {error.strerror}"
+        return Refused(f"{self.root}: {reason}; choose another --output or free some room")
 
     def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
         """Store a small file, visible only when it is whole; `durable` ones outlive a power loss."""
@@ -218,7 +221,10 @@ class LocalStorage:
         run never meets a dead run's workers.
         """
         path = self.path(f"{OWN_FOLDER}/lock")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise self._unwritable(error) from None
         try:
             self._take(descriptor)
             os.ftruncate(descriptor, 0)

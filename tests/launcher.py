@@ -80,8 +80,15 @@ class Driver:
         return [runner for guard in self.guards() for runner in children(guard.pid)]
 
     def until(self, holds: Callable[[], object]) -> None:
-        """Wait until something holds, which this run brings about."""
-        eventually(holds, lambda: self.stderr)
+        """Wait until something holds, which this run brings about before it ends."""
+
+        def settled() -> bool:
+            if holds():
+                return True
+            assert self.poll() is None, self.stderr
+            return False
+
+        eventually(settled, lambda: self.stderr)
 
     def check_gone(self) -> None:
         """All that it has started is gone within seconds."""
@@ -99,12 +106,13 @@ class Driver:
 class LauncherProcess:
     """A process that has imported splitter, and forks a driver for each run it is asked for."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, within: Sequence[str] = ()) -> None:
+        """`within` is a command that starts it somewhere else, such as `unshare --mount`."""
         # a file of its own, so that what the server says itself does not mix with a test's output
         self.stderr = folder / "launcher.txt"
         with self.stderr.open("wb") as stderr:
             self._server = subprocess.Popen(
-                [sys.executable, __file__],
+                [*within, sys.executable, __file__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -121,6 +129,14 @@ class LauncherProcess:
         answer = self._server.stdout.readline()
         assert answer, self.stderr.read_text()
         return json.loads(answer)
+
+    def command(self, *arguments: object) -> None:
+        """Run a program where it is."""
+        self.ask({"command": list(map(str, arguments))})
+
+    def path(self, path: Path) -> Path:
+        """Where this process finds what the launcher has mounted at a path."""
+        return Path(f"/proc/{self._server.pid}/root", *path.parts[1:])
 
     def close(self) -> None:
         """End it; it has no children left."""
@@ -173,6 +189,8 @@ def _serve() -> None:
         if "reap" in request:
             pid, status = os.waitpid(request["reap"], os.WNOHANG)
             answer = os.waitstatus_to_exitcode(status) if pid else None
+        elif "command" in request:
+            answer = subprocess.run(request["command"], check=True, stdin=subprocess.DEVNULL).returncode
         else:
             answer = _fork(request)
         sys.stdout.write(json.dumps(answer) + "\n")
