@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import numpy as np
 import soundfile
@@ -67,6 +67,9 @@ _ENDINGS = {
 }
 _LOSSY = {"OGG": "VORBIS", "MP3": "MPEG_LAYER_III"}
 _DEEPEST_FLAC = 24
+
+
+AnySource = TypeVar("AnySource", bound="Source")
 
 
 class AudioError(InputError):
@@ -156,7 +159,7 @@ class Source(ABC):
     def close(self) -> None:
         """Let the file go."""
 
-    def __enter__(self) -> "Source":
+    def __enter__(self: "AnySource") -> "AnySource":
         """Use it as a context."""
         return self
 
@@ -179,12 +182,7 @@ def open_source(path: str, target: Target, truncated: Truncated = "error") -> So
             and target.channels in ("keep", "first", "mono", "split")[: 4 if raw.channels == 1 else 1]
         ):
             return RawSource(path, extent, raw)
-    decoder = Decoder(path, truncated)
-    try:
-        return DecodedSource(decoder, made_format(decoder.format, target, path), target)
-    except BaseException:
-        decoder.close()
-        raise
+    return DecodedSource.open(path, target, truncated)
 
 
 def _cut_short(path: str, extent: Extent) -> AudioError:
@@ -416,6 +414,25 @@ class DecodedSource(Source):
         if made.rate != decoder.format.rate:
             read = Resampler(read, decoder.format, made.rate, channels).read
         self._tape = _Tape(read, max(1, made.rate * SECONDS_AT_ONCE))
+
+    @classmethod
+    def open(cls, path: str, target: Target, truncated: Truncated) -> "DecodedSource":
+        """Decode a recording, whatever could be copied of it."""
+        decoder = Decoder(path, truncated)
+        try:
+            return cls(decoder, made_format(decoder.format, target, path), target)
+        except BaseException:
+            decoder.close()
+            raise
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """All of it, as numbers from -1 to 1, channels in columns; instead of cutting it."""
+        scale = {"int16": 1 << 15, "int32": 1 << 31}.get(self.recorded.dtype, 1)
+        stop = 0
+        while self._tape.reach(stop + 1) > stop:
+            start, stop = stop, self._tape.stop
+            yield self._tape.take(start, stop).astype(np.float32) / np.float32(scale)
+            self._tape.forget(stop)
 
     def reach(self, frame: int) -> int:
         """Decode on."""

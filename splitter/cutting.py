@@ -27,6 +27,11 @@ class Span:
         return round(self.start * rate), round(self.stop * rate)
 
 
+def exactly(seconds: float) -> Fraction:
+    """The number as it was written: 7.3 is 73/10."""
+    return Fraction(repr(float(seconds)))
+
+
 class SoundRecipe(ProcessorDataset):
     """A recipe that cuts recordings; a subclass says where."""
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 RECIPES = {
     "chunk": "splitter.recipes.chunk:Chunk",
     "command": "splitter.recipes.command:Command",
+    "silence": "splitter.recipes.silence:Silence",
+    "speech": "splitter.recipes.speech:Speech",
     "words": "splitter.recipes.words:Words",
 }
 DEFAULT = "words"

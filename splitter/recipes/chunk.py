@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from splitter.audio import Channels, FileFormat, Source, Truncated
-from splitter.cutting import SoundRecipe, Span
+from splitter.cutting import SoundRecipe, Span, exactly
 from splitter.errors import Refused
 from splitter.records import InputFile
 
@@ -35,7 +35,7 @@ class Chunk(SoundRecipe):
         truncated: What to do with a recording that ends before it should: an error, or keep what is there.
     """
 
-    def __init__(  # noqa: PLR0913 - each is an option of the command line
+    def __init__(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         self,
         inputs: Any,  # noqa: ANN401 - a path, a list, a table
         seconds: float = 10.0,
@@ -113,11 +113,6 @@ class Chunk(SoundRecipe):
 
     def _is_dropped(self, start: Fraction, end: int, rate: int) -> bool:
         return self.least is not None and end - round(start * rate) < round(self.least * rate)
-
-
-def exactly(seconds: float) -> Fraction:
-    """The number as it was written: 7.3 is 73/10."""
-    return Fraction(repr(float(seconds)))
 
 
 def _true_end(source: Source) -> Fraction:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from splitter.errors import Refused
 from splitter.records import InputFile, OutputFile
 
 _PR_SET_PDEATHSIG = 1
+_PLACE = re.compile(r"\{(?:input|output)\}")
 LONGEST_COMPLAINT = 2000
 
 
@@ -30,7 +32,8 @@ class Command(ProcessorDataset):
         """Take the inputs and the command."""
         super().__init__(inputs)
         try:
-            self.command = shlex.split(command) if isinstance(command, str) else list(command)
+            given = shlex.split(command) if isinstance(command, str) else command
+            self.command = [os.fspath(part) for part in given]
         except ValueError as error:
             raise Refused(f"--command {command!r}: {error}") from None
         if not self.command:
@@ -44,10 +47,9 @@ class Command(ProcessorDataset):
         """Run the program, then collect what it wrote."""
         folder = input_file.scratch / "output"
         folder.mkdir()
-        arguments = [
-            part.replace("{input}", input_file.local_path).replace("{output}", str(folder))
-            for part in self.command
-        ]
+        places = {"{input}": input_file.local_path, "{output}": str(folder)}
+        # in one go, since the name of an input may hold {output}
+        arguments = [_PLACE.sub(lambda match: places[match[0]], part) for part in self.command]
         done = subprocess.run(  # noqa: S603 - an argument list, and no shell
             arguments,
             stdin=subprocess.DEVNULL,
@@ -68,9 +70,17 @@ class CommandFailed(Exception):
 
     def __init__(self, program: str, code: int, output: bytes) -> None:
         """Say how it ended and what it said last."""
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         said = output[-LONGEST_COMPLAINT:].decode("utf-8", "backslashreplace").strip()
         super().__init__(f"{program} {how}" + (f": {said}" if said else ""))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # most of the real-time signals have no name
+        return f"signal {number}"
 
 
 def _files_of(folder: Path) -> Iterator[OutputFile]:

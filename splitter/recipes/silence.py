@@ -1,0 +1,157 @@
+"""The recipe `silence`: recordings cut where they are silent."""
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from splitter.audio import Channels, DecodedSource, FileFormat, Source, Target, Truncated
+from splitter.cutting import SoundRecipe, Span, exactly
+from splitter.errors import Refused
+from splitter.records import InputFile
+
+# as librosa measures levels: frames of 2048 samples every 512, each around its place
+HOP = 512
+BLOCKS_IN_FRAME = 4
+QUIETEST = 1e-10
+
+
+class Silence(SoundRecipe):
+    """Cut recordings where they are silent, and leave the silence out.
+
+    Args:
+        threshold_db: What is more than this below the loudest place is silence.
+        min_silence: Seconds; a shorter silence does not cut.
+        min_seconds: A shorter piece is left out.
+        max_seconds: A longer piece is cut at its quietest place. Default: it stays whole.
+        pad: Seconds of silence that are kept at both ends of a piece.
+        sample_rate: Samples in a second. Default: as recorded.
+        channels: Keep them, mix them to mono, split them into files of their own, or take the first.
+        format: The kind of file to write; same is that of the recording.
+        subtype: The encoding, in libsndfile's words, such as PCM_16. Default: one that loses nothing.
+        truncated: What to do with a recording that ends before it should: an error, or keep what is there.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - each is an option of the command line
+        self,
+        inputs: Any,  # noqa: ANN401 - a path, a list, a table
+        threshold_db: float = 40.0,
+        min_silence: float = 0.3,
+        min_seconds: float = 0.0,
+        max_seconds: float | None = None,
+        pad: float = 0.1,
+        sample_rate: int | None = None,
+        channels: Channels = "keep",
+        format: FileFormat = "same",  # noqa: A002 - a word of the contract
+        subtype: str | None = None,
+        truncated: Truncated = "error",
+    ) -> None:
+        """Take the inputs, what silence is, and what the pieces are to be."""
+        super().__init__(
+            inputs,
+            sample_rate=sample_rate,
+            channels=channels,
+            format=format,
+            subtype=subtype,
+            truncated=truncated,
+        )
+        if not 0 < threshold_db < float("inf"):
+            raise Refused(f"--threshold-db {threshold_db:g}: must be more than 0")
+        for name, value in (("min-silence", min_silence), ("min-seconds", min_seconds), ("pad", pad)):
+            if not 0 <= value < float("inf"):
+                raise Refused(f"--{name} {value:g}: must be at least 0")
+        if max_seconds is not None and not max(0.1, min_seconds) <= max_seconds < float("inf"):
+            raise Refused(f"--max-seconds {max_seconds:g}: must be at least 0.1, and --min-seconds")
+        self.threshold_db = threshold_db
+        self.min_silence, self.pad = exactly(min_silence), exactly(pad)
+        self.least, self.most = exactly(min_seconds), exactly(max_seconds) if max_seconds else None
+
+    def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
+        """Measure the whole recording, then name the places that are not silent."""
+        rate = source.recorded.rate
+        target = Target(format="wav", subtype="FLOAT")
+        with DecodedSource.open(input_file.local_path, target, self.truncated) as sound:
+            levels = measure(sound.blocks())
+            frames = sound.recorded_frames
+        pieces = joined(sounding(levels, frames, self.threshold_db), round(self.min_silence * rate))
+        pieces = padded(pieces, round(self.pad * rate), frames)
+        if self.most:
+            most = max(HOP, int(self.most * rate))
+            pieces = [part for piece in pieces for part in shortened(piece, most, levels)]
+        for start, stop in pieces:
+            if stop - start >= self.least * rate:
+                yield Span(Fraction(start, rate), Fraction(stop, rate))
+
+
+def measure(blocks: Iterable[np.ndarray]) -> np.ndarray:
+    """The mean square of each frame, of its loudest channel; frame k is around sample k * HOP."""
+    sums: list[np.ndarray] = []
+    rest = np.empty((0, 1), np.float32)
+    for block in blocks:
+        rest = np.concatenate((rest.reshape(-1, block.shape[1]), block))
+        whole = len(rest) // HOP * HOP
+        sums.append(_squares(rest[:whole].reshape(-1, HOP, block.shape[1])))
+        rest = rest[whole:]
+    # an incomplete block counts as if silence came after it
+    if not sums:
+        return np.zeros(1)
+    last = _squares(rest[np.newaxis])
+    of_blocks = np.concatenate((*sums, last, np.zeros((1, last.shape[1]))))
+    around = np.concatenate((np.zeros((2, last.shape[1])), of_blocks))
+    count = len(of_blocks) - 1
+    total = np.sum([around[shift : shift + count] for shift in range(BLOCKS_IN_FRAME)], axis=0)
+    levels: np.ndarray = total.max(axis=1) / (BLOCKS_IN_FRAME * HOP)
+    return levels
+
+
+def _squares(blocks: np.ndarray) -> np.ndarray:
+    """The sum of squares of each block and channel."""
+    sums: np.ndarray = np.einsum("bfc,bfc->bc", blocks, blocks, dtype=np.float64)
+    return sums
+
+
+def sounding(levels: np.ndarray, frames: int, threshold_db: float) -> list[tuple[int, int]]:
+    """The places that are not silent, in samples: librosa.effects.split's, with its way of rounding."""
+    loudest = levels.max()
+    if loudest <= QUIETEST or not frames:
+        return []
+    decibels = 10 * np.log10(np.maximum(levels, QUIETEST) / loudest)
+    sounds = np.concatenate(([False], decibels > -threshold_db, [False]))
+    edges = np.flatnonzero(sounds[1:] != sounds[:-1]) * HOP
+    starts, stops = edges[::2], np.minimum(edges[1::2], frames)
+    return [
+        (start, stop) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True) if start < stop
+    ]
+
+
+def joined(pieces: list[tuple[int, int]], least_silence: int) -> list[tuple[int, int]]:
+    """The pieces, with those in one that have too short a silence between them."""
+    result: list[tuple[int, int]] = []
+    for start, stop in pieces:
+        if result and start - result[-1][1] < least_silence:
+            result[-1] = result[-1][0], stop
+        else:
+            result.append((start, stop))
+    return result
+
+
+def padded(pieces: list[tuple[int, int]], pad: int, frames: int) -> list[tuple[int, int]]:
+    """The pieces with some of the silence around them; two neighbours share what is between them."""
+    result = []
+    for index, (start, stop) in enumerate(pieces):
+        before = start - pieces[index - 1][1] if index else 2 * start
+        after = pieces[index + 1][0] - stop if index + 1 < len(pieces) else 2 * (frames - stop)
+        result.append((start - min(pad, before - before // 2), stop + min(pad, after // 2)))
+    return result
+
+
+def shortened(piece: tuple[int, int], most: int, levels: np.ndarray) -> Iterator[tuple[int, int]]:
+    """A piece in parts of at most so many samples, cut at the quietest place of each one's second half."""
+    start, stop = piece
+    while stop - start > most:
+        first, last = (start + most // 2) // HOP + 1, (start + most) // HOP
+        cut = start + most if first > last else (first + int(np.argmin(levels[first : last + 1]))) * HOP
+        yield start, cut
+        start = cut
+    yield start, stop
