@@ -325,7 +325,7 @@ class Worker:
                 task.fail(
                     place,
                     failure_of(error, attempt),
-                    unreadable=isinstance(error, (OSError, UnreadableInput)),
+                    unreadable=_not_read(error, task.path(place)),
                 )
             finally:
                 self._scratch.remove()
@@ -424,6 +424,10 @@ class _Task:
             found = look_at(input_file.local_path)
             batch.sizes[place], batch.times[place] = found.st_size, found.st_mtime_ns
         return input_file
+
+    def path(self, place: int) -> str:
+        """Where the input is on this machine."""
+        return self._job.layout.place(self.rows[place][0][self._job.at])
 
     def folder(self, place: int) -> str:
         """The folder of the output that is this input's own."""
@@ -631,6 +635,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 def _may_pass(error: BaseException) -> bool:
     """Whether a read may succeed when it is tried again."""
     return isinstance(error, OSError) and not isinstance(error, _WILL_NOT_PASS)
+
+
+def _not_read(error: BaseException, path: str) -> bool:
+    """Whether it is the input that could not be read, and not another file, nor its content that is wrong."""
+    if isinstance(error, OSError) and error.errno is not None:
+        other = isinstance(error.filename, (str, bytes, os.PathLike))
+        return not other or os.path.normpath(os.fsdecode(error.filename)) == os.path.normpath(path)
+    return isinstance(error, UnreadableInput)
 
 
 def failure_of(error: BaseException, attempts: int) -> Failure:
