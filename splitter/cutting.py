@@ -1,14 +1,28 @@
 """What the recipes for sound share: their parameters, and the way from spans of time to output files."""
 
+import os
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from splitter.annotations import (
+    Annotation,
+    AnnotationFile,
+    Labels,
+    MinOverlap,
+    find_annotations,
+    read_annotations,
+)
 from splitter.audio import AudioError, Channels, FileFormat, Source, Target, Truncated, open_source
 from splitter.dataset import ProcessorDataset, Result
+from splitter.errors import Refused
 from splitter.records import InputFile, OutputFile, Scalar
+
+BESIDE = "beside"
+IN_COLUMN = "column="
+END_OF_TIME = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +30,17 @@ class Span:
     """A piece of a recording: from `start` to before `stop`, in exact seconds, then some silence.
 
     Both ends are rounded to samples of whatever rate is asked for, halves to even.
+
+    Attributes:
+        about: More that is known of the piece.
+        row: Which of the input's rows it comes from.
     """
 
     start: Fraction
     stop: Fraction
     silence: Fraction = Fraction(0)
+    about: Mapping[str, Scalar] = field(default_factory=dict)
+    row: int = 0
 
     def frames(self, rate: int) -> tuple[int, int]:
         """The first sample, and the one after the last."""
@@ -39,16 +59,27 @@ class SoundRecipe(ProcessorDataset):
         self,
         inputs: Any,  # noqa: ANN401 - a path, a list, a table
         *,
-        sample_rate: int | None = None,
-        channels: Channels = "keep",
-        format: FileFormat = "same",  # noqa: A002 - a word of the contract
-        subtype: str | None = None,
-        truncated: Truncated = "error",
+        sample_rate: int | None,
+        channels: Channels,
+        format: FileFormat,  # noqa: A002 - a word of the contract
+        subtype: str | None,
+        truncated: Truncated,
+        annotations: str | None,
     ) -> None:
-        """Take the inputs, and what the pieces are to be."""
+        """Take the inputs, what the pieces are to be, and where annotations are."""
         super().__init__(inputs)
         self.target = Target(sample_rate=sample_rate, channels=channels, format=format, subtype=subtype)
         self.truncated: Truncated = truncated
+        self.annotations = annotations
+        self._annotation_file: AnnotationFile | None = None
+        if annotations and annotations != BESIDE and not annotations.startswith(IN_COLUMN):
+            # another content is another parameter: what is finished is then done again
+            self.parameters = {**self.parameters, "annotations file": _state_of(annotations)}
+
+    def setup(self) -> None:
+        """Read a file of annotations that is about many recordings once."""
+        if "annotations file" in self.parameters and self.annotations:
+            self._annotation_file = AnnotationFile(self.annotations)
 
     @abstractmethod
     def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
@@ -59,11 +90,25 @@ class SoundRecipe(ProcessorDataset):
         about: dict[str, Scalar] = {}
         return self._pieces(input_file, about), about
 
+    def annotations_of(self, input_file: InputFile) -> list[Annotation]:
+        """The annotations of a recording, from wherever they were said to be."""
+        if self._annotation_file:
+            return self._annotation_file.of(input_file.input)
+        where = self.annotations or ""
+        if where.startswith(IN_COLUMN):
+            column = where.removeprefix(IN_COLUMN)
+            if column not in input_file.columns:
+                raise Refused(f"--annotations {where}: the dataset list has no column {column!r}")
+            name = input_file.columns[column]
+            return read_annotations(os.path.join(_home(input_file), name)) if name else []
+        found = find_annotations(input_file.local_path)
+        return read_annotations(found, recording=input_file.input) if found else []
+
     def _pieces(self, input_file: InputFile, about: dict[str, Scalar]) -> Iterator[OutputFile]:
         with open_source(input_file.local_path, self.target, self.truncated) as source:
             for number, span in enumerate(self.spans(source, input_file)):
                 yield from _files(source, span, number)
-            source.reach(1 << 62)
+            source.reach(END_OF_TIME)
             recorded = source.recorded
             about.update(
                 source_rate=recorded.rate,
@@ -73,6 +118,39 @@ class SoundRecipe(ProcessorDataset):
                 source_subtype=recorded.subtype,
                 source_seconds=source.recorded_frames / recorded.rate,
             )
+
+
+class LabelledRecipe(SoundRecipe):
+    """A recipe whose pieces carry the labels that they overlap."""
+
+    def __init__(self, inputs: Any, *, min_overlap: str, **shared: Any) -> None:  # noqa: ANN401
+        """Take what every recipe for sound takes, and how much of a label a piece must hold to have it."""
+        super().__init__(inputs, **shared)
+        self._min_overlap = MinOverlap.parse(min_overlap)
+
+    def _pieces(self, input_file: InputFile, about: dict[str, Scalar]) -> Iterator[OutputFile]:
+        pieces = super()._pieces(input_file, about)
+        if not self.annotations:
+            yield from pieces
+            return
+        labels: Labels | None = None
+        with open_source(input_file.local_path, self.target, self.truncated) as source:
+            rate = source.recorded.rate
+        labels = Labels(self.annotations_of(input_file), rate=rate, min_overlap=self._min_overlap)
+        for piece in pieces:
+            yield piece._replace(metadata={**piece.metadata, **_labels_of(piece, labels)})
+
+
+def _labels_of(piece: OutputFile, labels: Labels) -> dict[str, Scalar]:
+    """A piece's labels and when they start and end in it, each as one text."""
+    start, stop = piece.metadata["start_sample"], piece.metadata["stop_sample"]
+    assert isinstance(start, int) and isinstance(stop, int)  # noqa: S101, PT018 - made by _files
+    found = labels.of(start, stop)
+    return {
+        "labels": "|".join(label.annotation.label.replace("|", "\\|") for label in found),
+        "label_starts": "|".join(str(float(label.start)) for label in found),
+        "label_ends": "|".join(str(float(label.end)) for label in found),
+    }
 
 
 def _files(source: Source, span: Span, number: int) -> Iterator[OutputFile]:
@@ -86,18 +164,29 @@ def _files(source: Source, span: Span, number: int) -> Iterator[OutputFile]:
     contents = source.contents(start, stop, silence)
     for channel, content in enumerate(contents, 1):
         suffix = f"_channel{channel}" if len(contents) > 1 else ""
+        metadata = {
+            "start_seconds": float(span.start),
+            "end_seconds": float(span.stop),
+            "start_sample": first,
+            "stop_sample": last,
+            "sample_rate": rate,
+            "channels": source.made.channels,
+            "frames": stop - start + silence,
+            **span.about,
+        }
         name = f"{number:06d}_{float(span.start):.3f}s{suffix}.{source.made.ending}"
-        yield OutputFile(
-            name,
-            content,
-            {
-                "start_seconds": float(span.start),
-                "end_seconds": float(span.stop),
-                "start_sample": first,
-                "stop_sample": last,
-                "sample_rate": rate,
-                "channels": source.made.channels,
-                "frames": stop - start + silence,
-            },
-        )
+        yield OutputFile(name, content, metadata, span.row)
     source.forget(start)
+
+
+def _home(input_file: InputFile) -> str:
+    """The folder that the recording's path in the list starts from."""
+    return input_file.local_path.removesuffix(input_file.input)
+
+
+def _state_of(path: str) -> list[int]:
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise Refused(f"--annotations {path}: cannot be read: {error.strerror}") from None
+    return [found.st_size, found.st_mtime_ns]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 RECIPES = {
     "chunk": "splitter.recipes.chunk:Chunk",
     "command": "splitter.recipes.command:Command",
+    "segments": "splitter.recipes.segments:Segments",
     "silence": "splitter.recipes.silence:Silence",
     "speech": "splitter.recipes.speech:Speech",
     "words": "splitter.recipes.words:Words",

@@ -11,14 +11,14 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from splitter.audio import Channels, FileFormat, Source, Truncated
-from splitter.cutting import SoundRecipe, Span, exactly
+from splitter.cutting import LabelledRecipe, Span, exactly
 from splitter.errors import Refused
 from splitter.records import InputFile
 
 Tail = Literal["keep", "drop", "pad", "shift", "merge"]
 
 
-class Chunk(SoundRecipe):
+class Chunk(LabelledRecipe):
     """Cut recordings into windows of a fixed length.
 
     Args:
@@ -33,6 +33,9 @@ class Chunk(SoundRecipe):
         format: The kind of file to write; same is that of the recording.
         subtype: The encoding, in libsndfile's words, such as PCM_16. Default: one that loses nothing.
         truncated: What to do with a recording that ends before it should: an error, or keep what is there.
+        annotations: Where annotations are: a file, 'beside' each recording, or the column that names a file
+            for each, as column=NAME. Each piece then has the labels that it overlaps. Default: none.
+        min_overlap: How much of a label a piece must hold to have it: seconds, or a share such as 50%.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is an option of the command line
@@ -47,6 +50,8 @@ class Chunk(SoundRecipe):
         format: FileFormat = "same",  # noqa: A002 - a word of the contract
         subtype: str | None = None,
         truncated: Truncated = "error",
+        annotations: str | None = None,
+        min_overlap: str = "0",
     ) -> None:
         """Take the inputs, where to cut, and what the pieces are to be."""
         super().__init__(
@@ -56,6 +61,8 @@ class Chunk(SoundRecipe):
             format=format,
             subtype=subtype,
             truncated=truncated,
+            annotations=annotations,
+            min_overlap=min_overlap,
         )
         if not 0 < seconds < float("inf"):
             raise Refused(f"--seconds {seconds:g}: must be more than 0")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from splitter.audio import Channels, DecodedSource, FileFormat, Source, Target, Truncated
-from splitter.cutting import SoundRecipe, Span, exactly
+from splitter.cutting import LabelledRecipe, Span, exactly
 from splitter.errors import Refused
 from splitter.records import InputFile
 
@@ -17,7 +17,7 @@ BLOCKS_IN_FRAME = 4
 QUIETEST = 1e-10
 
 
-class Silence(SoundRecipe):
+class Silence(LabelledRecipe):
     """Cut recordings where they are silent, and leave the silence out.
 
     Args:
@@ -31,6 +31,9 @@ class Silence(SoundRecipe):
         format: The kind of file to write; same is that of the recording.
         subtype: The encoding, in libsndfile's words, such as PCM_16. Default: one that loses nothing.
         truncated: What to do with a recording that ends before it should: an error, or keep what is there.
+        annotations: Where annotations are: a file, 'beside' each recording, or the column that names a file
+            for each, as column=NAME. Each piece then has the labels that it overlaps. Default: none.
+        min_overlap: How much of a label a piece must hold to have it: seconds, or a share such as 50%.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is an option of the command line
@@ -46,6 +49,8 @@ class Silence(SoundRecipe):
         format: FileFormat = "same",  # noqa: A002 - a word of the contract
         subtype: str | None = None,
         truncated: Truncated = "error",
+        annotations: str | None = None,
+        min_overlap: str = "0",
     ) -> None:
         """Take the inputs, what silence is, and what the pieces are to be."""
         super().__init__(
@@ -55,6 +60,8 @@ class Silence(SoundRecipe):
             format=format,
             subtype=subtype,
             truncated=truncated,
+            annotations=annotations,
+            min_overlap=min_overlap,
         )
         if not 0 < threshold_db < float("inf"):
             raise Refused(f"--threshold-db {threshold_db:g}: must be more than 0")

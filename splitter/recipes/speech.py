@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from splitter.audio import Channels, DecodedSource, FileFormat, Source, Target, Truncated
-from splitter.cutting import SoundRecipe, Span, exactly
+from splitter.cutting import LabelledRecipe, Span, exactly
 from splitter.errors import Refused
 from splitter.records import InputFile
 
@@ -16,7 +16,7 @@ RATE = 16_000
 WINDOW = 512
 
 
-class Speech(SoundRecipe):
+class Speech(LabelledRecipe):
     """Cut recordings where somebody speaks, and leave the rest out.
 
     Args:
@@ -31,6 +31,9 @@ class Speech(SoundRecipe):
         format: The kind of file to write; same is that of the recording.
         subtype: The encoding, in libsndfile's words, such as PCM_16. Default: one that loses nothing.
         truncated: What to do with a recording that ends before it should: an error, or keep what is there.
+        annotations: Where annotations are: a file, 'beside' each recording, or the column that names a file
+            for each, as column=NAME. Each piece then has the labels that it overlaps. Default: none.
+        min_overlap: How much of a label a piece must hold to have it: seconds, or a share such as 50%.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is an option of the command line
@@ -46,6 +49,8 @@ class Speech(SoundRecipe):
         format: FileFormat = "same",  # noqa: A002 - a word of the contract
         subtype: str | None = None,
         truncated: Truncated = "error",
+        annotations: str | None = None,
+        min_overlap: str = "0",
     ) -> None:
         """Take the inputs, what speech is, and what the pieces are to be."""
         super().__init__(
@@ -55,6 +60,8 @@ class Speech(SoundRecipe):
             format=format,
             subtype=subtype,
             truncated=truncated,
+            annotations=annotations,
+            min_overlap=min_overlap,
         )
         if not 0 < threshold < 1:
             raise Refused(f"--threshold {threshold:g}: must be between 0 and 1")
@@ -76,6 +83,7 @@ class Speech(SoundRecipe):
         """Load the model, which comes with its package."""
         import silero_vad
 
+        super().setup()
         self._model = silero_vad.load_silero_vad()
 
     def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:  # noqa: ARG002 - the seam's

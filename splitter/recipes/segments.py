@@ -1,0 +1,74 @@
+"""The recipe `segments`: recordings cut where annotations say."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from splitter.annotations import Annotation, annotations_of_rows, has_times
+from splitter.audio import AudioError, Channels, FileFormat, Source, Truncated
+from splitter.cutting import SoundRecipe, Span
+from splitter.records import InputFile
+
+
+class Segments(SoundRecipe):
+    """Cut recordings where annotations say.
+
+    Args:
+        annotations: Where annotations are: a file, 'beside' each recording, or the column that names a file
+            for each, as column=NAME. Default: the rows of the dataset list, if they say start and end
+            (several rows may name the same recording), else beside.
+        sample_rate: Samples in a second. Default: as recorded.
+        channels: Keep them, mix them to mono, split them into files of their own, or take the first.
+        format: The kind of file to write; same is that of the recording.
+        subtype: The encoding, in libsndfile's words, such as PCM_16. Default: one that loses nothing.
+        truncated: What to do with a recording that ends before it should: an error, or keep what is there.
+    """
+
+    group_rows = True
+
+    def __init__(  # noqa: PLR0913, PLR0917 - each is an option of the command line
+        self,
+        inputs: Any,  # noqa: ANN401 - a path, a list, a table
+        annotations: str | None = None,
+        sample_rate: int | None = None,
+        channels: Channels = "keep",
+        format: FileFormat = "same",  # noqa: A002 - a word of the contract
+        subtype: str | None = None,
+        truncated: Truncated = "error",
+    ) -> None:
+        """Take the inputs, where their annotations are, and what the pieces are to be."""
+        super().__init__(
+            inputs,
+            sample_rate=sample_rate,
+            channels=channels,
+            format=format,
+            subtype=subtype,
+            truncated=truncated,
+            annotations=annotations,
+        )
+
+    def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
+        """One span for each annotation, in order of their starts; no further than the recording goes."""
+        for row, annotation, about in self._annotated(input_file):
+            start, stop = Span(annotation.start, annotation.end).frames(source.made.rate)
+            end = source.reach(stop)
+            if end < max(start, 1):
+                raise AudioError(
+                    f"{input_file.input}: an annotation starts at {float(annotation.start):g} s, "
+                    f"after the end of the recording at {end / source.made.rate:g} s"
+                )
+            true_stop = annotation.end
+            if end < stop:
+                true_stop = Fraction(source.recorded_frames, source.recorded.rate)
+            yield Span(annotation.start, true_stop, about=about, row=row)
+
+    def _annotated(self, input_file: InputFile) -> Iterator[tuple[int, Annotation, dict[str, str]]]:
+        """Each annotation with its row of the list, and with what is known of it beside that row."""
+        if self.annotations is None and has_times(input_file.columns):
+            found = annotations_of_rows(input_file.rows, source=input_file.input)
+            order = sorted(range(len(found)), key=lambda row: (found[row].start, found[row].end))
+            yield from ((row, found[row], {}) for row in order)
+            return
+        for annotation in self.annotations_of(input_file):
+            more = {f"annotation_{key}": value for key, value in annotation.columns.items()}
+            yield 0, annotation, {"label": annotation.label, **more}
