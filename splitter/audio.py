@@ -19,6 +19,7 @@ import numpy as np
 import soundfile
 
 from splitter.errors import InputError, Refused
+from splitter.flac import FlacError, FlacSource
 from splitter.mp3 import CountedMp3, frame_bytes
 from splitter.records import Content
 from splitter.wav import Extent, RawFormat, find_samples
@@ -67,6 +68,9 @@ _ENDINGS = {
 }
 _LOSSY = {"OGG": "VORBIS", "MP3": "MPEG_LAYER_III"}
 _DEEPEST_FLAC = 24
+_FLAC_SUBTYPES = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}
+# more samples than any recording has
+LONGEST = 1 << 62
 
 
 AnySource = TypeVar("AnySource", bound="Source")
@@ -176,13 +180,23 @@ def open_source(path: str, target: Target, truncated: Truncated = "error") -> So
     raw = RawFormat.of(extent.description) if extent else None
     if raw and extent:
         recorded = SoundFormat("WAV", raw.subtype, raw.channels, raw.rate)
-        made = made_format(recorded, target, path)
-        if (
-            made == recorded
-            and target.channels in ("keep", "first", "mono", "split")[: 4 if raw.channels == 1 else 1]
-        ):
+        if _is_kept(recorded, target, path):
             return RawSource(path, extent, raw)
+    with open(path, "rb") as file:
+        is_flac = file.read(4) == b"fLaC"
+    if is_flac and target.sample_rate is None and target.format in ("same", "flac"):
+        source = FramesSource.open(path, truncated)
+        if source and _is_kept(source.recorded, target, path):
+            return source
+        if source:
+            source.close()
     return DecodedSource.open(path, target, truncated)
+
+
+def _is_kept(recorded: SoundFormat, target: Target, path: str) -> bool:
+    """Whether the pieces are to be just as the recording is."""
+    same_channels = target.channels == "keep" or recorded.channels == 1
+    return same_channels and made_format(recorded, target, path) == recorded
 
 
 def _cut_short(path: str, extent: Extent) -> AudioError:
@@ -544,6 +558,62 @@ class RawSource(Source):
     def close(self) -> None:
         """Let the file go."""
         self._file.close()
+
+
+class FramesSource(Source):
+    """A FLAC file whose pieces are made of its own frames; only those at both ends are encoded anew."""
+
+    def __init__(self, path: str, flac: FlacSource, truncated: Truncated) -> None:
+        """Use an opened file."""
+        self._path, self._flac, self._truncated = path, flac, truncated
+        self.recorded = self.made = SoundFormat("FLAC", _FLAC_SUBTYPES[flac.bits], flac.channels, flac.rate)
+
+    @classmethod
+    def open(cls, path: str, truncated: Truncated) -> "FramesSource | None":
+        """Open a file; None if its frames cannot be copied, though it may be decoded."""
+        try:
+            flac = FlacSource(path)
+        except FlacError:
+            return None
+        if flac.bits not in _FLAC_SUBTYPES:
+            flac.close()
+            return None
+        return cls(path, flac, truncated)
+
+    def reach(self, frame: int) -> int:
+        """Look at frames until so many samples are there."""
+        try:
+            there = self._flac.reach(frame)
+        except FlacError as error:
+            return min(frame, self._end(error.samples, str(error)))
+        stated = self._flac.declared or 0
+        return self._end(there, "ends early") if there < min(frame, stated) else there
+
+    def _end(self, samples: int, how: str) -> int:
+        if self._truncated == "error":
+            of = f" of {self._flac.declared:,}" if self._flac.declared else ""
+            there = f"{samples:,}{of} samples are there"
+            raise AudioError(f"{self._path}: {how}: {there}; --truncated keep takes what is there")
+        return samples
+
+    @property
+    def recorded_frames(self) -> int:
+        """As many as the frames hold."""
+        return self.reach(LONGEST)
+
+    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+        """What copies the frames; with silence after them it has to be encoded."""
+        if not silence:
+            return [functools.partial(self._flac.cut, start, stop)]
+        piece = io.BytesIO()
+        self._flac.cut(start, stop, piece)
+        piece.seek(0)
+        frames, _ = soundfile.read(piece, dtype=self.made.dtype, always_2d=True)
+        return [encode(np.pad(frames, ((0, silence), (0, 0))), self.made)]
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._flac.close()
 
 
 @functools.cache

@@ -15,14 +15,13 @@ from splitter.annotations import (
     find_annotations,
     read_annotations,
 )
-from splitter.audio import AudioError, Channels, FileFormat, Source, Target, Truncated, open_source
+from splitter.audio import LONGEST, AudioError, Channels, FileFormat, Source, Target, Truncated, open_source
 from splitter.dataset import ProcessorDataset, Result
 from splitter.errors import Refused
 from splitter.records import InputFile, OutputFile, Scalar
 
 BESIDE = "beside"
 IN_COLUMN = "column="
-END_OF_TIME = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class SoundRecipe(ProcessorDataset):
         with open_source(input_file.local_path, self.target, self.truncated) as source:
             for number, span in enumerate(self.spans(source, input_file)):
                 yield from _files(source, span, number)
-            source.reach(END_OF_TIME)
+            source.reach(LONGEST)
             recorded = source.recorded
             about.update(
                 source_rate=recorded.rate,

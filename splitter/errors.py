@@ -7,6 +7,7 @@ SplitterError
 │   └── SetupError      the recipe's setup() failed, so no input can be processed
 └── InputError          one input failed for a reason that splitter itself found
     ├── UnreadableInput it is missing, not a file, or cannot be opened
+    ├── AnnotationError its annotations cannot be read
     ├── BadResult       process() gave something the contract does not allow
     ├── TimedOut        no result within --timeout
     ├── MemoryExceeded  more memory than --memory
@@ -54,6 +55,10 @@ class InputError(SplitterError):
 
 class UnreadableInput(InputError):
     """An input is missing, is not a file, or cannot be opened."""
+
+
+class AnnotationError(InputError):
+    """The annotations of an input cannot be read; the message names their file and line."""
 
 
 class BadResult(InputError):

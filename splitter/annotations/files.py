@@ -1,0 +1,310 @@
+"""Annotation files: found beside a recording, read once, asked for one recording after the other."""
+
+import codecs
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal, get_args
+
+from splitter.annotations.audacity import looks_like_audacity, read_audacity
+from splitter.annotations.nist import read_ctm, read_rttm
+from splitter.annotations.praat import read_textgrid
+from splitter.annotations.rows import Malformed, Row, shown
+from splitter.annotations.subtitles import read_srt, read_vtt
+from splitter.annotations.tables import looks_like_jsonl, looks_like_table, read_jsonl, read_table, row_of
+from splitter.errors import AnnotationError
+from splitter.inputs import look_at
+
+Kind = Literal["rttm", "ctm", "textgrid", "audacity", "srt", "vtt", "table", "jsonl"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_READERS: Mapping[Kind, Callable[[str], Iterable[Row]]] = {
+    "rttm": read_rttm,
+    "ctm": read_ctm,
+    "textgrid": read_textgrid,
+    "audacity": read_audacity,
+    "srt": read_srt,
+    "vtt": read_vtt,
+    "table": read_table,
+    "jsonl": read_jsonl,
+}
+_KINDS_BY_ENDING: Mapping[str, Kind] = {
+    ".rttm": "rttm",
+    ".ctm": "ctm",
+    ".textgrid": "textgrid",
+    ".srt": "srt",
+    ".vtt": "vtt",
+    ".csv": "table",
+    ".tsv": "table",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+# how much of a file is looked at to tell whether it holds annotations
+HEAD = 1 << 16
+
+# what may stand beside a recording, in the order in which it is looked for
+ENDINGS = (
+    ".TextGrid",
+    ".rttm",
+    ".ctm",
+    ".Table.1.selections.txt",
+    ".Table.2.selections.txt",
+    ".selections.txt",
+    ".BirdNET.selection.table.txt",
+    ".srt",
+    ".vtt",
+    ".txt",
+    ".csv",
+    ".tsv",
+    ".jsonl",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What someone, or something, said about a stretch of a recording.
+
+    Attributes:
+        start: When it starts, in seconds: exactly what was written.
+        end: When it ends; a point ends where it starts.
+        label: What is said.
+        columns: The other fields of its row as text, such as speaker, channel, tier or confidence.
+    """
+
+    start: Fraction
+    end: Fraction
+    label: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+class AnnotationFile:
+    """An annotation file, read once; it may be about many recordings.
+
+    Times are made numbers when a recording is asked for, so a bad one fails that recording only.
+
+    Attributes:
+        path: Where the file is.
+        recordings: The recordings it names, as it names them; none if it is about one and does not say.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, kind: Kind | None = None) -> None:
+        """Read the file, as the kind that its ending or content tells unless one is given."""
+        self.path = os.fspath(path)
+        self._rows: dict[str | None, list[Row]] = {}
+        text = _read_text(self.path)
+        try:
+            for row in _READERS[kind or _kind_of(self.path, text)](text):
+                self._rows.setdefault(row.recording, []).append(row)
+        except Malformed as error:
+            raise AnnotationError(f"{self.path}: {error}") from None
+        self.recordings = tuple(filter(None, self._rows))
+        self._by_name: dict[str, list[str]] = {}
+        for recording in self.recordings:
+            for name in _names(recording):
+                self._by_name.setdefault(name, []).append(recording)
+
+    def of(self, recording: str | os.PathLike[str] | None = None) -> list[Annotation]:
+        """The annotations of one recording, by start and end; in a file that names none, all of them.
+
+        The file may name the recording with or without its extension and its folders; an absolute path may
+        come from another machine. Without `recording`, a file that names several is refused.
+        """
+        rows = self._all() if recording is None or None in self._rows else self._named(os.fspath(recording))
+        return sorted((_annotation(row, f"{self.path}: line") for row in rows), key=_order)
+
+    def _all(self) -> list[Row]:
+        if len(self._rows) > 1:
+            first, second, *_ = (rows[0].line for rows in self._rows.values())
+            raise AnnotationError(
+                f"{self.path}: line {second}: is about another recording than line {first};"
+                " such a file is read for one recording at a time"
+            )
+        return [row for rows in self._rows.values() for row in rows]
+
+    def _named(self, recording: str) -> list[Row]:
+        """The rows of the names that agree best with a recording."""
+        agreements: dict[tuple[bool, int, bool], list[str]] = {}
+        similar = (written for name in _names(recording) for written in self._by_name.get(name, ()))
+        for written in dict.fromkeys(similar):
+            if agreement := _agreement(written, recording):
+                agreements.setdefault(agreement, []).append(written)
+        if not agreements:
+            return []
+        names = max(agreements.items())[1]
+        first, *others = names
+        for other in others:
+            if _parts(other) != _parts(first):
+                line = self._rows[other][0].line
+                both = f"{shown(first)} and {shown(other)}"
+                raise AnnotationError(f"{self.path}: line {line}: {both} could both be {recording}")
+        return [row for name in names for row in self._rows[name]]
+
+
+def read_annotations(
+    path: str | os.PathLike[str],
+    *,
+    kind: Kind | None = None,
+    recording: str | os.PathLike[str] | None = None,
+) -> list[Annotation]:
+    """The annotations in a file, by start, end and place in the file.
+
+    Args:
+        path: The file: RTTM, CTM, an Audacity label track, a Praat TextGrid, a selection table of Raven, SRT,
+            WebVTT, or a table (CSV, TSV, JSONL) with columns such as start, end or duration, and label.
+        kind: What it is, where neither its ending nor its content tells.
+        recording: Which recording to take, in a file that may be about several.
+    """
+    return AnnotationFile(path, kind=kind).of(recording)
+
+
+def annotations_of_rows(rows: Iterable[Mapping[str, str]], *, source: str) -> list[Annotation]:
+    """The annotations in the rows of a dataset list, one for each row and in their order.
+
+    `source` says in errors where the rows come from.
+    """
+    try:
+        found = [row_of(row, number) for number, row in enumerate(rows, 1)]
+    except Malformed as error:
+        raise AnnotationError(f"{source}: {error}") from None
+    return [_annotation(row, f"{source}: row") for row in found]
+
+
+def find_annotations(recording: str | os.PathLike[str]) -> Path | None:
+    """The annotation file beside a recording: its name, with or without its extension, and one of `ENDINGS`.
+
+    A text or a table counts only if its first line is that of annotations, since much else has these
+    endings. Two files are an error.
+    """
+    recording = os.fspath(recording)
+    found: dict[tuple[int, int], str] = {}
+    own = _identity(recording)
+    for path in _candidates(recording):
+        identity = _identity(path)
+        # one file may answer to two names, where upper and lower case are the same
+        if identity and identity != own and identity not in found and _may_be_annotations(path):
+            found[identity] = path
+    paths = list(found.values())
+    if len(paths) > 1:
+        raise AnnotationError(f"{paths[0]} and {paths[1]} both annotate {recording}; keep one, or name it")
+    return Path(paths[0]) if paths else None
+
+
+# -- reading ------------------------------------------------------------------------------------------------
+
+
+def _read_text(path: str) -> str:
+    look_at(path)
+    with open(path, "rb") as file:
+        data = file.read()
+    encoding = _encoding(data)
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].decode(encoding, "ignore").count("\n") + 1
+        raise AnnotationError(f"{path}: line {line}: is not {encoding}; save the file as UTF-8") from None
+
+
+def _encoding(data: bytes) -> str:
+    """UTF-8, or UTF-16 as Praat and Windows write it, with or without a mark."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if data[:1] == b"\0":
+        return "utf-16-be"
+    return "utf-16-le" if data[1:2] == b"\0" else "utf-8-sig"
+
+
+def _kind_of(path: str, text: str) -> Kind:
+    ending = os.path.splitext(path)[1].lower()
+    if ending in _KINDS_BY_ENDING:
+        return _KINDS_BY_ENDING[ending]
+    if looks_like_audacity(text):
+        return "audacity"
+    if looks_like_table(text):
+        return "table"
+    raise AnnotationError(
+        f"{path}: line 1: is neither a label of Audacity nor the head of a table with start and end;"
+        f" expected that, or a file that ends in {', '.join(_KINDS_BY_ENDING)}"
+    )
+
+
+def _annotation(row: Row, where: str) -> Annotation:
+    try:
+        start, end = row.times()
+    except ValueError as error:
+        raise AnnotationError(f"{where} {row.line}: {error}") from None
+    columns = {name: value for name, value in zip(row.names, row.values, strict=True) if value is not None}
+    return Annotation(start, end, row.label, columns)
+
+
+def _order(annotation: Annotation) -> tuple[float, Fraction, float, Fraction]:
+    """By start, then end; floats decide most comparisons, at a tenth of the cost."""
+    return float(annotation.start), annotation.start, float(annotation.end), annotation.end
+
+
+# -- which recording ----------------------------------------------------------------------------------------
+
+
+def _parts(name: str) -> list[str]:
+    """A path from its end: the name, its folder, the folder of that; also where Windows wrote it."""
+    parts = unicodedata.normalize("NFC", name).replace("\\", "/").split("/")
+    return [part for part in reversed(parts) if part not in ("", ".", "..")]
+
+
+def _names(recording: str) -> list[str]:
+    """The last part of a path, with its extension and without."""
+    last = next(iter(_parts(recording)), "")
+    return list(dict.fromkeys((last, os.path.splitext(last)[0])))
+
+
+def _agreement(written: str, recording: str) -> tuple[bool, int, bool] | None:
+    """How well a name in a file agrees with a recording; None if it is another's.
+
+    First counts that no folder differs, then how many are the same, then that the extension is. Folders may
+    differ only in an absolute path, which was written where the recording stood elsewhere.
+    """
+    (name, *folders), (own_name, *own_folders) = _parts(written), _parts(recording)
+    if name != own_name and name != os.path.splitext(own_name)[0] and os.path.splitext(name)[0] != own_name:
+        return None
+    pairs = list(zip(folders, own_folders, strict=False))
+    same = next((at for at, (folder, own) in enumerate(pairs) if folder != own), len(pairs))
+    agrees = same == len(pairs)
+    return (agrees, same, name == own_name) if agrees or _is_absolute(written) else None
+
+
+def _is_absolute(path: str) -> bool:
+    return re.match(r"[a-zA-Z]:[\\/]|[\\/]|[a-z0-9]+://", path) is not None
+
+
+# -- beside a recording -------------------------------------------------------------------------------------
+
+
+def _candidates(recording: str) -> Iterator[str]:
+    for stem in dict.fromkeys((os.path.splitext(recording)[0], recording)):
+        for ending in ENDINGS:
+            for spelled in dict.fromkeys((ending, ending.lower(), ending.upper())):
+                yield stem + spelled
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _may_be_annotations(path: str) -> bool:
+    kind = _KINDS_BY_ENDING.get(os.path.splitext(path)[1].lower())
+    if kind not in (None, "table", "jsonl"):
+        return True
+    look_at(path)
+    with open(path, "rb") as file:
+        head = file.read(HEAD)
+    text = head.decode(_encoding(head), "replace")
+    if kind == "jsonl":
+        return looks_like_jsonl(text)
+    return looks_like_table(text) or (kind is None and looks_like_audacity(text))

@@ -1,0 +1,110 @@
+"""Which annotations a window of a recording has.
+
+            a            b
+    ........[  window    )........
+       |------|                     overlaps, and stands in the window before as well
+            |                       a point at a: in this window
+                         |          a point at b: in the next
+
+Windows are counted in samples; times stay exact rationals, so no rounding decides who is in.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from splitter.annotations.files import Annotation
+from splitter.annotations.rows import seconds, shown
+from splitter.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class MinOverlap:
+    """How much of an annotation a window must hold to have it: so many seconds, and such a share of it."""
+
+    seconds: Fraction = Fraction(0)
+    share: Fraction = Fraction(0)
+
+    @classmethod
+    def parse(cls, value: str | float | Fraction) -> "MinOverlap":
+        """Read `0.25` as seconds and `50%` as a share.
+
+        >>> MinOverlap.parse("50%")
+        MinOverlap(seconds=Fraction(0, 1), share=Fraction(1, 2))
+        """
+        if isinstance(value, Fraction) and value >= 0:
+            return cls(seconds=value)
+        text = str(value).strip()
+        number, is_share = text.removesuffix("%"), text.endswith("%")
+        try:
+            amount = seconds(number) / (100 if is_share else 1)
+        except ValueError:
+            amount = Fraction(-1)
+        if amount < 0 or (is_share and amount > 1):
+            raise Refused(f"--min-overlap {shown(text)}: expected seconds (0.25) or a share (50%)")
+        return cls(share=amount) if is_share else cls(seconds=amount)
+
+    def holds(self, overlap: Fraction, annotation: Annotation) -> bool:
+        """Whether an overlap is enough; a point is in its window whatever is asked for."""
+        length = annotation.end - annotation.start
+        return not length or (overlap >= self.seconds and overlap >= self.share * length)
+
+
+class Label(NamedTuple):
+    """An annotation as a window has it.
+
+    Attributes:
+        annotation: The annotation, in the time of the recording.
+        start: Where it starts in the window, in seconds; 0 if it started before.
+        end: Where it ends in the window; the window's length if it goes on.
+    """
+
+    annotation: Annotation
+    start: Fraction
+    end: Fraction
+
+
+class Labels:
+    """The annotations of a recording, to be asked for window after window, in any order."""
+
+    def __init__(
+        self, annotations: Iterable[Annotation], *, rate: int, min_overlap: MinOverlap = MinOverlap()
+    ) -> None:
+        """Take the annotations, and the rate that windows are counted at."""
+        self._annotations = sorted(annotations, key=lambda annotation: annotation.start)
+        self._rate = rate
+        self._min_overlap = min_overlap
+        # With a and b whole, start * rate < b is the same as its floor < b, and end * rate > a as its
+        # ceiling > a: so 64-bit integers decide exactly.
+        self._firsts = np.array([_floor(entry.start, rate) for entry in self._annotations], "i8")
+        self._stops = np.array([_stop(entry, rate) for entry in self._annotations], "i8")
+        self._latest = np.maximum.accumulate(self._stops)
+
+    def of(self, start: int, stop: int) -> list[Label]:
+        """The labels of the window [start, stop) of samples, in the order of the annotations."""
+        first = int(np.searchsorted(self._latest, start, side="right"))
+        last = int(np.searchsorted(self._firsts, stop))
+        if start >= stop or first >= last:
+            return []
+        found = np.flatnonzero(self._stops[first:last] > start) + first
+        opens, closes = Fraction(start, self._rate), Fraction(stop, self._rate)
+        labels = []
+        for annotation in map(self._annotations.__getitem__, found.tolist()):
+            begins, ends = max(annotation.start, opens), min(annotation.end, closes)
+            if self._min_overlap.holds(ends - begins, annotation):
+                labels.append(Label(annotation, begins - opens, ends - opens))
+        return labels
+
+
+def _floor(time: Fraction, rate: int) -> int:
+    return time.numerator * rate // time.denominator
+
+
+def _stop(annotation: Annotation, rate: int) -> int:
+    """The end in samples, rounded up; for a point, whose end would not be above its start, one more."""
+    if annotation.start == annotation.end:
+        return _floor(annotation.end, rate) + 1
+    return -_floor(-annotation.end, rate)

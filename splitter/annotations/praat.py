@@ -1,0 +1,94 @@
+"""TextGrids, as Praat writes them: in the long text format or the short one."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Literal
+
+from splitter.annotations.rows import Malformed, Row, is_number, shown
+
+# as in Praat itself, only texts in quotes, numbers and flags count, and all else is there for people to read
+_TOKEN = re.compile(r'"(?P<text>(?:[^"]|"")*)"|(?P<open>")|(?P<comment>!.*)|(?P<word>[^\s"]+)')
+_is_flag = re.compile("<[a-z]+>").fullmatch
+_INTERVALS, _POINTS = "IntervalTier", "TextTier"
+
+
+def read_textgrid(text: str) -> Iterator[Row]:
+    """The intervals and points of all tiers; an interval without a text is where nothing was annotated."""
+    if text.startswith("ooBinaryFile"):
+        raise Malformed(1, "is the head of a binary TextGrid; save it as a text file in Praat")
+    tokens = _Tokens(text)
+    if not tokens.take("text").startswith("ooTextFile") or tokens.take("text") != "TextGrid":
+        raise Malformed(tokens.line, "is not the head of a TextGrid")
+    tokens.take_span()
+    if tokens.take("flag") == "<exists>":
+        for _ in range(tokens.take_count()):
+            yield from _tier(tokens)
+
+
+def _tier(tokens: "_Tokens") -> Iterator[Row]:
+    kind = tokens.take("text")
+    if kind not in (_INTERVALS, _POINTS):
+        raise Malformed(tokens.line, f"{shown(kind)} is no kind of tier; expected {_INTERVALS} or {_POINTS}")
+    columns = ("tier",), (tokens.take("text"),)
+    tokens.take_span()
+    for _ in range(tokens.take_count()):
+        start = tokens.take("number")
+        line = tokens.line
+        end = tokens.take("number") if kind == _INTERVALS else start
+        label = tokens.take("text").strip()
+        if label or kind == _POINTS:
+            yield Row(line, start, end, label, *columns)
+
+
+class _Tokens:
+    """What counts in the text of a TextGrid, one after the other."""
+
+    def __init__(self, text: str) -> None:
+        """Start at the beginning."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip()
+        self._line_ends = [match.start() for match in re.finditer("\n", text)]
+        self._matches = _TOKEN.finditer(text)
+        self._at = 0
+        self._size = len(text)
+
+    @property
+    def line(self) -> int:
+        """The line that the last token starts in."""
+        return bisect_left(self._line_ends, self._at) + 1
+
+    def take(self, kind: Literal["text", "number", "flag"]) -> str:
+        """The next token, which must be of this kind."""
+        found, token = self._next()
+        if not found:
+            raise Malformed(self.line, f"is the last, and a {kind} is missing after it")
+        if found != kind:
+            raise Malformed(self.line, f"has the {found} {shown(token)} where a {kind} should be")
+        return token
+
+    def take_span(self) -> None:
+        """Pass over the start and end of a tier or file."""
+        self.take("number")
+        self.take("number")
+
+    def take_count(self) -> int:
+        """How many of something follow."""
+        number = self.take("number")
+        if not number.isdecimal():
+            raise Malformed(self.line, f"has {shown(number)} where a count should be")
+        return int(number)
+
+    def _next(self) -> tuple[str, str]:
+        for match in self._matches:
+            kind, token = match.lastgroup, match.group()
+            self._at = match.start()
+            if kind == "open":
+                raise Malformed(self.line, "has a quote that opens a text and is never closed")
+            if kind == "text":
+                return "text", match["text"].replace('""', '"')
+            if kind == "word" and is_number(token):
+                return "number", token
+            if kind == "word" and _is_flag(token):
+                return "flag", token
+        self._at = self._size
+        return "", ""
