@@ -12,10 +12,10 @@ A cut that begins where a frame begins is again a stream of blocks of one size, 
 other has a first block of another size, so its headers carry the number of their first sample instead (the
 "variable block size" of the format).
 
-Where a frame ends is written nowhere: it ends where the next begins. What looks like a header may be sound, so
-a file is read in stretches, and a frame is taken only when all that follows within the longest possible frame
-has been looked at: the true next header is then among the candidates, each with a right CRC-8. If their numbers
-count up one by one, none is false; where they do not, decoding decides.
+Where a frame ends is written nowhere: it ends where the next begins. What looks like a header may be sound,
+so a file is read in stretches, and a frame is taken only when all that follows within the longest possible
+frame has been looked at: the true next header is then among the candidates, each with a right CRC-8. If their
+numbers count up one by one, none is false; where they do not, decoding decides.
 
 The CRC-16 of every frame is checked before it is copied. Its polynomial (x + 1)(x^15 + x + 1) divides
 x^32767 + 1, hence two bytes 32767 bytes apart count alike, and a stretch of any length folds by XOR, at the
@@ -236,10 +236,10 @@ class FlacSource:
 
     def _check_first(self, heads: "_Heads") -> None:
         """Refuse what is not a stream of blocks of one size, or contradicts its own header."""
-        rate = self._size_and_rate & 15
+        rate, bits = self._size_and_rate & 15, BITS[self._assignment >> 1 & 7]
         if heads.variable[0]:
             raise NotCuttable("its block size varies")
-        if not heads.valid[0] or not self._fits(heads)[0] or heads.number[0] != 0:
+        if not self._fits(heads)[0] or heads.number[0] != 0 or bits not in {0, self.bits}:
             raise NotCuttable("its first frame is not where its header ends")
         if rate < len(RATES):
             self._coded_rate = RATES[rate]  # 0: see STREAMINFO
@@ -252,13 +252,11 @@ class FlacSource:
     def _fits(self, heads: "_Heads") -> npt.NDArray[np.bool_]:
         """Which headers could belong to this stream."""
         assignment = heads.kind[:, 1] >> 4
-        bits = heads.kind[:, 1] >> 1 & 7
         fits: npt.NDArray[np.bool_] = (
             heads.valid
             & ~heads.variable
             & (heads.size <= self.block)
             & (np.where(assignment < 8, assignment + 1, 2) == self.channels)  # above: mid and side
-            & ((bits == 0) | (np.take(BITS, bits) == self.bits))
             & ((heads.kind[:, 0] ^ self._size_and_rate) & 15 == 0)
             & ((heads.kind[:, 1] ^ self._assignment) & 15 == 0)
         )
@@ -331,7 +329,7 @@ class FlacSource:
     def _resolve(
         self, starts: Array, numbers: Array, sizes: Array, begin: int, count: int
     ) -> tuple[Array, Array, str | None]:
-        """Go from frame to frame by number; where two could follow, the first that ends a whole frame does."""
+        """Go from frame to frame by number; where two could follow, the one that ends a whole frame does."""
         fault = None
         chain = [0] if len(starts) and starts[0] == begin and numbers[0] == count else []
         while chain:
@@ -484,7 +482,7 @@ class FlacSource:
             heads.kind[:, 0] &= 0xF0
         rows, lengths = _build(heads, numbers, variable=variable)
 
-        # Taking the old header out of a checksum and the new one in is one difference, moved to the frame's end.
+        # The old header goes out of a checksum and the new one in: one difference, moved to the frame's end.
         footers = np.concatenate([_footers(frames) for frames in run])
         between = np.concatenate([np.diff(frames.offsets) for frames in run]) - heads.length - 2
         old = _checksums(_crc16_table(), heads.rows, heads.length)
@@ -513,7 +511,7 @@ class FlacSource:
 
 
 class _Frames(NamedTuple):
-    """Frames one behind the other in `data`: where each begins and the last ends, how many samples each has."""
+    """Frames one behind the other in `data`: where each begins and the last ends; the samples in each."""
 
     data: Array
     offsets: Array
@@ -529,7 +527,7 @@ class _Heads(NamedTuple):
         variable: Whether the numbers count samples.
         kind: The third and fourth byte: codes of size and rate, of channels and depth.
         number: Of the frame, or of its first sample.
-        tail: What stands between number and CRC: size and rate, where they are not in the codes; padded with zeros.
+        tail: What stands between number and CRC: size and rate, if the codes say so; padded with zeros.
         tail_length: How many bytes that are.
         size: Samples per channel.
         length: Of the header, in bytes.
@@ -597,7 +595,8 @@ def _build(heads: _Heads, numbers: Array, *, variable: bool) -> tuple[Array, Arr
 def _footers(frames: _Frames) -> Array:
     """The CRC-16 at the end of each frame."""
     high, low = (frames.data[frames.offsets[1:] - back].astype(np.uint16) for back in (2, 1))
-    return high << 8 | low
+    footers: Array = high << 8 | low
+    return footers
 
 
 def _slices(data: Array, begins: Array, ends: Array) -> list[memoryview]:
@@ -673,8 +672,8 @@ def _logarithms() -> tuple[Array, Array]:
 def _moved(differences: Array, count: Array) -> Array:
     """What differences of two checksums of headers become when `count` more bytes follow.
 
-    The polynomial of CRC-8 is a multiple of x + 1, as is that of CRC-16; so is then a header with its CRC-8, and
-    the difference of two. All of these but zero are of the form (x + 1) x^i, so that multiplying is adding.
+    The polynomial of CRC-8 is a multiple of x + 1, as is that of CRC-16. So is then a header with its CRC-8,
+    and the difference of two. All of these but zero are of the form (x + 1) x^i: multiplying is adding.
     """
     multiples, logarithms = _logarithms()
     moved: Array = np.where(differences, multiples[(logarithms[differences] + 8 * count) % ORDER], 0)
