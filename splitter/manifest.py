@@ -78,7 +78,12 @@ class Head:
     @property
     def names(self) -> Row:
         """The header of the rows."""
-        return [*self.columns, *OUTPUT_COLUMNS, *(key for key, _ in (*self.outputs, *self.inputs))]
+        return [*self.columns, *OUTPUT_COLUMNS, *self.keys]
+
+    @property
+    def keys(self) -> Row:
+        """The keys of all metadata."""
+        return [key for key, _ in (*self.outputs, *self.inputs)]
 
     def to_json(self) -> list[Any]:
         """As it stands in a record."""
@@ -346,7 +351,8 @@ class Journal:
             self._storage.remove([MANIFEST])
             self._storage.write(SCHEMA, content, durable=False)
         with self._storage.replacing(MANIFEST, durable=False) as file:
-            _write_rows(file, union.names, self._pieces(entries), [head.names for head in self._heads])
+            places = [_places(head, union) for head in self._heads]
+            _write_rows(file, union.names, self._pieces(entries), places)
 
     def write_errors(self, entries: np.ndarray, columns: Sequence[str]) -> None:
         """Write errors.csv from the entries of inputs that failed; none if there are none."""
@@ -355,8 +361,8 @@ class Journal:
             return
         names = [*columns, *ERROR_COLUMNS]
         with self._storage.replacing(ERRORS, durable=False) as file:
-            headers = [[*head.columns, *ERROR_COLUMNS] for head in self._heads]
-            _write_rows(file, names, self._pieces(entries), headers)
+            places = [_positions(names, [*head.columns, *ERROR_COLUMNS]) for head in self._heads]
+            _write_rows(file, names, self._pieces(entries), places)
 
     def _heads_in_order(self, entries: np.ndarray) -> list[Head]:
         seen: dict[int, None] = {}
@@ -422,16 +428,15 @@ class _OpenRecords:
 
 
 def _union(columns: tuple[str, ...], heads: Iterable[Head]) -> Head:
-    """The columns of all heads, each where it is first seen."""
+    """The columns of all heads, each where it is first seen; but none that hides one of the dataset's."""
     outputs: dict[str, str] = {}
     inputs: dict[str, str] = {}
     for head in heads:
-        for key, kind in head.outputs:
-            target = inputs if key in inputs else outputs
-            target[key] = merged_type(target.get(key, ""), kind)
-        for key, kind in head.inputs:
-            target = outputs if key in outputs else inputs
-            target[key] = merged_type(target.get(key, ""), kind)
+        for first, second, types in ((outputs, inputs, head.outputs), (inputs, outputs, head.inputs)):
+            for key, kind in types:
+                if key not in columns:
+                    target = second if key in second else first
+                    target[key] = merged_type(target.get(key, ""), kind)
     if SKIPPED_COLUMN in inputs:
         inputs[SKIPPED_COLUMN] = inputs.pop(SKIPPED_COLUMN)
     return Head(columns, tuple(outputs.items()), tuple(inputs.items()))
@@ -446,18 +451,34 @@ def merged_type(one: str, other: str) -> str:
     return "float" if {one, other} == {"int", "float"} else "str"
 
 
+Places = list[int | None]
+
+
+def _places(head: Head, union: Head) -> Places:
+    """Where the columns of the union are in the rows of a head; a key is never taken for a dataset column."""
+    outputs_at = len(head.columns)
+    keys_at = outputs_at + len(OUTPUT_COLUMNS)
+    columns, keys = _positions(union.columns, head.columns), _positions(union.keys, head.keys, keys_at)
+    return [*columns, *range(outputs_at, keys_at), *keys]
+
+
+def _positions(names: Iterable[str], there: Iterable[str], start: int = 0) -> Places:
+    positions = {name: at for at, name in enumerate(there, start)}
+    return [positions.get(name) for name in names]
+
+
 def _write_rows(
-    file: IO[bytes], header: Row, pieces: Iterator[tuple[int, bytes]], headers: list[Row]
+    file: IO[bytes], header: Row, pieces: Iterator[tuple[int, bytes]], places_of: list[Places]
 ) -> None:
     """Write a table from pieces whose columns may be fewer or in another order."""
     csv_text = CsvText()
     file.write(csv_text.encode([header]))
+    as_they_are = [*range(len(header))]
     for number, piece in pieces:
-        if headers[number] == header:
+        places = places_of[number]
+        if places == as_they_are:
             file.write(piece)
             continue
-        place = {name: index for index, name in enumerate(headers[number])}
-        places = [place.get(name) for name in header]
         rows = [["" if at is None else row[at] for at in places] for row in parse_rows(piece)]
         file.write(csv_text.encode(rows))
 
