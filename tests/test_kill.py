@@ -86,6 +86,11 @@ def test_the_driver_killed_at_random_moments(
             driver = work.start(output, new)
             time.sleep(chance.uniform(0, work.seconds))
             driver.kill()
+            if chance.random() < 0.5:
+                # the node dies, not only the driver
+                for process in driver.others():
+                    with contextlib.suppress(psutil.Error):
+                        process.kill()
             assert driver.wait() in (-signal.SIGKILL, 0), driver.stderr
             if chance.random() < 0.5:
                 # else the next run meets the dead run's workers

@@ -1,9 +1,121 @@
 """The executor for one machine."""
 
-from executors.conformance import ExecutorConformance
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from doors import program, tree
+from executors.conformance import ExecutorConformance, good_inputs
+from faulty import noted
+from launcher import FAULTY, LONG, Launcher, check_complete, environment, eventually, make_inputs, writing_to
 
 
 class TestLocal(ExecutorConformance):
     """It does what every executor must do."""
 
     executor = "local"
+
+
+# -- workers that are spawned, as they are on macOS and where CUDA is in use ---------------------------------
+
+SCRIPT = """
+import splitter.executors.local
+from splitter import OutputFile, ProcessorDataset
+
+splitter.executors.local._start_method = lambda: {method!r}
+print("the script is run")
+SEPARATOR = "-"
+
+
+def joined(*words):
+    return SEPARATOR.join(words)
+
+
+class Doubled(ProcessorDataset):
+    def __init__(self, inputs, times=2):
+        super().__init__(inputs)
+        self.times = times
+
+    def setup(self):
+        self.word = "set up"
+
+    def process(self, input_file):
+        text = input_file.read_text()
+        outputs = [OutputFile("0.txt", joined(*[text] * self.times), {{"by": self.helper()}})]
+        return outputs, {{"word": self.word}}
+
+    @staticmethod
+    def helper():
+        return joined("a", "method")
+
+
+manifest = Doubled({dataset!r}, times=3).run({output!r}, workers=2, batch_size=3)
+assert manifest.failed.empty, manifest.failed
+print(len(manifest))
+"""
+
+
+def test_spawned_workers_know_a_class_of_a_script(folder: Path):
+    """A class of a script that has no main guard makes the same outputs in spawned workers, and runs once."""
+    dataset = make_inputs(folder / "data", good_inputs(12))
+    trees = []
+    for method in ("fork", "spawn"):
+        output, script = folder / method, folder / f"{method} it.py"
+        script.write_text(SCRIPT.format(method=method, dataset=str(dataset), output=str(output)))
+        said = program(cwd=folder, python=[str(script)])
+        assert said.code == 0, said.err
+        assert said.out.split("\n") == ["the script is run", "12", ""]
+        trees.append(tree(output))
+    assert trees[0] == trees[1]
+    assert trees[0]["part 1/wörd-0001/0.txt"] == b"good 1 -good 1 -good 1 "
+
+
+COMMAND_LINE = """
+import signal, sys
+import splitter.executors.local
+from splitter.cli import exit_code
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+splitter.executors.local._start_method = lambda: "spawn"
+sys.exit(exit_code(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_spawned_workers_end_with_the_driver(launcher: Launcher, folder: Path, number: int):
+    """Spawned workers isolate faults and end with a killed or an interrupted driver, as forked ones do."""
+    hanging = {f"hang {number}.txt": fault for number, fault in enumerate(["hang", "hang in C"] * 2)}
+    texts = {**good_inputs(6), "crash.txt": "segfault", **hanging}
+    dataset = make_inputs(folder / "data", texts)
+    log, output, stderr = folder / "log", folder / "outputs", folder / "stderr.txt"
+    arguments = ["run", dataset, "--recipe", f"{FAULTY}:Faulty", "--log", log, "--output", output]
+    command = [
+        sys.executable,
+        "-c",
+        COMMAND_LINE,
+        *map(str, arguments),
+        "--workers",
+        "2",
+        "--batch-size",
+        "1",
+    ]
+    with stderr.open("wb") as file:
+        driver = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stderr=file, start_new_session=True, env=environment()
+        )
+    try:
+        eventually(lambda: len(hanging.keys() & set(noted(log, "process"))) == 2, stderr.read_text)
+        driver.send_signal(number)
+        eventually(lambda: not writing_to(stderr), lambda: f"still there: {writing_to(stderr)}", 5)
+    finally:
+        driver.kill()
+    assert driver.wait(LONG) == (-signal.SIGKILL if number == signal.SIGKILL else 130)
+    assert "Traceback" not in stderr.read_text()
+
+    make_inputs(folder / "data", dict.fromkeys(texts, "mended"))
+    assert launcher.run(*arguments[:-1], folder / "forked", "--workers", 2).code == 0
+    again = subprocess.run(command, capture_output=True, env=environment(), text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    check_complete(output, tree(folder / "forked"))
