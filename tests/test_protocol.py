@@ -229,27 +229,91 @@ def test_any_history_of_deaths_and_changes_ends_as_a_fresh_run(history: list[Run
 # -- histories that random ones seldom meet -----------------------------------------------------------------
 
 
-def test_a_new_input_does_not_take_the_folder_of_one_that_is_gone(world: World):
+TAKEN = {
+    "the same folder": ("a.txt", "a.md"),
+    "the same folder for some file systems": ("A.txt", "a.md"),
+    "a folder that is an output": ("a.txt", "a/0-0.bin.txt"),
+    "a folder below": ("a.txt", "a/b/c.txt"),
+    "a folder above": ("a/b/c.txt", "a.txt"),
+}
+
+
+@pytest.mark.parametrize(("gone", "new"), TAKEN.values(), ids=TAKEN)
+def test_a_new_input_does_not_take_the_folder_of_one_that_is_gone(world: World, gone: str, new: str):
     """Their outputs would be mixed, and --prune would remove those of the new one."""
-    world.prepare(old := Run(rows_of("a.txt b.txt", text=2)))
-    assert world.do(old).code == 0
-    before = contents(world.output)
-    world.prepare(new := Run(rows_of("a.md b.txt", text=1)))
-    ended = world.do(new)
-    assert ended.code == 2
-    assert "a.md" in ended.said
+    world.prepare(before := Run(rows_of(f"{gone} b.txt", text=2)))
+    assert world.do(before).code == 0
+    made = contents(world.output)
+    world.prepare(after := Run(rows_of(f"{new} b.txt", text=1)))
+    ended = world.do(after)
+    assert is_refusal(ended)
+    assert ended.said.startswith(f"splitter: {new}: ")
+    assert gone in ended.said
     assert "--prune" in ended.said
-    assert len(ended.said.splitlines()) == 1
-    assert contents(world.output) == before
-    world.check_end(new)
+    assert contents(world.output) == made
+    world.check_end(after)
+
+
+def test_an_input_that_is_gone_and_has_no_outputs_is_not_in_the_way(world: World):
+    """It failed, or was left out, or had only metadata."""
+    for text in (3, 4, 5):
+        world.prepare(run := Run([Row("a.txt", text, "")]))
+        world.do(run)
+        world.prepare(run := Run([Row("a.md", 1, "")]))
+        assert world.do(run).code == 0
+        world.check_end(run)
+        world.prepare(run := Run([]))
+        world.check_end(run)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_outputs_stay_in_their_folders_unless_all_is_made_anew(world: World, before: bool):
+    """With the extension kept or not: one input's old folder may be another's new one."""
+    rows = rows_of("a.txt a.txt.x")
+    world.prepare(Run(rows))
+    assert world.do(Run(rows, keep_extension=before)).code == 0
+    made = contents(world.output)
+    ended = world.do(Run(rows, keep_extension=not before))
+    assert is_refusal(ended)
+    assert ("without" in ended.said) != before
+    assert contents(world.output) == made
+    world.check_end(Run(rows, keep_extension=not before))
+
+
+def test_what_cannot_be_read_keeps_its_outputs_until_it_can(world: World):
+    """Also when its label and a parameter change meanwhile; --prune does not mean it."""
+    world.prepare(first := Run(rows_of("a.txt b.txt")))
+    assert world.do(first).code == 0
+    made = contents(world.output)
+    world.prepare(away := Run([Row("a.txt", MISSING, "new"), *rows_of("b.txt")], flavour=1))
+    ended = world.do(away, "--prune")
+    assert ended.code == 1
+    assert "a.txt" in ended.said
+    now = contents(world.output)
+    assert {name: now.get(name) for name in made if name.startswith("a/")} == {
+        name: content for name, content in made.items() if name.startswith("a/")
+    }
+    assert {row["input"] for row in read_rows(world.output / "manifest.csv")} == {"a.txt", "b.txt"}
+    world.prepare(back := Run(rows_of("a.txt b.txt"), flavour=1))
+    world.check_end(back)
+
+
+@pytest.mark.parametrize("text", [0, 3, 4, 5])
+def test_a_changed_input_that_makes_less_than_before_leaves_nothing_of_it(world: World, text: int):
+    """It has fewer outputs now, or none, or fails, or is left out."""
+    world.prepare(first := Run(rows_of("a.txt deep/er/c.txt", text=2)))
+    assert world.do(first).code == 0
+    world.prepare(second := Run([Row("a.txt", text, ""), Row("deep/er/c.txt", text, "")]))
+    assert world.do(second).code == (text == 4)
+    world.check_end(second)
 
 
 # -- a death, and a fault, at every single step ------------------------------------------------------------
 
-# what is there, and the run that is disturbed
+# what is there, the run that is disturbed, and the one that makes good if that is another
 CHANGES = (
-    Run([*rows_of("a.txt b.txt", 1), Row("deep/er/c.txt", 2, ""), Row("deep/d.txt", 0, "")]),
-    Run([*rows_of("a.txt b.txt", 2), Row("deep/d.txt", 0, "new"), Row("a.txt.x", 4, "")], flavour=1),
+    Run([*rows_of("a.txt"), Row("deep/er/c.txt", 2, ""), Row("deep/d.txt", 0, "")]),
+    Run([Row("a.txt", 2, ""), Row("deep/d.txt", 0, "new"), Row("a.txt.x", 4, "")], flavour=1),
 )
 PRUNING = (
     Run(rows_of("a.txt deep/d.txt b.txt")),
@@ -259,6 +323,7 @@ SCENARIOS = {
     "nothing before": (None, Run(rows_of("a.txt deep/d.txt b.txt"), batch_size=2)),
     "changes": CHANGES,
     "pruning": PRUNING,
+    "pruning, and the rows come back": (*PRUNING, PRUNING[0]),
     "starting over": (
         Run(rows_of("a.txt deep/er/c.txt")),
         Run([*rows_of("a.txt deep/d.txt")], keep_extension=True, flags=("--fresh",)),
@@ -272,56 +337,97 @@ SCENARIOS = {
 
 @dataclass
 class Scenario:
-    """A folder as one run left it, in copies that another run disturbs in many ways."""
+    """A folder as one run left it, in copies that another run disturbs in many ways.
+
+    Attributes:
+        home: Where the folders are.
+        run: The run that is disturbed.
+        last: The run that makes good.
+        world: The folder before.
+        expected: What there is to be in the end.
+    """
 
     home: Path
     run: Run
+    last: Run
     world: World
     expected: dict[str, bytes]
 
     @classmethod
-    def of(cls, home: Path, past: Run | None, run: Run) -> "Scenario":
+    def of(cls, home: Path, past: Run | None, run: Run, last: Run | None = None) -> "Scenario":
         world = World(home / "first")
         world.home.mkdir()
         if past:
             world.prepare(past)
-            world.do(past)
+            assert world.do(past).code in (0, 1)
+        last = last or replace(run, flags=())
+        world.prepare(last)
+        expected = world.fresh(last)
         world.prepare(run)
-        return cls(home, run, world, world.fresh(run))
+        return cls(home, run, last, world, expected)
 
     def copy(self) -> World:
         shutil.rmtree(self.home / "copy", ignore_errors=True)
         shutil.copytree(self.world.home, self.home / "copy")
-        return World(self.home / "copy")
+        return World(self.home / "copy", {**self.world.written}, self.world.clock)
+
+    def check(self, world: World) -> None:
+        world.prepare(self.last)
+        assert world.finish(self.last) == self.expected
 
 
-every_scenario = pytest.mark.parametrize(("past", "run"), SCENARIOS.values(), ids=SCENARIOS)
-
-
-@every_scenario
-def test_a_death_at_each_step_is_made_good_by_the_next_run(folder: Path, past: Run | None, run: Run):
+@pytest.mark.parametrize("runs", SCENARIOS.values(), ids=SCENARIOS)
+def test_a_death_at_each_step_is_made_good_by_the_next_run(folder: Path, runs: tuple[Run, ...]):
     """The run is killed at its first change to the disk, at its second, and so on to its last."""
-    scenario = Scenario.of(folder, past, run)
+    scenario = Scenario.of(folder, *runs)
     deaths = 0
     while True:
         world = scenario.copy()
         if not world.do(replace(scenario.run, death=deaths + 1)).died:
             break
         deaths += 1
-        assert world.finish(replace(scenario.run, flags=())) == scenario.expected
+        scenario.check(world)
     assert deaths > 30
+
+
+def test_a_death_while_a_death_is_made_good_is_made_good(folder: Path):
+    """The second one at each step of the recovery, in a run that wants what there was before the first."""
+    rows = rows_of("a.txt deep/er/c.txt")
+    first = Scenario.of(folder, Run(rows), Run(rows, flavour=1, batch_size=2), Run(rows))
+    begun = []
+    for at in range(1, 200):
+        world = first.copy()
+        if not world.do(replace(first.run, death=at)).died:
+            break
+        names = os.listdir(world.output / ".splitter" / "records")
+        if any(name.endswith(".begun") and name.removesuffix(".begun") not in names for name in names):
+            begun.append(at)
+    assert len(begun) > 5
+    # nothing is changed yet; all but the commit is done
+    for at in (begun[0], begun[-1]):
+        home = first.home / f"dead at {at}"
+        world = first.copy()
+        assert world.do(replace(first.run, death=at)).died
+        shutil.copytree(world.home, home / "first")
+        dead = World(home / "first", world.written, world.clock)
+        dead.prepare(first.last)
+        again = Scenario(home, first.last, first.last, dead, first.expected)
+        for death in range(1, 41):
+            world = again.copy()
+            assert world.do(replace(again.run, death=death)).died
+            again.check(world)
 
 
 FAULTS = [errno.ENOSPC, errno.EIO, errno.EROFS]
 
 
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
-@pytest.mark.parametrize(("past", "run"), [CHANGES, PRUNING], ids=["changes", "pruning"])
+@pytest.mark.parametrize("runs", [CHANGES, PRUNING], ids=["changes", "pruning"])
 def test_a_fault_at_each_step_stops_the_run_in_one_line_or_is_survived(
-    folder: Path, past: Run | None, run: Run, for_good: bool
+    folder: Path, runs: tuple[Run, ...], for_good: bool
 ):
     """A rename, a write, a sync ... fails, once or from then on; the next run makes it good."""
-    scenario = Scenario.of(folder, past, run)
+    scenario = Scenario.of(folder, *runs)
     at = 0
     while True:
         at += 1
@@ -341,5 +447,5 @@ def test_a_fault_at_each_step_stops_the_run_in_one_line_or_is_survived(
         if for_good or complaint:
             assert ended.code, ended.said
             assert len(complaint) == 1, ended.said
-        assert world.finish(replace(scenario.run, flags=())) == scenario.expected
+        scenario.check(world)
     assert at > 30
