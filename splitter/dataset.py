@@ -116,17 +116,20 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         return {name: value for name, value in self.__dict__.items() if name not in ("_table", "_ready_in")}
 
 
-def _in_hand(output: OutputFile, scratch: Scratch) -> OutputFile:
+def _in_hand(output: Any, scratch: Scratch) -> OutputFile:  # noqa: ANN401 - whatever a user's method gave
     """An output that outlives the scratch folder, and can be sent to another process."""
-    content = getattr(output, "content", None)
+    if not isinstance(output, OutputFile):
+        raise BadResult(f"process gave a {type(output).__name__} among its outputs; expected OutputFile")
+    content = output.content
     if isinstance(content, os.PathLike) and scratch.holds(os.fsdecode(content)):
         with open(content, "rb") as file:
-            return output._replace(content=file.read())
-    if callable(content):
+            content = file.read()
+    elif callable(content):
         buffer = io.BytesIO()
         content(buffer)
-        return output._replace(content=buffer.getvalue())
-    return output
+        content = buffer.getvalue()
+    # metadata that was left out is a read-only view, which cannot be pickled
+    return output._replace(content=content, metadata=dict(output.metadata))
 
 
 def recipe_signature(recipe: type[ProcessorDataset]) -> list[inspect.Parameter]:
