@@ -15,12 +15,14 @@ import re
 import shutil
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from sybil import Document, Example, Region, Sybil
 from sybil.document import PythonDocStringDocument
+from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from sybil.parsers.rest import DocTestParser
 
@@ -43,16 +45,25 @@ def write_file(example: Example) -> None:
     (example.namespace["page_folder"] / name).write_text(content, encoding="utf-8")
 
 
-def run_console(example: Example) -> None:
+def run_python(example: Example) -> str | None:
+    """Run a block; what it raises is told as text, which pytest and Sybil can always show."""
+    try:
+        return PythonEvaluator()(example)
+    except Exception:  # noqa: BLE001 - whatever an example raises
+        return traceback.format_exc()
+
+
+def run_console(example: Example) -> str | None:
     """Run the commands of a block, and compare what each of them prints."""
     session = commands(example.parsed)
     code = 0
     for (command, expected), (following, _) in zip(session, [*session[1:], ("", "")], strict=True):
         code, printed = run_command(command, code, example.namespace["shell_environment"])
         if not re.fullmatch(as_pattern(expected), printed):
-            raise AssertionError(f"$ {command}\n-- expected\n{expected}\n-- printed\n{printed}")
+            return f"$ {command}\n-- expected\n{expected}\n-- printed\n{printed}"
         if code and following != "echo $?":
-            raise AssertionError(f"$ {command}\nended with exit code {code}; no `echo $?` follows\n{printed}")
+            return f"$ {command}\nended with exit code {code}, and no `echo $?` follows\n{printed}"
+    return None
 
 
 def commands(text: str) -> list[tuple[str, str]]:
@@ -112,7 +123,7 @@ def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("page") / "a page's dossier préféré"
     shutil.copytree(CHECKOUT / "data_samples", folder / "data_samples")
     yield folder
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         if str(getattr(module, "__file__", None)).startswith(f"{folder}/"):
             del sys.modules[name]
 
@@ -131,9 +142,11 @@ def in_page_folder(page_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     os.sched_setaffinity(0, cpus)
 
 
+python_blocks = PythonCodeBlockParser(doctest_optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+python_blocks.codeblock_parser = CodeBlockParser(language="python", evaluator=run_python)
 pages = Sybil(
     parsers=[
-        PythonCodeBlockParser(doctest_optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE),
+        python_blocks,
         CodeBlockParser(language="console", evaluator=run_console),
         file_blocks,
     ],
