@@ -141,6 +141,24 @@ def _allocate() -> NoReturn:
     raise AssertionError("nothing has stopped it")
 
 
+def _allocate_in_a_child() -> NoReturn:
+    code = f"blocks = [b'x' * (16 << 20) for _ in range({MOST_MEMORY >> 24})]"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    raise AssertionError("nothing has stopped it")
+
+
+def _close_all_files() -> NoReturn:
+    os.closerange(3, 256)
+    time.sleep(60)
+    raise AssertionError
+
+
+def _kill_its_group() -> NoReturn:
+    os.kill(0, signal.SIGTERM)
+    time.sleep(60)
+    raise AssertionError
+
+
 def _ten_then_raise() -> Result:
     def outputs() -> Iterator[OutputFile]:
         for number in range(10):
@@ -201,6 +219,9 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "SIGKILL": _kill_itself(signal.SIGKILL),
     "SIGTERM": _kill_itself(signal.SIGTERM),
     "crash in a thread": _crash_in_a_thread,
+    "allocate in a child": _allocate_in_a_child,
+    "close all files": _close_all_files,
+    "kill its group": _kill_its_group,
 }
 
 

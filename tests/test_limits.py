@@ -22,6 +22,7 @@ from launcher import (
     check_complete,
     check_manifest,
     environment,
+    eventually,
     make_inputs,
     published,
 )
@@ -204,6 +205,20 @@ def test_an_output_folder_in_use(launcher: Launcher, folder: Path):
     first.signal(signal.SIGTERM)
     assert first.wait() == 143
     assert [row["input"] for row in check_manifest(output)] == ["b.txt", "b.txt"]
+
+
+def test_two_runs_that_start_at_once(launcher: Launcher, folder: Path):
+    """Of two runs into the same new folder one has it, and the other is refused."""
+    dataset = make_inputs(folder / "data", {"a.txt": "sleep", "b.txt": "one"})
+    command = ("run", dataset, *FAULTS, "--output", folder / "outputs")
+    runs = [launcher.start(*command) for _ in range(2)]
+    eventually(lambda: [run for run in runs if run.poll() is not None], lambda: "both have it")
+    [refused] = [run for run in runs if run.poll() is not None]
+    [other] = [run for run in runs if run.poll() is None]
+    assert refused.code == 2
+    assert f"is in use by process {other.pid}" in the_line(refused.stderr)
+    other.signal(signal.SIGTERM)
+    assert other.wait() == 143
 
 
 def test_an_output_folder_that_holds_something_else(launcher: Launcher, folder: Path):

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from doors import tree, write_files
+from doors import tree, write_files, write_list
 from faulty import noted
 from launcher import (
     FAULTY,
@@ -193,6 +193,22 @@ def test_interrupts_at_random_moments(launcher: Launcher, folder: Path, chance: 
         last = launcher.run("run", dataset, *recipe, "--output", output)
         assert last.code == 0, last.stderr
         check_complete(output, tree(folder / "whole"))
+
+
+def test_interrupts_while_the_list_is_looked_at(launcher: Launcher, folder: Path, chance: random.Random):
+    """Ctrl-C ends a run that has not come to its inputs yet, and the helpers that look at them."""
+    dataset = write_list(
+        folder / "dataset.csv", [["input"], *([f"{number}.txt"] for number in range(80_000))]
+    )
+    command = ("run", dataset, "--recipe", f"{FAULTY}:Faulty", "--workers", 2, "--max-failures", 0)
+    for trial in range(4):
+        driver = launcher.start(*command, "--output", folder / f"outputs {trial}")
+        time.sleep(chance.uniform(0.1, 0.5))
+        driver.signal(signal.SIGINT)
+        # 1 if it had come to the first inputs, which are missing
+        assert driver.wait() in (130, 1), driver.stderr
+        assert quiet(driver), driver.stderr
+        assert driver.others() == []
 
 
 # -- from Python --------------------------------------------------------------------------------------------

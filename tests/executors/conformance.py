@@ -56,6 +56,9 @@ OTHERS: dict[str, tuple[str, str]] = {
     "SIGKILL": ("Crashed", "killed by SIGKILL"),
     "SIGTERM": ("Crashed", "killed by SIGTERM"),
     "crash in a thread": ("Crashed", "killed by SIGSEGV"),
+    "allocate in a child": ("MemoryExceeded", "--memory"),
+    "close all files": ("Crashed", ""),
+    "kill its group": ("Crashed", "killed by SIGTERM"),
 }
 
 
@@ -183,7 +186,8 @@ class ExecutorConformance:
         """However an input ends its process, whatever its error is: one row, and its batch mates are done."""
         texts = with_faults(good_inputs(2 * len(OTHERS)), OTHERS)
         dataset = make_inputs(self.folder / "data", texts)
-        run = self.run("Faulty", dataset, "--workers", 2, "--timeout", TIMEOUT, "--batch-size", 8)
+        limits = ("--workers", 2, "--timeout", TIMEOUT, "--memory", MEMORY)
+        run = self.run("Faulty", dataset, *limits, "--batch-size", 8)
         assert run.code == 1, run.stderr
         self.check_split(texts)
 

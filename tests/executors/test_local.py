@@ -7,15 +7,37 @@ from pathlib import Path
 
 import pytest
 from doors import program, tree
-from executors.conformance import ExecutorConformance, good_inputs
+from executors.conformance import ExecutorConformance, good_inputs, with_faults
 from faulty import noted
-from launcher import FAULTY, LONG, Launcher, check_complete, environment, eventually, make_inputs, writing_to
+from launcher import (
+    FAULTY,
+    LONG,
+    Launcher,
+    check_complete,
+    environment,
+    eventually,
+    make_inputs,
+    published,
+    writing_to,
+)
 
 
 class TestLocal(ExecutorConformance):
     """It does what every executor must do."""
 
     executor = "local"
+
+    def test_no_workers_do_not_show(self):
+        """Without worker processes come the same tree and the same manifest."""
+        texts = with_faults(good_inputs(40), ["raise", "ten then raise", "skip", "garbage", "sys.exit"])
+        dataset = make_inputs(self.folder / "data", texts)
+        found = []
+        for workers, size in ((2, 3), (0, 1), (0, 7), (0, 40)):
+            output = self.folder / f"outputs {workers} {size}"
+            run = self.run("Faulty", dataset, "--workers", workers, "--batch-size", size, output=output)
+            assert run.code == 1, run.stderr
+            found.append(published(output))
+        assert all(one == found[0] for one in found[1:])
 
 
 # -- workers that are spawned, as they are on macOS and where CUDA is in use ---------------------------------
