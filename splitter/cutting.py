@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from splitter.annotations import (
@@ -13,7 +14,6 @@ from splitter.annotations import (
     Labels,
     MinOverlap,
     find_annotations,
-    read_annotations,
 )
 from splitter.audio import LONGEST, AudioError, Channels, FileFormat, Source, Target, Truncated, open_source
 from splitter.dataset import ProcessorDataset, Result
@@ -99,9 +99,14 @@ class SoundRecipe(ProcessorDataset):
             if column not in input_file.columns:
                 raise Refused(f"--annotations {where}: the dataset list has no column {column!r}")
             name = input_file.columns[column]
-            return read_annotations(os.path.join(_home(input_file), name)) if name else []
-        found = find_annotations(input_file.local_path)
-        return read_annotations(found, recording=input_file.input) if found else []
+            found = Path(_home(input_file), name) if name else None
+        else:
+            found = find_annotations(input_file.local_path)
+        if not found:
+            return []
+        file = AnnotationFile(found)
+        # what is about one recording only is about this one, whatever it calls it
+        return file.of(input_file.input if len(file.recordings) > 1 else None)
 
     def _pieces(self, input_file: InputFile, about: dict[str, Scalar]) -> Iterator[OutputFile]:
         with open_source(input_file.local_path, self.target, self.truncated) as source:

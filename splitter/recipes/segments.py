@@ -7,6 +7,7 @@ from typing import Any
 from splitter.annotations import Annotation, annotations_of_rows, has_times
 from splitter.audio import AudioError, Channels, FileFormat, Source, Truncated
 from splitter.cutting import SoundRecipe, Span
+from splitter.errors import Skip
 from splitter.records import InputFile
 
 
@@ -49,7 +50,10 @@ class Segments(SoundRecipe):
 
     def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
         """One span for each annotation, in order of their starts; no further than the recording goes."""
-        for row, annotation, about in self._annotated(input_file):
+        annotated = list(self._annotated(input_file))
+        if not annotated:
+            raise Skip("there are no annotations of it")
+        for row, annotation, about in annotated:
             start, stop = Span(annotation.start, annotation.end).frames(source.made.rate)
             end = source.reach(stop)
             if end < max(start, 1):
