@@ -162,12 +162,11 @@ class FlacSource:
             sizes += [block] * min(last - first - 1, 1) + [min(block, stop - (last - 1) * block)]
         sizes += [int(frames.samples[0]) for frames in tail]
         counted = all(size == sizes[0] for size in sizes[:-1]) and sizes[-1] <= sizes[0]
-        whole = start == 0 and stop == self.declared
-        file.write(
-            self._header(
-                min(sizes[:-1], default=sizes[0]), max(sizes), stop - start, self._md5 if whole else NO_MD5
-            )
-        )
+        if len(sizes) == 1:
+            sizes = [max(block, *sizes)]
+        smallest, largest = min(sizes[:-1], default=sizes[0]), max(sizes)
+        md5 = self._md5 if start == 0 and stop == self.declared else NO_MD5
+        file.write(self._header(smallest, largest, stop - start, md5))
 
         number = position = 0
         for run in self._runs(head, first, last, tail):
@@ -272,17 +271,21 @@ class FlacSource:
         count = len(self._offsets) - 1
         starts, numbers, sizes = self._candidates(begin, end)
         fault = None
+        ends = np.append(starts[1:], end)
         plain = np.array_equal(numbers, count + np.arange(len(numbers))) and (sizes[:-1] == self.block).all()
         if not (plain and len(starts) and starts[0] == begin):
-            starts, sizes, fault = self._resolve(starts, numbers, sizes, begin, count)
-        ends = np.append(starts[1:], end)
-        known = len(starts) and self.declared == (count + len(starts) - 1) * self.block + sizes[-1]
-        if not ended:
+            is_first = bool(len(starts)) and starts[0] == begin and numbers[0] == count
+            chain, behind = self._chain(starts, numbers, sizes) if is_first else ([], None)
+            ends = np.append(starts[chain[1:]], end if behind is None else starts[behind])
+            starts, sizes = starts[chain], sizes[chain]
+            if behind is not None and (ended or starts[-1] + self._longest <= end):
+                fault = "the numbers or sizes of frames are out of order"
+        if fault is None and not ended:
             certain = starts[:-1] + self._longest <= end
-            if fault is None and not (len(starts) and starts[-1] + self._longest > end):
+            if not len(starts) or starts[-1] + self._longest <= end:
                 fault = "the header of a frame is damaged or missing"
             starts, ends, sizes = starts[:-1][certain], ends[:-1][certain], sizes[:-1][certain]
-        elif fault is None and not known:
+        elif fault is None and self.declared != self._samples + int(sizes.sum()):
             starts, ends, sizes = self._proven(starts, ends, sizes)
             if not len(ends) or ends[-1] != end:
                 fault = "the next frame is cut off or damaged"
@@ -326,27 +329,26 @@ class FlacSource:
         starts, numbers, sizes = (np.concatenate(column) for column in zip(*found, strict=True))
         return starts, numbers, sizes
 
-    def _resolve(
-        self, starts: Array, numbers: Array, sizes: Array, begin: int, count: int
-    ) -> tuple[Array, Array, str | None]:
-        """Go from frame to frame by number; where two could follow, the one that ends a whole frame does."""
-        fault = None
-        chain = [0] if len(starts) and starts[0] == begin and numbers[0] == count else []
-        while chain:
+    def _chain(self, starts: Array, numbers: Array, sizes: Array) -> tuple[list[int], int | None]:
+        """Go from candidate to candidate, from the first, and decode where it is not clear which is next.
+
+        Returns:
+            Which are frames, and which stands behind the last of them but is not its follower.
+        """
+        chain = [0]
+        while True:
             at = chain[-1]
-            short = sizes[at] < self.block
             near = range(at + 1, int(np.searchsorted(starts, starts[at] + self._longest, "right")))
             following = [each for each in near if numbers[each] == numbers[at] + 1]
-            if len(following) > 1 or short:
-                following = [
-                    each for each in following if self._is_whole(starts[at], starts[each], sizes[at])
-                ]
-            if short and following:
-                fault = "the next frame is shorter than the others, but not the last"
-            if short or not following:
-                break
-            chain.append(following[0])
-        return starts[chain], sizes[chain], fault
+            if following == [at + 1] and sizes[at] == self.block:
+                chain.append(at + 1)
+                continue
+            behind = next(
+                (each for each in near if self._is_whole(starts[at], starts[each], sizes[at])), None
+            )
+            if behind not in following or sizes[at] < self.block:
+                return chain, behind
+            chain.append(behind)
 
     def _proven(self, starts: Array, ends: Array, sizes: Array) -> tuple[Array, Array, Array]:
         """Find the true last frame by decoding, where the header does not say which it is."""
@@ -361,7 +363,7 @@ class FlacSource:
     def _is_whole(self, start: int, end: int, samples: int) -> bool:
         """Whether the bytes of the buffer from `start` to `end` hold at least one frame that decodes."""
         try:
-            return len(self._decode(self._buffer[start:end], samples)) == samples
+            return len(self._decode(self._buffer[start:end], int(samples))) == samples
         except FlacError:
             return False
 
