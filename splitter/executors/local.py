@@ -97,9 +97,7 @@ class _Guarded(Dataset[Report]):
 
 
 def _loader(guarded: _Guarded, batches: Iterable[Batch], workers: int) -> DataLoader[Any]:
-    with warnings.catch_warnings():
-        # more workers than CPUs is the user's choice
-        warnings.filterwarnings("ignore", message="This DataLoader will create")
+    with _no_advice():
         return DataLoader(
             guarded,
             sampler=batches,
@@ -111,6 +109,14 @@ def _loader(guarded: _Guarded, batches: Iterable[Batch], workers: int) -> DataLo
             prefetch_factor=2,
             multiprocessing_context=_start_method(),
         )
+
+
+@contextlib.contextmanager
+def _no_advice() -> Iterator[None]:
+    """More workers than CPUs is the user's choice; torch warns of it when a loader is made, or when it starts."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        yield
 
 
 def _as_it_is(report: Report) -> Report:
@@ -154,7 +160,7 @@ class _Processes:
         """Start the workers; their reports."""
         old = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         try:
-            with _nameless_main():
+            with _nameless_main(), _no_advice():
                 self._iterator = iter(loader)
             self._guards = [child for child in multiprocessing.active_children() if child not in self._before]
             # torch's handler raises wherever the driver is; the loader finds a dead worker by itself
