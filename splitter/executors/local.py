@@ -113,7 +113,7 @@ def _loader(guarded: _Guarded, batches: Iterable[Batch], workers: int) -> DataLo
 
 @contextlib.contextmanager
 def _no_advice() -> Iterator[None]:
-    """More workers than CPUs is the user's choice; torch warns of it when a loader is made, or when it starts."""
+    """More workers than CPUs is the user's choice; torch warns of it when a loader is made or starts."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
