@@ -1,0 +1,369 @@
+"""The pages are complete, their links lead somewhere, and their examples are really checked.
+
+The examples themselves run as tests of the pages: see the root conftest.py.
+"""
+
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import splitter
+from splitter import errors
+from splitter.cli import commands, exit_code
+from splitter.dataset import ProcessorDataset
+from splitter.engine import Summary
+from splitter.parameters import docstring_section, recipe_parameters
+from splitter.recipes import RECIPES, load_recipe
+from splitter.records import InputFile, OutputFile
+
+CHECKOUT = Path(__file__).parent.parent.parent
+DOCS = CHECKOUT / "docs"
+README = CHECKOUT / "README.md"
+PAGES = [README, CHECKOUT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+WRITTEN = [page for page in PAGES if page.name not in ("cli.md", "CHANGELOG.md")]
+
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+def links(page: Path) -> Iterator[str]:
+    """Where the links of a page lead."""
+    yield from LINK.findall(prose(page))
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a page."""
+    names: set[str] = set()
+    for heading in HEADING.findall(prose(page)):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        kept = [c for c in text if c in "-_ " or unicodedata.category(c)[0] in "LN"]
+        names.add("".join(kept).replace(" ", "-"))
+    return names
+
+
+def broken(page: Path) -> list[str]:
+    """The links of a page that lead nowhere in the checkout."""
+    found = []
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        if re.match(r"https?://", link):
+            continue
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            found.append(link)
+    return found
+
+
+def by_name(page: Path) -> str:
+    return str(page.relative_to(CHECKOUT))
+
+
+# -- links ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_no_link_is_broken(page):
+    """Every link between pages leads to a file, and every anchor to a heading."""
+    assert broken(page) == []
+
+
+def test_a_broken_link_is_found(tmp_path):
+    """The check above sees a missing file, a missing heading, and nothing in fenced blocks."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One `two`: three?\n[a](#one-two-three) [b](#four) [c](gone.md) [d](page.md#one)\n[e](page.md)\n"
+        "```text\n[f](gone.md)\n```\n"
+    )
+    assert broken(page) == ["#four", "gone.md", "page.md#one"]
+
+
+def test_every_page_can_be_reached():
+    """From README.md a reader comes to each page by links."""
+    reached, to_read = {README}, [README]
+    while to_read:
+        page = to_read.pop()
+        for link in links(page):
+            target = (page.parent / link.partition("#")[0]).resolve()
+            if target.suffix == ".md" and target.exists() and target not in reached:
+                reached.add(target)
+                to_read.append(target)
+    assert [by_name(page) for page in PAGES if page not in reached] == []
+
+
+# -- nothing is left undocumented -------------------------------------------------------------------------
+
+
+def test_page_of_the_command_line_is_current(tmp_path):
+    """docs/cli.md is what docs/make_cli.py makes of the command line."""
+    shutil.copytree(CHECKOUT / "splitter", tmp_path / "splitter")
+    (tmp_path / "docs").mkdir()
+    shutil.copy(DOCS / "make_cli.py", tmp_path / "docs")
+    subprocess.run([sys.executable, tmp_path / "docs" / "make_cli.py"], check=True, cwd=tmp_path)
+    made = (tmp_path / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert (DOCS / "cli.md").read_text(encoding="utf-8") == made, "run: python docs/make_cli.py"
+
+
+def run_options() -> list[str]:
+    command = commands.commands["run"]
+    return [max(option.opts, key=len) for option in command.params if isinstance(option, click.Option)]
+
+
+@pytest.mark.parametrize("option", run_options())
+def test_every_option_of_a_run_is_explained(option):
+    """Each option has its place in the command line's page, and in one that was written by hand."""
+    mention = re.compile(rf"(?<![\w-]){re.escape(option)}(?![\w-])")
+    assert mention.search((DOCS / "cli.md").read_text(encoding="utf-8"))
+    assert any(mention.search(page.read_text(encoding="utf-8")) for page in WRITTEN), (
+        f"{option} is nowhere explained"
+    )
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_has_its_page(name, capsys):
+    """A recipe is documented with all its options, by a page of its own or one that this page links to."""
+    page = DOCS / "recipes" / f"{name}.md"
+    near = [
+        page,
+        *((page.parent / link.partition("#")[0]) for link in links(page) if not link.startswith("../")),
+    ]
+    text = "".join(one.read_text(encoding="utf-8") for one in near if one.is_file())
+    options = [f"--{parameter.name.replace('_', '-')}" for parameter in recipe_parameters(load_recipe(name))]
+    assert options
+    assert [option for option in options if option not in text] == []
+    assert f"## splitter run --recipe {name}\n" in (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert exit_code(["recipes"]) == 0
+    assert f"\n{name}: " in f"\n{capsys.readouterr().out}"
+
+
+def public(kind: type) -> list[str]:
+    """The names that users of a class may use."""
+    own_use = {"ready", "scratch_folder", "parameters"}
+    return [name for name in vars(kind) if not name.startswith("_") and name not in own_use]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *public(ProcessorDataset),
+        *public(InputFile),
+        *[field for field in OutputFile._fields if field != "metadata"],
+        *splitter.__all__,
+    ],
+)
+def test_the_class_is_documented(name):
+    """Every name of the contract stands in the page of the class, or in that of its neighbours."""
+    text = "".join(
+        (DOCS / page).read_text(encoding="utf-8")
+        for page in ("the-class.md", "dataset-lists.md", "manifest.md")
+    )
+    assert re.search(rf"\b{name}\b", text)
+
+
+def test_the_errors_of_inputs_are_documented():
+    """What can stand in the column `error` by splitter itself is in the table of faults."""
+    kinds = [one.__name__ for one in errors.InputError.__subclasses__() if one.__module__ == errors.__name__]
+    text = (DOCS / "faults-and-resume.md").read_text(encoding="utf-8")
+    assert len(kinds) >= 5
+    assert [kind for kind in kinds if f"| `{kind}` |" not in text] == []
+
+
+def test_the_summary_is_documented():
+    """The numbers of a run, by name."""
+    names = [*docstring_section(Summary.__doc__, "Attributes"), "exit_code"]
+    text = (DOCS / "manifest.md").read_text(encoding="utf-8")
+    assert "seconds" in names
+    assert [
+        name for name in names if name not in ("output", "work", "limited") and f"`{name}`" not in text
+    ] == []
+
+
+# -- the examples are checked -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=by_name)
+def test_every_block_is_an_example_that_runs(page):
+    """A fenced block is Python, a console session or a file; what only is shown is plain text or set-up."""
+    kinds = re.findall(r"^```(.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {kind for kind in kinds if kind not in ("python", "console", "text") and " file=" not in kind} <= {
+        "bash"
+    }
+    for block in re.findall(
+        r"^```bash\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    ):
+        assert "venv" in block, "a bash block sets things up; what can be run stands in a console block"
+
+
+WRONG = {
+    "output": "```console\n$ echo one\ntwo\n```\n",
+    "more output": "```console\n$ printf 'one\\ntwo\\n'\none\n```\n",
+    "less output": "```console\n$ echo one\none\n...\ntwo\n```\n",
+    "exit code": "```console\n$ false\n```\n",
+    "asked exit code": "```console\n$ exit 3\n$ echo $?\n4\n```\n",
+    "value": "```python\n>>> 1 + 1\n3\n```\n",
+    "assertion": "```python\nassert 1 + 1 == 3\n```\n",
+    "cause": "```python\ntry:\n    1 / 0\nexcept Exception as error:\n    raise ValueError from error\n```\n",
+}
+RIGHT = {
+    "nothing": "```console\n$ true\n```\n",
+    "elision": "```console\n$ printf 'a 1 b\\nc\\nd\\n'\na ... b\n...\nd\n```\n",
+    "no lines": "```console\n$ echo one\none\n...\n```\n",
+    "exit code": "```console\n$ exit 3\n$ echo $?\n3\n```\n",
+    "continued": "```console\n$ echo one \\\n>   two\none two\n```\n",
+    "file": "```text file=a.txt\none\n```\n```console\n$ cat a.txt\none\n```\n",
+    "data": "```console\n$ ls data_samples/words/inputs\na.txt\n...\n```\n",
+    "module": "```python file=mine.py\nTWO = 2\n```\n```python\n>>> from mine import TWO\n>>> TWO\n2\n```\n",
+}
+
+
+def test_an_example_that_is_wrong_fails(tmp_path):
+    """Examples are compared with what really happens: each of these fails, and none of those."""
+    shutil.copy(CHECKOUT / "conftest.py", tmp_path)
+    shutil.copytree(CHECKOUT / "data_samples" / "words", tmp_path / "data_samples" / "words")
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest]\n")
+    (tmp_path / "docs").mkdir()
+    for number, block in enumerate(WRONG.values()):
+        (tmp_path / "docs" / f"wrong-{number}.md").write_text(block)
+    for number, block in enumerate(RIGHT.values()):
+        (tmp_path / "docs" / f"right-{number}.md").write_text(block)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "docs"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    failed = re.findall(r"^FAILED docs/(\S+?)\.md", done.stdout, re.MULTILINE)
+    assert failed == [f"wrong-{number}" for number in range(len(WRONG))], done.stdout
+    assert re.search(rf"^{len(WRONG)} failed, \d+ passed", done.stdout, re.MULTILINE), done.stdout
+
+
+# -- the two commands of README.md ------------------------------------------------------------------------
+
+
+def readme_command(name: str) -> str:
+    """The block right after a comment that marks it."""
+    text = README.read_text(encoding="utf-8")
+    match = re.search(rf"^<!-- {name} -->\n```bash\n([^\n]+)\n```$", text, re.MULTILINE)
+    assert match, f"README.md has no line of bash right after <!-- {name} -->"
+    return match[1]
+
+
+SET_UP = "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e "
+
+
+def test_the_first_command_does_the_main_job(tmp_path, capsys, monkeypatch):
+    """After its set-up, which pins every version, it runs splitter on data_samples, from a checkout."""
+    command = readme_command("first command")
+    assert command.startswith(f"{SET_UP}. && .venv/bin/splitter ")
+    shutil.copytree(CHECKOUT / "data_samples", tmp_path / "data_samples")
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(command.rpartition("splitter ")[2].split()) == 0
+    assert "4 of 4 inputs done" in capsys.readouterr().err
+    assert len(splitter.read_manifest("outputs")) == 31
+
+
+def test_the_test_command_does_what_ci_does(tmp_path):
+    """.ci/run finds it; it pins every version, and runs linter, formatter, type checker and tests."""
+    command = readme_command("test command")
+    assert command.startswith(f"{SET_UP}'.[test]' && ")
+    programs = ["ruff check .", "ruff format --check .", "mypy splitter", "pytest"]
+    assert command.removeprefix(f"{SET_UP}'.[test]' && ").split(" && ") == [
+        f".venv/bin/{one}" for one in programs
+    ]
+    # the script itself, up to the moment when it would run the command
+    script = (CHECKOUT / ".ci" / "run").read_text(encoding="utf-8")
+    awk = re.search(r"readme_test_command\(\) \{\n(.*?)\n\}\n", script, re.DOTALL)
+    assert awk
+    found = subprocess.run(["bash", "-c", awk[1]], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert found.stdout == f"{command}\n"
+
+
+# -- batches and parallelism ------------------------------------------------------------------------------
+
+BATCHES = DOCS / "batches-and-parallelism.md"
+
+
+def table(page: Path, mark: str) -> list[list[str]]:
+    """The rows of the table right after a comment that marks it."""
+    text = page.read_text(encoding="utf-8")
+    match = re.search(rf"^<!-- {re.escape(mark)} -->\n\|.*\n\| ---.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert match, f"{by_name(page)} has no table right after <!-- {mark} -->"
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in match[1].splitlines()]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4])
+@pytest.mark.parametrize(("num_chars", "overlap"), [(2, 1), (3, 2)])
+def test_the_part_lists_are_what_comes_out(tmp_path, num_chars, overlap, batch_size):
+    """The parts of the four words stand in the page, and batch size does not change them."""
+    listed = table(BATCHES, f"parts: num_chars={num_chars} overlap={overlap}")
+    dataset = CHECKOUT / "data_samples" / "words" / "dataset.csv"
+    command = (
+        f"run --recipe words --root inputs --num-chars {num_chars} --overlap {overlap} --workers 2 --quiet"
+    )
+    code = exit_code(
+        [*command.split(), f"--batch-size={batch_size}", f"--output={tmp_path / 'outputs'}", str(dataset)]
+    )
+    assert code == 0
+    manifest = splitter.read_manifest(tmp_path / "outputs")
+    parts = manifest.groupby("word", sort=False)["part"].agg(" ".join)
+    assert [[word, joined] for word, joined in parts.items()] == listed
+
+
+class Meeting(ProcessorDataset):
+    """Wait until as many workers as are expected hold an input at the same time."""
+
+    def __init__(self, inputs, place: str, people: int) -> None:
+        super().__init__(inputs)
+        self.place, self.people = Path(place), people
+
+    def process(self, input_file):
+        (self.place / str(os.getpid())).touch()
+        while len(list(self.place.iterdir())) < self.people:
+            pass_the_time()
+        return [], {"runner": os.getpid()}
+
+
+def pass_the_time() -> None:
+    """Wait a moment; --timeout ends it if nobody comes."""
+    import time
+
+    time.sleep(0.01)
+
+
+def test_the_table_of_busy_workers_is_true(tmp_path):
+    """Of four workers, as many are busy at once as the page says, and no more."""
+    rows = table(BATCHES, "busy: 4 files")
+    assert [(int(size), int(busy)) for size, _, busy in rows] == [(1, 4), (2, 2), (4, 1)]
+    for size, batches, busy in rows:
+        place = tmp_path / f"met-{size}"
+        place.mkdir()
+        dataset = Meeting(CHECKOUT / "data_samples" / "words" / "inputs", str(place), int(busy))
+        output = tmp_path / f"outputs-{size}"
+        manifest = dataset.run(output, workers=4, batch_size=int(size), timeout=60, quiet=True)
+        assert len(manifest.failed) == 0
+        assert manifest["runner"].nunique() == int(busy) == len(list(place.iterdir())) == int(batches)
+
+
+def test_docstrings_with_examples_are_collected():
+    """The package's own examples run too."""
+    from splitter.recipes import words
+
+    assert ">>> split_word" in inspect.getdoc(words.split_word)
+    settings = (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.search(r'^testpaths = \[.*"README.md", "docs", "splitter"', settings, re.MULTILINE)
