@@ -17,7 +17,6 @@ import os
 import signal
 import struct
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,6 +30,7 @@ from splitter.processes import (
     die_with_parent,
     end_descendants,
     memory_of,
+    nameless_file,
     parent_process,
 )
 
@@ -70,7 +70,7 @@ class Guard:
         self._runner = 0
         self._memory_at_start = 0
         # where the runner's last words go: the place in the code that it died or hung at
-        self._last_words = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the guard
+        self._last_words = nameless_file()
         self._pipe: multiprocessing.connection.Connection | None = None
 
     def protect(self) -> None:

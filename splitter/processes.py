@@ -7,11 +7,12 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 import psutil
 
@@ -134,6 +135,14 @@ def end_all(find: Callable[[], list[psutil.Process]]) -> None:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(found, timeout=0.1)
+
+
+def nameless_file() -> IO[bytes]:
+    """A file that is gone when it is closed: in memory where that can be, as no disk may have room."""
+    if sys.platform == "linux":
+        return open(os.memfd_create("splitter"), "w+b")
+    else:  # noqa: RET505 - mypy knows what a platform has by this
+        return tempfile.TemporaryFile()
 
 
 def be_first_to_go() -> None:

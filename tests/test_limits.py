@@ -188,6 +188,31 @@ def test_few_open_files(folder: Path):
     assert len({row["input"] for row in check_manifest(output)}) == 200
 
 
+def test_too_few_open_files_for_so_many_workers(folder: Path):
+    """Where the limit is too low for the workers that are asked for, it is raised or the remedy is named."""
+    dataset = make_inputs(folder / "data", texts(40))
+    command = [
+        *SPLITTER,
+        "run",
+        dataset,
+        *PARTS[:2],
+        "--batch-size",
+        1,
+        "--quiet",
+        "--output",
+        folder / "outputs",
+    ]
+    for limit, workers, code in (("ulimit -n 64", 16, 2), ("ulimit -S -n 30", 2, 0)):
+        shell = ["bash", "-c", f'{limit}; exec "$@"', "bash", *map(str, command), "--workers", str(workers)]
+        run = subprocess.run(
+            shell, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment(), check=False
+        )
+        assert run.returncode == code, run.stderr
+        if code:
+            assert "16 workers keep" in the_line(run.stderr)
+            assert "use --workers 8, or raise the limit with ulimit -n" in run.stderr
+
+
 # -- output folders ---------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 import pickle
+import resource
 import signal
 import sys
 import threading
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import DataLoader, Dataset
 
 from splitter.batch import Batch, Job, Report, Worker
-from splitter.errors import RunStopped
+from splitter.errors import Refused, RunStopped
 from splitter.executors.base import Executor
 from splitter.guard import Guard
 from splitter.processes import by_value, end_session
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from splitter.executors.base import Limits
 
 SECONDS_TO_LEAVE = 1.5
+FILES_PER_WORKER, OTHER_FILES = 4, 32
 _HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -36,9 +38,27 @@ class LocalExecutor(Executor):
     def run(self, job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
         """Do the batches and report each as it is finished."""
         if self.limits.workers:
+            _allow_files_for(self.limits.workers)
             yield from _in_workers(job, batches, self.limits)
         else:
             yield from _here(job, batches)
+
+
+def _allow_files_for(workers: int) -> None:
+    """Raise the limit on open files if it is too low for so many workers; refuse if it may not be raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OTHER_FILES + FILES_PER_WORKER * workers
+    if wanted <= soft or soft == resource.RLIM_INFINITY:
+        return
+    if wanted <= hard or hard == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return
+    enough = (hard - OTHER_FILES) // FILES_PER_WORKER
+    if enough > 0:
+        raise Refused(
+            f"{workers} workers keep {wanted} files open, and the limit here is {hard}; "
+            f"use --workers {enough}, or raise the limit with ulimit -n"
+        )
 
 
 def _here(job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
@@ -85,7 +105,11 @@ class _Guarded(Dataset[Report]):
 
     def __getitem__(self, batch: Batch) -> Report:
         assert self._guard is not None  # noqa: S101 - made by `prepare`
-        return self._guard.run(batch)
+        try:
+            return self._guard.run(batch)
+        except (RunStopped, OSError) as error:
+            # else the DataLoader would make a traceback of it
+            return Report(stop=str(error))
 
     def prepare(self, worker: int) -> None:  # noqa: ARG002 - the DataLoader's signature
         """Turn a fresh DataLoader worker into a guard."""
