@@ -70,8 +70,7 @@ def write_files(folder: Path, files: dict[str, str | bytes]) -> Path:
 def write_list(path: Path, rows: Iterable[Sequence[str]]) -> Path:
     """Write a dataset list with Python's csv module."""
     with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        csv.writer(file, lineterminator="\r\n").writerows(rows)
-    # the csv module quotes a lone carriage return only where lines end in one
+        csv.writer(file).writerows(rows)
     return path
 
 
