@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import xxhash
 
-from splitter.errors import Refused, UnreadableInput
+from splitter.errors import Refused, StorageError, UnreadableInput
 from splitter.processes import in_processes
 from splitter.records import InputFile, Scratch
 
@@ -484,21 +484,29 @@ def make_input(rows: list[Row], header: Row, at: int, layout: Layout, scratch: S
 def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> Table:
     """Write the rows as plain CSV and note where each one starts."""
     csv_text = CsvText()
-    position = file.write(csv_text.encode([header]))
+    position = _append(file, csv_text.encode([header]))
     pieces = [np.array([position])]
     for number, block in enumerate(_blocks(rows)):
         lines = csv_text.lines(block)
         text = "\n".join([*lines, ""])
         try:
-            file.write(text.encode(ENCODING, ESCAPE))
+            _append(file, text.encode(ENCODING, ESCAPE))
         except UnicodeEncodeError:
             raise _not_text(lines, number * BLOCK + 1) from None
         texts = lines if text.isascii() else [line.encode(ENCODING, ESCAPE) for line in lines]
         ends = np.cumsum(np.fromiter(map(len, texts), "i8", len(texts)) + 1) + position
         pieces.append(ends)
         position = int(ends[-1])
-    file.flush()
     return Table(file, header, column, np.concatenate(pieces))
+
+
+def _append(file: BinaryIO, content: bytes) -> int:
+    try:
+        written = file.write(content)
+        file.flush()
+    except OSError as error:
+        raise StorageError.of(error, "the copy of the dataset list") from error
+    return written
 
 
 def _not_text(lines: list[str], first: int) -> Refused:

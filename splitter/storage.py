@@ -102,6 +102,20 @@ class LocalStorage:
         except OSError as error:
             raise StorageError.of(error, target) from error
 
+    @contextlib.contextmanager
+    def working_file(self, name: str) -> Iterator[BinaryIO]:
+        """An empty file to write and to read, which is of use to this run only."""
+        try:
+            file = open(self.path(name), "w+b")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise self._unwritable(error) from None
+        try:
+            yield file
+        finally:
+            # what it could not take has been said when it was written
+            with contextlib.suppress(OSError):
+                file.close()
+
     def names(self, folder: str) -> list[str]:
         """The names in a folder, sorted."""
         try:
@@ -208,8 +222,11 @@ class LocalStorage:
             path = f"{folder}/{name}"
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)
-            else:
+                continue
+            try:
                 self._unlink(path)
+            except OSError as error:
+                raise StorageError.of(error, path) from error
 
     # -- the lock ---------------------------------------------------------------------------------
 
@@ -227,8 +244,11 @@ class LocalStorage:
             raise self._unwritable(error) from None
         try:
             self._take(descriptor)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{socket.gethostname()} {os.getpid()}\n".encode(), 0)
+            try:
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{socket.gethostname()} {os.getpid()}\n".encode(), 0)
+            except OSError as error:
+                raise self._unwritable(error) from None
             self.lock_descriptor = descriptor
             yield
         finally:

@@ -379,6 +379,37 @@ def test_new_metadata_is_never_filled_from_a_column_of_the_same_name(folder: Pat
     assert pd.isna(manifest["count"][1])
 
 
+class Fleeting(Described):
+    """While it is at its first input another one goes away."""
+
+    def process(self, input_file: InputFile) -> Result:
+        result = super().process(input_file)
+        if input_file.path.name == "x.txt":
+            input_file.path.with_name("y.txt").unlink()
+        input_file.read_bytes()
+        return result
+
+
+def test_an_input_that_goes_away_during_the_run_keeps_what_it_had(folder: Path):
+    """It has changed, and was there when the run looked at all inputs."""
+    what = {"outputs": [{"part": 1}, {"part": 2}], "metadata": {}}
+    rows = [{"input": str(folder / name), "what": json.dumps(what)} for name in ("x.txt", "y.txt")]
+    write_files(folder, {"x.txt": "before", "y.txt": "before"})
+    Described(rows).run(folder / "outputs", workers=0, quiet=True)
+    before = tree(folder / "outputs")
+    what["outputs"].append({"part": 3})
+    rows = [{**row, "what": json.dumps(what)} for row in rows]
+    manifest = Fleeting(rows).run(folder / "outputs", workers=0, quiet=True, batch_size=2)
+    assert manifest.summary.exit_code == 1
+    assert manifest.summary.unreadable_names == [str(folder / "y.txt")]
+    assert [(row["input"][-5:], row["part"]) for _, row in manifest.iterrows()] == [
+        *(("x.txt", part) for part in (1, 2, 3)),
+        *(("y.txt", part) for part in (1, 2)),
+    ]
+    kept = next(name for name in before if name.endswith("y/1.txt"))
+    assert tree(folder / "outputs")[kept] == before[kept]
+
+
 def test_what_cannot_be_read_now_keeps_its_row_though_the_list_has_other_columns(folder: Path, capfd):
     """An unmounted disk deletes nothing; the row says what it said when the input was done."""
     write_files(folder / "inputs", {"a.txt": "simple", "b.txt": "other"})
