@@ -298,6 +298,23 @@ def test_what_cannot_be_read_keeps_its_outputs_until_it_can(world: World):
     world.check_end(back)
 
 
+def test_what_a_trial_leaves_out_is_neither_stale_nor_pruned(world: World):
+    """--limit takes the first inputs; the others stay as they are, in the manifest, too."""
+    rows = rows_of("a.txt b.txt deep/d.txt")
+    world.prepare(Run(rows))
+    assert world.do(Run(rows)).code == 0
+    made = contents(world.output)
+    trial = Run(rows, flavour=1, flags=("--limit=1", "--prune"))
+    assert world.do(trial).code == 0
+    now = contents(world.output)
+    kept = [name for name in made if name.startswith(("b/", "deep/"))]
+    assert {name: now.get(name) for name in kept} == {name: made[name] for name in kept}
+    assert [name for name in now if name.startswith("a/")] != [name for name in made if name.startswith("a/")]
+    manifest = read_rows(world.output / "manifest.csv")
+    assert {row["output"] for row in manifest} == {name for name in now if name.endswith(".bin")}
+    world.check_end(Run(rows, flavour=1))
+
+
 @pytest.mark.parametrize("text", [0, 3, 4, 5])
 def test_a_changed_input_that_makes_less_than_before_leaves_nothing_of_it(world: World, text: int):
     """It has fewer outputs now, or none, or fails, or is left out."""
