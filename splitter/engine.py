@@ -38,7 +38,7 @@ from splitter.manifest import (
     refuse_taken,
 )
 from splitter.options import RunOptions, usable_cpus
-from splitter.progress import Display
+from splitter.progress import Display, show_count
 from splitter.sinks import SINKS
 from splitter.storage import OWN_FOLDER, LocalStorage
 
@@ -233,7 +233,8 @@ class _Work:
             for name in sorted({*how, *before}):
                 if before.get(name) != how.get(name):
                     self.display.warn(f"{name} changed from {before.get(name)!r} to {how.get(name)!r}")
-            self.display.warn(f"{len(state.changed):,} finished inputs changed and are done again")
+            count = show_count(len(state.changed), "finished input")
+            self.display.warn(f"{count} changed, to be done again")
             self.storage.remove([MANIFEST])
         if before != how:
             self.storage.write(RUN, json.dumps(how, indent=1).encode())
@@ -245,7 +246,7 @@ class _Work:
         failed = int((self.journal.entries["status"][numbers[numbers >= 0]] == FAILED).sum())
         if not len(numbers):
             return "nothing to do: the dataset list has no inputs"
-        tried = f"nothing to do: all {len(numbers):,} inputs are finished"
+        tried = f"nothing to do: {show_count(len(numbers), 'input')}, all finished"
         return f"{tried}, {failed:,} of them failed (--retry-failed tries these again)" if failed else tried
 
     # -- rounds: one is enough, unless a worker process is lost --------------------------------------------
@@ -289,7 +290,7 @@ class _Work:
                 self.stopped = report.stop
                 if self.done.failed > allowed:
                     limit = f"more than --max-failures {self.options.max_failures}"
-                    self.stopped = f"{self.done.failed:,} inputs failed, {limit}"
+                    self.stopped = f"{show_count(self.done.failed, 'input')} failed, {limit}"
                 if self.stopped:
                     break
         return reported
@@ -298,7 +299,9 @@ class _Work:
         limits = self.executor.limits
         if batches >= limits.workers:
             return self.executor
-        self.display.say(f"{batches:,} batches for {limits.workers} workers: at most {batches} will be busy")
+        self.display.say(
+            f"{show_count(batches, 'batch')} for {limits.workers} workers: at most {batches} will be busy"
+        )
         return type(self.executor)(replace(limits, workers=batches))
 
     # -- the end ---------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice, pairwise
 from typing import Any, BinaryIO
+from urllib.parse import unquote
 
 import numpy as np
 import xxhash
@@ -269,22 +270,23 @@ def _python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
 def _walk(folder: str, pattern: str, leave_out: str) -> Iterator[Row]:
     """The files of a folder and its subfolders, in an order that is the same everywhere."""
     leave_out = os.path.realpath(leave_out) if leave_out else ""
-    yield from ([path] for path in _walk_below(os.path.realpath(folder), "", pattern, leave_out))
+    yield from ([path] for path in _walk_below(os.path.realpath(folder), "", pattern, {leave_out}))
 
 
-def _walk_below(folder: str, prefix: str, pattern: str, leave_out: str) -> Iterator[str]:
+def _walk_below(folder: str, prefix: str, pattern: str, leave_out: set[str]) -> Iterator[str]:
+    """The files below a folder; one that leads back to where it is itself is passed over."""
+    leave_out = {*leave_out, folder}
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
     except OSError as error:
         raise Refused(f"{folder}: cannot be read: {error.strerror}") from None
     for entry in entries:
-        if entry.name.startswith(".") or entry.path == leave_out:
+        place = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+        if entry.name.startswith(".") or place in leave_out:
             continue
-        if entry.is_symlink() and os.path.realpath(entry.path) == leave_out:
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk_below(entry.path, f"{prefix}{entry.name}/", pattern, leave_out)
+        if entry.is_dir():
+            yield from _walk_below(place, f"{prefix}{entry.name}/", pattern, leave_out)
         elif fnmatchcase(entry.name, pattern) or fnmatchcase(prefix + entry.name, pattern):
             yield prefix + entry.name
 
@@ -351,7 +353,8 @@ class Layout:
 
     def place(self, text: str) -> str:
         """The local path of an input as it is listed."""
-        text = text.removeprefix("file://")
+        if text.startswith("file://"):
+            text = unquote(text.removeprefix("file://"), ENCODING, ESCAPE)
         return text if text[:1] == "/" else f"{self.root}/{text}"
 
     def key(self, text: str) -> str:

@@ -57,7 +57,7 @@ class Display:
         self._inputs = inputs
         self._began = self._last_line = time.monotonic()
         self.stop()
-        self.say(f"{inputs:,} inputs ({show_bytes(size)}) to do")
+        self.say(f"{show_count(inputs, 'input')} ({show_bytes(size)}) to do")
 
     def _go_live(self) -> None:
         """Show the live line. It brings a thread, so it comes only after the workers were started."""
@@ -86,13 +86,13 @@ class Display:
         if now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
             left = (self._inputs - work.inputs) * (now - self._began) / max(1, work.inputs)
-            done = f"{work.inputs:,} of {self._inputs:,} inputs"
+            done = f"{work.inputs:,} of {show_count(self._inputs, 'input')}"
             self.say(f"{done}, {self._numbers(work)}, {show_seconds(left)} left")
 
     def _numbers(self, work: "Report") -> str:
         rate = work.inputs / max(1e-3, time.monotonic() - self._began)
         failed = f"{work.failed:,} failed, " if work.failed else ""
-        return f"{failed}{work.outputs:,} outputs, {show_bytes(work.bytes)}, {rate:,.1f} inputs/s"
+        return f"{failed}{show_count(work.outputs, 'output')}, {show_bytes(work.bytes)}, {rate:,.1f} inputs/s"
 
     def stop(self) -> None:
         """Take the live line away."""
@@ -112,7 +112,7 @@ class Display:
 def summary_lines(summary: "Summary") -> list[str]:
     """What was done, where it is, what to do next."""
     work = summary.work
-    counts = [f"{summary.done:,} of {summary.inputs:,} inputs done"]
+    counts = [f"{summary.done:,} of {show_count(summary.inputs, 'input')} done"]
     counts += [
         f"{number:,} {word}"
         for number, word in ((summary.skipped, "skipped"), (summary.failed, "failed"))
@@ -120,7 +120,8 @@ def summary_lines(summary: "Summary") -> list[str]:
     ]
     if summary.left:
         counts.append(f"{summary.left:,} not tried yet")
-    made = f"{work.outputs:,} outputs ({show_bytes(work.bytes)}) made in {show_seconds(summary.seconds)}"
+    outputs = f"{show_count(work.outputs, 'output')} ({show_bytes(work.bytes)})"
+    made = f"{outputs} made in {show_seconds(summary.seconds)}"
     lines = [f"{', '.join(counts)}; {made}"]
     where = f"manifest: {summary.manifest}"
     if summary.stopped and not os.path.exists(summary.manifest):
@@ -146,15 +147,22 @@ def _next_step(summary: "Summary") -> str:
     if summary.left:
         return f"run again {'without --limit for the rest' if summary.limited else 'to continue'}"
     if summary.gone:
-        return f"--prune removes the outputs of {summary.gone:,} inputs that are no longer in the list"
+        gone = show_count(summary.gone, "input")
+        return f"--prune removes the outputs of {gone} no longer in the list"
     return f'splitter.read_manifest("{summary.output}") in Python, or open manifest.csv'
+
+
+def show_count(number: int, noun: str) -> str:
+    """A number of things for a person."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def show_bytes(size: float) -> str:
     """A size for a person."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:  # noqa: PLR2004
-            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"
+            return show_count(round(size), "byte") if unit == "bytes" else f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} TB"
 

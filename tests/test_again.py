@@ -127,7 +127,7 @@ def test_nothing_to_do_is_said(words, capfd):
     before = tree(words.parent / "out")
     said = here(capfd, *command, "--workers", "2", "--batch-size", "1")
     assert said.code == 0
-    assert said.lines[0] == "nothing to do: all 4 inputs are finished"
+    assert said.lines[0] == "nothing to do: 4 inputs, all finished"
     assert said.lines[1].startswith("4 of 4 inputs done; 0 outputs (0 bytes) made in ")
     assert len(said.lines) == 4
     assert tree(words.parent / "out") == before
@@ -140,7 +140,7 @@ def test_what_failed_is_not_tried_again_and_is_named(job, capfd):
     assert job.calls == []
     said = capfd.readouterr().err
     assert (
-        "nothing to do: all 4 inputs are finished, 1 of them failed (--retry-failed tries these again)"
+        "nothing to do: 4 inputs, all finished, 1 of them failed (--retry-failed tries these again)"
         in said
     )
 
@@ -337,7 +337,7 @@ def test_a_changed_parameter(job, capfd):
     assert job.calls == list(job.files)
     said = capfd.readouterr().err.splitlines()
     assert said[0] == "note: parameter prefix changed from '' to 'new '"
-    assert said[1] == "note: 3 finished inputs changed and are done again"
+    assert said[1] == "note: 3 finished inputs changed, to be done again"
     assert set(tree(job.out / "a")) == {"new 0-a", "new 1-b", "new 2-c"}
     assert tree(job.out) == without_traceback(fresh(job, {"prefix": "new "}), job)
     assert result.summary.failed == 1
@@ -542,7 +542,7 @@ def test_the_command_line_says_what_is_gone_and_what_cannot_be_read(words, capfd
     words.write_text("input\na.txt\nb.txt\n")
     said = here(capfd, *command)
     assert said.code == 0
-    assert said.lines[-1] == "next: --prune removes the outputs of 2 inputs that are no longer in the list"
+    assert said.lines[-1] == "next: --prune removes the outputs of 2 inputs no longer in the list"
     (words.parent / "inputs/b.txt").unlink()
     said = here(capfd, *command)
     assert said.code == 1
@@ -684,7 +684,7 @@ def test_from_another_process_and_directory(words, tmp_path):
     program("run", "dataset.csv", *how, "--output", "../out", cwd=words.parent)
     said = program("run", words, *how, "--output", tmp_path / "out", cwd=tmp_path)
     assert said.code == 0
-    assert said.lines[0] == "nothing to do: all 4 inputs are finished"
+    assert said.lines[0] == "nothing to do: 4 inputs, all finished"
 
 
 # -- any sequence of changes -------------------------------------------------------------------------------

@@ -229,7 +229,8 @@ def test_no_more_workers_are_busy_than_there_are_batches(capfd, four, size, busy
     how = ["--folder", f"{four.parent}/met", "--expected", str(busy), "--batch-size", str(size)]
     said, rows = go(capfd, four, "Meeting", *how, "--workers", "4")
     assert said.code == 0
-    assert f"{busy} batches for 4 workers: at most {busy} will be busy" in said.err
+    batches = "1 batch" if busy == 1 else f"{busy} batches"
+    assert f"{batches} for 4 workers: at most {busy} will be busy" in said.err
     assert {row["most"] for row in rows} == {str(busy)}
     assert len({row["process"] for row in rows}) == busy
 
@@ -264,7 +265,7 @@ def test_limit(capfd, four, workers):
     assert "3 of 4 inputs done, 1 not tried yet" in said.err
     assert "next: run again without --limit for the rest" in said.err
     said, rows = go(capfd, four, "Sleeps", "--limit", "9", "--workers", workers)
-    assert "4 of 4 inputs done; 1 outputs" in said.err
+    assert "4 of 4 inputs done; 1 output (1 byte)" in said.err
 
 
 # -- failures ----------------------------------------------------------------------------------------------
@@ -387,7 +388,7 @@ def test_quiet_still_says_why_it_stopped(capfd, four):
         capfd, four, "Sleeps", "--quiet", "--workers", "0", "--max-failures", "0", "--batch-size", "1"
     )
     assert said.code == 1
-    assert said.lines == ["splitter: 1 inputs failed, more than --max-failures 0"]
+    assert said.lines == ["splitter: 1 input failed, more than --max-failures 0"]
 
 
 def test_the_summary_has_three_lines(capfd, four):

@@ -23,7 +23,7 @@ RECIPES = {
     "speech": "splitter.recipes.speech:Speech",
     "words": "splitter.recipes.words:Words",
 }
-DEFAULT = "words"
+DEFAULT = "chunk"
 
 
 def load_recipe(name: str) -> "type[ProcessorDataset]":

@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,18 +51,21 @@ class Command(ProcessorDataset):
         places = {"{input}": input_file.local_path, "{output}": str(folder)}
         # in one go, since the name of an input may hold {output}
         arguments = [_PLACE.sub(lambda match: places[match[0]], part) for part in self.command]
-        done = subprocess.run(  # noqa: S603 - an argument list, and no shell
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-            preexec_fn=_end_with(os.getpid()),
-        )
-        if done.returncode:
-            # the folder's name is random, and what is published must not be
-            said = done.stdout.replace(os.fsencode(folder), b"{output}")
-            raise CommandFailed(arguments[0], done.returncode, said)
+        # to a file, not a pipe: a process left in the background may hold that open for ever
+        with tempfile.TemporaryFile(dir=input_file.scratch) as printed:
+            done = subprocess.run(  # noqa: S603 - an argument list, and no shell
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                check=False,
+                preexec_fn=_end_with(os.getpid()),
+            )
+            if done.returncode:
+                printed.seek(max(0, printed.seek(0, os.SEEK_END) - LONGEST_COMPLAINT))
+                # the folder's name is random, and what is published must not be
+                said = printed.read().replace(os.fsencode(folder), b"{output}")
+                raise CommandFailed(arguments[0], done.returncode, said)
         return _files_of(folder), {}
 
 
@@ -71,7 +75,7 @@ class CommandFailed(Exception):
     def __init__(self, program: str, code: int, output: bytes) -> None:
         """Say how it ended and what it said last."""
         how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-        said = output[-LONGEST_COMPLAINT:].decode("utf-8", "backslashreplace").strip()
+        said = output.decode("utf-8", "backslashreplace").strip()
         super().__init__(f"{program} {how}" + (f": {said}" if said else ""))
 
 
