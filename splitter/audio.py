@@ -3,46 +3,47 @@
 Positions are whole samples of all channels. Nothing is planned from what a header says of the length.
 
     file ── decode ── channels ── resample ── tape ── encode ── pieces
-    file ── bytes of a WAV file, or frames of a FLAC file ───── pieces      (nothing to change: exact and fast)
+    file ── bytes of a WAV file, or frames of a FLAC file ───── pieces   (nothing to change: exact and fast)
 """
 
 import functools
 import io
 import os
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, BinaryIO, Literal, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 import numpy as np
 import soundfile
 
-from splitter.errors import InputError, Refused
+from splitter.decoders import (
+    Decoder,
+    SoundFormat,
+    Truncated,
+    check_whole,
+    ends_early,
+    read_exactly,
+)
+from splitter.errors import AudioError, Refused
 from splitter.flac import FlacError, FlacSource
-from splitter.mp3 import CountedMp3, frame_bytes
+from splitter.ogg import with_serial_number
+from splitter.recordings import open_decoder
 from splitter.records import Content
-from splitter.wav import Extent, RawFormat, find_samples
+from splitter.wav import BYTES, FLOAT, LARGEST_SIZE, PCM, Extent, RawFormat, find_samples, without_time
 
 Channels = Literal["keep", "mono", "split", "first"]
 FileFormat = Literal["same", "wav", "flac", "ogg", "mp3"]
-Truncated = Literal["error", "keep"]
 
-SECONDS_AT_ONCE = 2
 COPY_AT_ONCE = 1 << 18
 LARGEST_IN_MEMORY = 1 << 20
+# soxr takes much memory for more, and then crashes
+LARGEST_RATIO = 10_000
+# more samples than any recording has
+LONGEST = 1 << 62
 
-# what an array must hold so that no encoding loses anything
-_DTYPES = {
-    "PCM_S8": "int16",
-    "PCM_U8": "int16",
-    "PCM_16": "int16",
-    "ALAW": "int16",
-    "ULAW": "int16",
-    "PCM_24": "int32",
-    "PCM_32": "int32",
-    "DOUBLE": "float64",
-}
 # bits that an encoding holds exactly; what is not here is lossy, and has no depth
 _DEPTHS = {
     "PCM_S8": 8,
@@ -50,34 +51,30 @@ _DEPTHS = {
     "PCM_16": 16,
     "ALAW": 14,
     "ULAW": 14,
+    "ALAC_16": 16,
+    "DWVW_12": 12,
+    "DWVW_16": 16,
     "PCM_24": 24,
+    "ALAC_20": 20,
+    "ALAC_24": 24,
+    "DWVW_24": 24,
     "PCM_32": 32,
+    "ALAC_32": 32,
     "FLOAT": 33,
     "DOUBLE": 65,
 }
 _CONTAINERS = {"wav": "WAV", "flac": "FLAC", "ogg": "OGG", "mp3": "MP3"}
-_SAME_CONTAINER = {"WAVEX": "WAV", "RF64": "WAV"}
-_ENDINGS = {
-    "WAV": "wav",
-    "FLAC": "flac",
-    "OGG": "ogg",
-    "MP3": "mp3",
-    "AIFF": "aiff",
-    "CAF": "caf",
-    "AU": "au",
-}
+# what takes out what libsndfile leaves to chance, or takes from the clock
+_SETTLED: dict[str, Callable[[bytes], bytes]] = {"OGG": with_serial_number, "AIFF": without_time}
 _LOSSY = {"OGG": "VORBIS", "MP3": "MPEG_LAYER_III"}
-_DEEPEST_FLAC = 24
+# encodings whose bytes in a WAV file are those of an array
+_AS_IN_MEMORY = {"PCM_16": "<i2", "FLOAT": "<f4", "DOUBLE": "<f8"}
 _FLAC_SUBTYPES = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}
-# more samples than any recording has
-LONGEST = 1 << 62
+_BITS = {"int16": 16, "int32": 32}
+_INTEGERS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
 
 
 AnySource = TypeVar("AnySource", bound="Source")
-
-
-class AudioError(InputError):
-    """A recording cannot be read, or cannot be written as asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,26 +110,6 @@ class Target:
             raise Refused(f"--subtype {self.subtype}: cannot stand in {self.format}; there is {there}")
 
 
-@dataclass(frozen=True)
-class SoundFormat:
-    """How sound is stored."""
-
-    container: str
-    subtype: str
-    channels: int
-    rate: int
-
-    @property
-    def dtype(self) -> str:
-        """The kind of array that holds its samples exactly."""
-        return _DTYPES.get(self.subtype, "float32")
-
-    @property
-    def ending(self) -> str:
-        """What the names of such files end with."""
-        return _ENDINGS.get(self.container, self.container.lower())
-
-
 class Source(ABC):
     """A recording as the pieces see it: at the target's rate, with the target's channels.
 
@@ -157,13 +134,18 @@ class Source(ABC):
     def recorded_frames(self) -> int:
         """How many frames the recording has; known when `reach` has met its end."""
 
-    def forget(self, frame: int) -> None:
+    def forget(self, frame: int) -> None:  # noqa: B027 - only some have to
         """Say that nothing before a frame will be asked for again."""
 
+    def finish(self) -> None:
+        """Read on to the end, for what is known only there."""
+        self.reach(LONGEST)
+
+    @abstractmethod
     def close(self) -> None:
         """Let the file go."""
 
-    def __enter__(self: "AnySource") -> "AnySource":
+    def __enter__(self: AnySource) -> AnySource:  # noqa: PYI019 - Self came with Python 3.11
         """Use it as a context."""
         return self
 
@@ -175,42 +157,33 @@ class Source(ABC):
 def open_source(path: str, target: Target, truncated: Truncated = "error") -> Source:
     """Open a recording, in the way that loses nothing and costs least."""
     extent = find_samples(path)
-    if extent and extent.is_cut_short and truncated == "error":
-        raise _cut_short(path, extent)
-    raw = RawFormat.of(extent.description) if extent else None
-    if raw and extent:
-        recorded = SoundFormat("WAV", raw.subtype, raw.channels, raw.rate)
-        if _is_kept(recorded, target, path):
-            return RawSource(path, extent, raw)
+    if extent:
+        check_whole(path, extent, truncated)
+        if extent.raw and extent.raw.description:
+            recorded = SoundFormat.of(extent.raw)
+            made = made_format(recorded, target, path)
+            if made.container == "WAV" and _is_kept(recorded, made, target):
+                return RawSource(path, extent, extent.raw, made)
     with open(path, "rb") as file:
         is_flac = file.read(4) == b"fLaC"
     if is_flac and target.sample_rate is None and target.format in ("same", "flac"):
         source = FramesSource.open(path, truncated)
-        if source and _is_kept(source.recorded, target, path):
-            return source
         if source:
+            if _is_kept(source.recorded, made_format(source.recorded, target, path), target):
+                return source
             source.close()
     return DecodedSource.open(path, target, truncated)
 
 
-def _is_kept(recorded: SoundFormat, target: Target, path: str) -> bool:
-    """Whether the pieces are to be just as the recording is."""
-    same_channels = target.channels == "keep" or recorded.channels == 1
-    return same_channels and made_format(recorded, target, path) == recorded
-
-
-def _cut_short(path: str, extent: Extent) -> AudioError:
-    raw = RawFormat.of(extent.description)
-    unit, size = ("samples", raw.frame_bytes) if raw else ("bytes", 1)
-    there, stated = extent.there // size, (extent.stated or 0) // size
-    return AudioError(
-        f"{path}: ends early: {there:,} of {stated:,} {unit} are there; --truncated keep takes what is there"
-    )
+def _is_kept(recorded: SoundFormat, made: SoundFormat, target: Target) -> bool:
+    """Whether the samples of the pieces are to be stored just as the recording's are."""
+    same = (recorded.subtype, recorded.channels, recorded.rate) == (made.subtype, made.channels, made.rate)
+    return same and (target.channels == "keep" or recorded.channels == 1)
 
 
 def made_format(recorded: SoundFormat, target: Target, path: str) -> SoundFormat:
     """How the pieces of a recording are to be stored; an error where that would lose bits unasked."""
-    container = _CONTAINERS.get(target.format) or _SAME_CONTAINER.get(recorded.container, recorded.container)
+    container = _CONTAINERS.get(target.format) or _same_container(recorded)
     channels = recorded.channels if target.channels == "keep" else 1
     rate = target.sample_rate or recorded.rate
     subtype = target.subtype or _usual_subtype(container, recorded, path)
@@ -219,106 +192,34 @@ def made_format(recorded: SoundFormat, target: Target, path: str) -> SoundFormat
     return SoundFormat(container, subtype, channels, rate)
 
 
+def _same_container(recorded: SoundFormat) -> str:
+    """That of the recording; WAV where it would lose something, or come out with other bytes each time."""
+    known = recorded.container in soundfile.available_formats()
+    lossless_in_lossy = recorded.container in _LOSSY and bool(recorded.holding)
+    changing = recorded.container in {"RF64", "MAT5"}
+    return "WAV" if not known or lossless_in_lossy or changing else recorded.container
+
+
 def _usual_subtype(container: str, recorded: SoundFormat, path: str) -> str:
     """The encoding that holds the recording's samples exactly, if the container has one."""
     if container in _LOSSY:
-        same = container == recorded.container
-        return recorded.subtype if same else _LOSSY[container]
-    depth = _DEPTHS.get(recorded.subtype)
+        return "OPUS" if (container, recorded.subtype) == ("OGG", "OPUS") else _LOSSY[container]
+    depth = _DEPTHS.get(recorded.holding or recorded.subtype)
     if depth is None:
         return "PCM_16"
-    if container == "FLAC":
-        if depth > _DEEPEST_FLAC:
-            raise AudioError(
-                f"{path}: FLAC holds at most 24 bits, and this is {recorded.subtype}; "
-                "choose --subtype PCM_16 or PCM_24, or --format wav"
-            )
-        return {8: "PCM_S8", 14: "PCM_16"}.get(depth, recorded.subtype)
-    if soundfile.check_format(container, recorded.subtype):
-        return recorded.subtype
-    return "PCM_U8" if recorded.subtype == "PCM_S8" else "PCM_S8"
+    for subtype in (recorded.subtype, recorded.holding):
+        if soundfile.check_format(container, subtype):
+            return subtype
+    for subtype, bits in _INTEGERS.items():
+        if bits >= depth and soundfile.check_format(container, subtype):
+            return subtype
+    raise AudioError(
+        f"{path}: {container} cannot hold all of {recorded.subtype}; choose what it can with --subtype, "
+        "or --format wav"
+    )
 
 
-# -- decoding --------------------------------------------------------------------------------------------------
-
-
-class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]
-    """libsndfile's reader without the belief in the length that the header states."""
-
-    def seekable(self) -> bool:
-        """Never: so reading goes on to the true end, and does not seek after each block."""
-        return False
-
-
-class Decoder:
-    """Reads a recording from its first sample to its true end."""
-
-    def __init__(self, path: str, truncated: Truncated) -> None:
-        """Open a file, whatever its name says it is."""
-        self._path, self._truncated = path, truncated
-        self._file = self._open()
-        file = self._file
-        self.format = SoundFormat(file.format, file.subtype, file.channels, file.samplerate)
-        self._stated = file.frames if file.format == "FLAC" and file.frames < 1 << 62 else 0
-        self.frames = 0
-
-    def _open(self) -> _SoundFile:
-        try:
-            with open(self._path, "rb") as file:
-                start = file.read(12)
-            if start[:3] == b"ID3" or (len(start) >= 4 and frame_bytes(start)):  # noqa: PLR2004
-                return self._open_mp3()
-            return _SoundFile(self._path)
-        except soundfile.LibsndfileError as error:
-            kind = _kind_of(self._path, start)
-            raise AudioError(f"{self._path}: is not sound that can be read: {kind}") from error
-
-    def _open_mp3(self) -> _SoundFile:
-        descriptor = CountedMp3(self._path).open()
-        try:
-            return _SoundFile(descriptor, closefd=True)
-        except soundfile.LibsndfileError:
-            with open(descriptor, "rb"):
-                # another format behind an ID3 tag, FLAC for one
-                return _SoundFile(self._path)
-
-    def read(self, frames: int) -> np.ndarray:
-        """The next frames, channels in columns; fewer at the end, and none after it."""
-        try:
-            block: np.ndarray = self._file.read(frames, dtype=self.format.dtype, always_2d=True)
-        except soundfile.LibsndfileError as error:
-            return self._end(f"cannot be decoded any further ({error.error_string.strip('. ')})")
-        self.frames += len(block)
-        if not len(block) and self.frames < self._stated:
-            return self._end("ends early")
-        return block
-
-    def _end(self, how: str) -> np.ndarray:
-        if self._truncated == "error":
-            of = f" of {self._stated:,}" if self._stated else ""
-            raise AudioError(
-                f"{self._path}: {how}: {self.frames:,}{of} samples are there; --truncated keep takes what is there"
-            )
-        return np.empty((0, self.format.channels), self.format.dtype)
-
-    def close(self) -> None:
-        """Let the file go."""
-        self._file.close()
-
-
-def _kind_of(path: str, start: bytes) -> str:
-    """What a file seems to be, and what would read it."""
-    if not start:
-        return "it is empty"
-    if start[4:8] == b"ftyp" or start[:4] in (b"\x1aE\xdf\xa3", b"0&\xb2u"):
-        kind = {b"\x1aE\xdf\xa3": "WebM or Matroska", b"0&\xb2u": "WMA"}.get(start[:4], "MP4 or M4A")
-        return f"it is {kind}; convert it with ffmpeg first"
-    if all(32 <= byte < 127 or byte in b"\r\n\t" for byte in start):  # noqa: PLR2004 - printable
-        return "it is text"
-    return f"its format is not known (it starts with {start[:8].hex(' ')}, its name ends with {os.path.splitext(path)[1]!r})"
-
-
-# -- channels and rate -----------------------------------------------------------------------------------------
+# -- channels and rate ---------------------------------------------------------------------------------------
 
 
 def _mixer(target: Target, channels: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -351,12 +252,16 @@ class Resampler:
         """Resample what `read` gives, block after block."""
         import soxr
 
-        self._read = read
-        self._dtype = recorded.dtype
-        self._soxr = soxr.ResampleStream(recorded.rate, rate, channels, self._dtype, "HQ")
-        self._block = recorded.rate * SECONDS_AT_ONCE
         self._ratio = Fraction(rate, recorded.rate)
-        self._empty = np.empty((0, channels), self._dtype)
+        if not 1 / LARGEST_RATIO <= self._ratio <= LARGEST_RATIO:
+            raise AudioError(f"cannot be resampled from {recorded.rate} Hz to {rate} Hz")
+        self._read = read
+        self._empty = np.empty((0, channels), recorded.dtype)
+        # to 16 bits soxr would add noise, and not the same for blocks of another length
+        self._inner = np.dtype("float32" if recorded.dtype == "int16" else recorded.dtype)
+        self._soxr = soxr.ResampleStream(recorded.rate, rate, channels, self._inner, "HQ")
+        at_once = SoundFormat("", "", channels, rate).frames_at_once
+        self._block = max(1, min(recorded.frames_at_once, int(at_once / self._ratio)))
         self._taken = self._given = 0
         self._ended = False
 
@@ -366,20 +271,27 @@ class Resampler:
             block = self._read(self._block)
             self._ended = not len(block)
             self._taken += len(block)
-            made = self._soxr.resample_chunk(np.ascontiguousarray(block), last=self._ended)
-            made = made.reshape(-1, self._empty.shape[1])
+            block = np.ascontiguousarray(block, self._inner)
+            made = self._soxr.resample_chunk(block, last=self._ended).reshape(-1, self._empty.shape[1])
             if self._ended:
                 made = self._to_length(made)
             self._given += len(made)
             if len(made):
-                return made
+                return self._outer(made)
         return self._empty
+
+    def _outer(self, made: np.ndarray) -> np.ndarray:
+        if self._inner == self._empty.dtype:
+            return made
+        limits = np.iinfo(self._empty.dtype)
+        np.rint(made, out=made).clip(limits.min, limits.max, out=made)
+        return made.astype(self._empty.dtype)
 
     def _to_length(self, made: np.ndarray) -> np.ndarray:
         """The rule for lengths: n samples become round(n * ratio), halves to even."""
         missing = round(self._taken * self._ratio) - self._given - len(made)
         if missing <= 0:
-            return made[: len(made) + missing]
+            return made[: max(0, len(made) + missing)]
         return np.concatenate((made, np.zeros((missing, made.shape[1]), made.dtype)))
 
 
@@ -389,6 +301,7 @@ class _Tape:
     def __init__(self, read: Callable[[int], np.ndarray], block: int) -> None:
         self._read, self._block = read, block
         self._parts: list[np.ndarray] = []
+        self._needed = 0
         self.start = self.stop = 0
         self.ended = False
 
@@ -397,21 +310,25 @@ class _Tape:
             part = self._read(self._block)
             self.ended = not len(part)
             self.stop += len(part)
-            if len(part):
+            if not self.ended or not self._parts:
                 self._parts.append(part)
+            self.forget(self._needed)
         return min(self.stop, frame)
 
     def take(self, start: int, stop: int) -> np.ndarray:
-        pieces, at = [], self.start
+        if not self.start <= start <= stop <= self.stop:
+            raise ValueError(f"frames {start} to {stop} of {self.start} to {self.stop}")
+        pieces, at = [self._parts[0][:0]], self.start
         for part in self._parts:
             piece = part[max(0, start - at) : max(0, stop - at)]
             if len(piece):
                 pieces.append(piece)
             at += len(part)
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or self._parts[:1] or [np.empty(0)])
+        return pieces[-1] if len(pieces) <= 2 else np.concatenate(pieces)  # noqa: PLR2004 - one and the empty
 
     def forget(self, frame: int) -> None:
-        while self._parts and self.start + len(self._parts[0]) <= frame:
+        self._needed = max(self._needed, frame)
+        while len(self._parts) > 1 and self.start + len(self._parts[0]) <= self._needed:
             self.start += len(self._parts.pop(0))
 
 
@@ -427,12 +344,12 @@ class DecodedSource(Source):
         read: Callable[[int], np.ndarray] = lambda frames: mix(decoder.read(frames))  # noqa: E731
         if made.rate != decoder.format.rate:
             read = Resampler(read, decoder.format, made.rate, channels).read
-        self._tape = _Tape(read, max(1, made.rate * SECONDS_AT_ONCE))
+        self._tape = _Tape(read, decoder.format.frames_at_once)
 
     @classmethod
     def open(cls, path: str, target: Target, truncated: Truncated) -> "DecodedSource":
         """Decode a recording, whatever could be copied of it."""
-        decoder = Decoder(path, truncated)
+        decoder = open_decoder(path, truncated)
         try:
             return cls(decoder, made_format(decoder.format, target, path), target)
         except BaseException:
@@ -456,6 +373,11 @@ class DecodedSource(Source):
         """Let blocks go."""
         self._tape.forget(frame)
 
+    def finish(self) -> None:
+        """Decode the rest, and keep none of it."""
+        self._tape.forget(LONGEST)
+        self._tape.reach(LONGEST)
+
     def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
         """Each file as what encodes it."""
         frames = self._tape.take(start, stop)
@@ -476,27 +398,60 @@ class DecodedSource(Source):
 
 def encode(frames: np.ndarray, made: SoundFormat) -> Content:
     """A file with these frames."""
-    if made.container == "WAV" and frames.dtype == np.int16 and made.subtype == "PCM_16":
+    frames = _rounded(frames, made.subtype)
+    if made.container == "WAV" and made.subtype in _AS_IN_MEMORY:
         # by hand: libsndfile's way to the same bytes costs more than all else about a short piece
-        raw = plain_wav(made.channels, made.rate)
-        return raw.header(len(frames)) + np.ascontiguousarray(frames, "<i2").tobytes()
+        content = np.ascontiguousarray(_scaled(frames, _AS_IN_MEMORY[made.subtype])).tobytes()
+        return plain_wav(made.subtype, frames.shape[1], made.rate).header(len(frames)) + content
+    return functools.partial(_encode, frames, made)
 
-    def write(file: BinaryIO) -> None:
-        with soundfile.SoundFile(
-            file, "w", made.rate, frames.shape[1], made.subtype, format=made.container
-        ) as sound:
+
+def _encode(frames: np.ndarray, made: SoundFormat, file: BinaryIO) -> None:
+    kind, channels = made.container, frames.shape[1]
+    settle = _SETTLED.get(kind)
+    sink = io.BytesIO() if settle else file
+    try:
+        with soundfile.SoundFile(sink, "w", made.rate, channels, made.subtype, format=kind) as sound:
             sound.write(frames)
+    except soundfile.LibsndfileError as error:
+        what = f"{channels} channels at {made.rate} Hz"
+        reason = error.error_string.strip(". ")
+        raise AudioError(f"{kind} {made.subtype} cannot hold {what}: {reason}") from error
+    if settle and isinstance(sink, io.BytesIO):
+        file.write(settle(sink.getvalue()))
 
-    return write
+
+def _scaled(frames: np.ndarray, kind: str) -> np.ndarray:
+    """Integers as numbers from -1 to 1, where these are wanted; anything else in the bytes of a WAV file."""
+    bits = _BITS.get(frames.dtype.name)
+    if bits and kind != "<i2":
+        frames = frames / np.dtype(kind).type(1 << (bits - 1))
+    return frames.astype(kind, copy=False)
+
+
+def _rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
+    """The nearest numbers that an encoding with fewer bits holds, where libsndfile takes the next below."""
+    bits, have = _INTEGERS.get(subtype), _BITS.get(frames.dtype.name)
+    if bits is None or (have and bits >= min(have, 24)):
+        return frames
+    largest = 1 << (bits - 1)
+    wide = np.nan_to_num(frames.astype(np.float64), copy=False)
+    whole = np.rint(wide * (2.0 ** (bits - have) if have else largest)).clip(-largest, largest - 1)
+    kind = "int16" if bits <= 16 else "int32"  # noqa: PLR2004
+    rounded: np.ndarray = whole.astype(kind) << (_BITS[kind] - bits)
+    return rounded
 
 
 @functools.cache
-def plain_wav(channels: int, rate: int) -> RawFormat:
-    """16 bits, as the simplest header has them."""
-    import struct
-
-    description = struct.pack("<HHIIHH", 1, channels, rate, rate * channels * 2, channels * 2, 16)
-    return RawFormat(description, "PCM_16", channels, rate, channels * 2)
+def plain_wav(subtype: str, channels: int, rate: int) -> RawFormat:
+    """A WAV file as the simplest header has it."""
+    code, size = PCM if subtype.startswith("PCM") else FLOAT, BYTES[subtype]
+    per_second = min(rate * channels * size, LARGEST_SIZE)
+    try:
+        description = struct.pack("<HHIIHH", code, channels, rate, per_second, channels * size, size * 8)
+    except struct.error:
+        raise AudioError(f"WAV {subtype} cannot hold {channels} channels at {rate} Hz") from None
+    return RawFormat("WAV", subtype, channels, rate, "<", description)
 
 
 class RawSource(Source):
@@ -504,12 +459,12 @@ class RawSource(Source):
 
     _SILENCE = {"PCM_U8": b"\x80", "ALAW": b"\xd5", "ULAW": b"\xff"}  # noqa: RUF012
 
-    def __init__(self, path: str, extent: Extent, raw: RawFormat) -> None:
+    def __init__(self, path: str, extent: Extent, raw: RawFormat, made: SoundFormat) -> None:
         """Use the samples at `extent`."""
+        self._path = path
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
-        self._raw, self._start = raw, extent.start
-        self._frames = extent.there // raw.frame_bytes
-        self.recorded = self.made = SoundFormat("WAV", raw.subtype, raw.channels, raw.rate)
+        self._raw, self._start, self._frames = raw, extent.start, extent.frames
+        self.recorded, self.made = SoundFormat.of(raw), made
 
     def reach(self, frame: int) -> int:
         """The file says how much there is, by its true size."""
@@ -532,28 +487,27 @@ class RawSource(Source):
 
         def copy(file: BinaryIO) -> None:
             file.write(header)
-            for block in self._blocks(at, size):
-                file.write(block)
+            file.writelines(self._blocks(at, size))
             file.write(after)
 
         return [copy]
 
     def _read(self, at: int, size: int) -> bytes:
-        content = os.pread(self._file.fileno(), size, at)
+        content: bytes = os.pread(self._file.fileno(), size, at)
         if len(content) != size:
-            raise AudioError(f"{self._file.name}: has become shorter while it was read")
+            raise AudioError(f"{self._path}: has become shorter while it was read")
         return content
 
     def _blocks(self, at: int, size: int) -> Iterator[memoryview]:
-        """A byte range through one buffer."""
+        """A byte range through one buffer; by a file of its own, since `dataset[i]` closes this one first."""
         buffer = _copy_buffer()
-        self._file.seek(at)
-        while size:
-            count = self._file.readinto(buffer[: min(size, COPY_AT_ONCE)])
-            if not count:
-                raise AudioError(f"{self._file.name}: has become shorter while it was read")
-            yield buffer[:count]
-            size -= count
+        with open(self._path, "rb", buffering=0) as file:
+            file.seek(at)
+            while size:
+                block = buffer[: min(size, COPY_AT_ONCE)]
+                read_exactly(file, block)
+                yield block
+                size -= len(block)
 
     def close(self) -> None:
         """Let the file go."""
@@ -591,9 +545,7 @@ class FramesSource(Source):
 
     def _end(self, samples: int, how: str) -> int:
         if self._truncated == "error":
-            of = f" of {self._flac.declared:,}" if self._flac.declared else ""
-            there = f"{samples:,}{of} samples are there"
-            raise AudioError(f"{self._path}: {how}: {there}; --truncated keep takes what is there")
+            raise ends_early(self._path, how, samples, self._flac.declared or 0)
         return samples
 
     @property

@@ -15,9 +15,10 @@ from splitter.annotations import (
     MinOverlap,
     find_annotations,
 )
-from splitter.audio import LONGEST, AudioError, Channels, FileFormat, Source, Target, Truncated, open_source
+from splitter.audio import Channels, FileFormat, Source, Target, open_source
 from splitter.dataset import ProcessorDataset, Result
-from splitter.errors import Refused
+from splitter.decoders import Truncated
+from splitter.errors import AudioError, Refused
 from splitter.records import InputFile, OutputFile, Scalar
 
 BESIDE = "beside"
@@ -112,7 +113,7 @@ class SoundRecipe(ProcessorDataset):
         with open_source(input_file.local_path, self.target, self.truncated) as source:
             for number, span in enumerate(self.spans(source, input_file)):
                 yield from _files(source, span, number)
-            source.reach(LONGEST)
+            source.finish()
             recorded = source.recorded
             about.update(
                 source_rate=recorded.rate,
@@ -161,6 +162,7 @@ def _files(source: Source, span: Span, number: int) -> Iterator[OutputFile]:
     """The files of one span: one, or one for each channel."""
     rate = source.made.rate
     start, stop = span.frames(rate)
+    source.forget(start)
     if source.reach(stop) < stop:
         raise AudioError(f"a piece ends at {float(span.stop):g} s, after the end of the recording")
     silence = round((span.stop + span.silence) * rate) - stop
@@ -180,7 +182,6 @@ def _files(source: Source, span: Span, number: int) -> Iterator[OutputFile]:
         }
         name = f"{number:06d}_{float(span.start):.3f}s{suffix}.{source.made.ending}"
         yield OutputFile(name, content, metadata, span.row)
-    source.forget(start)
 
 
 def _home(input_file: InputFile) -> str:

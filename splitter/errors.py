@@ -7,6 +7,7 @@ SplitterError
 │   └── SetupError      the recipe's setup() failed, so no input can be processed
 └── InputError          one input failed for a reason that splitter itself found
     ├── UnreadableInput it is missing, not a file, or cannot be opened
+    ├── AudioError      a recording cannot be read, or cannot be written as asked
     ├── AnnotationError its annotations cannot be read
     ├── BadResult       process() gave something the contract does not allow
     ├── TimedOut        no result within --timeout
@@ -55,6 +56,10 @@ class InputError(SplitterError):
 
 class UnreadableInput(InputError):
     """An input is missing, is not a file, or cannot be opened."""
+
+
+class AudioError(InputError):
+    """A recording cannot be read, or cannot be written as asked."""
 
 
 class AnnotationError(InputError):

@@ -6,26 +6,111 @@ that streaming writers leave behind, since they cannot go back, says nothing.
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
-# nothing (ffmpeg to a pipe, some recorders), the largest there is, and what sox writes to a pipe
-SIZES_OF_STREAMS = frozenset({0, 0xFFFFFFFF, 0x7FFFFFFF, 0x7FFFF000, 0x80000000, 2**64 - 1, 2**63 - 1})
-LONGEST_HEADER_CHUNK = 1 << 20
+# nothing (ffmpeg to a pipe, some recorders), the largest there is, and what sox and arecord write to a pipe
+SIZES_OF_STREAMS = (
+    *(0, 2**32 - 1, 2**31 - 1, 2**31, 2**64 - 1, 2**63 - 1),
+    *(0x7FFFF000, 0x7FFFFF00, 0x7F000000),
+)
+MOST_CHUNKS = 10_000
+LONGEST_DESCRIPTION = 4096
+LARGEST_SIZE = 2**32 - 1
 
 PCM, FLOAT, ALAW, MULAW, EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
-# code of the format, bits of a sample -> the name that libsndfile has for it
-SUBTYPES = {
-    (PCM, 8): "PCM_U8",
-    (PCM, 16): "PCM_16",
-    (PCM, 24): "PCM_24",
-    (PCM, 32): "PCM_32",
-    (FLOAT, 32): "FLOAT",
-    (FLOAT, 64): "DOUBLE",
-    (ALAW, 8): "ALAW",
-    (MULAW, 8): "ULAW",
+# what follows the code of the format in the chunk `fmt ` of an extensible file, if that code is meant
+STANDARD_GUID = b"\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71"
+
+# libsndfile's names of the encodings, and the bytes of a sample
+BYTES = {
+    "PCM_S8": 1,
+    "PCM_U8": 1,
+    "PCM_16": 2,
+    "PCM_24": 3,
+    "PCM_32": 4,
+    "FLOAT": 4,
+    "DOUBLE": 8,
+    "ALAW": 1,
+    "ULAW": 1,
 }
+_SIGNED = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24", 32: "PCM_32"}
+_FLOATING = {32: "FLOAT", 64: "DOUBLE"}
+_RIFF = {PCM: {**_SIGNED, 8: "PCM_U8"}, FLOAT: _FLOATING, ALAW: {8: "ALAW"}, MULAW: {8: "ULAW"}}
+_AU = {
+    1: "ULAW",
+    2: "PCM_S8",
+    3: "PCM_16",
+    4: "PCM_24",
+    5: "PCM_32",
+    6: "FLOAT",
+    7: "DOUBLE",
+    27: "ALAW",
+}
+_LAWS = {b"alaw": "ALAW", b"ulaw": "ULAW", b"ALAW": "ALAW", b"ULAW": "ULAW"}
+# compression of an AIFC file -> encoding by bits, and whether its bytes are in Intel's order
+_AIFC: dict[bytes, tuple[dict[int, str], bool]] = {
+    b"NONE": (_SIGNED, False),
+    b"twos": (_SIGNED, False),
+    b"sowt": (_SIGNED, True),
+    b"raw ": ({8: "PCM_U8"}, False),
+    b"in24": ({24: "PCM_24"}, False),
+    b"in32": ({32: "PCM_32"}, False),
+    b"fl32": ({32: "FLOAT"}, False),
+    b"FL32": ({32: "FLOAT"}, False),
+    b"fl64": ({64: "DOUBLE"}, False),
+    b"FL64": ({64: "DOUBLE"}, False),
+}
+
+Order = Literal["<", ">"]
+
+
+@dataclass(frozen=True)
+class RawFormat:
+    """Samples that are bytes of a fixed number each.
+
+    Attributes:
+        container: libsndfile's name of the kind of file.
+        subtype: libsndfile's name of the encoding.
+        channels: How many samples a frame has.
+        rate: Frames in a second.
+        order: Of the bytes of a sample, as `struct` has it.
+        description: The body of a WAV file's chunk `fmt `, which goes into each piece; else empty.
+    """
+
+    container: str
+    subtype: str
+    channels: int
+    rate: int
+    order: Order = "<"
+    description: bytes = b""
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of one sample of all channels."""
+        return self.channels * BYTES[self.subtype]
+
+    def header(self, frames: int) -> bytes:
+        """All that comes before the samples of a WAV file with so many frames."""
+        size = frames * self.frame_bytes
+        padded = self.description + b"\0" * (len(self.description) & 1)
+        chunks = struct.pack("<4sI", b"fmt ", len(self.description)) + padded
+        if not self.subtype.startswith("PCM"):
+            chunks += struct.pack("<4sII", b"fact", 4, min(frames, LARGEST_SIZE))
+        whole = 4 + len(chunks) + 8 + size + (size & 1)
+        if whole > LARGEST_SIZE:
+            large = struct.pack("<4sIQQQI", b"ds64", 28, whole + 36, size, frames, 0)
+            form = struct.pack("<4sI4s", b"RF64", LARGEST_SIZE, b"WAVE") + large
+            return form + chunks + struct.pack("<4sI", b"data", LARGEST_SIZE)
+        return struct.pack("<4sI4s", b"RIFF", whole, b"WAVE") + chunks + struct.pack("<4sI", b"data", size)
+
+
+def without_time(aiff: bytes) -> bytes:
+    """An AIFF file that does not say when it was made, as libsndfile's chunk `PEAK` would."""
+    peak = aiff.find(b"PEAK", 0, aiff.find(b"SSND"))
+    # its name, its size and its version come before the time
+    return aiff if peak < 0 else aiff[: peak + 12] + bytes(4) + aiff[peak + 16 :]
 
 
 @dataclass(frozen=True)
@@ -36,165 +121,219 @@ class Extent:
         start: The first byte of the samples.
         stated: How many bytes the header says there are; None where it does not bind itself.
         there: How many bytes there are.
-        description: The body of a WAV file's chunk `fmt `, empty for other containers.
+        raw: What these bytes are; None if they have to be decoded by somebody who knows more.
     """
 
     start: int
     stated: int | None
     there: int
-    description: bytes = b""
+    raw: RawFormat | None = None
 
     @property
     def is_cut_short(self) -> bool:
         """Whether the file ends before it should."""
         return self.stated is not None and self.there < self.stated
 
+    @property
+    def frames(self) -> int:
+        """How many whole frames are there."""
+        return self.there // self.raw.frame_bytes if self.raw else 0
+
 
 def find_samples(path: str) -> Extent | None:
     """Where the samples of a WAV, RF64, W64, AIFF, CAF or AU file are; None for anything else."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        start = file.read(40)
-        match start[:4]:
-            case b"RIFF" | b"RF64" | b"BW64" if start[8:12] == b"WAVE":
-                return _in_riff(file, size, "<")
-            case b"RIFX" if start[8:12] == b"WAVE":
-                return _in_riff(file, size, ">")
-            case b"FORM" if start[8:12] in (b"AIFF", b"AIFC"):
-                return _in_aiff(file, size)
-            case b"caff":
-                return _in_caf(file, size)
-            case b".snd":
-                return _in_au(start, size)
-            case b"riff":
-                return _in_w64(file, size)
-    return None
+        start = file.read(12)
+        find = _FINDERS.get((start[:4], start[8:])) or _FINDERS.get((start[:4], b""))
+        return find(file, size) if find else None
 
 
-def _chunks(file: BinaryIO, at: int, layout: str, *, even: bool = True) -> Iterator[tuple[bytes, int, int]]:
-    """The name, the place and the stated size of each chunk."""
-    head = struct.Struct(layout)
-    while True:
+class _Chunks:
+    """A file of chunks, each with its name and its size before it."""
+
+    def __init__(self, file: BinaryIO, size: int, layout: str, *, even: bool = True) -> None:
+        self._file, self._size, self._even = file, size, even
+        self._head = struct.Struct(layout)
+
+    def from_(self, at: int) -> Iterator[tuple[bytes, int, int]]:
+        """The name, the place and the stated size of each chunk, as long as they look like chunks."""
+        for _ in range(MOST_CHUNKS):
+            if at > self._size - self._head.size:
+                return
+            self._file.seek(at)
+            name, stated = self._head.unpack(self._file.read(self._head.size).ljust(self._head.size, b"\0"))
+            if not all(32 <= byte < 127 for byte in name):  # noqa: PLR2004 - printable
+                return
+            yield name, at + self._head.size, stated
+            at += self._head.size + stated + (stated & 1 if self._even else 0)
+
+    def extent(self, at: int, stated: int, raw: RawFormat | None) -> Extent:
+        """What a chunk of samples is, by what its header says and what there is."""
+        there = max(0, self._size - at)
+        if stated == 0 and self._are_all_from(at):
+            return Extent(at, 0, 0, raw)
+        if _is_of_stream(stated, raw):
+            return Extent(at, None, there, raw)
+        if there - stated > LARGEST_SIZE:
+            # so much cannot follow: 32 bits were too few to state what there is
+            stated += (there - stated) // 2**32 * 2**32
+        return Extent(at, stated, min(stated, there), raw)
+
+    def _are_all_from(self, at: int) -> bool:
+        """Whether the rest is chunks to the end: then a size of 0 means that there are no samples."""
+        end = at
+        for _, start, stated in self.from_(at):
+            end = start + stated
+        return self._size - 1 <= end <= self._size
+
+
+def _is_of_stream(stated: int, raw: RawFormat | None) -> bool:
+    """Whether it is the size of a stream, which some writers round down to whole frames."""
+    frame = raw.frame_bytes if raw else 1
+    return any(size - frame < stated <= size for size in SIZES_OF_STREAMS)
+
+
+# -- one container after the other ---------------------------------------------------------------------------
+
+
+def _in_riff(file: BinaryIO, size: int, order: Order = "<", container: str = "WAV") -> Extent | None:
+    raw: RawFormat | None = None
+    large: int | None = None
+    chunks = _Chunks(file, size, f"{order}4sI")
+    for name, at, stated in chunks.from_(12):
         file.seek(at)
-        found = file.read(head.size)
-        if len(found) < head.size:
-            return
-        name, size = head.unpack(found)
-        yield name, at + head.size, size
-        at += head.size + size + (size & 1 if even else 0)
-
-
-def _in_riff(file: BinaryIO, size: int, order: str) -> Extent | None:
-    description, large = b"", None
-    for name, at, stated in _chunks(file, 12, f"{order}4sI"):
         if name == b"ds64":
-            file.seek(at)
             large = struct.unpack("<QQ", file.read(16).ljust(16, b"\0"))[1]
-        elif name == b"fmt ":
-            file.seek(at)
-            description = file.read(min(stated, LONGEST_HEADER_CHUNK)) if order == "<" else b""
+        elif name == b"fmt " and stated <= LONGEST_DESCRIPTION:
+            raw = _described(file.read(stated), order, container)
         elif name == b"data":
-            if stated == 0xFFFFFFFF and large is not None:  # noqa: PLR2004 - see ds64
+            if stated == LARGEST_SIZE and large is not None:
                 stated = large  # noqa: PLW2901
-            return _extent(file, at, stated, size, description, f"{order}4sI")
+            return chunks.extent(at, stated, raw)
     return None
 
 
-def _extent(file: BinaryIO, at: int, stated: int, size: int, description: bytes, layout: str) -> Extent:
-    there = max(0, size - at)
-    if stated == 0 and _is_chunk_list(file, at, size, layout):
-        return Extent(at, 0, 0, description)
-    if stated in SIZES_OF_STREAMS:
-        return Extent(at, None, there, description)
-    return Extent(at, stated, min(stated, there), description)
+def _described(description: bytes, order: Order, container: str) -> RawFormat | None:
+    """What a chunk `fmt ` says, if the samples have a fixed number of bytes."""
+    if len(description) < 16:  # noqa: PLR2004 - the shortest there is
+        return None
+    code, channels, rate, _, frame_bytes, bits = struct.unpack(f"{order}HHIIHH", description[:16])
+    if code == EXTENSIBLE and description[26:40] == STANDARD_GUID:
+        code = struct.unpack(f"{order}H", description[24:26])[0]
+    subtype = _RIFF.get(code, {}).get(bits)
+    if subtype is None or frame_bytes != channels * bits // 8:
+        return None
+    return _raw(container, subtype, channels, rate, order, description if order == "<" else b"")
 
 
-def _is_chunk_list(file: BinaryIO, at: int, size: int, layout: str) -> bool:
-    """Whether the rest of a file is chunks to its end: then a size of 0 means that there are no samples."""
-    end = at
-    for _, start, stated in _chunks(file, at, layout):
-        end = start + stated
-    return size - 1 <= end <= size
+def _raw(  # noqa: PLR0913, PLR0917 - the fields of a RawFormat
+    container: str,
+    subtype: str | None,
+    channels: int,
+    rate: float,
+    order: Order = ">",
+    description: bytes = b"",
+) -> RawFormat | None:
+    if subtype is None or channels < 1 or not 1 <= rate <= LARGEST_SIZE or rate != int(rate):
+        return None
+    return RawFormat(container, subtype, channels, int(rate), order, description)
 
 
 def _in_aiff(file: BinaryIO, size: int) -> Extent | None:
-    for name, at, stated in _chunks(file, 12, ">4sI"):
-        if name == b"SSND":
-            return _extent(file, at + 8, max(0, stated - 8), size, b"", ">4sI")
-    return None
+    raw, found = None, None
+    chunks = _Chunks(file, size, ">4sI")
+    for name, at, stated in chunks.from_(12):
+        file.seek(at)
+        if name == b"COMM":
+            raw = _common(file.read(min(stated, 22)))
+        elif name == b"SSND":
+            # two numbers come before the samples; the first says how many bytes do, too
+            found = at, 8 + int.from_bytes(file.read(4), "big"), stated
+        if found and raw:
+            break
+    if not found:
+        return None
+    at, skipped, stated = found
+    return chunks.extent(at + skipped, _without(skipped, stated), raw)
+
+
+def _common(chunk: bytes) -> RawFormat | None:
+    """What the chunk `COMM` says."""
+    if len(chunk) < 18:  # noqa: PLR2004
+        return None
+    channels, _, bits, exponent, mantissa = struct.unpack(">hIhHQ", chunk[:18])
+    encodings, intel = _AIFC.get(chunk[18:22] or b"NONE", ({}, False))
+    # a floating-point number of 80 bits
+    rate = mantissa * 2.0 ** (exponent - 16383 - 63) if 16383 <= exponent < 16383 + 32 else 0.0  # noqa: PLR2004
+    subtype = _LAWS.get(chunk[18:22]) or encodings.get(bits)
+    return _raw("AIFF", subtype, channels, rate, "<" if intel else ">")
+
+
+def _without(skipped: int, stated: int) -> int:
+    """The size of samples from that of their chunk, which counts something before them."""
+    return stated if _is_of_stream(stated, None) else max(0, stated - skipped)
 
 
 def _in_caf(file: BinaryIO, size: int) -> Extent | None:
-    for name, at, stated in _chunks(file, 8, ">4sQ", even=False):
-        if name == b"data":
-            stated = stated - 4 if stated not in SIZES_OF_STREAMS and stated >= 4 else stated  # noqa: PLR2004, PLW2901
-            return _extent(file, at + 4, stated, size, b"", ">4sQ")
+    raw = None
+    chunks = _Chunks(file, size, ">4sQ", even=False)
+    for name, at, stated in chunks.from_(8):
+        if name == b"desc":
+            file.seek(at)
+            raw = _caf_description(file.read(32))
+        elif name == b"data":
+            # a number comes before the samples
+            return chunks.extent(at + 4, _without(4, stated), raw)
     return None
 
 
-def _in_au(start: bytes, size: int) -> Extent:
-    at, stated = struct.unpack(">II", start[4:12])
+def _caf_description(chunk: bytes) -> RawFormat | None:
+    if len(chunk) < 32:  # noqa: PLR2004
+        return None
+    rate, kind, flags, frame_bytes, _, channels, bits = struct.unpack(">d4sIIIII", chunk)
+    encodings = _FLOATING if flags & 1 else _SIGNED
+    subtype = encodings.get(bits) if kind == b"lpcm" else _LAWS.get(kind)
+    raw = _raw("CAF", subtype, channels, rate, "<" if flags & 2 else ">")
+    return raw if raw and raw.frame_bytes == frame_bytes else None
+
+
+def _in_au(file: BinaryIO, size: int) -> Extent:
+    file.seek(4)
+    at, stated, code, rate, channels = struct.unpack(">5I", file.read(20).ljust(20, b"\0"))
+    raw = _raw("AU", _AU.get(code), channels, rate)
     there = max(0, size - at)
-    return Extent(at, None, there) if stated in SIZES_OF_STREAMS else Extent(at, stated, min(stated, there))
+    bound = None if _is_of_stream(stated, raw) else stated
+    return Extent(at, bound, there if bound is None else min(bound, there), raw)
 
 
 def _in_w64(file: BinaryIO, size: int) -> Extent | None:
     # every chunk has a name of 16 bytes and counts its own head of 24, in multiples of 8
-    at = 40
-    while True:
+    at, raw = 40, None
+    for _ in range(MOST_CHUNKS):
+        if at > size - 24:
+            break
         file.seek(at)
-        head = file.read(24)
-        if len(head) < 24:  # noqa: PLR2004
-            return None
-        stated = struct.unpack("<Q", head[16:])[0]
-        if head[:4] == b"data":
-            bound = None if stated in SIZES_OF_STREAMS else max(0, stated - 24)
-            there = max(0, size - at - 24)
-            return Extent(at + 24, bound, there if bound is None else min(bound, there))
+        name, stated = struct.unpack("<4s12xQ", file.read(24).ljust(24, b"\0"))
+        if name == b"fmt " and stated <= LONGEST_DESCRIPTION:
+            raw = _described(file.read(max(0, stated - 24)), "<", "W64")
+        elif name == b"data":
+            there = size - at - 24
+            if _is_of_stream(stated, raw) or stated < 24:  # noqa: PLR2004
+                return Extent(at + 24, None, there, raw)
+            return Extent(at + 24, stated - 24, min(stated - 24, there), raw)
         at += max(24, stated + 7 & ~7)
+    return None
 
 
-# -- pieces of a WAV file, byte by byte ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RawFormat:
-    """The samples of a WAV file as bytes of a fixed number each.
-
-    Attributes:
-        description: The body of the chunk `fmt `, which goes into each piece as it is.
-        subtype: libsndfile's name for the encoding.
-        channels: How many samples a frame has.
-        rate: Frames in a second.
-        frame_bytes: Bytes of one sample of all channels.
-    """
-
-    description: bytes
-    subtype: str
-    channels: int
-    rate: int
-    frame_bytes: int
-
-    @classmethod
-    def of(cls, description: bytes) -> "RawFormat | None":
-        """What a chunk `fmt ` says; None if it is not one whose frames can be copied."""
-        if len(description) < 16:  # noqa: PLR2004 - the shortest there is
-            return None
-        code, channels, rate, _, frame_bytes, bits = struct.unpack("<HHIIHH", description[:16])
-        if code == EXTENSIBLE and len(description) >= 26:  # noqa: PLR2004
-            code = struct.unpack("<H", description[24:26])[0]
-        subtype = SUBTYPES.get((code, bits))
-        if subtype is None or not channels or not rate or frame_bytes != channels * bits // 8:
-            return None
-        return cls(description, subtype, channels, rate, frame_bytes)
-
-    def header(self, frames: int) -> bytes:
-        """All that comes before the samples of a file with so many frames."""
-        size = frames * self.frame_bytes
-        padded = self.description + b"\0" * (len(self.description) & 1)
-        chunks = struct.pack("<4sI", b"fmt ", len(self.description)) + padded
-        if not self.subtype.startswith("PCM"):
-            chunks += struct.pack("<4sII", b"fact", 4, frames)
-        return struct.pack("<4sI4s", b"RIFF", 4 + len(chunks) + 8 + size + (size & 1), b"WAVE") + (
-            chunks + struct.pack("<4sI", b"data", size)
-        )
+_FINDERS: dict[tuple[bytes, bytes], Callable[[BinaryIO, int], Extent | None]] = {
+    (b"RIFF", b"WAVE"): _in_riff,
+    (b"RIFX", b"WAVE"): lambda file, size: _in_riff(file, size, ">"),
+    (b"RF64", b"WAVE"): lambda file, size: _in_riff(file, size, "<", "RF64"),
+    (b"BW64", b"WAVE"): lambda file, size: _in_riff(file, size, "<", "RF64"),
+    (b"FORM", b"AIFF"): _in_aiff,
+    (b"FORM", b"AIFC"): _in_aiff,
+    (b"caff", b""): _in_caf,
+    (b"riff", b""): _in_w64,
+    (b".snd", b""): _in_au,
+}

@@ -17,8 +17,11 @@ PACKAGE = Path(splitter.__file__).parent
 # A module imports only from lines above its own; a package stands for all its modules.
 ROOMS = """
     errors
-    flac mp3 options parameters progress records wav
-    audio processes storage
+    flac mp3 ogg options parameters progress records wav
+    decoders processes storage
+    av_decoder
+    recordings
+    audio
     inputs sinks
     annotations dataset manifest
     batch cutting frame
@@ -46,7 +49,7 @@ HEAVY = {
     "pyarrow": set(),
     "ray": set(),
     "rich": set(),
-    "soundfile": {"audio"},
+    "soundfile": {"audio", "decoders", "recordings"},
     "torch": {"dataset", "engine", "executors.local"},
 }
 QUICK = [

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Literal
 
-from splitter.audio import Channels, FileFormat, Source, Truncated
+from splitter.audio import Channels, FileFormat, Source
 from splitter.cutting import LabelledRecipe, Span, exactly
-from splitter.errors import Refused
+from splitter.decoders import Truncated
+from splitter.errors import AudioError, Refused
 from splitter.records import InputFile
 
 Tail = Literal["keep", "drop", "pad", "shift", "merge"]
@@ -76,43 +77,49 @@ class Chunk(LabelledRecipe):
         self.tail: Tail = tail
         self.least = exactly(min_seconds) if min_seconds is not None else None
 
-    def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:  # noqa: ARG002 - the seam's
+    def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
         """One window after the other, until all of the recording stands in one."""
         rate = source.made.rate
-        start = Fraction(0)
-        while True:
-            window = Span(start, start + self.length)
-            following = Span(start + self.hop, window.stop + self.hop)
-            first, stop = window.frames(rate)
+        if self.hop * rate < 1:
+            raise AudioError(f"{input_file.input}: windows would be less than a sample apart at {rate} Hz")
+        windows = self._windows(rate)
+        window = next(windows)
+        for following in windows:
+            _, stop = window.frames(rate)
             # merge and shift have to know now whether the next window will be full
             ahead = following.frames(rate)[1] if self.tail in ("merge", "shift") else stop + 1
             end = source.reach(ahead)
-            if end <= first:
-                return
             if end <= stop:
                 yield from self._last(window, end, source)
                 return
             if self.tail == "merge" and end < ahead and self._is_little(following.start, end, rate):
                 yield Span(window.start, _true_end(source))
                 return
+            yield window
             if self.tail == "shift" and end < ahead:
-                yield window
                 if not self._is_dropped(following.start, end, rate):
                     yield Span(_true_end(source) - self.length, _true_end(source))
                 return
-            yield window
-            start = following.start
+            window = following
+
+    def _windows(self, rate: int) -> Iterator[Span]:
+        """All windows that hold something the one before does not hold, without end."""
+        start, reached = Fraction(0), 0
+        while True:
+            window = Span(start, start + self.length)
+            _, stop = window.frames(rate)
+            if stop > reached:
+                yield window
+            start, reached = start + self.hop, stop
 
     def _last(self, window: Span, end: int, source: Source) -> Iterator[Span]:
-        """The last window, full or not."""
+        """The last window, full or not; none of a recording that is empty."""
         rate = source.made.rate
+        stop = min(window.stop, _true_end(source))
         if end == window.frames(rate)[1]:
-            yield window
-            return
-        stop = _true_end(source)
-        if self.tail == "drop" or self._is_dropped(window.start, end, rate):
-            return
-        yield Span(window.start, stop, window.stop - stop if self.tail == "pad" else Fraction(0))
+            yield Span(window.start, stop)
+        elif end and self.tail != "drop" and not self._is_dropped(window.start, end, rate):
+            yield Span(window.start, stop, window.stop - stop if self.tail == "pad" else Fraction(0))
 
     def _is_little(self, start: Fraction, end: int, rate: int) -> bool:
         """Whether a last window has so little that it is merged into the one before."""

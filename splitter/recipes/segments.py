@@ -5,9 +5,10 @@ from fractions import Fraction
 from typing import Any
 
 from splitter.annotations import Annotation, annotations_of_rows, has_times
-from splitter.audio import AudioError, Channels, FileFormat, Source, Truncated
+from splitter.audio import Channels, FileFormat, Source
 from splitter.cutting import SoundRecipe, Span
-from splitter.errors import Skip
+from splitter.decoders import Truncated
+from splitter.errors import AudioError, Skip
 from splitter.records import InputFile
 
 
@@ -55,6 +56,7 @@ class Segments(SoundRecipe):
             raise Skip("there are no annotations of it")
         for row, annotation, about in annotated:
             start, stop = Span(annotation.start, annotation.end).frames(source.made.rate)
+            source.forget(start)
             end = source.reach(stop)
             if end < max(start, 1):
                 raise AudioError(

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from splitter.audio import Channels, DecodedSource, FileFormat, Source, Target, Truncated
+from splitter.audio import Channels, DecodedSource, FileFormat, Source, Target
 from splitter.cutting import LabelledRecipe, Span, exactly
+from splitter.decoders import Truncated
 from splitter.errors import Refused
 from splitter.records import InputFile
 

@@ -1,0 +1,290 @@
+"""Readers of recordings, each from the first sample to the true end.
+
+RawDecoder       WAV, RF64, W64, AIFF, CAF and AU with samples of a fixed size: the bytes, as numbers
+SndfileDecoder   all else that libsndfile reads
+AvDecoder        what it does not read, through PyAV; in av_decoder.py
+"""
+
+import functools
+import io
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import soundfile
+
+from splitter.errors import AudioError
+from splitter.mp3 import CountedMp3
+from splitter.wav import Extent, Order, RawFormat
+
+Truncated = Literal["error", "keep"]
+
+# what an array must hold so that no encoding loses anything; what is not here is lossy
+DTYPES = {
+    "PCM_S8": "int16",
+    "PCM_U8": "int16",
+    "PCM_16": "int16",
+    "ALAW": "int16",
+    "ULAW": "int16",
+    "ALAC_16": "int16",
+    "DWVW_16": "int16",
+    "DPCM_16": "int16",
+    "IMA_ADPCM": "int16",
+    "MS_ADPCM": "int16",
+    "GSM610": "int16",
+    "PCM_24": "int32",
+    "PCM_32": "int32",
+    "ALAC_20": "int32",
+    "ALAC_24": "int32",
+    "ALAC_32": "int32",
+    "DWVW_24": "int32",
+    "DOUBLE": "float64",
+}
+_ENDINGS = {
+    "AIFF": "aiff",
+    "AU": "au",
+    "CAF": "caf",
+    "FLAC": "flac",
+    "MP3": "mp3",
+    "NIST": "sph",
+    "OGG": "ogg",
+    "W64": "w64",
+    "WAV": "wav",
+}
+SAMPLES_AT_ONCE = 1 << 19
+SECONDS_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class SoundFormat:
+    """How sound is stored.
+
+    Attributes:
+        container: libsndfile's name of the kind of file.
+        subtype: libsndfile's name of the encoding.
+        channels: How many samples a frame has.
+        rate: Frames in a second.
+        holding: The encoding, in libsndfile's words, that holds the samples exactly, where it has no name
+            for their own.
+    """
+
+    container: str
+    subtype: str
+    channels: int
+    rate: int
+    holding: str = ""
+
+    @classmethod
+    def of(cls, raw: RawFormat) -> "SoundFormat":
+        """That of samples with a fixed size."""
+        return cls(raw.container, raw.subtype, raw.channels, raw.rate)
+
+    @property
+    def dtype(self) -> str:
+        """The kind of array that holds its samples exactly."""
+        return DTYPES.get(self.holding or self.subtype, "float32")
+
+    @property
+    def ending(self) -> str:
+        """What the names of such files end with."""
+        return _ENDINGS.get(self.container, self.container.lower())
+
+    @property
+    def frames_at_once(self) -> int:
+        """How many frames to read at a time: some seconds, but not because a header says so."""
+        return max(1, min(self.rate * SECONDS_AT_ONCE, SAMPLES_AT_ONCE // self.channels))
+
+
+class Decoder(ABC):
+    """Reads a recording from its first sample to its true end.
+
+    Attributes:
+        format: How the recording is stored.
+        frames: How many frames have been read.
+    """
+
+    format: SoundFormat
+    frames = 0
+
+    @abstractmethod
+    def read(self, frames: int) -> np.ndarray:
+        """At most so many of the next frames, channels in columns; none at the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let the file go."""
+
+
+def check_whole(path: str, extent: Extent, truncated: Truncated) -> None:
+    """Refuse a recording that ends before it should."""
+    if not extent.is_cut_short or truncated == "keep":
+        return
+    unit, size = ("samples", extent.raw.frame_bytes) if extent.raw else ("bytes", 1)
+    raise ends_early(path, "ends early", extent.there // size, (extent.stated or 0) // size, unit)
+
+
+def ends_early(path: str, how: str, there: int, stated: int, unit: str = "samples") -> AudioError:
+    """The error that says how much of a recording there is."""
+    of = f" of {stated:,}" if stated else ""
+    return AudioError(f"{path}: {how}: {there:,}{of} {unit} are there; --truncated keep takes what is there")
+
+
+# -- samples as they are -------------------------------------------------------------------------------------
+
+
+class RawDecoder(Decoder):
+    """Samples of a fixed size: read with no other tool, and never further than they go."""
+
+    def __init__(self, path: str, extent: Extent, raw: RawFormat) -> None:
+        """Use the samples at `extent`."""
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+        self._file.seek(extent.start)
+        self._raw, self._left = raw, extent.frames
+        self.format = SoundFormat.of(raw)
+
+    def read(self, frames: int) -> np.ndarray:
+        """The next frames."""
+        frames = min(frames, self._left)
+        content = np.empty(frames * self._raw.frame_bytes, np.uint8)
+        read_exactly(self._file, content.data)
+        self._left -= frames
+        self.frames += frames
+        return numbers(content, self._raw.subtype, self._raw.order).reshape(-1, self._raw.channels)
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
+
+
+def read_exactly(file: io.FileIO, buffer: memoryview) -> None:
+    """Fill a buffer with the next bytes of a file, whose size is known."""
+    while buffer:
+        count = file.readinto(buffer)
+        if not count:
+            raise AudioError(f"{file.name!s}: has become shorter while it was read")
+        buffer = buffer[count:]
+
+
+def numbers(content: np.ndarray, subtype: str, order: Order) -> np.ndarray:
+    """Bytes of an encoding as the numbers they stand for, the largest being those of the array's type."""
+    match subtype:
+        case "PCM_U8":
+            centred: np.ndarray = content.astype(np.int16) - 128
+            return centred << 8
+        case "PCM_S8":
+            return content.astype(np.int16) << 8
+        case "ALAW" | "ULAW":
+            return np.take(_law(subtype), content)
+        case "PCM_24":
+            wide = np.zeros((len(content) // 3, 4), np.uint8)
+            wide[:, 1:] = content.reshape(-1, 3)[:, :: 1 if order == "<" else -1]
+            return wide.reshape(-1).view("<i4").astype(np.int32, copy=False)
+    kind = {"PCM_16": "i2", "PCM_32": "i4", "FLOAT": "f4", "DOUBLE": "f8"}[subtype]
+    native: np.ndarray = content.view(f"{order}{kind}").astype(kind, copy=False)
+    return native
+
+
+@functools.cache
+def _law(subtype: str) -> np.ndarray:
+    """What each of the 256 codes stands for."""
+    codes = io.BytesIO(bytes(range(256)))
+    decoded: np.ndarray = soundfile.read(
+        codes, dtype="int16", format="RAW", subtype=subtype, channels=1, samplerate=8000
+    )[0]
+    return decoded
+
+
+# -- libsndfile ----------------------------------------------------------------------------------------------
+
+
+class SndfileDecoder(Decoder):
+    """libsndfile, without its belief in the lengths that headers state."""
+
+    def __init__(self, path: str, truncated: Truncated) -> None:
+        """Open a file, by its content and not by its name."""
+        self._path, self._truncated = path, truncated
+        with ExitStack() as opened:
+            self._file, self._stated = _open_sound(path, opened)
+            self._opened = opened.pop_all()
+        self._broken = False
+        container = "WAV" if self._file.format == "WAVEX" else self._file.format
+        self.format = SoundFormat(container, self._file.subtype, self._file.channels, self._file.samplerate)
+
+    def read(self, frames: int) -> np.ndarray:
+        """The next frames."""
+        block: np.ndarray = np.empty((0 if self._broken else frames, self.format.channels), self.format.dtype)
+        try:
+            block = self._file.read(out=block)
+        except soundfile.LibsndfileError as error:
+            return self._end(block, error.error_string)
+        self.frames += len(block)
+        if not len(block) and self._stated and self.frames != self._stated:
+            self._refuse("ends early" if self.frames < self._stated else "holds more than its header says")
+        return block
+
+    def _end(self, block: np.ndarray, reason: str) -> np.ndarray:
+        """What was read of a block before it could not be read any further."""
+        self._broken = True
+        try:
+            block = block[: self._file.tell() - self.frames]
+        except soundfile.LibsndfileError:
+            block = block[:0]
+        self.frames += len(block)
+        if not self._stated:
+            self._refuse(f"cannot be decoded any further ({reason.strip('. ')})")
+        return block
+
+    def _refuse(self, how: str) -> None:
+        if self._truncated == "error":
+            raise ends_early(self._path, how, self.frames, self._stated)
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._opened.close()
+
+
+class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]
+    """libsndfile's reader, going forward only."""
+
+    def seekable(self) -> bool:
+        """Never: so reading goes on to the true end, and does not seek after each block."""
+        return False
+
+
+def _open_sound(path: str, opened: ExitStack) -> tuple[_SoundFile, int]:
+    """A file opened, and how many frames it binds itself to; 0 if it does not."""
+    # by descriptor, since libsndfile takes what it does not know for whatever the name says
+    file = opened.enter_context(open(path, "rb", buffering=0))  # noqa: SIM115 - closed by the stack
+    start = file.read(_FLAC_BYTES)
+    file.seek(0)
+    if start.startswith(b"fLaC") and len(start) == _FLAC_BYTES:
+        unbound = opened.enter_context(_UnboundFlac(path))
+        stated = int.from_bytes(start[_FLAC_COUNT:], "big") & _FLAC_LARGEST_COUNT
+        return opened.enter_context(_SoundFile(unbound)), stated
+    sound = opened.enter_context(_SoundFile(file.fileno(), closefd=False))
+    if sound.format != "MP3":
+        return sound, 0
+    opened.close()
+    pipe = opened.enter_context(open(CountedMp3(path).open(), "rb", buffering=0))  # noqa: SIM115
+    return opened.enter_context(_SoundFile(pipe.fileno(), closefd=False)), 0
+
+
+# where a FLAC file states its number of samples, in the lower 36 bits of five bytes
+_FLAC_COUNT, _FLAC_BYTES = 21, 26
+_FLAC_LARGEST_COUNT = (1 << 36) - 1
+
+
+class _UnboundFlac(io.FileIO):
+    """A FLAC file that seems to state no number of samples, so that it is read to its end."""
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
+        """Read, but zeros where the number is."""
+        at = self.tell()
+        count = super().readinto(buffer)
+        if at < _FLAC_BYTES:
+            view = memoryview(buffer).cast("B")
+            for place in range(max(at, _FLAC_COUNT), min(at + count, _FLAC_BYTES)):
+                view[place - at] = view[place - at] & 0xF0 if place == _FLAC_COUNT else 0
+        return count

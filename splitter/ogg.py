@@ -1,0 +1,50 @@
+"""Ogg pages with another serial number: encoders choose one by chance, so that no two files are the same.
+
+Every page has the number, and a checksum over all of the page. That is a CRC, which is linear: what another
+number changes in it depends only on how many bytes come after the number.
+"""
+
+import struct
+from functools import cache
+
+_POLYNOMIAL = 0x104C11DB7
+_SERIAL_AT, _CHECKSUM_AT, _SEGMENTS_AT, _HEAD_BYTES = 14, 22, 26, 27
+
+
+def with_serial_number(content: bytes, number: int = 1) -> bytes:
+    """The pages of a file with one stream, as if they had this number."""
+    changed = bytearray(content)
+    at = 0
+    while content[at : at + 4] == b"OggS" and at + _HEAD_BYTES <= len(content):
+        lacing = content[at + _HEAD_BYTES :][: content[at + _SEGMENTS_AT]]
+        end = at + _HEAD_BYTES + len(lacing) + sum(lacing)
+        old = struct.unpack_from("<I", content, at + _SERIAL_AT)[0]
+        checksum = struct.unpack_from("<I", content, at + _CHECKSUM_AT)[0]
+        struct.pack_into("<I", changed, at + _SERIAL_AT, number)
+        difference = int.from_bytes(struct.pack("<I", old ^ number), "big")
+        checksum ^= _times(difference, _power(8 * (end - at - _SERIAL_AT - 4) + 32))
+        struct.pack_into("<I", changed, at + _CHECKSUM_AT, checksum)
+        at = end
+    return bytes(changed)
+
+
+def _times(a: int, b: int) -> int:
+    """The product of two polynomials modulo that of the checksum."""
+    product = 0
+    for bit in range(b.bit_length()):
+        if b >> bit & 1:
+            product ^= a << bit
+    for bit in range(product.bit_length() - 1, 31, -1):
+        if product >> bit & 1:
+            product ^= _POLYNOMIAL << (bit - 32)
+    return product
+
+
+@cache
+def _power(exponent: int) -> int:
+    """That power of x modulo the polynomial."""
+    if exponent == 0:
+        return 1
+    half = _power(exponent // 2)
+    square = _times(half, half)
+    return _times(square, 2) if exponent & 1 else square
