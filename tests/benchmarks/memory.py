@@ -1,0 +1,254 @@
+"""The peak memory of a worker that cuts one recording of many hours, above what it starts with."""
+
+import argparse
+import contextlib
+import csv
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from harness import (
+    DEFAULT_SCRATCH,
+    SPLITTER,
+    CommandFailedError,
+    clear,
+    describe_machine,
+    format_table,
+    running,
+)
+
+RATE = 48_000
+CHANNELS = 2
+PIECE_SECONDS = 10
+AIM_MB = 150
+SAMPLES_PER_SECOND = 50
+FIRST_SAMPLES_PER_SECOND = 1000
+SECONDS_OF_MP3 = 60
+FFMPEG = ("ffmpeg", "-nostdin", "-v", "error", "-y")
+
+
+class Case(NamedTuple):
+    """A recording, and what it is cut into."""
+
+    title: str
+    ending: str
+    options: tuple[str, ...]
+
+
+CASES = {
+    "wav": Case("WAV to WAV", "wav", ()),
+    "resample": Case(
+        "WAV to FLAC, 16 kHz mono",
+        "wav",
+        ("--sample-rate", "16000", "--channels", "mono", "--format", "flac"),
+    ),
+    "flac": Case("FLAC to FLAC", "flac", ()),
+    "mp3": Case("MP3 to WAV", "mp3", ("--format", "wav")),
+}
+
+
+class Memory(NamedTuple):
+    """What a process has in memory, in MB."""
+
+    now: float
+    peak: float
+    anonymous: float
+
+
+class Run(NamedTuple):
+    """What one run took."""
+
+    seconds: float
+    size_mb: float
+    start_mb: float
+    peak_mb: float
+    anonymous_mb: float
+
+
+def main() -> None:
+    """Run each case, then print the table; exit code 1 when one failed or took more than the aim."""
+    arguments = parse_arguments()
+    rows, missed, problems = [], False, []
+    for name in arguments.cases:
+        case = CASES[name]
+        if case.ending != "wav" and not shutil.which("ffmpeg"):
+            problems.append(f"{name}: ffmpeg is not installed")
+            continue
+        try:
+            run = measure(case, arguments)
+        except CommandFailedError as problem:
+            problems.append(f"{name}: {problem}")
+            missed = True
+            continue
+        above = run.peak_mb - run.start_mb
+        missed |= above >= AIM_MB
+        numbers = (run.size_mb, run.seconds, run.start_mb, run.peak_mb, above, run.anonymous_mb)
+        rows.append([case.title, *(f"{number:.0f}" for number in numbers)])
+    print(describe_machine("torch", "soundfile", "soxr", "numpy"))
+    print(f"one worker, one recording of {arguments.hours:g} h, 48 kHz stereo, in pieces of 10 s\n")
+    header = ("recording", "file MB", "seconds", "at start MB", "peak MB", "above MB", "of it anonymous MB")
+    print(format_table(header, rows))
+    print("\n".join(["", *problems, f"Aim: under {AIM_MB} MB above start: {'MISSED' if missed else 'met'}"]))
+    sys.exit(missed)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hours", type=float, default=12)
+    parser.add_argument(
+        "--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE", help=", ".join(CASES)
+    )
+    parser.add_argument(
+        "--scratch", type=Path, default=DEFAULT_SCRATCH, help="the files are made here once, and kept"
+    )
+    arguments = parser.parse_args()
+    if not sys.platform.startswith("linux"):
+        parser.error("a worker's memory is read from /proc, which only Linux has")
+    return arguments
+
+
+def measure(case: Case, arguments: argparse.Namespace) -> Run:
+    """Run splitter over one recording while watching its runner, and see that it did its job."""
+    recording = make_recording(arguments.scratch / "memory", arguments.hours, case.ending)
+    dataset = recording.with_suffix(f".{case.ending}.csv")
+    dataset.write_text(f"input\n{recording.name}\n", encoding="utf-8")
+    output, log = clear(arguments.scratch / "out" / "memory"), arguments.scratch / "memory.log"
+    options = ["--output", str(output), "--workers", "1", "--quiet", *case.options]
+    began = time.perf_counter()
+    with running([*SPLITTER, "run", str(dataset), "--recipe", "chunk", *options], log) as process:
+        samples = list(watch(process, output / ".splitter" / "staging"))
+    seconds = time.perf_counter() - began
+    check_manifest(output / "manifest.csv", arguments.hours, exact=case.ending != "mp3")
+    clear(output)
+    if not samples:
+        raise CommandFailedError("no worker was seen")
+    start = samples[0]
+    return Run(
+        seconds,
+        recording.stat().st_size / 1e6,
+        start.now,
+        max(sample.peak for sample in samples),
+        max(sample.anonymous for sample in samples) - start.anonymous,
+    )
+
+
+# -- the recordings ----------------------------------------------------------------------------------------
+
+
+def make_recording(folder: Path, hours: float, ending: str) -> Path:
+    """Make a recording, once; it appears when it is whole."""
+    path = folder / f"{hours:g}h.{ending}"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = folder / f"partial.{ending}"
+        MAKERS[ending](partial, round(hours * 3600))
+        partial.replace(path)
+    return path
+
+
+def make_wav(path: Path, seconds: int) -> None:
+    """Write the header of an RF64, and no samples: they take no room on disk, and read as zeros."""
+    size = seconds * RATE * CHANNELS * 2
+    with path.open("wb") as file:
+        file.write(struct.pack("<4sI4s4sI", b"RF64", 0xFFFFFFFF, b"WAVE", b"ds64", 28))
+        file.write(struct.pack("<QQQI", size + 72, size, size // (CHANNELS * 2), 0))
+        description = (1, CHANNELS, RATE, RATE * CHANNELS * 2, CHANNELS * 2, 16)
+        file.write(struct.pack("<4sIHHIIHH4sI", b"fmt ", 16, *description, b"data", 0xFFFFFFFF))
+        file.truncate(file.tell() + size)
+
+
+def make_flac(path: Path, seconds: int) -> None:
+    """Let ffmpeg encode a tone."""
+    tone = f"sine=frequency=220:sample_rate={RATE}:duration={seconds}"
+    encoding = ("-ac", str(CHANNELS), "-compression_level", "0", str(path))
+    subprocess.run([*FFMPEG, "-f", "lavfi", "-i", tone, *encoding], check=True)
+
+
+def make_mp3(path: Path, seconds: int) -> None:
+    """Let ffmpeg encode a minute of a tone, and repeat its frames."""
+    minute = path.with_name(f"minute-{path.name}")
+    tone = f"sine=frequency=220:sample_rate={RATE}:duration={SECONDS_OF_MP3}"
+    encoding = ("-ac", str(CHANNELS), "-b:a", "64k", str(minute))
+    subprocess.run([*FFMPEG, "-f", "lavfi", "-i", tone, *encoding], check=True)
+    again = ("-stream_loop", str(-(-seconds // SECONDS_OF_MP3)), "-i", str(minute))
+    subprocess.run([*FFMPEG, *again, "-c", "copy", "-t", str(seconds), str(path)], check=True)
+    minute.unlink()
+
+
+MAKERS: dict[str, Callable[[Path, int], None]] = {"wav": make_wav, "flac": make_flac, "mp3": make_mp3}
+
+
+# -- watching ----------------------------------------------------------------------------------------------
+
+
+def watch(process: subprocess.Popen[bytes], staging: Path) -> Iterator[Memory]:
+    """Sample the runner's memory until the run ends, the first time just after it was forked.
+
+    The kernel's own high-water mark is read along, so that a peak between two samples counts as well.
+    """
+    runner, hollowed = 0, set[Path]()
+    while process.poll() is None:
+        runner = runner or find_runner(process.pid)
+        memory = memory_of(runner) if runner else None
+        if memory:
+            yield memory
+            hollow(staging, hollowed)
+        time.sleep(1 / (SAMPLES_PER_SECOND if runner else FIRST_SAMPLES_PER_SECOND))
+
+
+def find_runner(driver: int) -> int:
+    """Find the child of the driver's child: the guard runs no user code; 0 if there is none yet."""
+    return next((runner for guard in children(driver) for runner in children(guard)), 0)
+
+
+def children(pid: int) -> list[int]:
+    """Find the processes that any thread of a process has started."""
+    found = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(child) for child in thread.read_text(encoding="ascii").split()]
+    return found
+
+
+def memory_of(pid: int) -> Memory | None:
+    """Read what a process has in memory; None when it is just ending."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    fields = dict(line.split(":", 1) for line in lines)
+    if "VmHWM" not in fields:
+        return None
+    return Memory(*(int(fields[key].split()[0]) * 1024 / 1e6 for key in ("VmRSS", "VmHWM", "RssAnon")))
+
+
+def hollow(staging: Path, hollowed: set[Path]) -> None:
+    """Give back the disk space of pieces that are finished, as nobody will look at their samples."""
+    found = sorted(set(staging.rglob("*.*")) - hollowed)
+    for path in found[:-2]:
+        hollowed.add(path)
+        with contextlib.suppress(OSError):
+            size = path.stat().st_size
+            os.truncate(path, 0)
+            os.truncate(path, size)
+
+
+def check_manifest(manifest: Path, hours: float, *, exact: bool) -> None:
+    """Refuse to print numbers of a run that did not do its job."""
+    with manifest.open(encoding="utf-8", newline="") as file:
+        found = sum(1 for _ in csv.reader(file)) - 1
+    expected = -(-round(hours * 3600) // PIECE_SECONDS)
+    # an MP3 has some more sound, which its encoder adds
+    if found != expected and (exact or found != expected + 1):
+        raise CommandFailedError(f"WRONG: the manifest has {found} rows, expected {expected}")
+
+
+if __name__ == "__main__":
+    main()
