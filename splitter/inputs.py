@@ -572,11 +572,11 @@ def survey(table: Table, layout: Layout, *, group_rows: bool) -> Survey:
     """Look at every input once: take sizes and times, and refuse outputs that would collide."""
     parents: dict[str, str] = {}
     columns = [_NOTHING]
-    for block, block_parents in in_processes(
-        partial(_look_at_block, table, layout), range(0, len(table), BLOCK)
-    ):
-        columns.append(block)
-        parents |= block_parents
+    starts = range(0, len(table), BLOCK)
+    with contextlib.closing(in_processes(partial(_look_at_block, table, layout), starts)) as blocks:
+        for block, block_parents in blocks:
+            columns.append(block)
+            parents |= block_parents
     keys, folders, sizes, times = (np.concatenate(column) for column in zip(*columns, strict=True))
     if group_rows:
         rows_of_inputs = table.group(keys)

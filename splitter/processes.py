@@ -10,9 +10,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from multiprocessing.connection import Connection
 from types import ModuleType
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, Generic, TypeVar, cast
 
 import psutil
 
@@ -20,37 +21,89 @@ from splitter.options import usable_cpus
 
 FEW_ITEMS = 4
 SECONDS_TO_END = 1.0
+ASKING_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> Generator[Result, None, None]:
     """The function of each item, in order; with many items in as many processes as there are CPUs."""
     cpus = usable_cpus()
     if len(items) < FEW_ITEMS or cpus == 1 or sys.platform != "linux" or threading.active_count() > 1:
         yield from map(function, items)
         return
-    # the function is inherited, not sent, so it may hold what cannot be sent
-    with multiprocessing.get_context("fork").Pool(min(cpus, len(items)), _begin_helper, (function,)) as pool:
-        yield from pool.imap(_help, items)
+    helpers: list[_Helper[Item, Result]] = []
+    try:
+        with signals_held_back():
+            count = min(cpus, len(items))
+            helpers += (_Helper(function, items[number::count]) for number in range(count))
+        for number, item in enumerate(items):
+            yield helpers[number % count].result_of(item)
+    finally:
+        for helper in helpers:
+            helper.end()
 
 
-_function: Callable[[Any], Any]
+class _Helper(Generic[Item, Result]):
+    """A process that works through some items; what it leaves undone when it dies is done in this one.
+
+    multiprocessing's own Pool waits for ever when one of its processes is killed.
+    """
+
+    def __init__(self, function: Callable[[Item], Result], items: Sequence[Item]) -> None:
+        self._function, self._left = function, len(items)
+        context = multiprocessing.get_context("fork")
+        self._results, theirs = context.Pipe(duplex=False)
+        # the function is inherited, not sent, so it may hold what cannot be sent
+        self._process = context.Process(target=_help, args=(function, items, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def result_of(self, item: Item) -> Result:
+        """The function of the next of the items, which is this one."""
+        self._left -= 1
+        try:
+            result: Result = self._results.recv()
+        except (EOFError, OSError):
+            # it is dead, or its function has raised
+            return self._function(item)
+        return result
+
+    def end(self) -> None:
+        """Leave nothing behind; one that is at work is not waited for."""
+        if self._left:
+            self._process.kill()
+        self._results.close()
+        self._process.join()
 
 
-def _help(item: Any) -> Any:  # noqa: ANN401 - whatever the function takes and gives
-    return _function(item)
-
-
-def _begin_helper(function: Callable[[Any], Any]) -> None:
-    global _function  # noqa: PLW0603 - of a process that does nothing else
-    _function = function
+def _help(function: Callable[[Any], Any], items: Sequence[Any], results: Connection) -> None:
     die_with_parent(parent_process(), signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signals_let_in()
+    with contextlib.suppress(Exception):
+        # the other end calls the function again where this one ends
+        for item in items:
+            results.send(function(item))
+
+
+@contextlib.contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Have signals wait: Python would lose one that strikes while it forks."""
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, ASKING_TO_END)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+def signals_let_in() -> None:
+    """Undo that in a process that was started meanwhile."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING_TO_END)
 
 
 def by_value(content: object, code: type) -> bytes:

@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple
 READ_AT_ONCE = 1 << 16
 
 Scalar = str | int | float | bool | None
-Content = bytes | str | PathLike[str] | Callable[[BinaryIO], object] | None
+Content = bytes | bytearray | memoryview | str | PathLike[str] | Callable[[BinaryIO], object] | None
 
 
 class Scratch:

@@ -56,6 +56,8 @@ def run_dataset(
 @contextlib.contextmanager
 def signals_raise() -> Iterator[None]:
     """Turn the first signal that asks to end into Interrupted; the second ends at once."""
+    from splitter.processes import ASKING_TO_END
+
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -68,9 +70,8 @@ def signals_raise() -> Iterator[None]:
         seen.append(number)
         raise Interrupted(number)
 
-    # what nohup, or a shell's `&`, has had ignored stays ignored
-    asking = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    numbers = [number for number in asking if signal.getsignal(number) != signal.SIG_IGN]
+    # what nohup, or a shell's `&`, has had ignored stays ignored, and what C code handles stays with it
+    numbers = [number for number in ASKING_TO_END if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     old = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield

@@ -22,14 +22,13 @@ from splitter.batch import Batch, Job, Report, Worker
 from splitter.errors import Refused, RunStopped
 from splitter.executors.base import Executor
 from splitter.guard import Guard
-from splitter.processes import by_value, end_session
+from splitter.processes import by_value, end_session, signals_held_back, signals_let_in
 
 if TYPE_CHECKING:
     from splitter.executors.base import Limits
 
 SECONDS_TO_LEAVE = 1.5
 FILES_PER_WORKER, OTHER_FILES = 4, 32
-_HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class LocalExecutor(Executor):
@@ -117,7 +116,7 @@ class _Guarded(Dataset[Report]):
         self._guard.protect()
         # when there is no more to do the DataLoader lets its workers go; what user code started goes along
         multiprocessing.util.Finalize(None, self._guard.stop, exitpriority=1)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
+        signals_let_in()
 
 
 def _loader(guarded: _Guarded, batches: Iterable[Batch], workers: int) -> DataLoader[Any]:
@@ -182,27 +181,21 @@ class _Processes:
 
     def start(self, loader: DataLoader[Any]) -> Iterator[Report]:
         """Start the workers; their reports."""
-        old = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
-        try:
+        with signals_held_back():
             with _nameless_main(), _no_advice():
                 self._iterator = iter(loader)
             self._guards = [child for child in multiprocessing.active_children() if child not in self._before]
+            os.close(self.held)
+            self.held = -1
             # torch's handler raises wherever the driver is; the loader finds a dead worker by itself
             if threading.current_thread() is threading.main_thread():
                 self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        finally:
-            os.close(self.held)
-            self.held = -1
-            signal.pthread_sigmask(signal.SIG_SETMASK, old)
         return self._iterator
 
     def __exit__(self, *error: object) -> None:
-        # a signal has to wait: what comes next counts on the workers being gone
-        old = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
-        try:
+        # what comes next counts on the workers being gone
+        with signals_held_back():
             self._end()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
     def _end(self) -> None:
         children = [child for child in multiprocessing.active_children() if child not in self._before]

@@ -37,7 +37,7 @@ def split_word(word: str) -> list[str]:
 def read_parts(root: str, row: Row) -> list[PartRow]:
     """Open, read, strip and split one file."""
     name, label = row
-    with open(f"{root}/{name}", encoding="utf-8") as file:  # noqa: PTH123 - as fast as plain Python is
+    with open(f"{root}/{name}", encoding="utf-8") as file:
         word = file.read().strip()
     return [(name, label, part, word) for part in split_word(word)]
 
