@@ -140,8 +140,7 @@ def test_what_failed_is_not_tried_again_and_is_named(job, capfd):
     assert job.calls == []
     said = capfd.readouterr().err
     assert (
-        "nothing to do: 4 inputs, all finished, 1 of them failed (--retry-failed tries these again)"
-        in said
+        "nothing to do: 4 inputs, all finished, 1 of them failed (--retry-failed tries these again)" in said
     )
 
 
