@@ -63,12 +63,12 @@ class _Helper(Generic[Item, Result]):
 
     def result_of(self, item: Item) -> Result:
         """The function of the next of the items, which is this one."""
-        self._left -= 1
         try:
             result: Result = self._results.recv()
         except (EOFError, OSError):
             # it is dead, or its function has raised
             return self._function(item)
+        self._left -= 1
         return result
 
     def end(self) -> None:
