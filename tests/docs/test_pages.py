@@ -279,10 +279,10 @@ def test_the_first_command_does_the_main_job(tmp_path, capsys, monkeypatch):
 
 
 def test_the_test_command_does_what_ci_does(tmp_path):
-    """.ci/run finds it; it pins every version, and runs linter, formatter, type checker and tests."""
+    """.ci/run finds it; it pins every version, and runs all checks, with coverage."""
     command = readme_command("test command")
     assert command.startswith(f"{SET_UP}'.[test]' && ")
-    programs = ["ruff check .", "ruff format --check .", "mypy splitter", "pytest"]
+    programs = ["ruff check .", "ruff format --check .", "mypy splitter", "pytest --cov"]
     assert command.removeprefix(f"{SET_UP}'.[test]' && ").split(" && ") == [
         f".venv/bin/{one}" for one in programs
     ]
