@@ -205,19 +205,38 @@ def be_first_to_go() -> None:
 
 
 def memory_of(process: int) -> int:
-    """Bytes of memory that a process and its children hold for themselves."""
-    total = _own_memory(process)
+    """Bytes of memory that a process and its descendants hold for themselves."""
+    return _own_memory(process) + sum(_unshared_memory(child) for child in _descendants(process))
+
+
+def _descendants(process: int) -> list[int]:
     with contextlib.suppress(OSError), open(f"/proc/{process}/task/{process}/children") as file:
-        return total + sum(memory_of(int(child)) for child in file.read().split())
+        children = [int(child) for child in file.read().split()]
+        return children + [one for child in children for one in _descendants(child)]
     with contextlib.suppress(psutil.Error):
-        total += sum(_own_memory(child.pid) for child in psutil.Process(process).children(recursive=True))
-    return total
+        return [child.pid for child in psutil.Process(process).children(recursive=True)]
+    return []
 
 
 def _own_memory(process: int) -> int:
-    with contextlib.suppress(OSError), open(f"/proc/{process}/status") as file:
-        fields = dict(line.split(":", 1) for line in file if line.startswith("Rss"))
-        return sum(int(fields.get(name, "0").split()[0]) for name in ("RssAnon", "RssShmem")) * 1024
-    with contextlib.suppress(psutil.Error):
-        return int(psutil.Process(process).memory_info().rss)
-    return 0
+    found = _kilobytes(f"/proc/{process}/status", ("RssAnon", "RssShmem"))
+    if found is None:
+        with contextlib.suppress(psutil.Error):
+            return int(psutil.Process(process).memory_info().rss)
+    return (found or 0) * 1024
+
+
+def _unshared_memory(process: int) -> int:
+    """What a process has but its parent has not: one that was just forked has nothing yet."""
+    found = _kilobytes(f"/proc/{process}/smaps_rollup", ("Private_Dirty",))
+    return _own_memory(process) if found is None else found * 1024
+
+
+def _kilobytes(path: str, names: tuple[str, ...]) -> int | None:
+    """The sum of some lines of a file of the kernel's; None if it is not there."""
+    try:
+        with open(path) as file:
+            fields = dict(line.split(":", 1) for line in file if ":" in line)
+    except OSError:
+        return None
+    return sum(int(fields[name].split()[0]) for name in names if name in fields)
