@@ -176,16 +176,16 @@ def test_a_read_only_output_folder(
 
 def test_few_open_files(folder: Path):
     """`ulimit -n 64` is enough for a run, and for a run that continues from many records."""
-    dataset = make_inputs(folder / "data", texts(200))
+    dataset = make_inputs(folder / "data", texts(100))
     output = folder / "outputs"
     command = [*SPLITTER, "run", dataset, *PARTS, "--batch-size", 1, "--output", output]
-    for options in (["--limit", 100], []):
+    for options in (["--limit", 50], []):
         shell = ["bash", "-c", 'ulimit -n 64; exec "$@"', "bash", *map(str, [*command, *options])]
         run = subprocess.run(
             shell, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment(), check=False
         )
         assert run.returncode == 0, run.stderr
-    assert len({row["input"] for row in check_manifest(output)}) == 200
+    assert len({row["input"] for row in check_manifest(output)}) == 100
 
 
 def test_too_few_open_files_for_so_many_workers(folder: Path):
