@@ -13,7 +13,6 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import BinaryIO, Literal, TypeVar
 
 import numpy as np
@@ -32,6 +31,7 @@ from splitter.flac import FlacError, FlacSource
 from splitter.ogg import with_serial_number
 from splitter.recordings import open_decoder
 from splitter.records import Content
+from splitter.resampling import resampler
 from splitter.wav import BYTES, FLOAT, LARGEST_SIZE, PCM, Extent, RawFormat, find_samples, without_time
 
 Channels = Literal["keep", "mono", "split", "first"]
@@ -39,8 +39,6 @@ FileFormat = Literal["same", "wav", "flac", "ogg", "mp3"]
 
 COPY_AT_ONCE = 1 << 18
 LARGEST_IN_MEMORY = 1 << 20
-# soxr takes much memory for more, and then crashes
-LARGEST_RATIO = 10_000
 # more samples than any recording has
 LONGEST = 1 << 62
 
@@ -86,7 +84,7 @@ class Target:
         channels: Keep them, mix them to one, put each in a file of its own, or take the first.
         format: The kind of file; `same` is that of the recording.
         subtype: libsndfile's name of the encoding; None is one that loses nothing.
-        device: Where resampling is done.
+        device: Where resampling is done: the CPU, or a device of torch.
     """
 
     sample_rate: int | None = None
@@ -116,10 +114,12 @@ class Source(ABC):
     Attributes:
         recorded: How the recording is stored.
         made: How the pieces are to be stored.
+        resampler: What brings it to another rate, if anything has to.
     """
 
     recorded: SoundFormat
     made: SoundFormat
+    resampler: str | None = None
 
     @abstractmethod
     def reach(self, frame: int) -> int:
@@ -243,58 +243,6 @@ def _mean(block: np.ndarray) -> np.ndarray:
     return total.astype(block.dtype, copy=False)[:, np.newaxis]
 
 
-class Resampler:
-    """soxr as a stream: the same samples as if the whole recording had been resampled at once."""
-
-    def __init__(
-        self, read: Callable[[int], np.ndarray], recorded: SoundFormat, rate: int, channels: int
-    ) -> None:
-        """Resample what `read` gives, block after block."""
-        import soxr
-
-        self._ratio = Fraction(rate, recorded.rate)
-        if not 1 / LARGEST_RATIO <= self._ratio <= LARGEST_RATIO:
-            raise AudioError(f"cannot be resampled from {recorded.rate} Hz to {rate} Hz")
-        self._read = read
-        self._empty = np.empty((0, channels), recorded.dtype)
-        # to 16 bits soxr would add noise, and not the same for blocks of another length
-        self._inner = np.dtype("float32" if recorded.dtype == "int16" else recorded.dtype)
-        self._soxr = soxr.ResampleStream(recorded.rate, rate, channels, self._inner, "HQ")
-        at_once = SoundFormat("", "", channels, rate).frames_at_once
-        self._block = max(1, min(recorded.frames_at_once, int(at_once / self._ratio)))
-        self._taken = self._given = 0
-        self._ended = False
-
-    def read(self, _frames: int) -> np.ndarray:
-        """Some more frames; none after the end."""
-        while not self._ended:
-            block = self._read(self._block)
-            self._ended = not len(block)
-            self._taken += len(block)
-            block = np.ascontiguousarray(block, self._inner)
-            made = self._soxr.resample_chunk(block, last=self._ended).reshape(-1, self._empty.shape[1])
-            if self._ended:
-                made = self._to_length(made)
-            self._given += len(made)
-            if len(made):
-                return self._outer(made)
-        return self._empty
-
-    def _outer(self, made: np.ndarray) -> np.ndarray:
-        if self._inner == self._empty.dtype:
-            return made
-        limits = np.iinfo(self._empty.dtype)
-        np.rint(made, out=made).clip(limits.min, limits.max, out=made)
-        return made.astype(self._empty.dtype)
-
-    def _to_length(self, made: np.ndarray) -> np.ndarray:
-        """The rule for lengths: n samples become round(n * ratio), halves to even."""
-        missing = round(self._taken * self._ratio) - self._given - len(made)
-        if missing <= 0:
-            return made[: max(0, len(made) + missing)]
-        return np.concatenate((made, np.zeros((missing, made.shape[1]), made.dtype)))
-
-
 class _Tape:
     """The frames of a stream that may still be asked for."""
 
@@ -343,7 +291,8 @@ class DecodedSource(Source):
         channels = decoder.format.channels if target.channels in ("keep", "split") else 1
         read: Callable[[int], np.ndarray] = lambda frames: mix(decoder.read(frames))  # noqa: E731
         if made.rate != decoder.format.rate:
-            read = Resampler(read, decoder.format, made.rate, channels).read
+            resample = resampler(read, decoder.format, made.rate, channels, target.device)
+            read, self.resampler = resample.read, resample.name
         self._tape = _Tape(read, decoder.format.frames_at_once)
 
     @classmethod
@@ -499,15 +448,14 @@ class RawSource(Source):
         return content
 
     def _blocks(self, at: int, size: int) -> Iterator[memoryview]:
-        """A byte range through one buffer; by a file of its own, since `dataset[i]` closes this one first."""
+        """A byte range through one buffer."""
         buffer = _copy_buffer()
-        with open(self._path, "rb", buffering=0) as file:
-            file.seek(at)
-            while size:
-                block = buffer[: min(size, COPY_AT_ONCE)]
-                read_exactly(file, block)
-                yield block
-                size -= len(block)
+        self._file.seek(at)
+        while size:
+            block = buffer[: min(size, COPY_AT_ONCE)]
+            read_exactly(self._file, block)
+            yield block
+            size -= len(block)
 
     def close(self) -> None:
         """Let the file go."""

@@ -3,7 +3,7 @@
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,8 @@ class SoundRecipe(ProcessorDataset):
         return file.of(input_file.input if len(file.recordings) > 1 else None)
 
     def _pieces(self, input_file: InputFile, about: dict[str, Scalar]) -> Iterator[OutputFile]:
-        with open_source(input_file.local_path, self.target, self.truncated) as source:
+        target = replace(self.target, device=self.device)
+        with open_source(input_file.local_path, target, self.truncated) as source:
             for number, span in enumerate(self.spans(source, input_file)):
                 yield from _files(source, span, number)
             source.finish()
@@ -123,6 +124,8 @@ class SoundRecipe(ProcessorDataset):
                 source_subtype=recorded.subtype,
                 source_seconds=source.recorded_frames / recorded.rate,
             )
+            if target.sample_rate is not None:
+                about["source_resampler"] = source.resampler
 
 
 class LabelledRecipe(SoundRecipe):
@@ -167,7 +170,8 @@ def _files(source: Source, span: Span, number: int) -> Iterator[OutputFile]:
         raise AudioError(f"a piece ends at {float(span.stop):g} s, after the end of the recording")
     silence = round((span.stop + span.silence) * rate) - stop
     first, last = span.frames(source.recorded.rate)
-    contents = source.contents(start, stop, silence)
+    # a point makes no file, but its row
+    contents = source.contents(start, stop, silence) if stop - start + silence else [None]
     for channel, content in enumerate(contents, 1):
         suffix = f"_channel{channel}" if len(contents) > 1 else ""
         metadata = {
@@ -181,7 +185,7 @@ def _files(source: Source, span: Span, number: int) -> Iterator[OutputFile]:
             **span.about,
         }
         name = f"{number:06d}_{float(span.start):.3f}s{suffix}.{source.made.ending}"
-        yield OutputFile(name, content, metadata, span.row)
+        yield OutputFile("" if content is None else name, content, metadata, span.row)
 
 
 def _home(input_file: InputFile) -> str:

@@ -63,10 +63,11 @@ class Segments(SoundRecipe):
                     f"{input_file.input}: an annotation starts at {float(annotation.start):g} s, "
                     f"after the end of the recording at {end / source.made.rate:g} s"
                 )
-            true_stop = annotation.end
+            true_start, true_stop = annotation.start, annotation.end
             if end < stop:
                 true_stop = Fraction(source.recorded_frames, source.recorded.rate)
-            yield Span(annotation.start, true_stop, about=about, row=row)
+                true_start = min(true_start, true_stop)
+            yield Span(true_start, true_stop, about=about, row=row)
 
     def _annotated(self, input_file: InputFile) -> Iterator[tuple[int, Annotation, dict[str, str]]]:
         """Each annotation with its row of the list, and with what is known of it beside that row."""
