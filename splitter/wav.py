@@ -241,12 +241,13 @@ def _raw(  # noqa: PLR0913, PLR0917 - the fields of a RawFormat
 
 
 def _in_aiff(file: BinaryIO, size: int) -> Extent | None:
-    raw, found = None, None
+    raw, frames, found = None, 0, None
     chunks = _Chunks(file, size, ">4sI")
     for name, at, stated in chunks.from_(12):
         file.seek(at)
         if name == b"COMM":
-            raw = _common(file.read(min(stated, 22)))
+            chunk = file.read(min(stated, 22))
+            raw, frames = _common(chunk), int.from_bytes(chunk[2:6], "big")
         elif name == b"SSND":
             # two numbers come before the samples; the first says how many bytes do, too
             found = at, 8 + int.from_bytes(file.read(4), "big"), stated
@@ -255,7 +256,11 @@ def _in_aiff(file: BinaryIO, size: int) -> Extent | None:
     if not found:
         return None
     at, skipped, stated = found
-    return chunks.extent(at + skipped, _without(skipped, stated), raw)
+    inside = _without(skipped, stated)
+    if raw and inside == frames * raw.frame_bytes + 1:
+        # libsndfile counts a byte that only fills up
+        inside -= 1
+    return chunks.extent(at + skipped, inside, raw)
 
 
 def _common(chunk: bytes) -> RawFormat | None:
