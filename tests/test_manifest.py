@@ -147,15 +147,12 @@ def test_a_record_that_was_cut_is_named_wherever_it_was_cut(storage: LocalStorag
         ("000001-000000", b'{"heads": [], "entries": 1, "text": 0}\n' + b"\1" * 45),
         ("000001-000000", b'{"heads": 5, "entries": 0, "text": 0}\n'),
         ("000001-000000", b"[]\n"),
-        (".nfs000001", b""),
-        ("notes.txt", b"What is this folder for?"),
         (f"000009-000000{BEGUN}", b""),
         (f"000009-000000{BEGUN}", b'{"keys": [1]}'),
         (f"000009-000000{BEGUN}", b"[]"),
-        (f"notes{BEGUN}", b"What is this file for?"),
     ],
 )
-def test_a_file_that_is_no_record_is_named_in_one_line(words: Path, capfd, name: str, content: bytes):
+def test_a_damaged_record_is_named_in_one_line(words: Path, capfd, name: str, content: bytes):
     assert run(capfd, words).code == 0
     (words.parent / "outputs" / RECORDS / name).write_bytes(content)
     said = run(capfd, words)
@@ -165,9 +162,43 @@ def test_a_file_that_is_no_record_is_named_in_one_line(words: Path, capfd, name:
     assert "remove it" in said.lines[0]
 
 
+@pytest.mark.parametrize("name", [".nfs000001", ".DS_Store", "notes.txt", f"notes{BEGUN}"])
+def test_what_others_leave_among_the_records_is_left_alone(words: Path, capfd, name: str):
+    """A network file system does, and a file manager."""
+    assert run(capfd, words).code == 0
+    stray = words.parent / "outputs" / RECORDS / name
+    stray.write_bytes(b"not a record")
+    before = tree(words.parent / "outputs")
+    assert run(capfd, words, "--num-chars=3").code == 0
+    assert run(capfd, words, "--num-chars=2").code == 0
+    assert tree(words.parent / "outputs") == before
+    assert stray.read_bytes() == b"not a record"
+
+
+@pytest.mark.parametrize("name", [".DS_Store", ".nfs000001", "notes.txt", f"notes{BEGUN}"])
+def test_what_others_left_among_the_records_is_passed_over(words: Path, capfd, name: str):
+    """A file manager or a network file system may leave files anywhere; they stop no run, and stay."""
+    assert run(capfd, words).code == 0
+    stranger = words.parent / "outputs" / RECORDS / name
+    stranger.write_bytes(b"not a record")
+    said = run(capfd, words, "--num-chars", "3")
+    assert said.code == 0
+    assert "4 of 4 inputs done" in said.err
+    assert stranger.read_bytes() == b"not a record"
+
+
 def run(capfd, dataset: Path, *options: str) -> Said:
     output = dataset.parent / "outputs"
-    return here(capfd, "run", dataset, "--root=inputs", f"--output={output}", "--workers=0", *options)
+    return here(
+        capfd,
+        "run",
+        dataset,
+        "--recipe=words",
+        "--root=inputs",
+        f"--output={output}",
+        "--workers=0",
+        *options,
+    )
 
 
 # -- merging ---------------------------------------------------------------------------------------------

@@ -25,17 +25,16 @@ def test_the_folder_of_an_input_holds_its_outputs(folder: Path, capfd):
     write_files(folder / "elsewhere", {"f.txt": "ef"})
     listed = ["a.txt", "deep/er/b.tar.gz", ".hidden", "no extension", "../elsewhere/f.txt"]
     (folder / "in" / "list.csv").write_text("\n".join(["input", *listed]))
-    assert run(capfd, folder).code == 0
+    assert run(capfd, folder, folder / "outputs").code == 0
     outputs = [row["output"] for row in read_table(folder / "outputs" / "manifest.csv")]
     outside = str(folder / "elsewhere" / "f").lstrip("/")
     assert outputs == [f"{name}/0.txt" for name in ("a", "deep/er/b.tar", ".hidden", "no extension", outside)]
     assert [(folder / "outputs" / name).read_text() for name in outputs] == ["ab", "bc", "cd", "de", "ef"]
 
 
-def run(capfd, folder: Path, *options: str) -> Said:
-    return here(
-        capfd, "run", folder / "in" / "list.csv", "--output", folder / "outputs", "--workers=0", *options
-    )
+def run(capfd, folder: Path, output: Path) -> Said:
+    dataset = folder / "in" / "list.csv"
+    return here(capfd, "run", dataset, "--recipe=words", "--workers=0", "--output", output)
 
 
 def test_what_could_not_be_removed_of_a_failed_input_is_not_published_with_the_next(
@@ -64,7 +63,7 @@ def test_an_output_whose_path_no_file_system_takes_is_the_error_of_its_input(fol
     write_files(folder / "in", {f"{deep}/a.txt": "abc", "b.txt": "bcd"})
     (folder / "in" / "list.csv").write_text(f"input\n{deep}/a.txt\nb.txt\n")
     output = folder / ("o" * 200)
-    said = here(capfd, "run", folder / "in" / "list.csv", "--output", output, "--workers=0")
+    said = run(capfd, folder, output)
     assert said.code == 1
     assert [row["message"][:30] for row in read_table(output / "errors.csv")] == [
         "the output's path is too long:"
