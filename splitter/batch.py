@@ -630,6 +630,7 @@ def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401
 
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN)
 
 
 def _may_pass(error: BaseException) -> bool:
@@ -640,8 +641,10 @@ def _may_pass(error: BaseException) -> bool:
 def _not_read(error: BaseException, path: str) -> bool:
     """Whether it is the input that could not be read, and not another file, nor its content that is wrong."""
     if isinstance(error, OSError) and error.errno is not None:
-        other = isinstance(error.filename, (str, bytes, os.PathLike))
-        return not other or os.path.normpath(os.fsdecode(error.filename)) == os.path.normpath(path)
+        if not isinstance(error.filename, (str, bytes, os.PathLike)):
+            # a descriptor has no name; but a connection refused, say, is not about the input
+            return error.errno in _OF_READING
+        return os.path.normpath(os.fsdecode(error.filename)) == os.path.normpath(path)
     return isinstance(error, UnreadableInput)
 
 

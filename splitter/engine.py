@@ -10,6 +10,7 @@ import enum
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass, replace
@@ -134,9 +135,13 @@ class Engine:
         """How inputs are processed: whatever changes the outputs."""
         how = {
             "recipe": type(self.dataset).__qualname__,
+            "file of the recipe": _file_of(type(self.dataset)),
+            "group_rows": self.dataset.group_rows,
+            "metadata_types": {key: kind.__name__ for key, kind in self.dataset.metadata_types.items()},
             "version": self.dataset.version,
             "device": self.dataset.device,
             "sink": self.options.sink,
+            **SINKS[self.options.sink]().options(),
             "keep_extension": self.options.keep_extension,
             **{f"parameter {name}": _plain(value) for name, value in self.dataset.parameters.items()},
         }
@@ -179,9 +184,10 @@ class _Work:
     def _plan(self, how: dict[str, Any]) -> State:
         """Find out what is to be done, and refuse what must not be."""
         self._look()
-        self._remove_what_is_asked()
         before = self._before()
-        self._refuse_another_layout(before, how)
+        if not self.options.fresh:
+            self._refuse_another_layout(before, how)
+        self._remove_what_is_asked()
         state = self._compare()
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
         self.unreadable = state.unreadable
@@ -200,6 +206,7 @@ class _Work:
         if len(chosen) and (self.options.fresh or self.options.prune):
             self.storage.remove([MANIFEST])
             self.pruned = len(chosen)
+            self.display.say(f"removing the outputs of {show_count(self.pruned, 'input')}")
             self.journal.forget(chosen, f"{self.journal.next_generation:06d}-forget")
             self.journal.load()
 
@@ -376,6 +383,12 @@ def _device(wanted: str) -> str:
     if wanted == "cuda" and not there:
         raise Refused("--device cuda: this machine has no usable GPU; use --device cpu or auto")
     return "cuda" if there else "cpu"
+
+
+def _file_of(recipe: type) -> str:
+    """The name of the file that a class stands in, which is the same for a script and for file.py:Class."""
+    path = getattr(sys.modules.get(recipe.__module__), "__file__", None) or ""
+    return os.path.splitext(os.path.basename(path))[0]
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401, PLR0911 - whatever parameter a recipe takes

@@ -14,6 +14,7 @@ before the first change and dropped after the commit, so one without its commit 
 
 import json
 import os
+import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ ENTRY = np.dtype(
 _PACK = struct.Struct("<QQBIIQQ").pack
 # a place in a list of inputs or of entries, which has at most two thousand million
 PLACE = np.dtype("i4")
+_RECORD_NAME = re.compile(r"\d{6,}-")
 _COPY_AT_ONCE = 8 << 20
 _ENTRIES_AT_ONCE = 1 << 18
 
@@ -185,12 +187,16 @@ class Journal:
         # the entries that count, sorted by key
         self._by_key = np.empty(0, PLACE)
 
+    def _record_names(self) -> list[str]:
+        """Not what a file manager or a network file system has left there."""
+        return [name for name in self._storage.names(RECORDS) if _RECORD_NAME.match(name)]
+
     # -- the protocol ------------------------------------------------------------------------------
 
     @property
     def next_generation(self) -> int:
         """A number above that of every record."""
-        names = self._storage.names(RECORDS)
+        names = self._record_names()
         return max((int(name.partition("-")[0]) for name in names), default=0) + 1
 
     def begin(self, batch: str, keys: Sequence[int], names: Sequence[str]) -> None:
@@ -230,7 +236,7 @@ class Journal:
 
     def recover(self) -> None:
         """Undo every batch that was begun and not committed. Only under the lock, with no worker left."""
-        for name in self._storage.names(RECORDS):
+        for name in self._record_names():
             if name.endswith(BEGUN):
                 self.undo(name.removesuffix(BEGUN))
         self._storage.clear_staging()
@@ -246,7 +252,7 @@ class Journal:
 
     def load(self) -> None:
         """Read the index of every record."""
-        self._names = [name for name in self._storage.names(RECORDS) if not name.endswith(BEGUN)]
+        self._names = [name for name in self._record_names() if not name.endswith(BEGUN)]
         heads: dict[Head, int] = {}
         entries, where, text_at = [np.empty(0, ENTRY)], [np.empty(0, "i4")], [np.empty(0, "i8")]
         for number, name in enumerate(self._names):

@@ -750,3 +750,29 @@ def test_after_any_changes_the_folder_is_that_of_a_fresh_run(tmp_path_factory, s
     job.run({"prefix": prefix})
     assert job.calls == []
     assert read_manifest(job.out).equals(manifest)
+
+
+def test_what_is_refused_has_removed_nothing(words, capfd):
+    """--prune comes after every reason to refuse: another layout leaves all outputs and the manifest."""
+    out = words.parent / "out"
+    command = ["run", words, "--root", "inputs", "--recipe", "words", "--output", out, "--workers", "0"]
+    assert here(capfd, *command).code == 0
+    before = tree(out)
+    words.write_text("input\na.txt\n")
+    said = here(capfd, *command, "--prune", "--keep-extension")
+    assert said.code == 2
+    assert "was made without --keep-extension" in said.err
+    assert tree(out) == before
+
+
+def test_a_recipe_of_the_same_name_in_another_file_is_another_recipe(words, capfd, tmp_path):
+    """The class's name alone does not make it the same."""
+    for name, word in (("one.py", "one"), ("two.py", "two")):
+        (tmp_path / name).write_text(
+            "from splitter import OutputFile, ProcessorDataset\n"
+            "class Split(ProcessorDataset):\n"
+            f"    def process(self, input_file):\n        return [OutputFile('0.txt', '{word}')], {{}}\n"
+        )
+        how = ["--root", "inputs", "--recipe", f"{tmp_path / name}:Split", "--output", tmp_path / "out"]
+        assert here(capfd, "run", words, *how, "--workers", "0").code == 0
+        assert (tmp_path / "out" / "a" / "0.txt").read_text() == word
