@@ -85,7 +85,7 @@ class Silence(LabelledRecipe):
         pieces = joined(sounding(levels, frames, self.threshold_db), round(self.min_silence * rate))
         pieces = padded(pieces, round(self.pad * rate), frames)
         if self.most:
-            most = max(HOP, int(self.most * rate))
+            most = max(1, int(self.most * rate))
             pieces = [part for piece in pieces for part in shortened(piece, most, levels)]
         for start, stop in pieces:
             if stop - start >= self.least * rate:
@@ -109,7 +109,7 @@ def measure(blocks: Iterable[np.ndarray]) -> np.ndarray:
     around = np.concatenate((np.zeros((2, last.shape[1])), of_blocks))
     count = len(of_blocks) - 1
     total = np.sum([around[shift : shift + count] for shift in range(BLOCKS_IN_FRAME)], axis=0)
-    levels: np.ndarray = total.max(axis=1) / (BLOCKS_IN_FRAME * HOP)
+    levels: np.ndarray = np.nan_to_num(total, nan=np.inf, posinf=np.inf).max(axis=1) / (BLOCKS_IN_FRAME * HOP)
     return levels
 
 
@@ -121,10 +121,11 @@ def _squares(blocks: np.ndarray) -> np.ndarray:
 
 def sounding(levels: np.ndarray, frames: int, threshold_db: float) -> list[tuple[int, int]]:
     """The places that are not silent, in samples: librosa.effects.split's, with its way of rounding."""
-    loudest = levels.max()
-    if loudest <= QUIETEST or not frames:
+    # what is no number, or infinite, is no silence, and says nothing of the rest
+    loudest = levels.max(initial=0.0, where=np.isfinite(levels))
+    if levels.max() <= QUIETEST or not frames:
         return []
-    decibels = 10 * np.log10(np.maximum(levels, QUIETEST) / loudest)
+    decibels = 10 * np.log10(np.maximum(levels, QUIETEST) / max(loudest, QUIETEST))
     sounds = np.concatenate(([False], decibels > -threshold_db, [False]))
     edges = np.flatnonzero(sounds[1:] != sounds[:-1]) * HOP
     starts, stops = edges[::2], np.minimum(edges[1::2], frames)
