@@ -4,6 +4,7 @@ import errno
 import math
 import os
 import random
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -629,6 +630,7 @@ def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401
 # -- failures ---------------------------------------------------------------------------------------------
 
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
+_SCRATCH = re.compile(r"[^\s'\"]*/\.splitter/staging/splitter-\w+")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN)
 
@@ -668,7 +670,8 @@ def _message(error: BaseException) -> str:
         text = str(error)
     except BaseException:  # noqa: BLE001 - a user's __str__ may do anything
         text = "its message cannot be shown"
-    return _encodable(text[:LONGEST_MESSAGE])
+    # the names of scratch folders are random, and what is published must not be
+    return _encodable(_SCRATCH.sub("{scratch}", text[:LONGEST_MESSAGE]))
 
 
 def _one_line(error: BaseException) -> str:

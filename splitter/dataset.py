@@ -3,6 +3,7 @@
 import inspect
 import io
 import os
+import re
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -172,7 +173,8 @@ def _described(value: Any) -> str:  # noqa: ANN401 - whatever a user's method ga
         text = repr(value)
     except Exception:  # noqa: BLE001 - a user's __repr__ may do anything
         text = "…"
-    return f"{type(value).__name__} {text[:100]}"
+    # a place in memory differs from run to run
+    return f"{type(value).__name__} {re.sub(' at 0x[0-9a-f]+', '', text)[:100]}"
 
 
 def check_parameters(dataset: ProcessorDataset, option_names: Iterable[str]) -> None:

@@ -184,6 +184,7 @@ class _Work:
     def _plan(self, how: dict[str, Any]) -> State:
         """Find out what is to be done, and refuse what must not be."""
         self._look()
+        self.executor.check(len(self.table))
         before = self._before()
         if not self.options.fresh:
             self._refuse_another_layout(before, how)

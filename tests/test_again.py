@@ -776,3 +776,24 @@ def test_a_recipe_of_the_same_name_in_another_file_is_another_recipe(words, capf
         how = ["--root", "inputs", "--recipe", f"{tmp_path / name}:Split", "--output", tmp_path / "out"]
         assert here(capfd, "run", words, *how, "--workers", "0").code == 0
         assert (tmp_path / "out" / "a" / "0.txt").read_text() == word
+
+
+def test_what_errors_csv_says_is_the_same_in_every_run(words, tmp_path, capfd):
+    """No address and no name of a scratch folder stands in a message."""
+    (tmp_path / "odd.py").write_text(
+        "from splitter import OutputFile, ProcessorDataset\n"
+        "class Yields(ProcessorDataset):\n"
+        "    def process(self, input_file):\n        yield OutputFile('0.txt', 'x')\n"
+        "class Loses(ProcessorDataset):\n"
+        "    def process(self, input_file):\n"
+        "        return [OutputFile('0.txt', input_file.scratch / 'x')], {}\n"
+    )
+    for recipe in ("Yields", "Loses"):
+        said = []
+        for name in ("one", "two"):
+            out = tmp_path / recipe / name
+            how = ["--root", "inputs", "--recipe", f"{tmp_path / 'odd.py'}:{recipe}", "--output", out]
+            assert here(capfd, "run", words, *how, "--workers", "0").code == 1
+            said.append([(row["input"], row["message"]) for row in read_table(out / "errors.csv")])
+        assert said[0] == said[1]
+        assert len(said[0]) == 4

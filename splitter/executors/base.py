@@ -33,6 +33,9 @@ class Executor(ABC):
         """Prepare nothing that needs to be undone."""
         self.limits = limits
 
+    def check(self, inputs: int) -> None:  # noqa: B027 - most have nothing to refuse
+        """Refuse a run over so many inputs that could not work here; called before anything is removed."""
+
     @abstractmethod
     def run(self, job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
         """Do the batches, in any order; closing the generator leaves no process behind."""

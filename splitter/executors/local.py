@@ -34,6 +34,11 @@ FILES_PER_WORKER, OTHER_FILES = 4, 32
 class LocalExecutor(Executor):
     """Runs batches in worker processes, or in this one with `workers=0`."""
 
+    def check(self, inputs: int) -> None:
+        """Refuse more workers than there may be files open for."""
+        if self.limits.workers and inputs:
+            _allow_files_for(min(self.limits.workers, inputs))
+
     def run(self, job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
         """Do the batches and report each as it is finished."""
         if self.limits.workers:
