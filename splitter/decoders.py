@@ -16,7 +16,7 @@ import numpy as np
 import soundfile
 
 from splitter.errors import AudioError
-from splitter.mp3 import CountedMp3
+from splitter.mp3 import CountedMp3, frame
 from splitter.wav import Extent, Order, RawFormat
 
 Truncated = Literal["error", "keep"]
@@ -202,15 +202,40 @@ def _law(subtype: str) -> np.ndarray:
 class SndfileDecoder(Decoder):
     """libsndfile, without its belief in the lengths that headers state."""
 
-    def __init__(self, path: str, truncated: Truncated) -> None:
-        """Open a file, by its content and not by its name."""
-        self._path, self._truncated = path, truncated
+    def __init__(self, path: str, truncated: Truncated, *, maybe_mp3: bool = False) -> None:
+        """Open a file, by its content and not by its name; MP3 may also be looked for behind its start."""
+        self._path, self._truncated, self._maybe_mp3 = path, truncated, maybe_mp3
+        self._stated, self._fault, self._broken = 0, "", False
         with ExitStack() as opened:
-            self._file, self._stated = _open_sound(path, opened)
+            self._file = self._open(opened)
             self._opened = opened.pop_all()
-        self._broken = False
         container = "WAV" if self._file.format == "WAVEX" else self._file.format
         self.format = SoundFormat(container, self._file.subtype, self._file.channels, self._file.samplerate)
+
+    def _open(self, opened: ExitStack) -> "_SoundFile":
+        # by descriptor, since libsndfile takes what it does not know for whatever the name says
+        file = opened.enter_context(open(self._path, "rb", buffering=0))  # noqa: SIM115 - closed by the stack
+        start = file.read(_FLAC_BYTES)
+        file.seek(0)
+        if start.startswith(b"fLaC") and len(start) == _FLAC_BYTES:
+            self._stated = int.from_bytes(start[_FLAC_COUNT:], "big") & _FLAC_LARGEST_COUNT
+            flac: _SoundFile = opened.enter_context(
+                _SoundFile(opened.enter_context(_UnboundFlac(self._path)))
+            )
+            return flac
+        if self._maybe_mp3 or start.startswith(b"ID3") or frame(start[:4])[0]:
+            mp3 = CountedMp3(self._path)
+            if mp3.frames:
+                return self._open_mp3(mp3, opened)
+        sound: _SoundFile = opened.enter_context(_SoundFile(file.fileno(), closefd=False))
+        return self._open_mp3(CountedMp3(self._path), opened) if sound.format == "MP3" else sound
+
+    def _open_mp3(self, mp3: CountedMp3, opened: ExitStack) -> "_SoundFile":
+        if mp3.changes:
+            self._fault = "goes on at another rate, or with other channels"
+        pipe = opened.enter_context(open(mp3.open(), "rb", buffering=0))  # noqa: SIM115 - closed by the stack
+        sound: _SoundFile = opened.enter_context(_SoundFile(pipe.fileno(), closefd=False))
+        return sound
 
     def read(self, frames: int) -> np.ndarray:
         """The next frames."""
@@ -218,27 +243,25 @@ class SndfileDecoder(Decoder):
         try:
             block = self._file.read(out=block)
         except soundfile.LibsndfileError as error:
-            return self._end(block, error.error_string)
+            self._broken = True
+            self._fault = f"cannot be decoded any further ({error.error_string.strip('. ')})"
+            block = block[: self._read_before_fault()]
         self.frames += len(block)
-        if not len(block) and self._stated and self.frames != self._stated:
-            self._refuse("ends early" if self.frames < self._stated else "holds more than its header says")
+        if not len(block):
+            self._check_end()
         return block
 
-    def _end(self, block: np.ndarray, reason: str) -> np.ndarray:
-        """What was read of a block before it could not be read any further."""
-        self._broken = True
+    def _read_before_fault(self) -> int:
         try:
-            block = block[: self._file.tell() - self.frames]
+            return int(self._file.tell()) - self.frames
         except soundfile.LibsndfileError:
-            block = block[:0]
-        self.frames += len(block)
-        if not self._stated:
-            self._refuse(f"cannot be decoded any further ({reason.strip('. ')})")
-        return block
+            return 0
 
-    def _refuse(self, how: str) -> None:
-        if self._truncated == "error":
-            raise ends_early(self._path, how, self.frames, self._stated)
+    def _check_end(self) -> None:
+        whole = self.frames == self._stated if self._stated else not self._fault
+        if not whole and self._truncated == "error":
+            how = "ends early" if self.frames < self._stated else "holds more than its header says"
+            raise ends_early(self._path, self._fault or how, self.frames, self._stated)
 
     def close(self) -> None:
         """Let the file go."""
@@ -251,24 +274,6 @@ class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]
     def seekable(self) -> bool:
         """Never: so reading goes on to the true end, and does not seek after each block."""
         return False
-
-
-def _open_sound(path: str, opened: ExitStack) -> tuple[_SoundFile, int]:
-    """A file opened, and how many frames it binds itself to; 0 if it does not."""
-    # by descriptor, since libsndfile takes what it does not know for whatever the name says
-    file = opened.enter_context(open(path, "rb", buffering=0))  # noqa: SIM115 - closed by the stack
-    start = file.read(_FLAC_BYTES)
-    file.seek(0)
-    if start.startswith(b"fLaC") and len(start) == _FLAC_BYTES:
-        unbound = opened.enter_context(_UnboundFlac(path))
-        stated = int.from_bytes(start[_FLAC_COUNT:], "big") & _FLAC_LARGEST_COUNT
-        return opened.enter_context(_SoundFile(unbound)), stated
-    sound = opened.enter_context(_SoundFile(file.fileno(), closefd=False))
-    if sound.format != "MP3":
-        return sound, 0
-    opened.close()
-    pipe = opened.enter_context(open(CountedMp3(path).open(), "rb", buffering=0))  # noqa: SIM115
-    return opened.enter_context(_SoundFile(pipe.fileno(), closefd=False)), 0
 
 
 # where a FLAC file states its number of samples, in the lower 36 bits of five bytes

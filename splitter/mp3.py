@@ -1,10 +1,14 @@
-"""MP3 as it really is: the frames are counted, since every third file states a wrong number of them."""
+"""MP3 as it really is: its frames are counted, since every third file states a wrong number of them.
+
+| ID3 | frame that holds no sound: how many there are, what to leave out | frame | frame | ... | frame | TAG |
+"""
 
 import mmap
 import os
 import struct
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 
 # kbit/s by the code in a frame's header, for layer III of MPEG 1, and of MPEG 2 and 2.5
 _BITRATES = (
@@ -12,43 +16,57 @@ _BITRATES = (
     (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
 )
 _RATES = (44100, 48000, 32000, 0)
-_MPEG1, _MPEG2, _NO_VERSION = 3, 2, 1
+_MPEG1, _MPEG2, _NO_VERSION, _MONO = 3, 2, 1, 3
 _HEADER_BYTES, _TAG_BYTES = 4, 10
-# what all frames of a file have in common: version, layer and rate
-_IN_COMMON = 0xFFFE0C00
 _TAGS = (b"TAG", b"APE", b"ID3")
-_STATES_FRAMES, _HAS_FOOTER = 1, 0x10
+_HAS_FOOTER = 0x10
+_STATES_FRAMES, _STATES_BYTES = 1, 2
+# frames that must follow one that is unlike those before it, so that nothing else is taken for sound
+_PROOF = 3
+# bytes that may come before the first frame, when a stream was caught somewhere
+_MOST_BEFORE = 1 << 16
 _SEND_AT_ONCE = 1 << 18
 
 
 class CountedMp3:
-    """An MP3 file to be read from a pipe, whose first frame is made to state no less than what is there.
+    """An MP3 file to be read from a pipe: its whole frames and nothing else, their number stated rightly.
 
-    libsndfile reads from a file only as many samples as that frame states, or as it guesses without one;
+    libsndfile reads from a file only as many samples as the first frame states, or as it guesses without one;
     from a pipe it reads to the end, and still knows from that frame what the encoder has added at both ends.
-    If fewer frames are there than it states, the end is missing, and with it what was added there.
 
     Attributes:
-        frames: How many frames of sound there are; None if nothing needs to be counted.
+        frames: How many whole frames of sound there are.
+        changes: Whether frames of another rate or number of channels follow, which are not read.
     """
 
     def __init__(self, path: str) -> None:
         """Look at the frames of a file."""
         self._path = path
-        self._start = self._stated_at = 0
-        self.frames: int | None = None
+        self._runs: list[list[int]] = []
+        self._stated_at = self._to_state = 0
+        self.frames, self.changes = 0, False
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size > _HEADER_BYTES:
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                     self._look_at(content)
 
     def _look_at(self, content: mmap.mmap) -> None:
-        frames = _frames(content)
-        self._start = next(frames, 0)
-        self._stated_at = _states_frames_at(content, self._start)
-        if self._stated_at:
-            stated = int.from_bytes(content[self._stated_at : self._stated_at + 4], "big")
-            self.frames = max(stated, sum(1 for _ in frames))
+        for at, size in _frames(content):
+            if not size:
+                self.changes = True
+                break
+            if self._runs and self._runs[-1][1] == at:
+                self._runs[-1][1] += size
+            else:
+                self._runs.append([at, at + size])
+            self.frames += 1
+        if not self._runs:
+            return
+        self._stated_at, stated, size = _stated_by(content, self._runs[0][0])
+        self.frames -= bool(self._stated_at)
+        is_whole = size and sum(stop - start for start, stop in self._runs) >= size
+        # where the end is missing, so is what the encoder has added there
+        self._to_state = self.frames if is_whole else max(self.frames, stated)
 
     def open(self) -> int:
         """A descriptor to read the file from; a thread feeds it until it is closed."""
@@ -58,14 +76,14 @@ class CountedMp3:
 
     def _feed(self, writer: int) -> None:
         try:
-            with open(self._path, "rb") as file:
-                # tags come before the start, and pictures in them may look like frames
-                file.seek(self._start)
-                if self.frames is not None:
-                    _send(writer, file.read(self._stated_at - self._start) + struct.pack(">I", self.frames))
-                    file.seek(self._stated_at + 4)
-                while block := file.read(_SEND_AT_ONCE):
-                    _send(writer, block)
+            with open(self._path, "rb", buffering=0) as file:
+                for start, stop in self._runs or [[0, os.fstat(file.fileno()).st_size]]:
+                    file.seek(start)
+                    if start < self._stated_at < stop:
+                        _send(writer, file.read(self._stated_at - start) + struct.pack(">I", self._to_state))
+                        file.seek(self._stated_at + 4)
+                    while block := file.read(min(_SEND_AT_ONCE, stop - file.tell())):
+                        _send(writer, block)
         except OSError:
             # the reader has closed its end; if the file cannot be read, what it gets is cut short
             pass
@@ -79,43 +97,67 @@ def _send(writer: int, block: bytes) -> None:
         rest = rest[os.write(writer, rest) :]
 
 
-def _frames(content: mmap.mmap) -> Iterator[int]:
-    """Where each whole frame starts."""
-    at = _next_frame(content, _after_tags(content))
-    like = _common(content, at)
+def _frames(content: mmap.mmap) -> Iterator[tuple[int, int]]:
+    """Where each whole frame starts, and its size; at last the place of the first of another kind, and 0."""
+    start = _after_tags(content)
+    at = _next_frame(content, start, before=start + _MOST_BEFORE)
+    _, kind = _frame_at(content, at)
     while at >= 0:
-        size = frame_bytes(content[at : at + _HEADER_BYTES])
-        if size and _common(content, at) == like:
-            if at + size <= len(content):
-                yield at
-            at += size
+        size, found = _frame_at(content, at)
+        if found != kind:
+            at = _next_frame(content, at, kind)
+            if at >= 0 and _frame_at(content, at)[1] != kind:
+                yield at, 0
+                return
         else:
-            at = _next_frame(content, at + 1, like)
+            if at + size <= len(content):
+                yield at, size
+            at += size
 
 
-def _next_frame(content: mmap.mmap, at: int, like: int | None = None) -> int:
-    """The next place where a frame starts, with another one or the end behind it; -1 if there is none."""
-    while (at := content.find(b"\xff", at)) >= 0:
-        size = frame_bytes(content[at : at + _HEADER_BYTES])
-        common = _common(content, at)
-        if size and like in (None, common) and _may_follow(content, at + size, common):
+def _next_frame(content: mmap.mmap, at: int, kind: int = 0, before: int | None = None) -> int:
+    """The next place where frames start; -1 if there is none."""
+    while (at := content.find(b"\xff", at, len(content) if before is None else before)) >= 0:
+        _, found = _frame_at(content, at)
+        if found and _are_frames(content, at, 1 if found == kind else _PROOF):
             return at
         at += 1
     return -1
 
 
-def _may_follow(content: mmap.mmap, at: int, common: int) -> bool:
-    """Whether a frame may end here: where another one starts, or a tag, or at the end of the file."""
-    return at == len(content) or content[at : at + 3] in _TAGS or _common(content, at) == common
+def _are_frames(content: mmap.mmap, at: int, count: int) -> bool:
+    """Whether so many frames of one kind follow the one at this place, or the end comes before."""
+    _, kind = _frame_at(content, at)
+    for _ in range(count):
+        at += _frame_at(content, at)[0]
+        if at == len(content) or content[at : at + 3] in _TAGS:
+            return True
+        if _frame_at(content, at)[1] != kind:
+            return False
+    return True
 
 
-def _common(content: mmap.mmap, at: int) -> int:
-    """What the header of a frame has in common with all others of its file."""
-    return int.from_bytes(content[at : at + _HEADER_BYTES], "big") & _IN_COMMON
+def _frame_at(content: mmap.mmap, at: int) -> tuple[int, int]:
+    return frame(content[at : at + _HEADER_BYTES])
+
+
+@lru_cache(maxsize=4096)
+def frame(header: bytes) -> tuple[int, int]:
+    """The size of the frame that starts with these four bytes, and its kind; zeros if none does."""
+    if len(header) < _HEADER_BYTES or header[0] != 0xFF or header[1] & 0xE6 != 0xE2:  # noqa: PLR2004
+        # not eleven bits of sync and then layer III
+        return 0, 0
+    version, low = header[1] >> 3 & 3, header[1] >> 3 & 3 != _MPEG1
+    rate = _RATES[header[2] >> 2 & 3] >> (0 if not low else 1 if version == _MPEG2 else 2)
+    bitrate = _BITRATES[low][header[2] >> 4]
+    if not rate or not bitrate or version == _NO_VERSION:
+        return 0, 0
+    size = (72 if low else 144) * bitrate * 1000 // rate + (header[2] >> 1 & 1)
+    return size, rate * 2 + (header[3] >> 6 == _MONO)
 
 
 def _after_tags(content: mmap.mmap) -> int:
-    """Where the sound starts, behind ID3 tags."""
+    """Where the sound starts, behind ID3 tags, whose pictures may look like frames."""
     at = 0
     while content[at : at + 3] == b"ID3" and at + _TAG_BYTES <= len(content):
         head = content[at : at + _TAG_BYTES]
@@ -124,23 +166,12 @@ def _after_tags(content: mmap.mmap) -> int:
     return at
 
 
-def _states_frames_at(content: mmap.mmap, at: int) -> int:
-    """Where a first frame that holds no sound states the number of frames; 0 if it is not such a frame."""
+def _stated_by(content: mmap.mmap, at: int) -> tuple[int, int, int]:
+    """Where a first frame states the number of frames, that number, and that of all bytes; or zeros."""
     for name in (b"Xing", b"Info"):
         tag = content.find(name, at, at + 64)
-        if 0 < tag <= len(content) - 12 and content[tag + 7] & _STATES_FRAMES:
-            return tag + 8
-    return 0
-
-
-def frame_bytes(header: bytes) -> int:
-    """The length of the frame that starts with these four bytes; 0 if none does."""
-    if len(header) < _HEADER_BYTES or header[0] != 0xFF or header[1] & 0xE6 != 0xE2:  # noqa: PLR2004
-        # not eleven bits of sync and then layer III
-        return 0
-    version, low = header[1] >> 3 & 3, header[1] >> 3 & 3 != _MPEG1
-    rate = _RATES[header[2] >> 2 & 3] >> (0 if not low else 1 if version == _MPEG2 else 2)
-    bitrate = _BITRATES[low][header[2] >> 4]
-    if not rate or not bitrate or version == _NO_VERSION:
-        return 0
-    return (72 if low else 144) * bitrate * 1000 // rate + (header[2] >> 1 & 1)
+        if tag < 0 or tag > len(content) - 16 or not content[tag + 7] & _STATES_FRAMES:
+            continue
+        frames, size = struct.unpack(">II", content[tag + 8 : tag + 16])
+        return tag + 8, frames, size if content[tag + 7] & _STATES_BYTES else 0
+    return 0, 0, 0

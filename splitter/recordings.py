@@ -1,9 +1,12 @@
 """Open a recording with the reader that knows it, whatever its name says it is."""
 
+from contextlib import suppress
+
 import soundfile
 
 from splitter.decoders import Decoder, RawDecoder, SndfileDecoder, Truncated, check_whole
 from splitter.errors import AudioError
+from splitter.mp3 import frame
 from splitter.wav import find_samples
 
 _KIND_BYTES = 512
@@ -55,12 +58,15 @@ def _open_with_av(path: str, truncated: Truncated, error: soundfile.LibsndfileEr
     """What libsndfile cannot read."""
     with open(path, "rb") as file:
         start = file.read(_KIND_BYTES)
-    known = _kind_of(start, _OF_LIBSNDFILE)
+    known = _kind_of(start, _OF_LIBSNDFILE) or ("MP3" if frame(start[:4])[0] else "")
     kind = known or _kind_of(start, _OTHERS)
     if not kind and (not start or _is_text(start)):
         raise AudioError(f"{path}: is not sound: it is {'text' if start else 'empty'}")
+    if not kind:
+        with suppress(soundfile.LibsndfileError):
+            return SndfileDecoder(path, truncated, maybe_mp3=True)
     kind = kind or f"of no known format (it starts with {start[:8].hex(' ')})"
-    reason = error.error_string.strip(". ")
+    reason = "there is no whole frame of sound in it" if known == "MP3" else error.error_string.strip(". ")
     try:
         from splitter.av_decoder import AvDecoder
 
