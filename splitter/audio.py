@@ -12,7 +12,7 @@ import os
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Literal, TypeVar
 
 import numpy as np
@@ -67,6 +67,7 @@ _SETTLED: dict[str, Callable[[bytes], bytes]] = {"OGG": with_serial_number, "AIF
 _LOSSY = {"OGG": "VORBIS", "MP3": "MPEG_LAYER_III"}
 # encodings whose bytes in a WAV file are those of an array
 _AS_IN_MEMORY = {"PCM_16": "<i2", "FLOAT": "<f4", "DOUBLE": "<f8"}
+_FLOATS = ("FLOAT", "DOUBLE")
 _FLAC_SUBTYPES = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}
 _BITS = {"int16": 16, "int32": 32}
 _INTEGERS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
@@ -290,8 +291,14 @@ class DecodedSource(Source):
         mix = _mixer(target, decoder.format.channels)
         channels = decoder.format.channels if target.channels in ("keep", "split") else 1
         read: Callable[[int], np.ndarray] = lambda frames: mix(decoder.read(frames))  # noqa: E731
+        computed = decoder.format
+        if made.subtype in _FLOATS:
+            # nothing is rounded to the bits of the recording on the way
+            kind = _AS_IN_MEMORY[made.subtype]
+            read = lambda frames: mix(_scaled(decoder.read(frames), kind))  # noqa: E731
+            computed = replace(computed, subtype=made.subtype, holding="")
         if made.rate != decoder.format.rate:
-            resample = resampler(read, decoder.format, made.rate, channels, target.device)
+            resample = resampler(read, computed, made.rate, channels, target.device)
             read, self.resampler = resample.read, resample.name
         self._tape = _Tape(read, decoder.format.frames_at_once)
 
@@ -307,11 +314,10 @@ class DecodedSource(Source):
 
     def blocks(self) -> Iterator[np.ndarray]:
         """All of it, as numbers from -1 to 1, channels in columns; instead of cutting it."""
-        scale = {"int16": 1 << 15, "int32": 1 << 31}.get(self.recorded.dtype, 1)
         stop = 0
         while self._tape.reach(stop + 1) > stop:
             start, stop = stop, self._tape.stop
-            yield self._tape.take(start, stop).astype(np.float32) / np.float32(scale)
+            yield _scaled(self._tape.take(start, stop), "<f4")
             self._tape.forget(stop)
 
     def reach(self, frame: int) -> int:

@@ -57,7 +57,7 @@ class Segments(SoundRecipe):
         for row, annotation, about in annotated:
             start, stop = Span(annotation.start, annotation.end).frames(source.made.rate)
             source.forget(start)
-            end = source.reach(stop)
+            end = source.reach(max(stop, 1))
             if end < max(start, 1):
                 raise AudioError(
                     f"{input_file.input}: an annotation starts at {float(annotation.start):g} s, "
