@@ -42,6 +42,8 @@ def file_blocks(document: Document) -> Iterator[Region]:
 def write_file(example: Example) -> None:
     """Write a block to the file it names."""
     name, content = example.parsed
+    # a test may have imported another file of that name
+    sys.modules.pop(Path(name).stem, None)
     (example.namespace["page_folder"] / name).write_text(content, encoding="utf-8")
 
 

@@ -319,7 +319,7 @@ def test_an_output_folder_in_use(place):
     import subprocess
     import time
 
-    slow = "import time\n" + GOOD.replace("        return [", "        time.sleep(3)\n        return [")
+    slow = "import time\n" + GOOD.replace("        return [", "        time.sleep(8)\n        return [")
     write_files(place, {"slow.py": slow})
     command = [
         sys.executable,
