@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,3 +52,9 @@ def chance() -> random.Random:
     seed = int(os.environ.get("SPLITTER_TEST_SEED") or random.SystemRandom().randrange(2**32))
     print(f"SPLITTER_TEST_SEED={seed}")  # noqa: T201 - pytest shows it when the test fails
     return random.Random(seed)
+
+
+@pytest.fixture(autouse=True)
+def own_places_to_import_from(monkeypatch):
+    """A recipe's folder is looked into by the test that named it, and by no later one, nor by its processes."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
