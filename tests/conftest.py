@@ -56,5 +56,5 @@ def chance() -> random.Random:
 
 @pytest.fixture(autouse=True)
 def own_places_to_import_from(monkeypatch):
-    """A recipe's folder is looked into by the test that named it, and by no later one, nor by its processes."""
+    """A recipe's folder is looked into by the test that named it, and by no later one."""
     monkeypatch.setattr(sys, "path", [*sys.path])
