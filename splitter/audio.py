@@ -39,6 +39,7 @@ FileFormat = Literal["same", "wav", "flac", "ogg", "mp3"]
 
 COPY_AT_ONCE = 1 << 18
 LARGEST_IN_MEMORY = 1 << 20
+LOUDEST = 16.0
 # more samples than any recording has
 LONGEST = 1 << 62
 
@@ -353,7 +354,7 @@ class DecodedSource(Source):
 
 def encode(frames: np.ndarray, made: SoundFormat) -> Content:
     """A file with these frames."""
-    frames = _rounded(frames, made.subtype)
+    frames = _finite(frames) if made.container in _LOSSY else _rounded(frames, made.subtype)
     if made.container == "WAV" and made.subtype in _AS_IN_MEMORY:
         # by hand: libsndfile's way to the same bytes costs more than all else about a short piece
         content = np.ascontiguousarray(_scaled(frames, _AS_IN_MEMORY[made.subtype])).tobytes()
@@ -384,13 +385,20 @@ def _scaled(frames: np.ndarray, kind: str) -> np.ndarray:
     return frames.astype(kind, copy=False)
 
 
+def _finite(frames: np.ndarray) -> np.ndarray:
+    """Numbers that an encoder can take: LAME ends the process at NaN, and at what is far too loud."""
+    if frames.dtype.kind != "f":
+        return frames
+    return np.nan_to_num(frames).clip(-LOUDEST, LOUDEST)
+
+
 def _rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
     """The nearest numbers that an encoding with fewer bits holds, where libsndfile takes the next below."""
     bits, have = _INTEGERS.get(subtype), _BITS.get(frames.dtype.name)
     if bits is None or (have and bits >= min(have, 24)):
         return frames
     largest = 1 << (bits - 1)
-    wide = np.nan_to_num(frames.astype(np.float64), copy=False)
+    wide = np.nan_to_num(frames.astype(np.float64), copy=False).clip(-(2.0**31), 2.0**31)
     whole = np.rint(wide * (2.0 ** (bits - have) if have else largest)).clip(-largest, largest - 1)
     kind = "int16" if bits <= 16 else "int32"  # noqa: PLR2004
     rounded: np.ndarray = whole.astype(kind) << (_BITS[kind] - bits)
