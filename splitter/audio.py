@@ -389,7 +389,8 @@ def _finite(frames: np.ndarray) -> np.ndarray:
     """Numbers that an encoder can take: LAME ends the process at NaN, and at what is far too loud."""
     if frames.dtype.kind != "f":
         return frames
-    return np.nan_to_num(frames).clip(-LOUDEST, LOUDEST)
+    numbers: np.ndarray = np.nan_to_num(frames).clip(-LOUDEST, LOUDEST)
+    return numbers
 
 
 def _rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
