@@ -23,7 +23,6 @@ from splitter.decoders import (
     SoundFormat,
     Truncated,
     check_whole,
-    ends_early,
     read_exactly,
 )
 from splitter.errors import AudioError, Refused
@@ -369,9 +368,9 @@ def _encode(frames: np.ndarray, made: SoundFormat, file: BinaryIO) -> None:
     try:
         with soundfile.SoundFile(sink, "w", made.rate, channels, made.subtype, format=kind) as sound:
             sound.write(frames)
-    except soundfile.LibsndfileError as error:
+    except (soundfile.LibsndfileError, OverflowError) as error:
         what = f"{channels} channels at {made.rate} Hz"
-        reason = error.error_string.strip(". ")
+        reason = getattr(error, "error_string", str(error)).strip(". ")
         raise AudioError(f"{kind} {made.subtype} cannot hold {what}: {reason}") from error
     if settle and isinstance(sink, io.BytesIO):
         file.write(settle(sink.getvalue()))
@@ -500,16 +499,11 @@ class FramesSource(Source):
     def reach(self, frame: int) -> int:
         """Look at frames until so many samples are there."""
         try:
-            there = self._flac.reach(frame)
+            return self._flac.reach(frame)
         except FlacError as error:
-            return min(frame, self._end(error.samples, str(error)))
-        stated = self._flac.declared or 0
-        return self._end(there, "ends early") if there < min(frame, stated) else there
-
-    def _end(self, samples: int, how: str) -> int:
-        if self._truncated == "error":
-            raise ends_early(self._path, how, samples, self._flac.declared or 0)
-        return samples
+            if self._truncated == "error":
+                raise AudioError(f"{self._path}: {error}; --truncated keep takes what is there") from error
+            return min(frame, error.samples)
 
     @property
     def recorded_frames(self) -> int:

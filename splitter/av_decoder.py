@@ -44,6 +44,8 @@ class AvDecoder(Decoder):
         if not container.streams.audio:
             raise AudioError("there is no sound in it")
         stream = container.streams.audio[0]
+        if stream.codec_context is None:
+            raise AudioError("there is no decoder for its sound")
         stream.codec_context.thread_count = 1
         self._blocks = _blocks(container, stream)
         first = next(self._blocks, None)

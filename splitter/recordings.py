@@ -10,7 +10,6 @@ from splitter.mp3 import frame
 from splitter.wav import find_samples
 
 _KIND_BYTES = 512
-_UNSUPPORTED_ENCODING = 4
 _REMEDY = "pip install 'splitter-ml[av]' brings a reader of many more formats"
 
 # kinds of files by their first bytes, and by more bytes at some place
@@ -65,19 +64,18 @@ def _open_with_av(path: str, truncated: Truncated, error: soundfile.LibsndfileEr
     if not kind:
         with suppress(soundfile.LibsndfileError):
             return SndfileDecoder(path, truncated, maybe_mp3=True)
-    kind = kind or f"of no known format (it starts with {start[:8].hex(' ')})"
     reason = "there is no whole frame of sound in it" if known == "MP3" else error.error_string.strip(". ")
     try:
         from splitter.av_decoder import AvDecoder
 
         return AvDecoder(path, truncated)
     except ImportError:
-        if not known or error.code == _UNSUPPORTED_ENCODING:
-            reason = _REMEDY
+        reason = f"{reason}; {_REMEDY}" if known else _REMEDY
     except AudioError as other:
         if not known:
-            reason = str(other)
-    raise AudioError(f"{path}: cannot be read: it is {kind}: {reason}")
+            reason = str(other) if kind else ""
+    kind = kind or f"of no known format (it starts with {start[:8].hex(' ')})"
+    raise AudioError(f"{path}: cannot be read: it is {kind}{reason and ': '}{reason}")
 
 
 def _kind_of(start: bytes, kinds: tuple[tuple[bytes, int, bytes, str], ...]) -> str:
@@ -90,7 +88,7 @@ def _kind_of(start: bytes, kinds: tuple[tuple[bytes, int, bytes, str], ...]) -> 
 def _is_text(start: bytes) -> bool:
     """Whether the first bytes of a file are text in UTF-8."""
     try:
-        text = start.decode()
+        text = start.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if error.start < len(start) - 3:
             return False

@@ -256,7 +256,8 @@ def _in_aiff(file: BinaryIO, size: int) -> Extent | None:
     if not found:
         return None
     at, skipped, stated = found
-    inside = _without(skipped, stated)
+    # nothing can come before samples that is not there: then they are missing
+    inside = _without(skipped if skipped <= stated else 8, stated)
     if raw and inside == frames * raw.frame_bytes + 1:
         # libsndfile counts a byte that only fills up
         inside -= 1
