@@ -78,8 +78,8 @@ bits=24 recording speech/studio.wav 002 de-DE de+f2 170 0.3 "rate -v 44100 remix
 
 recording speech/lecture.flac 003 en-US en-us+f3 150 1.2 "" \
     "A long recording is cut into windows of equal length." \
-    "Each window starts a little before the last one ends, so that no word is lost at the border." \
-    "The last window is shifted back, and so it is as long as all the others." \
+    "Where one window ends, the next one begins, so that not a sample is lost, and none is there twice." \
+    "What is left at the end is a shorter window, and it is kept, unless you say that it is to be dropped, or filled up." \
     "That is the whole idea."
 
 recording speech/story.ogg 004 es-ES es 150 0.8 "rate -v 32000" \
