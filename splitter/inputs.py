@@ -545,7 +545,7 @@ class Survey:
         sizes: Bytes, or UNREADABLE.
         changed_ns: When each file last changed.
         folders: The hash of the output folder of each input.
-        outer_folders: The hashes of the folders that these are in.
+        outer_folders: The hashes of the folders that these are in, sorted.
     """
 
     keys: np.ndarray
@@ -570,46 +570,48 @@ class Survey:
 
 def survey(table: Table, layout: Layout, *, group_rows: bool) -> Survey:
     """Look at every input once: take sizes and times, and refuse outputs that would collide."""
-    parents: dict[str, str] = {}
-    columns = [_NOTHING]
+    # made whole at once, since joining blocks would take the memory twice
+    columns = tuple(np.empty(len(table), kind) for kind in ("u8", "i8", "i8", "i8"))
+    outer_folders = np.empty(0, "i8")
     starts = range(0, len(table), BLOCK)
     with contextlib.closing(in_processes(partial(_look_at_block, table, layout), starts)) as blocks:
-        for block, block_parents in blocks:
-            columns.append(block)
-            parents |= block_parents
-    keys, folders, sizes, times = (np.concatenate(column) for column in zip(*columns, strict=True))
+        for start, (block, outer) in zip(starts, blocks, strict=True):
+            for column, numbers in zip(columns, block, strict=True):
+                column[start : start + BLOCK] = numbers
+            seen = len(outer_folders)
+            outer_folders.resize(seen + len(outer), refcheck=False)
+            outer_folders[seen:] = outer
+    outer_folders.sort()
+    keys, folders, sizes, times = columns
     if group_rows:
         rows_of_inputs = table.group(keys)
         keys, folders, sizes, times = (numbers[rows_of_inputs] for numbers in (keys, folders, sizes, times))
-    outer_folders = _outer_folders(parents)
-    _refuse_collisions(table, layout, keys, folders, outer_folders)
-    hashes = np.fromiter(map(hash, outer_folders), "i8", len(outer_folders))
-    return Survey(keys, sizes, times, folders, hashes)
+    found = Survey(keys, sizes, times, folders, outer_folders)
+    _refuse_collisions(table, layout, found)
+    return found
 
 
-_NOTHING = tuple(np.empty(0, kind) for kind in ("u8", "i8", "i8", "i8"))
-
-
-def _look_at_block(table: Table, layout: Layout, start: int) -> tuple[tuple[np.ndarray, ...], dict[str, str]]:
+def _look_at_block(table: Table, layout: Layout, start: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Keys, folders, sizes and times of some inputs; and the folders that their folders are in."""
     keys, folders, sizes, times = [], [], [], []
-    parents: dict[str, str] = {}
+    outer_folders: dict[str, int] = {}
     rows = parse_rows(b"".join(table.texts(start, min(len(table), start + BLOCK))))
     for index, row in enumerate(rows, start):
         listed = row[table.at]
         key = layout.key(listed)
-        folder = same_name(layout.folder(key))
-        keys.append(key_hash(key))
-        folders.append(hash(folder))
-        parent = folder[: max(0, folder.rfind("/"))]
-        if parent not in parents:
-            parents[parent] = listed
         if key in ("", "."):
             raise Refused(
                 f"row {index + 1} of the dataset list names no file: {listed!r}; mend or remove that row"
             )
-        if folder in RESERVED_FOLDERS:
-            raise _reserved(listed)
+        folder = same_name(layout.folder(key))
+        keys.append(key_hash(key))
+        folders.append(hash(folder))
+        if folder.partition("/")[0] in RESERVED_FOLDERS:
+            raise _reserved(listed, key)
+        for outer in folders_around(folder):
+            if outer in outer_folders:
+                break
+            outer_folders[outer] = hash(outer)
         try:
             found = look_at(layout.place(listed))
         except (OSError, UnreadableInput):
@@ -619,58 +621,83 @@ def _look_at_block(table: Table, layout: Layout, start: int) -> tuple[tuple[np.n
             sizes.append(found.st_size)
             times.append(found.st_mtime_ns)
     block = np.array(keys, "u8"), np.array(folders, "i8"), np.array(sizes, "i8"), np.array(times, "i8")
-    return block, parents
+    return block, np.fromiter(outer_folders.values(), "i8", len(outer_folders))
 
 
-def _reserved(listed: str) -> Refused:
-    reason = "its outputs would take a name of splitter's own"
-    return Refused(f"{listed}: {reason}; use --keep-extension, or rename it")
+def folders_around(path: str) -> Iterator[str]:
+    """The folders that a path is in, the innermost first."""
+    while "/" in path:
+        path = path[: path.rfind("/")]
+        yield path
 
 
-def _outer_folders(parents: Mapping[str, str]) -> dict[str, str]:
-    """Every folder that an input's folder is in, with an input that is in it as it is listed."""
-    found: dict[str, str] = {}
-    for parent, listed in parents.items():
-        folder = parent
-        while folder and folder not in found:
-            found[folder] = listed
-            folder = folder.rpartition("/")[0]
-    return found
+def _reserved(listed: str, key: str) -> Refused:
+    top, slash, _ = key.partition("/")
+    if slash:
+        remedy = f"rename the folder {top}/, or start inside it: as DATASET, or with --root {top} for a list"
+    elif same_name(key) in RESERVED_FOLDERS:
+        remedy = "rename it"
+    else:
+        remedy = "use --keep-extension, or rename it"
+    return Refused(f"{listed}: its outputs would take a name of splitter's own; {remedy}")
 
 
-def _refuse_collisions(
-    table: Table, layout: Layout, keys: np.ndarray, folders: np.ndarray, outer_folders: dict[str, str]
-) -> None:
+def _refuse_collisions(table: Table, layout: Layout, found: Survey) -> None:
     """Refuse two inputs whose outputs could meet: the same folder, or one folder inside another."""
-    twin = _first_twins(keys)
+    twin = _first_twins(found.keys)
     if twin:
         first, second = (table.listed(index) for index in twin)
         message = f"{second}: is listed twice, in rows {twin[0] + 1} and {twin[1] + 1}"
         also = "" if first == second else f", first as {first}"
         raise Refused(f"{message}{also}; remove one, or use a recipe that groups rows")
-    remedy = "rename one" if layout.keep_extension else "use --keep-extension, or rename one"
-    twin = _first_twins(folders)
+    twin = _first_twins(found.folders)
     if twin:
         first, second = (table.listed(index) for index in twin)
+        one, other = (same_name(layout.key(listed)) for listed in (first, second))
+        remedy = _remedy(layout, helps=one != other)
         raise Refused(f"{second}: its outputs would go to the same folder as those of {first}; {remedy}")
-    for folder in RESERVED_FOLDERS & outer_folders.keys():
-        raise _reserved(outer_folders[folder])
-    inside = np.isin(folders, np.fromiter(map(hash, outer_folders), "i8", len(outer_folders)))
-    if inside.any():
-        outer = int(np.flatnonzero(inside)[0])
+    for outer in _members(found.folders, found.outer_folders):
         listed = table.listed(outer)
-        folder = layout.folder(layout.key(listed))
-        inner = outer_folders[same_name(folder)]
-        raise Refused(
-            f"{inner}: its outputs would go into {folder}/, which is the folder of {listed}; {remedy}"
-        )
+        key = layout.key(listed)
+        inner = _first_inside(table, layout, same_name(layout.folder(key)))
+        if inner is not None:
+            around = folders_around(same_name(layout.key(inner)))
+            remedy = _remedy(layout, helps=same_name(key) not in around)
+            raise Refused(
+                f"{inner}: its outputs would go into {layout.folder(key)}/, which is the folder of {listed}; "
+                f"{remedy}"
+            )
+
+
+def _remedy(layout: Layout, *, helps: bool) -> str:
+    return "use --keep-extension, or rename one" if helps and not layout.keep_extension else "rename one"
+
+
+def _first_inside(table: Table, layout: Layout, folder: str) -> str | None:
+    """The first input whose outputs would go into a folder, as it is listed."""
+    for start in range(0, len(table), BLOCK):
+        for row in parse_rows(b"".join(table.texts(start, min(len(table), start + BLOCK)))):
+            own = same_name(layout.folder(layout.key(row[table.at])))
+            if own.startswith(f"{folder}/"):
+                return row[table.at]
+    return None
 
 
 def _first_twins(numbers: np.ndarray) -> tuple[int, int] | None:
-    """Two places that hold the same number, if there are such."""
+    """The first place whose number stood before, and where that was."""
+    in_order = np.sort(numbers)
+    if not (in_order[1:] == in_order[:-1]).any():
+        return None
+    # places take more memory, and are seldom needed
     order = np.argsort(numbers, kind="stable")
     equal = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
-    if not len(equal):
-        return None
-    pair = order[equal[0] : equal[0] + 2]
-    return int(pair[0]), int(pair[1])
+    at = equal[np.argmin(order[equal + 1])]
+    return int(order[at]), int(order[at + 1])
+
+
+def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
+    """The places of the numbers that are among the sorted ones; a block at a time takes little memory."""
+    for start in range(0, len(numbers), BLOCK) if len(sorted_numbers) else ():
+        block = numbers[start : start + BLOCK]
+        at = np.minimum(np.searchsorted(sorted_numbers, block), len(sorted_numbers) - 1)
+        yield from (np.flatnonzero(sorted_numbers[at] == block) + start).tolist()

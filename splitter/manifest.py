@@ -23,7 +23,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from splitter.errors import Refused, StorageError
-from splitter.inputs import CsvText, Layout, Row, Survey, Table, parse_rows, same_name
+from splitter.inputs import CsvText, Layout, Row, Survey, Table, folders_around, parse_rows, same_name
 from splitter.storage import OWN_FOLDER, LocalStorage
 
 RECORDS = f"{OWN_FOLDER}/records"
@@ -196,8 +196,7 @@ class Journal:
     @property
     def next_generation(self) -> int:
         """A number above that of every record."""
-        names = self._record_names()
-        return max((int(name.partition("-")[0]) for name in names), default=0) + 1
+        return max(map(_generation_of, self._record_names()), default=0) + 1
 
     def begin(self, batch: str, keys: Sequence[int], names: Sequence[str]) -> None:
         """Say what is about to be published and removed."""
@@ -291,6 +290,12 @@ class Journal:
         chosen[self._by_key] = True
         chosen[entries[entries >= 0]] = False
         return np.flatnonzero(chosen)
+
+    def is_older(self, entries: np.ndarray, generation: int) -> np.ndarray:
+        """Which of some entries were committed before a generation."""
+        generations = np.array([_generation_of(name) for name in self._names], "i8")
+        older: np.ndarray = generations[self._where[entries]] < generation
+        return older
 
     @property
     def any_outputs(self) -> bool:
@@ -397,6 +402,10 @@ class Journal:
             yield int(heads[start]), opened.read(int(where[start]), int(at[start]), length)
 
 
+def _generation_of(record: str) -> int:
+    return int(record.partition("-")[0])
+
+
 def _blocks(entries: np.ndarray) -> Iterator[np.ndarray]:
     """Parts of a long list of entries, so that what is worked out for each stays small."""
     for start in range(0, len(entries), _ENTRIES_AT_ONCE):
@@ -497,6 +506,7 @@ class State:
         entries: For each input of the list its entry in the journal, or -1.
         todo: New, changed, or to be tried again.
         changed: Those of `todo` that were finished before.
+        stale: All that have something from before a change, also those that a limit leaves for later.
         unreadable: Finished before and cannot be read now: they keep what they have.
         gone: Entries whose inputs are no longer in the list.
     """
@@ -504,6 +514,7 @@ class State:
     entries: np.ndarray
     todo: np.ndarray
     changed: np.ndarray
+    stale: np.ndarray
     unreadable: np.ndarray
     gone: np.ndarray
 
@@ -523,6 +534,7 @@ def compare(
     finished = (status == DONE) | (status == SKIPPED)
     unreadable = finished & ~same & (found.sizes < 0)
     again = ~same & ~unreadable
+    stale = again & known
     if retry_failed:
         again |= status == FAILED
     if limit is not None:
@@ -531,6 +543,7 @@ def compare(
         entries=entries,
         todo=np.flatnonzero(again).astype(PLACE),
         changed=np.flatnonzero(again & finished),
+        stale=np.flatnonzero(stale).astype(PLACE),
         unreadable=np.flatnonzero(unreadable),
         gone=journal.others(entries),
     )
@@ -542,7 +555,7 @@ def refuse_taken(journal: Journal, table: Table, layout: Layout, found: Survey, 
     around: dict[int, int] = {}
     for entry, names in zip(state.gone.tolist(), journal.outputs_of_each(state.gone), strict=True):
         if names:
-            folder, *above = _folders(same_name(names[0]))
+            folder, *above = folders_around(same_name(names[0]))
             holders[hash(folder)] = entry
             around.update((hash(parent), entry) for parent in above)
     suspects = np.isin(found.folders[state.todo], [*holders, *around])
@@ -550,7 +563,7 @@ def refuse_taken(journal: Journal, table: Table, layout: Layout, found: Survey, 
     for index in state.todo[suspects].tolist():
         listed = table.listed(index)
         folder = layout.folder(layout.key(listed))
-        own, *outer = (hash(parent) for parent in _folders(same_name(folder) + "/"))
+        own, *outer = (hash(parent) for parent in folders_around(same_name(folder) + "/"))
         met = [holders[parent] for parent in (own, *outer) if parent in holders]
         if met or own in around:
             (gone,) = journal.listed(np.array(met[:1] or [around[own]]), table.column)
@@ -558,10 +571,3 @@ def refuse_taken(journal: Journal, table: Table, layout: Layout, found: Survey, 
                 f"{listed}: its outputs would go to {folder}/, among those of {gone}, which is no longer "
                 "in the list; use --prune to remove those"
             )
-
-
-def _folders(path: str) -> Iterator[str]:
-    """The folders that a path is in, the innermost first."""
-    while "/" in path:
-        path = path[: path.rfind("/")]
-        yield path

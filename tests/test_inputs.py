@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from doors import here, read_table, tree, write_files, write_list
+from doors import here, program, read_table, tree, write_files, write_list
 from torch.utils.data import Dataset, IterableDataset
 
 from splitter import InputList, OutputFile, ProcessorDataset
@@ -568,6 +568,7 @@ class TestCollisions:
         assert one in said
         assert other in said
         assert "same folder" in said
+        assert said.endswith("; rename one")
 
     @pytest.mark.parametrize(
         ("outer", "inner"),
@@ -579,6 +580,7 @@ class TestCollisions:
             said = refused(["else", *order], out, root=str(folder))
             assert f"is the folder of {outer}" in said
             assert inner in said
+            assert ("--keep-extension" in said) == outer.endswith(".txt")
 
     def test_neighbours_do_not_collide(self, folder, out):
         """Names that only begin alike are no collision."""
@@ -603,6 +605,21 @@ class TestCollisions:
         said = refused(["else", name], out, root=str(folder))
         assert name in said
         assert "splitter's own" in said
+
+    def test_what_helps_against_a_name_of_splitters_own(self, folder, out):
+        """Each refusal names what does help: another root, the extension, or another name."""
+        write_files(folder, {"shards/a.txt": "x", "errors.csv.txt": "y", "manifest.csv": "z"})
+        said = refused(["shards/a.txt"], out, root=str(folder))
+        assert "; rename the folder shards/, or start inside it: " in said
+        assert "--root shards" in said
+        assert "splitter's own; rename the folder shards/" in refused(folder, out, pattern="shards/*")
+        assert refused(["errors.csv.txt"], out, root=str(folder)).endswith(
+            "; use --keep-extension, or rename it"
+        )
+        assert refused(["manifest.csv"], out, root=str(folder), keep_extension=True).endswith("; rename it")
+        assert list(run(folder / "shards", out)["output"]) == ["a/copy"]
+        result = run(["errors.csv.txt"], out.with_name("other"), root=str(folder), keep_extension=True)
+        assert list(result["output"]) == ["errors.csv.txt/copy"]
 
     def test_reserved_names_further_down_are_free(self, folder, out):
         """They are reserved only at the top of the output folder."""
@@ -717,3 +734,22 @@ def test_ten_thousand_rows_and_more_keep_their_order(folder, out):
     result = run(folder / "l.jsonl", out)
     assert list(result["n"]) == ["12345"]
     assert list(result.failed["n"]) == [str(i) for i in range(20_001) if i != 12_345]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts memory in kilobytes, as Linux does")
+def test_a_folder_for_each_input_costs_little_memory(folder):
+    """A list whose inputs have folders of their own takes few bytes a row more than any other."""
+    rows = 100_000
+    for name, path in (("one", "{}.txt"), ("own", "speaker-{}/session/take.txt")):
+        lines = ["input", *(path.format(number) for number in range(rows))]
+        (folder / f"{name}.csv").write_text("\n".join(lines))
+    code = (
+        "import resource, sys; from splitter.cli import exit_code\n"
+        "for name in ('one', 'own'):\n"
+        "    options = ['--recipe', 'words', '--limit', '1', '--workers', '0', '--quiet', '-o', name]\n"
+        "    exit_code(['run', f'{name}.csv', *options])\n"
+        "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    said = program(python=["-c", code], cwd=folder)
+    one, own = map(int, said.out.split())
+    assert (own - one) * 1000 / rows < 150, said
