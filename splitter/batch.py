@@ -141,7 +141,10 @@ class Batch:
 
 @dataclass
 class Report:
-    """What became of a batch: numbers for the display. The truth is the commit record."""
+    """What became of a batch: numbers for the display. The truth is the commit record.
+
+    `unreadable` has the keys of inputs that cannot be read now, and keep what they had.
+    """
 
     inputs: int = 0
     done: int = 0
@@ -151,15 +154,16 @@ class Report:
     bytes: int = 0
     seconds: float = 0.0
     failures: list[tuple[str, str]] = field(default_factory=list)
-    unreadable: int = 0
+    unreadable: list[int] = field(default_factory=list)
     unreadable_names: list[str] = field(default_factory=list)
     stop: str = ""
 
     def __iadd__(self, other: "Report") -> "Report":
         """Add up two reports."""
-        for name in ("inputs", "done", "skipped", "failed", "outputs", "bytes", "seconds", "unreadable"):
+        for name in ("inputs", "done", "skipped", "failed", "outputs", "bytes", "seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failures = (self.failures + other.failures)[:FAILURES_SHOWN]
+        self.unreadable = self.unreadable + other.unreadable
         self.unreadable_names = (self.unreadable_names + other.unreadable_names)[:FAILURES_SHOWN]
         self.stop = self.stop or other.stop
         return self
@@ -460,7 +464,7 @@ class _Task:
         row = self.rows[place][0]
         listed = row[self._job.at]
         if unreadable and place in self.batch.stale:
-            self.report.unreadable += 1
+            self.report.unreadable.append(self.batch.keys[place])
             self.report.unreadable_names = [*self.report.unreadable_names, listed][:FAILURES_SHOWN]
             return
         text = CsvText().encode([[*row, failure.error, failure.message, failure.traceback, failure.attempts]])

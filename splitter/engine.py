@@ -47,6 +47,8 @@ LIST = f"{OWN_FOLDER}/dataset.csv"
 RUN = f"{OWN_FOLDER}/run.json"
 ROUNDS_WITHOUT_PROGRESS = 3
 NAMES_SHOWN = 3
+# beside the status of a commit record: what it says is of before a change
+STALE = 255
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class Summary:
         done: How many of them are done, now or before.
         skipped: How many the recipe left out.
         failed: How many stand in errors.csv.
-        left: How many are neither: the run was limited, or ended early.
+        left: How many were not tried yet: the run was limited, or ended early.
+        stale: How many have only what was made before a change, for the same reasons.
         unreadable: How many were done before, cannot be read now, and keep what they had.
         unreadable_names: The first few of them.
         gone: How many inputs have outputs and are no longer in the list.
@@ -76,6 +79,7 @@ class Summary:
     skipped: int
     failed: int
     left: int
+    stale: int
     unreadable: int
     unreadable_names: list[str]
     gone: int
@@ -93,7 +97,8 @@ class Summary:
     @property
     def exit_code(self) -> int:
         """0 if all inputs are done or skipped, else 1."""
-        return int(bool(self.failed or self.unreadable or self.stopped or (self.left and not self.limited)))
+        left = (self.left or self.stale) and not self.limited
+        return int(bool(self.failed or self.unreadable or self.stopped or left))
 
 
 @dataclass
@@ -169,17 +174,21 @@ class _Work:
         self.done = Report()
         self.began = began
         self.pruned = 0
-        self.unreadable = np.empty(0, "i8")
         self.stopped = ""
+        # how things stood before this run did anything
+        self.first: State | None = None
+        self.generation = 0
 
     def through(self, how: dict[str, Any]) -> Summary:
         """From what is committed to the manifest."""
         try:
             self._do(self._plan(how))
         except Interrupted as interruption:
-            interruption.summary = self._finish()
+            if self.first is not None:
+                interruption.summary = self._finish(self.first)
             raise
-        return self._finish(compact=True)
+        assert self.first is not None  # noqa: S101 - set by _plan
+        return self._finish(self.first, compact=True)
 
     def _plan(self, how: dict[str, Any]) -> State:
         """Find out what is to be done, and refuse what must not be."""
@@ -191,7 +200,7 @@ class _Work:
         self._remove_what_is_asked()
         state = self._compare()
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
-        self.unreadable = state.unreadable
+        self.first, self.generation = state, self.journal.next_generation
         self._announce(state, before, how)
         return state
 
@@ -314,7 +323,7 @@ class _Work:
 
     # -- the end ---------------------------------------------------------------------------------------------
 
-    def _finish(self, *, compact: bool = False) -> Summary:
+    def _finish(self, first: State, *, compact: bool = False) -> Summary:
         """Bring manifest.csv and errors.csv together from what is committed."""
         try:
             self.journal.recover()
@@ -327,6 +336,8 @@ class _Work:
         known = entries >= 0
         status = np.zeros(len(entries), "u1")
         status[known] = self.journal.entries["status"][entries[known]]
+        # neither table has them: their rows would stand there for what they are no longer
+        status[self._still_stale(first.stale, entries)] = STALE
         gone = self.journal.others(entries)
         try:
             if not fault:
@@ -338,10 +349,17 @@ class _Work:
         except StorageError as error:
             fault = str(error)
         self.stopped = self.stopped or fault
-        return self._summary(status, len(gone))
+        return self._summary(status, first.unreadable, len(gone))
 
-    def _summary(self, status: np.ndarray, gone: int) -> Summary:
-        names = [self.table.listed(int(index)) for index in self.unreadable[:NAMES_SHOWN]]
+    def _still_stale(self, stale: np.ndarray, entries: np.ndarray) -> np.ndarray:
+        """Those of some inputs that have only what was made before this run, though they can be read."""
+        stale = stale[entries[stale] >= 0]
+        stale = stale[self.journal.is_older(entries[stale], self.generation)]
+        unreadable = np.array(self.done.unreadable, "u8")
+        return stale[~np.isin(self.found.keys[stale], unreadable)]
+
+    def _summary(self, status: np.ndarray, unreadable: np.ndarray, gone: int) -> Summary:
+        names = [self.table.listed(int(index)) for index in unreadable[:NAMES_SHOWN]]
         names += self.done.unreadable_names
         return Summary(
             output=self.storage.root,
@@ -350,7 +368,8 @@ class _Work:
             skipped=int((status == SKIPPED).sum()),
             failed=int((status == FAILED).sum()),
             left=int((status == NOT_DONE).sum()),
-            unreadable=len(self.unreadable) + self.done.unreadable,
+            stale=int((status == STALE).sum()),
+            unreadable=len(unreadable) + len(set(self.done.unreadable)),
             unreadable_names=names[:NAMES_SHOWN],
             gone=gone,
             pruned=self.pruned,

@@ -120,16 +120,23 @@ def summary_lines(summary: "Summary") -> list[str]:
     ]
     if summary.left:
         counts.append(f"{summary.left:,} not tried yet")
+    if summary.stale:
+        counts.append(f"{summary.stale:,} still as before the change")
     outputs = f"{show_count(work.outputs, 'output')} ({show_bytes(work.bytes)})"
     made = f"{outputs} made in {show_seconds(summary.seconds)}"
-    lines = [f"{', '.join(counts)}; {made}"]
-    where = f"manifest: {summary.manifest}"
-    if summary.stopped and not os.path.exists(summary.manifest):
-        where = "manifest: none before the run is continued"
-    elif summary.failed:
-        where += f"   errors: {summary.manifest.removesuffix('manifest.csv')}errors.csv"
     label = "stopped" if summary.stopped else "next"
-    return [*lines, where, f"{label}: {_next_step(summary)}"]
+    return [f"{', '.join(counts)}; {made}", _where(summary), f"{label}: {_next_step(summary)}"]
+
+
+def _where(summary: "Summary") -> str:
+    if summary.stopped and not os.path.exists(summary.manifest):
+        return "manifest: none before the run is continued"
+    where = f"manifest: {summary.manifest}"
+    if summary.stale:
+        where += " (without those as before the change)"
+    if summary.failed:
+        where += f"   errors: {summary.manifest.removesuffix('manifest.csv')}errors.csv"
+    return where
 
 
 def _next_step(summary: "Summary") -> str:
@@ -144,7 +151,7 @@ def _next_step(summary: "Summary") -> str:
         first = " ".join(": ".join(failure) for failure in summary.work.failures[:1])
         example = f" (first: {' '.join(first.split())[:LONGEST_EXAMPLE]})" if first else ""
         return f"look into errors.csv{example}, mend the cause, and run again with --retry-failed"
-    if summary.left:
+    if summary.left or summary.stale:
         return f"run again {'without --limit for the rest' if summary.limited else 'to continue'}"
     if summary.gone:
         gone = show_count(summary.gone, "input")

@@ -496,18 +496,78 @@ def test_what_a_limit_leaves_out_stays(job):
 
 
 def test_a_trial_of_another_parameter(job):
-    """With --limit only the first are done with it; the rest follow without."""
+    """With --limit only the first are done with it, and are all in the manifest; the rest follow without."""
     job.files = {"a.txt": "abc", "d.txt": "", "e.txt": "e", "f.txt": "f"}
     for name, text in job.files.items():
         job.write(name, text)
     job.run()
-    job.run({"prefix": "n"}, limit=1)
+    before = tree(job.out)
+    result = job.run({"prefix": "n"}, limit=1)
     assert job.calls == ["a.txt"]
     assert set(tree(job.out / "a")) == {"n0-a", "n1-b", "n2-c"}
     assert set(tree(job.out / "e")) == {"0-e"}
+    assert set(result["output"]) == {"a/n0-a", "a/n1-b", "a/n2-c"}
+    assert (result.summary.done, result.summary.stale, result.summary.exit_code) == (1, 3, 0)
+    # a trial that was not liked can be undone
+    job.run()
+    assert job.calls == ["a.txt"]
+    assert tree(job.out) == before
+    job.run({"prefix": "n"}, limit=1)
     job.run({"prefix": "n"})
     assert job.calls == ["d.txt", "e.txt", "f.txt"]
     assert tree(job.out) == fresh(job, {"prefix": "n"})
+
+
+def test_what_is_as_before_a_change_is_in_neither_table(job):
+    """Not what was done, left out, or failed: the tables would mix two parameters, or show an old label."""
+    job.run()
+    for option, left in (({"prefix": "n"}, 3), ({}, 0)):
+        result = job.run(option, limit=1)
+        assert set(result["input"]) == ({"a.txt"} if left else {"a.txt", "c.txt", "d.txt"})
+        assert list(result.failed.get("input", [])) == ([] if left else ["b.txt"])
+        assert (result.summary.stale, result.summary.left, result.summary.failed) == (left, 0, not left)
+    job.labels["d.txt"] = "y"
+    result = job.run(limit=1)
+    assert set(result["input"]) == {"a.txt", "c.txt"}
+    assert result.summary.stale == 1
+    assert set(job.run()["label"]) == {"x", "y"}
+
+
+def test_a_redo_that_was_stopped(job):
+    """What was not reached is counted apart, and is not in the manifest; the same command does it."""
+    job.files = {f"{i}.txt": "fail" if i == 2 else "x" for i in range(8)}
+    for name, text in job.files.items():
+        job.write(name, text)
+    job.run()
+    with pytest.raises(RunStopped):
+        job.run({"prefix": "n"}, max_failures=0, batch_size=1)
+    assert sorted(CALLS) == ["0.txt", "1.txt", "2.txt"]
+    assert [row["output"] for row in read_table(job.out / "manifest.csv")] == ["0/n0-x", "1/n0-x"]
+    assert [row["input"] for row in read_table(job.out / "errors.csv")] == ["2.txt"]
+    assert set(tree(job.out / "7")) == {"0-x"}
+    job.run({"prefix": "n"})
+    assert job.calls == ["3.txt", "4.txt", "5.txt", "6.txt", "7.txt"]
+    assert tree(job.out) == without_traceback(fresh(job, {"prefix": "n"}), job)
+
+
+def test_the_command_line_says_what_is_as_before_a_change(words, capfd):
+    """In the count, beside the manifest that is without it, and in what to do next."""
+    out = words.parent / "out"
+    command = ["run", words, "--root", "inputs", "--recipe", "words", "--output", out, "--workers", "0"]
+    here(capfd, *command)
+    said = here(capfd, *command, "--num-chars", "3", "--limit", "1")
+    assert said.code == 0
+    first, second, third = said.lines[-3:]
+    assert first.startswith("1 of 4 inputs done, 3 still as before the change; 3 outputs (9 bytes) made in ")
+    assert second == f"manifest: {out}/manifest.csv (without those as before the change)"
+    assert third == "next: run again without --limit for the rest"
+    assert {row["input"] for row in read_table(out / "manifest.csv")} == {"a.txt"}
+    said = here(capfd, *command, "--num-chars", "3", "--limit", "1")
+    assert "nothing to do" in said.err
+    assert "3 still as before the change" in said.err
+    said = here(capfd, *command, "--num-chars", "3")
+    assert said.lines[-3].startswith("4 of 4 inputs done; ")
+    assert said.lines[-2] == f"manifest: {out}/manifest.csv"
 
 
 # -- inputs that cannot be read ----------------------------------------------------------------------------

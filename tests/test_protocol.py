@@ -299,11 +299,13 @@ def test_what_cannot_be_read_keeps_its_outputs_until_it_can(world: World):
 
 
 def test_what_a_trial_leaves_out_is_neither_stale_nor_pruned(world: World):
-    """--limit takes the first inputs; the others stay as they are, in the manifest, too."""
+    """--limit takes the first; the others stay, in the manifest too, but for what a change has made old."""
     rows = rows_of("a.txt b.txt deep/d.txt")
     world.prepare(Run(rows))
     assert world.do(Run(rows)).code == 0
     made = contents(world.output)
+    assert world.do(Run(rows, flags=("--limit=1", "--prune"))).code == 0
+    assert contents(world.output) == made
     trial = Run(rows, flavour=1, flags=("--limit=1", "--prune"))
     assert world.do(trial).code == 0
     now = contents(world.output)
@@ -311,7 +313,7 @@ def test_what_a_trial_leaves_out_is_neither_stale_nor_pruned(world: World):
     assert {name: now.get(name) for name in kept} == {name: made[name] for name in kept}
     assert [name for name in now if name.startswith("a/")] != [name for name in made if name.startswith("a/")]
     manifest = read_rows(world.output / "manifest.csv")
-    assert {row["output"] for row in manifest} == {name for name in now if name.endswith(".bin")}
+    assert {row["output"] for row in manifest} == {name for name in now if name.startswith("a/")}
     world.check_end(Run(rows, flavour=1))
 
 

@@ -106,6 +106,22 @@ def test_a_signal_ends_a_busy_run(busy: Busy, number: int, group: bool):
         busy.check_next_run()
 
 
+def test_an_interrupted_redo(busy: Busy):
+    """After a change of parameter: what was not reached is counted apart, and the manifest is without it."""
+    busy.mend()
+    assert busy.start("--seconds", 0.001).wait() == 0
+    assert len(busy.committed()) == 14
+    write_files(busy.folder / "data", busy.endless)
+    busy.log.unlink()
+    driver = busy.start()
+    busy.until_busy(driver)
+    driver.signal(signal.SIGINT)
+    assert driver.wait() == 130
+    assert "6 of 14 inputs done, 8 still as before the change" in driver.stderr
+    assert busy.committed() == [f"{number:02d}.txt" for number in range(6)]
+    busy.check_next_run()
+
+
 def test_an_interrupted_run_that_is_quiet(busy: Busy):
     """Under --quiet an interrupted run says one line."""
     driver = busy.start("--quiet")
