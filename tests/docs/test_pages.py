@@ -4,6 +4,7 @@ The examples themselves run as tests of the pages: see the root conftest.py.
 """
 
 import inspect
+import itertools
 import os
 import re
 import shutil
@@ -14,7 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
+from doors import program, read_table
+from sounds import ffmpeg, needs_ffmpeg
 
 import splitter
 from splitter import errors
@@ -150,6 +154,12 @@ def test_every_recipe_has_its_page(name, capsys):
     assert f"\n{name}: " in f"\n{capsys.readouterr().out}"
 
 
+@pytest.mark.parametrize("page", [README, DOCS / "index.md"], ids=by_name)
+def test_every_recipe_can_be_found(page):
+    """From the first pages a link leads to each recipe's own."""
+    assert [name for name in RECIPES if not any(link.endswith(f"/{name}.md") for link in links(page))] == []
+
+
 def public(kind: type) -> list[str]:
     """The names that users of a class may use."""
     own_use = {"ready", "scratch_folder", "parameters"}
@@ -267,15 +277,59 @@ def readme_command(name: str) -> str:
 SET_UP = "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e "
 
 
-def test_the_first_command_does_the_main_job(tmp_path, capsys, monkeypatch):
-    """After its set-up, which pins every version, it runs splitter on data_samples, from a checkout."""
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory) -> Path:
+    """A folder with data_samples, in which the first command was run after its set-up."""
     command = readme_command("first command")
     assert command.startswith(f"{SET_UP}. && .venv/bin/splitter ")
-    shutil.copytree(CHECKOUT / "data_samples", tmp_path / "data_samples")
-    monkeypatch.chdir(tmp_path)
-    assert exit_code(command.rpartition("splitter ")[2].split()) == 0
-    assert "4 of 4 inputs done" in capsys.readouterr().err
-    assert len(splitter.read_manifest("outputs")) == 31
+    folder = tmp_path_factory.mktemp("first")
+    shutil.copytree(CHECKOUT / "data_samples", folder / "data_samples")
+    said = program(*command.rpartition(".venv/bin/splitter ")[2].split(), cwd=folder)
+    assert (said.code, said.lines[1].partition(";")[0]) == (0, "8 of 8 inputs done"), said.err
+    return folder
+
+
+def chunks_by_recording(first_run: Path) -> dict[str, list[dict[str, str]]]:
+    """The rows of the manifest, by the recording that they are made from, in its order."""
+    rows = read_table(first_run / "outputs" / "manifest.csv")
+    return {name: list(chunks) for name, chunks in itertools.groupby(rows, lambda row: row["input"])}
+
+
+def test_the_first_command_does_the_main_job(first_run):
+    """From a checkout it cuts the recordings of data_samples into chunks, which carry their labels."""
+    listed = read_table(CHECKOUT / "data_samples" / "dataset.csv")
+    chunks = chunks_by_recording(first_run)
+    assert list(chunks) == [row["input"] for row in listed]
+    for row in listed:
+        assert all({name: chunk[name] for name in row} == row for chunk in chunks[row["input"]])
+
+
+@needs_ffmpeg
+def test_what_the_first_command_makes_can_be_heard(first_run):
+    """A player plays all chunks: each lasts ten seconds, or to the end; nothing is missing, or silent."""
+    for name, chunks in chunks_by_recording(first_run).items():
+        whole = played(first_run / "data_samples" / name)
+        pieces = [played(first_run / "outputs" / chunk["output"]) for chunk in chunks]
+        *full, rest = (len(piece) / LISTENING_RATE for piece in pieces)
+        assert full == [10.0] * len(full)
+        assert 1 < rest <= 10.0
+        # each length is rounded once
+        assert abs(sum(map(len, pieces)) - len(whole)) <= len(pieces), name
+        assert min(level(piece) for piece in pieces) > level(whole) - 12, name
+
+
+LISTENING_RATE = 8000
+
+
+def played(path: Path) -> np.ndarray:
+    """What a player makes of a file: mono samples."""
+    raw = ffmpeg("-i", path, "-f", "f32le", "-ac", "1", "-ar", str(LISTENING_RATE), "-")
+    return np.frombuffer(raw, "f4")
+
+
+def level(sound: np.ndarray) -> float:
+    """How loud it is, in decibels below full scale."""
+    return 10 * float(np.log10(np.mean(np.square(sound, dtype="f8"))))
 
 
 def test_the_test_command_does_what_ci_does(tmp_path):
