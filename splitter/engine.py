@@ -120,7 +120,7 @@ class Engine:
         header, rows, root = read_source(listing, leave_out=self.storage.root)
         _refuse_own_columns(header)
         self.storage.prepare()
-        with self.storage.locked(), self.storage.working_file(LIST) as file:
+        with self.storage.locked(), self.storage.unless_refused(), self.storage.working_file(LIST) as file:
             table = copy_list(header, rows, file, listing.path_column)
             layout = Layout(root, self.options.keep_extension)
             found = survey(table, layout, group_rows=self.dataset.group_rows)

@@ -30,6 +30,7 @@ class LocalStorage:
         """Use the folder `root`, which need not exist yet."""
         self.root = os.path.abspath(root)
         self._known_folders: set[str] = set()
+        self._made: list[str] = []
         self.lock_descriptor = -1
 
     def path(self, name: str) -> str:
@@ -72,9 +73,30 @@ class LocalStorage:
             raise Refused(message)
         try:
             for name in (f"{OWN_FOLDER}/records", STAGING):
+                self._made += _missing(self.path(name))
                 os.makedirs(self.path(name), exist_ok=True)
         except OSError as error:
+            self._withdraw()
             raise self._unwritable(error) from None
+
+    @contextlib.contextmanager
+    def unless_refused(self) -> Iterator[None]:
+        """Leave nothing behind in a folder that was new, should the run be refused. Only under the lock."""
+        try:
+            yield
+        except Refused:
+            self._withdraw()
+            raise
+
+    def _withdraw(self) -> None:
+        """Remove what `prepare` has made, as far as nobody has put anything there."""
+        made, self._made = self._made, []
+        with contextlib.suppress(OSError):
+            if self.path(OWN_FOLDER) in made:
+                os.unlink(self.path(f"{OWN_FOLDER}/lock"))
+        for folder in sorted(made, reverse=True):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
 
     def _unwritable(self, error: OSError) -> Refused:
         reason = f"cannot be written: {error.strerror}"
@@ -104,17 +126,27 @@ class LocalStorage:
 
     @contextlib.contextmanager
     def working_file(self, name: str) -> Iterator[BinaryIO]:
-        """An empty file to write and to read, which is of use to this run only."""
+        """An empty file to write and to read, which is of use to this run only.
+
+        One that an earlier run has left stays until this run has ended without being refused.
+        """
+        new = self.path(f"{name}.new")
         try:
-            file = open(self.path(name), "w+b")  # noqa: SIM115 - closed below
+            file = open(new, "w+b")  # noqa: SIM115 - closed below
         except OSError as error:
             raise self._unwritable(error) from None
+        refused = False
         try:
             yield file
+        except Refused:
+            refused = True
+            raise
         finally:
             # what it could not take has been said when it was written
             with contextlib.suppress(OSError):
                 file.close()
+            with contextlib.suppress(OSError):
+                os.unlink(new) if refused else os.rename(new, self.path(name))
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder, sorted."""
@@ -285,3 +317,12 @@ def _is_at_work(owner: list[str]) -> bool:
         case [_, _]:
             return True
     return False
+
+
+def _missing(path: str) -> list[str]:
+    """Those of a folder and the folders it is in that are not there."""
+    missing = []
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing

@@ -61,10 +61,10 @@ def listed(source: Any, out: Path, **options: Any) -> list[dict[str, str]]:
 
 
 def refused(source: Any, out: Path, recipe: type[ProcessorDataset] = Copy, **options: Any) -> str:
-    """The one line that refuses a source; nothing but splitter's own folder may have been made."""
+    """The one line that refuses a source; nothing may have been made."""
     with pytest.raises(Refused) as caught:
         run(source, out, recipe, **options)
-    assert tree(out) == {}
+    assert not out.exists()
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -629,11 +629,21 @@ class TestCollisions:
 
     def test_nothing_is_touched_by_a_refused_list(self, two, out):
         """A list that became wrong leaves the finished run as it was."""
+
+        def everything() -> dict[Path, bytes]:
+            files = (path for path in out.rglob("*") if path.is_file() and path.name != "lock")
+            return {path: path.read_bytes() for path in files}
+
         run(two, out)
-        before = tree(out)
-        with pytest.raises(Refused):
-            run(["a.txt", "a.txt"], out, root=str(two))
-        assert tree(out) == before
+        before = everything()
+        bad = write_list(
+            two / "bad.csv", [["input", "x"], *([f"{i}.txt", "x"] for i in range(20_000)), ["z"]]
+        )
+        for source in (["a.txt", "a.txt"], ["shards/x"], bad):
+            with pytest.raises(Refused):
+                run(source, out, root=str(two))
+            assert everything() == before
+        bad.unlink()
         assert len(run(two, out).summary.work.failures) == 0
         assert run(two, out).summary.work.inputs == 0
 
@@ -662,6 +672,25 @@ class TestOutputFolder:
         with pytest.raises(Refused, match="output"):
             run(folder, folder)
         assert set(tree(folder)) == {"a.txt"}
+
+    @pytest.mark.parametrize("there", ["", "new", "new/deeper"])
+    def test_what_a_refused_run_leaves(self, two, tmp_path, there):
+        """The folders that were there, and no others."""
+        output = tmp_path / "new/deeper/out"
+        (tmp_path / there).mkdir(parents=True, exist_ok=True)
+        before = sorted(tmp_path.rglob("*"))
+        for source, last in ((["a.txt", "a.txt"], ""), (two, "x" * 300)):
+            with pytest.raises(Refused):
+                run(source, output / last)
+            assert sorted(tmp_path.rglob("*")) == before
+
+    def test_an_empty_folder_stays_empty(self, two, tmp_path):
+        """A run that is refused leaves it as it was, and it can be used for the next."""
+        (tmp_path / "out").mkdir()
+        with pytest.raises(Refused):
+            run(["a.txt", "a.txt"], tmp_path / "out")
+        assert list((tmp_path / "out").iterdir()) == []
+        assert len(run(two, tmp_path / "out")) == 2
 
     def test_a_folder_that_holds_something_else(self, two, tmp_path):
         """Work never starts in a folder with other files in it."""
