@@ -31,7 +31,7 @@ from splitter.ogg import with_serial_number
 from splitter.recordings import open_decoder
 from splitter.records import Content
 from splitter.resampling import resampler
-from splitter.wav import BYTES, FLOAT, LARGEST_SIZE, PCM, Extent, RawFormat, find_samples, without_time
+from splitter.wav import BYTES, FLOAT, LARGEST_SIZE, PCM, Extent, RawFormat, find_samples_in, without_time
 
 Channels = Literal["keep", "mono", "split", "first"]
 FileFormat = Literal["same", "wav", "flac", "ogg", "mp3"]
@@ -157,16 +157,16 @@ class Source(ABC):
 
 def open_source(path: str, target: Target, truncated: Truncated = "error") -> Source:
     """Open a recording, in the way that loses nothing and costs least."""
-    extent = find_samples(path)
-    if extent:
-        check_whole(path, extent, truncated)
-        if extent.raw and extent.raw.description:
-            recorded = SoundFormat.of(extent.raw)
-            made = made_format(recorded, target, path)
-            if made.container == "WAV" and _is_kept(recorded, made, target):
-                return RawSource(path, extent, extent.raw, made)
     with open(path, "rb") as file:
-        is_flac = file.read(4) == b"fLaC"
+        extent = find_samples_in(file)
+        if extent:
+            check_whole(path, extent, truncated)
+            if extent.raw and extent.raw.description:
+                recorded = SoundFormat.of(extent.raw)
+                made = made_format(recorded, target, path)
+                if made.container == "WAV" and _is_kept(recorded, made, target):
+                    return RawSource(file, extent, extent.raw, made)
+        is_flac = os.pread(file.fileno(), 4, 0) == b"fLaC"
     if is_flac and target.sample_rate is None and target.format in ("same", "flac"):
         source = FramesSource.open(path, truncated)
         if source:
@@ -174,6 +174,11 @@ def open_source(path: str, target: Target, truncated: Truncated = "error") -> So
                 return source
             source.close()
     return DecodedSource.open(path, target, truncated)
+
+
+# asked once: libsndfile's answers take longer to put together than a short recording takes to cut
+_formats = functools.cache(soundfile.available_formats)
+_can_hold = functools.cache(soundfile.check_format)
 
 
 def _is_kept(recorded: SoundFormat, made: SoundFormat, target: Target) -> bool:
@@ -188,14 +193,14 @@ def made_format(recorded: SoundFormat, target: Target, path: str) -> SoundFormat
     channels = recorded.channels if target.channels == "keep" else 1
     rate = target.sample_rate or recorded.rate
     subtype = target.subtype or _usual_subtype(container, recorded, path)
-    if not soundfile.check_format(container, subtype):
+    if not _can_hold(container, subtype):
         raise AudioError(f"{path}: {container} cannot hold {subtype}; choose another --format or --subtype")
     return SoundFormat(container, subtype, channels, rate)
 
 
 def _same_container(recorded: SoundFormat) -> str:
     """That of the recording; WAV where it would lose something, or come out with other bytes each time."""
-    known = recorded.container in soundfile.available_formats()
+    known = recorded.container in _formats()
     lossless_in_lossy = recorded.container in _LOSSY and bool(recorded.holding)
     changing = recorded.container in {"RF64", "MAT5"}
     return "WAV" if not known or lossless_in_lossy or changing else recorded.container
@@ -209,10 +214,10 @@ def _usual_subtype(container: str, recorded: SoundFormat, path: str) -> str:
     if depth is None:
         return "PCM_16"
     for subtype in (recorded.subtype, recorded.holding):
-        if soundfile.check_format(container, subtype):
+        if _can_hold(container, subtype):
             return subtype
     for subtype, bits in _INTEGERS.items():
-        if bits >= depth and soundfile.check_format(container, subtype):
+        if bits >= depth and _can_hold(container, subtype):
             return subtype
     raise AudioError(
         f"{path}: {container} cannot hold all of {recorded.subtype}; choose what it can with --subtype, "
@@ -417,15 +422,19 @@ def plain_wav(subtype: str, channels: int, rate: int) -> RawFormat:
     return RawFormat("WAV", subtype, channels, rate, "<", description)
 
 
+# pieces are of one length, but for the last
+_header = functools.lru_cache(maxsize=64)(RawFormat.header)
+
+
 class RawSource(Source):
     """A WAV file whose pieces are byte ranges behind a new header."""
 
     _SILENCE = {"PCM_U8": b"\x80", "ALAW": b"\xd5", "ULAW": b"\xff"}  # noqa: RUF012
 
-    def __init__(self, path: str, extent: Extent, raw: RawFormat, made: SoundFormat) -> None:
-        """Use the samples at `extent`."""
-        self._path = path
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+    def __init__(self, file: BinaryIO, extent: Extent, raw: RawFormat, made: SoundFormat) -> None:
+        """Use the samples at `extent` of an open file, which the caller closes."""
+        self._path = file.name
+        self._file = io.FileIO(os.dup(file.fileno()))
         self._raw, self._start, self._frames = raw, extent.start, extent.frames
         self.recorded, self.made = SoundFormat.of(raw), made
 
@@ -441,7 +450,7 @@ class RawSource(Source):
     def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
         """The piece itself if it is small, else what copies it."""
         raw = self._raw
-        header = raw.header(stop - start + silence)
+        header = _header(raw, stop - start + silence)
         at, size = self._start + start * raw.frame_bytes, (stop - start) * raw.frame_bytes
         after = self._SILENCE.get(raw.subtype, b"\0") * (silence * raw.frame_bytes)
         after += b"\0" * (size + len(after) & 1)

@@ -366,6 +366,7 @@ class Worker:
         rows = task.rows[place]
         made: list[Made] = []
         names: set[str] = set()
+        folder = task.folder(place)
         size = files = 0
         for output in outputs:
             if not isinstance(output, OutputFile):
@@ -377,7 +378,7 @@ class Worker:
                 where: Sequence[str] = NO_FILE
             else:
                 _check_name(name, names)
-                stored = task.sink.store(task.folder(place), name, content, scratch)
+                stored = task.sink.store(folder, name, content, scratch)
                 where = stored.output, str(stored.size), stored.checksum
                 size += stored.size
                 files += 1

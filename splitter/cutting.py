@@ -44,7 +44,14 @@ class Span:
 
     def frames(self, rate: int) -> tuple[int, int]:
         """The first sample, and the one after the last."""
-        return round(self.start * rate), round(self.stop * rate)
+        return _nearest(self.start, rate), _nearest(self.stop, rate)
+
+
+def _nearest(seconds: Fraction, rate: int) -> int:
+    """`round(seconds * rate)`, in a tenth of the time that Fraction takes."""
+    divisor = seconds.denominator
+    whole, rest = divmod(seconds.numerator * rate, divisor)
+    return whole + (2 * rest > divisor or (2 * rest == divisor and whole & 1))
 
 
 def exactly(seconds: float) -> Fraction:
@@ -110,7 +117,9 @@ class SoundRecipe(ProcessorDataset):
         return file.of(input_file.input if len(file.recordings) > 1 else None)
 
     def _pieces(self, input_file: InputFile, about: dict[str, Scalar]) -> Iterator[OutputFile]:
-        target = replace(self.target, device=self.device)
+        target = self.target
+        if self.device != target.device:
+            target = replace(target, device=self.device)
         with open_source(input_file.local_path, target, self.truncated) as source:
             for number, span in enumerate(self.spans(source, input_file)):
                 yield from _files(source, span, number)
@@ -168,14 +177,16 @@ def _files(source: Source, span: Span, number: int) -> Iterator[OutputFile]:
     source.forget(start)
     if source.reach(stop) < stop:
         raise AudioError(f"a piece ends at {float(span.stop):g} s, after the end of the recording")
-    silence = round((span.stop + span.silence) * rate) - stop
-    first, last = span.frames(source.recorded.rate)
+    silence = _nearest(span.stop + span.silence, rate) - stop if span.silence else 0
+    recorded_rate = source.recorded.rate
+    first, last = (start, stop) if recorded_rate == rate else span.frames(recorded_rate)
+    start_seconds = float(span.start)
     # a point makes no file, but its row
     contents = source.contents(start, stop, silence) if stop - start + silence else [None]
     for channel, content in enumerate(contents, 1):
         suffix = f"_channel{channel}" if len(contents) > 1 else ""
         metadata = {
-            "start_seconds": float(span.start),
+            "start_seconds": start_seconds,
             "end_seconds": float(span.stop),
             "start_sample": first,
             "stop_sample": last,
@@ -184,7 +195,7 @@ def _files(source: Source, span: Span, number: int) -> Iterator[OutputFile]:
             "frames": stop - start + silence,
             **span.about,
         }
-        name = f"{number:06d}_{float(span.start):.3f}s{suffix}.{source.made.ending}"
+        name = f"{number:06d}_{start_seconds:.3f}s{suffix}.{source.made.ending}"
         yield OutputFile("" if content is None else name, content, metadata, span.row)
 
 

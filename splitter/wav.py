@@ -143,10 +143,15 @@ class Extent:
 def find_samples(path: str) -> Extent | None:
     """Where the samples of a WAV, RF64, W64, AIFF, CAF or AU file are; None for anything else."""
     with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        start = file.read(12)
-        find = _FINDERS.get((start[:4], start[8:])) or _FINDERS.get((start[:4], b""))
-        return find(file, size) if find else None
+        return find_samples_in(file)
+
+
+def find_samples_in(file: BinaryIO) -> Extent | None:
+    """The same of a file that was just opened."""
+    size = os.fstat(file.fileno()).st_size
+    start = file.read(12)
+    find = _FINDERS.get((start[:4], start[8:])) or _FINDERS.get((start[:4], b""))
+    return find(file, size) if find else None
 
 
 class _Chunks:

@@ -8,6 +8,7 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import islice
 from typing import Any, Literal
 
 from splitter.audio import Channels, FileFormat, Source
@@ -17,6 +18,8 @@ from splitter.errors import AudioError, Refused
 from splitter.records import InputFile
 
 Tail = Literal["keep", "drop", "pad", "shift", "merge"]
+
+FIRST = 32
 
 
 class Chunk(LabelledRecipe):
@@ -74,6 +77,7 @@ class Chunk(LabelledRecipe):
         if min_seconds is not None and not 0 <= min_seconds <= seconds:
             raise Refused(f"--min-seconds {min_seconds:g}: must be from 0 to --seconds, which is {seconds:g}")
         self.length, self.hop = exactly(seconds), exactly(seconds) - exactly(overlap)
+        self._first: dict[int, tuple[Span, ...]] = {}
         self.tail: Tail = tail
         self.least = exactly(min_seconds) if min_seconds is not None else None
 
@@ -104,7 +108,14 @@ class Chunk(LabelledRecipe):
 
     def _windows(self, rate: int) -> Iterator[Span]:
         """All windows that hold something the one before does not hold, without end."""
-        start, reached = Fraction(0), 0
+        # the first are those of each recording, and of a short one they are all
+        if rate not in self._first:
+            self._first[rate] = tuple(islice(self._windows_from(Fraction(0), 0, rate), FIRST))
+        yield from self._first[rate]
+        last = self._first[rate][-1]
+        yield from self._windows_from(last.start + self.hop, last.frames(rate)[1], rate)
+
+    def _windows_from(self, start: Fraction, reached: int, rate: int) -> Iterator[Span]:
         while True:
             window = Span(start, start + self.length)
             _, stop = window.frames(rate)
