@@ -49,6 +49,8 @@ ROUNDS_WITHOUT_PROGRESS = 3
 NAMES_SHOWN = 3
 # beside the status of a commit record: what it says is of before a change
 STALE = 255
+# in RUN, beside how the run processes inputs
+EARLIER = "earlier"
 
 
 @dataclass(frozen=True)
@@ -175,12 +177,14 @@ class _Work:
         self.began = began
         self.pruned = 0
         self.stopped = ""
+        self.how: dict[str, Any] = {}
         # how things stood before this run did anything
         self.first: State | None = None
         self.generation = 0
 
     def through(self, how: dict[str, Any]) -> Summary:
         """From what is committed to the manifest."""
+        self.how = how
         try:
             self._do(self._plan(how))
         except Interrupted as interruption:
@@ -194,14 +198,16 @@ class _Work:
         """Find out what is to be done, and refuse what must not be."""
         self._look()
         self.executor.check(len(self.table))
-        before = self._before()
+        before, earlier = self._before()
         if not self.options.fresh:
             self._refuse_another_layout(before, how)
         self._remove_what_is_asked()
         state = self._compare()
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
         self.first, self.generation = state, self.journal.next_generation
-        self._announce(state, before, how)
+        earlier = [one for one in (*earlier, before) if one and one != how]
+        self._announce(state, how, earlier)
+        self._note(how, earlier if len(state.stale) or len(state.unreadable) else [])
         return state
 
     def _look(self) -> None:
@@ -220,10 +226,16 @@ class _Work:
             self.journal.forget(chosen, f"{self.journal.next_generation:06d}-forget")
             self.journal.load()
 
-    def _before(self) -> dict[str, Any]:
-        """How the run before this one processed inputs."""
+    def _before(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """How the last run processed inputs, and how those did before it that made what is still there."""
         before: dict[str, Any] = json.loads(self.storage.read(RUN)) if self.storage.exists(RUN) else {}
-        return before
+        return before, before.pop(EARLIER, [])
+
+    def _note(self, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
+        """Keep for the next run how this one processes inputs, and how what it has not replaced was made."""
+        content = json.dumps({**how, EARLIER: earlier}, indent=1).encode()
+        if not self.storage.exists(RUN) or self.storage.read(RUN) != content:
+            self.storage.write(RUN, content)
 
     def _refuse_another_layout(self, before: dict[str, Any], how: dict[str, Any]) -> None:
         """Refuse to give inputs other folders, which may be those that other inputs have still."""
@@ -244,17 +256,17 @@ class _Work:
             self.journal, self.found, marks, limit=options.limit, retry_failed=options.retry_failed
         )
 
-    def _announce(self, state: State, before: dict[str, Any], how: dict[str, Any]) -> None:
+    def _announce(self, state: State, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
         """Say what will be done, before it is done; loudly where finished work is done again."""
         if len(state.changed):
-            for name in sorted({*how, *before}):
-                if before.get(name) != how.get(name):
-                    self.display.warn(f"{name} changed from {before.get(name)!r} to {how.get(name)!r}")
+            for name in sorted({*how, *(name for one in earlier for name in one)}):
+                others = [repr(one.get(name)) for one in earlier if one.get(name) != how.get(name)]
+                if others:
+                    was = " and ".join(dict.fromkeys(others))
+                    self.display.warn(f"{name} changed from {was} to {how.get(name)!r}")
             count = show_count(len(state.changed), "finished input")
             self.display.warn(f"{count} changed, to be done again")
             self.storage.remove([MANIFEST])
-        if before != how:
-            self.storage.write(RUN, json.dumps(how, indent=1).encode())
         if not len(state.todo):
             self.display.say(self._why_nothing(state))
 
@@ -344,6 +356,8 @@ class _Work:
                 finished = (status == DONE) | (status == SKIPPED)
                 self.journal.write_manifest(entries[finished], self.table.header)
                 self.journal.write_errors(entries[status == FAILED], self.table.header)
+                if not ((status == STALE).any() or len(first.unreadable) or self.done.unreadable):
+                    self._note(self.how, [])
                 if compact:
                     self.journal.compact(np.concatenate((entries[known], gone)))
         except StorageError as error:

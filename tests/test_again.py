@@ -342,6 +342,35 @@ def test_a_changed_parameter(job, capfd):
     assert result.summary.failed == 1
 
 
+def test_a_change_is_named_as_long_as_something_is_from_before_it(job, capfd):
+    """Also by the runs after one that was limited or interrupted; and no more when all is done."""
+    job.run()
+    job.run({"prefix": "n"}, limit=1)
+    job.run({"prefix": "n"}, limit=3, quiet=False)
+    assert job.calls == ["b.txt", "c.txt"]
+    assert "note: parameter prefix changed from '' to 'n'\n" in capfd.readouterr().err
+    job.run({"prefix": "m"}, limit=1, quiet=False)
+    assert "note: parameter prefix changed from '' and 'n' to 'm'\n" in capfd.readouterr().err
+    job.run({"prefix": "m"}, quiet=False)
+    said = capfd.readouterr().err
+    assert "note: parameter prefix changed from '' and 'n' to 'm'\n" in said
+    assert "note: 2 finished inputs changed, to be done again\n" in said
+    job.labels["a.txt"] = "y"
+    job.run({"prefix": "m"}, quiet=False)
+    assert "prefix" not in capfd.readouterr().err
+
+
+def test_a_change_is_named_when_what_could_not_be_read_is_there_again(job, capfd):
+    """It was from before the change all the while."""
+    job.run()
+    (job.folder / "a.txt").rename(job.folder / "away")
+    job.run({"prefix": "n"})
+    (job.folder / "away").rename(job.folder / "a.txt")
+    job.run({"prefix": "n"}, quiet=False)
+    assert job.calls == ["a.txt"]
+    assert "note: parameter prefix changed from '' to 'n'\n" in capfd.readouterr().err
+
+
 def test_a_parameter_that_is_not_really_another(job):
     """1 and 1.0 for a float, a list and a tuple, the same dict in another order: the same."""
     job.run({"factor": 1, "mode": {"a": [1, 2], "b": Path("x")}})
