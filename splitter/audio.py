@@ -8,12 +8,14 @@ Positions are whole samples of all channels. Nothing is planned from what a head
 
 import functools
 import io
+import itertools
 import os
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Literal, TypeVar
+from tempfile import gettempdir
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import numpy as np
 import soundfile
@@ -27,17 +29,22 @@ from splitter.decoders import (
 )
 from splitter.errors import AudioError, Refused
 from splitter.flac import FlacError, FlacSource
-from splitter.ogg import with_serial_number
+from splitter.ogg import Numbered
 from splitter.recordings import open_decoder
 from splitter.records import Content
 from splitter.resampling import resampler
-from splitter.wav import BYTES, FLOAT, LARGEST_SIZE, PCM, Extent, RawFormat, find_samples_in, without_time
+from splitter.tape import Folder, Tape
+from splitter.wav import BYTES, FLOAT, LARGEST_SIZE, PCM, Extent, RawFormat, Timeless, find_samples_in
 
 Channels = Literal["keep", "mono", "split", "first"]
 FileFormat = Literal["same", "wav", "flac", "ogg", "mp3"]
 
 COPY_AT_ONCE = 1 << 18
 LARGEST_IN_MEMORY = 1 << 20
+# a piece with more samples is written block after block
+MANY_SAMPLES = 1 << 22
+# with room for a header
+LARGEST_WAV = LARGEST_SIZE - 4096
 LOUDEST = 16.0
 # more samples than any recording has
 LONGEST = 1 << 62
@@ -63,7 +70,7 @@ _DEPTHS = {
 }
 _CONTAINERS = {"wav": "WAV", "flac": "FLAC", "ogg": "OGG", "mp3": "MP3"}
 # what takes out what libsndfile leaves to chance, or takes from the clock
-_SETTLED: dict[str, Callable[[bytes], bytes]] = {"OGG": with_serial_number, "AIFF": without_time}
+_SETTLED: dict[str, Callable[[BinaryIO], Any]] = {"OGG": Numbered, "AIFF": Timeless}
 _LOSSY = {"OGG": "VORBIS", "MP3": "MPEG_LAYER_III"}
 # encodings whose bytes in a WAV file are those of an array
 _AS_IN_MEMORY = {"PCM_16": "<i2", "FLOAT": "<f4", "DOUBLE": "<f8"}
@@ -155,8 +162,10 @@ class Source(ABC):
         self.close()
 
 
-def open_source(path: str, target: Target, truncated: Truncated = "error") -> Source:
-    """Open a recording, in the way that loses nothing and costs least."""
+def open_source(
+    path: str, target: Target, truncated: Truncated = "error", folder: Folder = gettempdir
+) -> Source:
+    """Open a recording, in the way that loses nothing and costs least; `folder` is for temporary files."""
     with open(path, "rb") as file:
         extent = find_samples_in(file)
         if extent:
@@ -173,7 +182,7 @@ def open_source(path: str, target: Target, truncated: Truncated = "error") -> So
             if _is_kept(source.recorded, made_format(source.recorded, target, path), target):
                 return source
             source.close()
-    return DecodedSource.open(path, target, truncated)
+    return DecodedSource.open(path, target, truncated, folder)
 
 
 # asked once: libsndfile's answers take longer to put together than a short recording takes to cut
@@ -249,48 +258,11 @@ def _mean(block: np.ndarray) -> np.ndarray:
     return total.astype(block.dtype, copy=False)[:, np.newaxis]
 
 
-class _Tape:
-    """The frames of a stream that may still be asked for."""
-
-    def __init__(self, read: Callable[[int], np.ndarray], block: int) -> None:
-        self._read, self._block = read, block
-        self._parts: list[np.ndarray] = []
-        self._needed = 0
-        self.start = self.stop = 0
-        self.ended = False
-
-    def reach(self, frame: int) -> int:
-        while self.stop < frame and not self.ended:
-            part = self._read(self._block)
-            self.ended = not len(part)
-            self.stop += len(part)
-            if not self.ended or not self._parts:
-                self._parts.append(part)
-            self.forget(self._needed)
-        return min(self.stop, frame)
-
-    def take(self, start: int, stop: int) -> np.ndarray:
-        if not self.start <= start <= stop <= self.stop:
-            raise ValueError(f"frames {start} to {stop} of {self.start} to {self.stop}")
-        pieces, at = [self._parts[0][:0]], self.start
-        for part in self._parts:
-            piece = part[max(0, start - at) : max(0, stop - at)]
-            if len(piece):
-                pieces.append(piece)
-            at += len(part)
-        return pieces[-1] if len(pieces) <= 2 else np.concatenate(pieces)  # noqa: PLR2004 - one and the empty
-
-    def forget(self, frame: int) -> None:
-        self._needed = max(self._needed, frame)
-        while len(self._parts) > 1 and self.start + len(self._parts[0]) <= self._needed:
-            self.start += len(self._parts.pop(0))
-
-
 class DecodedSource(Source):
     """A recording that is decoded, mixed, resampled and encoded."""
 
-    def __init__(self, decoder: Decoder, made: SoundFormat, target: Target) -> None:
-        """Set up the way that samples take."""
+    def __init__(self, decoder: Decoder, made: SoundFormat, target: Target, folder: Folder) -> None:
+        """Set up the way that samples take; `folder` is for what is too long to stand in memory."""
         self._decoder, self.recorded, self.made = decoder, decoder.format, made
         self._split = target.channels == "split" and decoder.format.channels > 1
         mix = _mixer(target, decoder.format.channels)
@@ -305,14 +277,16 @@ class DecodedSource(Source):
         if made.rate != decoder.format.rate:
             resample = resampler(read, computed, made.rate, channels, target.device)
             read, self.resampler = resample.read, resample.name
-        self._tape = _Tape(read, decoder.format.frames_at_once)
+        self._tape = Tape(read, decoder.format.frames_at_once, folder)
 
     @classmethod
-    def open(cls, path: str, target: Target, truncated: Truncated) -> "DecodedSource":
+    def open(
+        cls, path: str, target: Target, truncated: Truncated, folder: Folder = gettempdir
+    ) -> "DecodedSource":
         """Decode a recording, whatever could be copied of it."""
         decoder = open_decoder(path, truncated)
         try:
-            return cls(decoder, made_format(decoder.format, target, path), target)
+            return cls(decoder, made_format(decoder.format, target, path), target, folder)
         except BaseException:
             decoder.close()
             raise
@@ -340,11 +314,23 @@ class DecodedSource(Source):
 
     def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
         """Each file as what encodes it."""
+        count = stop - start + silence
+        if count * self.recorded.channels > MANY_SAMPLES:
+            channels: Iterable[int | None] = range(self.recorded.channels) if self._split else [None]
+            read = functools.partial(self._blocks, start, stop, silence)
+            return [encode_blocks(functools.partial(read, channel), count, self.made) for channel in channels]
         frames = self._tape.take(start, stop)
         if silence:
             frames = np.concatenate((frames, np.zeros((silence, frames.shape[1]), frames.dtype)))
         columns = np.hsplit(frames, frames.shape[1]) if self._split else [frames]
         return [encode(column, self.made) for column in columns]
+
+    def _blocks(self, start: int, stop: int, silence: int, channel: int | None) -> Iterator[np.ndarray]:
+        """A long piece, part after part; of one channel, or of all."""
+        columns = slice(None) if channel is None else slice(channel, channel + 1)
+        none = self._tape.take(stop, stop)
+        for block in itertools.chain(self._tape.blocks(start, stop), silent(silence, none, self.made)):
+            yield block[:, columns]
 
     @property
     def recorded_frames(self) -> int:
@@ -358,27 +344,47 @@ class DecodedSource(Source):
 
 def encode(frames: np.ndarray, made: SoundFormat) -> Content:
     """A file with these frames."""
-    frames = _finite(frames) if made.container in _LOSSY else _rounded(frames, made.subtype)
     if made.container == "WAV" and made.subtype in _AS_IN_MEMORY:
         # by hand: libsndfile's way to the same bytes costs more than all else about a short piece
-        content = np.ascontiguousarray(_scaled(frames, _AS_IN_MEMORY[made.subtype])).tobytes()
-        return plain_wav(made.subtype, frames.shape[1], made.rate).header(len(frames)) + content
-    return functools.partial(_encode, frames, made)
+        return plain_wav(made.subtype, made.channels, made.rate).header(len(frames)) + _bytes(frames, made)
+    return functools.partial(_encode, lambda: [frames], made.container, made)
 
 
-def _encode(frames: np.ndarray, made: SoundFormat, file: BinaryIO) -> None:
-    kind, channels = made.container, frames.shape[1]
+def encode_blocks(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made: SoundFormat) -> Content:
+    """A file with so many frames, which come block after block."""
+    if made.container == "WAV" and made.subtype in _AS_IN_MEMORY:
+        header = plain_wav(made.subtype, made.channels, made.rate).header(frames)
+        return lambda file: file.writelines(
+            itertools.chain([header], (_bytes(block, made) for block in blocks()))
+        )
+    is_large = made.container == "WAV" and frames * made.channels * BYTES.get(made.subtype, 0) > LARGEST_WAV
+    return functools.partial(_encode, blocks, "RF64" if is_large else made.container, made)
+
+
+def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFormat, file: BinaryIO) -> None:
     settle = _SETTLED.get(kind)
-    sink = io.BytesIO() if settle else file
+    sink = settle(file) if settle else file
     try:
-        with soundfile.SoundFile(sink, "w", made.rate, channels, made.subtype, format=kind) as sound:
-            sound.write(frames)
+        with soundfile.SoundFile(sink, "w", made.rate, made.channels, made.subtype, format=kind) as sound:
+            for frames in blocks():
+                sound.write(_finite(frames) if kind in _LOSSY else _rounded(frames, made.subtype))
     except (soundfile.LibsndfileError, OverflowError) as error:
-        what = f"{channels} channels at {made.rate} Hz"
+        what = f"{made.channels} channels at {made.rate} Hz"
         reason = getattr(error, "error_string", str(error)).strip(". ")
         raise AudioError(f"{kind} {made.subtype} cannot hold {what}: {reason}") from error
-    if settle and isinstance(sink, io.BytesIO):
-        file.write(settle(sink.getvalue()))
+
+
+def _bytes(frames: np.ndarray, made: SoundFormat) -> bytes:
+    """The samples as they stand in a WAV file."""
+    frames = _scaled(_rounded(frames, made.subtype), _AS_IN_MEMORY[made.subtype])
+    content: bytes = frames.tobytes()
+    return content
+
+
+def silent(frames: int, like: np.ndarray, made: SoundFormat) -> Iterator[np.ndarray]:
+    """So many frames without sound, in blocks."""
+    for at in range(0, frames, made.frames_at_once):
+        yield np.zeros((min(made.frames_at_once, frames - at), like.shape[1]), like.dtype)
 
 
 def _scaled(frames: np.ndarray, kind: str) -> np.ndarray:
@@ -390,10 +396,13 @@ def _scaled(frames: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _finite(frames: np.ndarray) -> np.ndarray:
-    """Numbers that an encoder can take: LAME ends the process at NaN, and at what is far too loud."""
-    if frames.dtype.kind != "f":
-        return frames
-    numbers: np.ndarray = np.nan_to_num(frames).clip(-LOUDEST, LOUDEST)
+    """Numbers that an encoder can take: LAME ends the process at NaN, and at what is far too loud.
+
+    Never integers: of two channels with 16 bits libsndfile makes an MP3 of mere noise.
+    """
+    numbers = _scaled(frames, "<f4")
+    if frames.dtype.kind == "f":
+        numbers = np.nan_to_num(numbers).clip(-LOUDEST, LOUDEST)
     return numbers
 
 
@@ -452,15 +461,17 @@ class RawSource(Source):
         raw = self._raw
         header = _header(raw, stop - start + silence)
         at, size = self._start + start * raw.frame_bytes, (stop - start) * raw.frame_bytes
-        after = self._SILENCE.get(raw.subtype, b"\0") * (silence * raw.frame_bytes)
-        after += b"\0" * (size + len(after) & 1)
-        if size <= LARGEST_IN_MEMORY:
-            return [header + self._read(at, size) + after]
+        silent = self._SILENCE.get(raw.subtype, b"\0")
+        more = silence * raw.frame_bytes
+        even = b"\0" * (size + more & 1)
+        if size + more <= LARGEST_IN_MEMORY:
+            return [header + self._read(at, size) + silent * more + even]
 
         def copy(file: BinaryIO) -> None:
             file.write(header)
             file.writelines(self._blocks(at, size))
-            file.write(after)
+            file.writelines(silent * min(COPY_AT_ONCE, more - done) for done in range(0, more, COPY_AT_ONCE))
+            file.write(even)
 
         return [copy]
 
@@ -523,11 +534,19 @@ class FramesSource(Source):
         """What copies the frames; with silence after them it has to be encoded."""
         if not silence:
             return [functools.partial(self._flac.cut, start, stop)]
-        piece = io.BytesIO()
-        self._flac.cut(start, stop, piece)
-        piece.seek(0)
-        frames, _ = soundfile.read(piece, dtype=self.made.dtype, always_2d=True)
-        return [encode(np.pad(frames, ((0, silence), (0, 0))), self.made)]
+        blocks = functools.partial(self._with_silence, start, stop, silence)
+        return [encode_blocks(blocks, stop - start + silence, self.made)]
+
+    def _with_silence(self, start: int, stop: int, silence: int) -> Iterator[np.ndarray]:
+        at_once = MANY_SAMPLES // self.made.channels
+        frames = np.empty((0, self.made.channels), self.made.dtype)
+        for at in range(start, stop, at_once):
+            piece = io.BytesIO()
+            self._flac.cut(at, min(stop, at + at_once), piece)
+            piece.seek(0)
+            frames, _ = soundfile.read(piece, dtype=self.made.dtype, always_2d=True)
+            yield frames
+        yield from silent(silence, frames, self.made)
 
     def close(self) -> None:
         """Let the file go."""

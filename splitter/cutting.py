@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,8 @@ class SoundRecipe(ProcessorDataset):
         target = self.target
         if self.device != target.device:
             target = replace(target, device=self.device)
-        with open_source(input_file.local_path, target, self.truncated) as source:
+        folder = partial(getattr, input_file, "scratch")
+        with open_source(input_file.local_path, target, self.truncated, folder) as source:
             for number, span in enumerate(self.spans(source, input_file)):
                 yield from _files(source, span, number)
             source.finish()

@@ -4,11 +4,50 @@ Every page has the number, and a checksum over all of the page. That is a CRC, w
 number changes in it depends only on how many bytes come after the number.
 """
 
+import os
 import struct
 from functools import cache
+from typing import BinaryIO
 
 _POLYNOMIAL = 0x104C11DB7
 _SERIAL_AT, _CHECKSUM_AT, _SEGMENTS_AT, _HEAD_BYTES = 14, 22, 26, 27
+
+
+class Numbered:
+    """A file to which libsndfile writes Ogg, and whose pages have a number that is always the same."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Write to a file."""
+        self._file = file
+        self._pending = b""
+
+    def write(self, content: bytes) -> int:
+        """Write the pages that are complete."""
+        self._pending += bytes(content)
+        whole = _end_of_pages(self._pending)
+        self._file.write(with_serial_number(self._pending[:whole]))
+        self._pending = self._pending[whole:]
+        return len(content)
+
+    def tell(self) -> int:
+        """Where the next byte comes."""
+        return self._file.tell() + len(self._pending)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to where it was, which is all that is asked for."""
+        return self.tell() if self._pending else self._file.seek(offset, whence)
+
+
+def _end_of_pages(content: bytes) -> int:
+    """Where the last complete page ends."""
+    at = 0
+    while len(content) >= at + _HEAD_BYTES:
+        lacing = content[at + _HEAD_BYTES :][: content[at + _SEGMENTS_AT]]
+        end = at + _HEAD_BYTES + content[at + _SEGMENTS_AT] + sum(lacing)
+        if end > len(content) or len(lacing) < content[at + _SEGMENTS_AT]:
+            break
+        at = end
+    return at
 
 
 def with_serial_number(content: bytes, number: int = 1) -> bytes:

@@ -106,11 +106,22 @@ class RawFormat:
         return struct.pack("<4sI4s", b"RIFF", whole, b"WAVE") + chunks + struct.pack("<4sI", b"data", size)
 
 
-def without_time(aiff: bytes) -> bytes:
-    """An AIFF file that does not say when it was made, as libsndfile's chunk `PEAK` would."""
-    peak = aiff.find(b"PEAK", 0, aiff.find(b"SSND"))
-    # its name, its size and its version come before the time
-    return aiff if peak < 0 else aiff[: peak + 12] + bytes(4) + aiff[peak + 16 :]
+class Timeless:
+    """A file to which libsndfile writes AIFF, and which does not say when, as its chunk `PEAK` would."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Write to a file."""
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def write(self, content: bytes) -> int:
+        """Write; the header comes as a whole, at first and again at last."""
+        written = bytes(content)
+        peak = written.find(b"PEAK", 0, written.find(b"SSND")) if written.startswith(b"FORM") else -1
+        if peak >= 0:
+            # its name, its size and its version come before the time
+            written = written[: peak + 12] + bytes(4) + written[peak + 16 :]
+        return self._file.write(written)
 
 
 @dataclass(frozen=True)

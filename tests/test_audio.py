@@ -264,6 +264,20 @@ def test_what_has_no_depth(tmp_path, name):
         assert np.abs(joined - floats.astype(float) * 32768).max() < 0.6
 
 
+@pytest.mark.parametrize("format_", ["mp3", "ogg", "opus"])
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "FLOAT", "DOUBLE"])
+def test_lossy_pieces_sound_like_the_recording(tmp_path, format_, channels, subtype):
+    """Whatever its samples are; of two channels with 16 bits libsndfile makes MP3 that is mere noise."""
+    truth = tone(1, 16_000, channels) / 32768
+    path = write_sound(tmp_path / "a.wav", truth, 16_000, subtype)
+    kind = {"format": "ogg", "subtype": "OPUS"} if format_ == "opus" else {"format": format_}
+    outputs, _ = chunks_of(path, **kind)
+    made = samples_of(outputs[0].content, "float64")
+    assert made.shape == truth.shape
+    assert np.sqrt(np.mean((made - truth) ** 2)) < 0.15 * np.sqrt(np.mean(truth**2))
+
+
 def test_formats_that_cannot_hold_a_recording(tmp_path):
     """Too many channels for FLAC, a rate that Opus or MP3 does not have: one clear line."""
     many = write_sound(tmp_path / "many.wav", noise(100, 9), 8000)

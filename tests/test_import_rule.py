@@ -19,7 +19,7 @@ ROOMS = """
     errors
     flac mp3 ogg options parameters progress records wav
     decoders processes storage
-    av_decoder resampling
+    av_decoder resampling tape
     recordings
     audio
     inputs sinks

@@ -16,6 +16,7 @@ from splitter.records import InputFile
 HOP = 512
 BLOCKS_IN_FRAME = 4
 QUIETEST = 1e-10
+AT_ONCE = 1 << 20
 
 
 class Silence(LabelledRecipe):
@@ -94,23 +95,34 @@ class Silence(LabelledRecipe):
 
 def measure(blocks: Iterable[np.ndarray]) -> np.ndarray:
     """The mean square of each frame, of its loudest channel; frame k is around sample k * HOP."""
-    sums: list[np.ndarray] = []
-    rest = np.empty((0, 1), np.float32)
+    levels: list[np.ndarray] = []
+    sums: np.ndarray = np.empty((0, 0))
+    rest: np.ndarray = np.empty((0, 0), np.float32)
     for block in blocks:
-        rest = np.concatenate((rest.reshape(-1, block.shape[1]), block))
+        if not levels:
+            # before the recording, and after it, is silence
+            sums, rest = np.zeros((2, block.shape[1])), rest.reshape(0, block.shape[1])
+        rest = np.concatenate((rest, block))
         whole = len(rest) // HOP * HOP
-        sums.append(_squares(rest[:whole].reshape(-1, HOP, block.shape[1])))
+        sums = np.concatenate((sums, _squares(rest[:whole].reshape(-1, HOP, block.shape[1]))))
         rest = rest[whole:]
-    # an incomplete block counts as if silence came after it
-    if not sums:
+        levels.append(_levels(sums))
+        sums = sums[len(levels[-1]) :]
+    if not levels:
         return np.zeros(1)
-    last = _squares(rest[np.newaxis])
-    of_blocks = np.concatenate((*sums, last, np.zeros((1, last.shape[1]))))
-    around = np.concatenate((np.zeros((2, last.shape[1])), of_blocks))
-    count = len(of_blocks) - 1
-    total = np.sum([around[shift : shift + count] for shift in range(BLOCKS_IN_FRAME)], axis=0)
-    levels: np.ndarray = np.nan_to_num(total, nan=np.inf, posinf=np.inf).max(axis=1) / (BLOCKS_IN_FRAME * HOP)
-    return levels
+    last = np.concatenate((sums, _squares(rest[np.newaxis]), np.zeros((1, rest.shape[1]))))
+    return np.concatenate((*levels, _levels(last)))
+
+
+def _levels(sums: np.ndarray) -> np.ndarray:
+    """The mean square of each frame of so many blocks, of which these are the sums."""
+    count = max(0, len(sums) - BLOCKS_IN_FRAME + 1)
+    total = np.sum([sums[shift : shift + count] for shift in range(BLOCKS_IN_FRAME)], axis=0)
+    levels = np.nan_to_num(total, nan=np.inf, posinf=np.inf).max(axis=1) / (BLOCKS_IN_FRAME * HOP)
+    # a day has many of them
+    with np.errstate(over="ignore"):
+        small: np.ndarray = levels.astype(np.float32)
+    return small
 
 
 def _squares(blocks: np.ndarray) -> np.ndarray:
@@ -125,8 +137,10 @@ def sounding(levels: np.ndarray, frames: int, threshold_db: float) -> list[tuple
     loudest = levels.max(initial=0.0, where=np.isfinite(levels))
     if levels.max() <= QUIETEST or not frames:
         return []
-    decibels = 10 * np.log10(np.maximum(levels, QUIETEST) / max(loudest, QUIETEST))
-    sounds = np.concatenate(([False], decibels > -threshold_db, [False]))
+    sounds = np.zeros(len(levels) + 2, np.bool_)
+    for at in range(0, len(levels), AT_ONCE):
+        some = np.maximum(levels[at : at + AT_ONCE], QUIETEST) / max(loudest, QUIETEST)
+        sounds[at + 1 : at + 1 + len(some)] = 10 * np.log10(some) > -threshold_db
     edges = np.flatnonzero(sounds[1:] != sounds[:-1]) * HOP
     starts, stops = edges[::2], np.minimum(edges[1::2], frames)
     return [
