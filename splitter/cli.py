@@ -106,7 +106,7 @@ class RunCommand(click.Command):
         names = {parameter.name for parameter in ctx.meta.get("parameters", [])}
         sections: dict[str, list[tuple[str, str]]] = {"Recipe options": [], "Run options": []}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record:
                 sections["Recipe options" if param.name in names else "Run options"].append(record)
         recipe = ctx.meta.get("recipe")
@@ -259,10 +259,16 @@ commands.add_command(
 @commands.command()
 def recipes() -> None:
     """List the recipes, what they do, and their options."""
+    context = click.get_current_context()
     for name in RECIPES:
         recipe = load_recipe(name)
         click.echo(f"{name}: {first_line(recipe)}")
-        for parameter in recipe_parameters(recipe):
-            record = _option(parameter).get_help_record(click.get_current_context())
-            if record:
-                click.echo(f"    {record[0]}  {record[1]}")
+        formatter = context.make_formatter()
+        with formatter.indentation(), formatter.indentation():
+            formatter.write_dl([_described(parameter, context) for parameter in recipe_parameters(recipe)])
+        click.echo(formatter.getvalue())
+
+
+def _described(parameter: Parameter, context: click.Context) -> tuple[str, str]:
+    """A parameter as the option it is, and what it does."""
+    return _option(parameter).get_help_record(context) or (flag(parameter.name), parameter.help)

@@ -144,10 +144,18 @@ def _read_path(path: str, listing: InputList, leave_out: str) -> tuple[Row, Iter
     except OSError as error:
         raise Refused(f"{path}: the dataset list cannot be read: {error.strerror or error}") from None
     if listing.column not in header:
+        if not all(map(_is_printable, header)):
+            advice = f"to process that one file, give its folder, and --pattern {os.path.basename(path)!r}"
+            raise Refused(f"{path}: is not a dataset list, since it is not text; {advice}")
         raise Refused(
             f"{path}: has no column {listing.column!r} but {_named(header)}; {_column_advice(header)}"
         )
     return header, rows, os.path.dirname(path)
+
+
+def _is_printable(name: str) -> bool:
+    """Whether a column's name can be shown; what begins a recording, or a list in UTF-16, cannot."""
+    return all(sign.isprintable() or sign.isspace() for sign in name)
 
 
 def _refuse_option(value: object, option: str, use: str) -> None:

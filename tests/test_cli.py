@@ -87,15 +87,16 @@ def test_help_names_the_commands(capfd):
 
 
 def test_recipes_are_listed(capfd):
-    """`splitter recipes`: name, one line, parameters with their help."""
+    """`splitter recipes`: name, one line, parameters with their help, no wider than a screen."""
     said = here(capfd, "recipes")
     assert said.code == 0
     lines = said.out.splitlines()
-    starts = [line for line in lines if not line.startswith(" ")]
+    starts = [line for line in lines if line and not line.startswith(" ")]
     assert [line.partition(":")[0] for line in starts] == list(RECIPES)
     assert all(len(line.partition(": ")[2]) > 10 for line in starts)
     assert "    --num-chars INTEGER  Letters in each part.  [default: 2]" in lines
     assert any(line.startswith("    --command TEXT  ") for line in lines)
+    assert max(map(len, lines)) <= 100
 
 
 def test_every_shipped_recipe_has_help(capfd):
@@ -103,6 +104,10 @@ def test_every_shipped_recipe_has_help(capfd):
     for name in RECIPES:
         said = here(capfd, "run", "--recipe", name, "--help")
         assert said.code == 0
+        assert [line for line in said.out.splitlines() if "DATASET" in line and "--" not in line] == [
+            "Usage: splitter run [OPTIONS] DATASET",
+            "  Run a recipe over every input of DATASET: a list (CSV, TSV, JSONL, Parquet)",
+        ]
         own = said.out.partition("Options of the recipe")[2].partition("Run options:")[0]
         options = [line for line in own.splitlines() if line.startswith("  --")]
         assert options
@@ -227,7 +232,7 @@ def test_a_file_named_like_a_module(capfd, place):
         ("comand", "did you mean 'command'?"),
         ("xyz", "is not a recipe; there is "),
         ("xyz", "or write module:Class or path/to/file.py:Class"),
-        ("my recipes.py", "is not a recipe"),
+        ("my recipes.py", "names a file; write my recipes.py:Class, with the class that is in it"),
         ("none.py:Copy", "none.py: there is no such file"),
         ("no_such_module_at_all:Copy", "No module named 'no_such_module_at_all'"),
         ("my recipes.py:Cpy", "Cpy is not there in my recipes.py; it has Copy, Other"),
@@ -303,6 +308,18 @@ def test_no_list(capfd, place):
     assert "Missing argument 'DATASET'" in here(capfd, "run").err
     (place / "dataset.csv").unlink()
     assert "dataset.csv: the dataset list cannot be read" in refused(capfd)
+
+
+@pytest.mark.parametrize("recording", ["greeting.wav", "lecture.flac", "podcast.mp3", "story.ogg"])
+def test_a_recording_instead_of_a_list(capfd, place, recording):
+    """A newcomer's first idea is one clear line, without the recording's bytes in it."""
+    shutil.copy(CHECKOUT / "data_samples" / "speech" / recording, place)
+    said = here(capfd, "run", recording)
+    assert said.code == 2
+    why = "is not a dataset list, since it is not text"
+    advice = f"to process that one file, give its folder, and --pattern {recording!r}"
+    assert said.lines == [f"splitter: {place / recording}: {why}; {advice}"]
+    assert here(capfd, "run", ".", "--pattern", recording, "--quiet").code == 0
 
 
 def test_an_output_folder_that_cannot_be_made(capfd, place):

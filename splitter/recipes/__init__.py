@@ -32,6 +32,8 @@ def load_recipe(name: str) -> "type[ProcessorDataset]":
 
     place, colon, class_name = RECIPES.get(name, name).rpartition(":")
     if not (place and colon):
+        if name.endswith(".py"):
+            raise Refused(f"--recipe {name}: names a file; write {name}:Class, with the class that is in it")
         known = ", ".join(RECIPES)
         hint = (
             nearest(name, list(RECIPES))
