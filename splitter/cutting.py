@@ -2,7 +2,7 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -89,6 +89,13 @@ class SoundRecipe(ProcessorDataset):
         if "annotations file" in self.parameters and self.annotations:
             self._annotation_file = AnnotationFile(self.annotations)
 
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Refuse a list without the column that names the annotations."""
+        where = self.annotations or ""
+        if where.startswith(IN_COLUMN) and where.removeprefix(IN_COLUMN) not in columns:
+            column, there = where.removeprefix(IN_COLUMN), ", ".join(map(repr, columns[:10]))
+            raise Refused(f"--annotations {where}: the dataset list has no column {column!r} but {there}")
+
     @abstractmethod
     def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
         """Where to cut, in order; `source.reach` tells how far the recording goes."""
@@ -104,10 +111,7 @@ class SoundRecipe(ProcessorDataset):
             return self._annotation_file.of(input_file.input)
         where = self.annotations or ""
         if where.startswith(IN_COLUMN):
-            column = where.removeprefix(IN_COLUMN)
-            if column not in input_file.columns:
-                raise Refused(f"--annotations {where}: the dataset list has no column {column!r}")
-            name = input_file.columns[column]
+            name = input_file.columns[where.removeprefix(IN_COLUMN)]
             found = Path(_home(input_file), name) if name else None
         else:
             found = find_annotations(input_file.local_path)

@@ -62,6 +62,9 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
     def setup(self) -> None:
         """Called once in each worker before its first input: load a model here."""
 
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Called once before any work: raise an error if the dataset list lacks a column that is needed."""
+
     def run(self, output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401 - see RunOptions
         """Process every input, in parallel, into the folder `output`; the options are `RunOptions`'."""
         from splitter.run import run
@@ -100,7 +103,8 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
 
     def _opened(self) -> Table:
         if self._table is None:
-            header, rows, root = read_source(self.inputs)
+            header, rows, root = read_source(inputs_of(self))
+            refuse_columns(self, header)
             # an unnamed file: gone with the process, never seen by anyone else
             file = tempfile.TemporaryFile()  # noqa: SIM115
             self._table = copy_list(header, rows, file, self.inputs.path_column)
@@ -177,12 +181,44 @@ def _described(value: Any) -> str:  # noqa: ANN401 - whatever a user's method ga
     return f"{type(value).__name__} {re.sub(' at 0x[0-9a-f]+', '', text)[:100]}"
 
 
+def inputs_of(dataset: ProcessorDataset) -> InputList:
+    """What the recipe was made with; refuses one whose `__init__` has not passed it on."""
+    inputs = getattr(dataset, "inputs", None)
+    if not isinstance(inputs, InputList):
+        name = type(dataset).__name__
+        raise Refused(
+            f"{name}: its __init__ must call super().__init__(inputs), and not set self.inputs itself"
+        )
+    return inputs
+
+
+def refuse_columns(dataset: ProcessorDataset, columns: Sequence[str]) -> None:
+    """Refuse a list whose columns the recipe cannot do with."""
+    try:
+        dataset.check_columns(tuple(columns))
+    except Refused:
+        raise
+    except Exception as error:
+        name = type(dataset).__name__
+        raise Refused(f"{name}: {error}" if str(error) else f"{name}: {type(error).__name__}") from error
+
+
 def check_parameters(dataset: ProcessorDataset, option_names: Iterable[str]) -> None:
-    """Refuse a parameter that is named like an option of the run, and a type that metadata cannot have."""
+    """Refuse a parameter that is named like an option of the run, and attributes of the wrong kind."""
     name = type(dataset).__name__
     for parameter in recipe_signature(type(dataset)):
         if parameter.name in set(option_names):
             raise Refused(f"{name}: its parameter {parameter.name!r} is the name of a run option; rename it")
-    for key, kind in dataset.metadata_types.items():
+    types: object = dataset.metadata_types
+    if not isinstance(types, Mapping):
+        raise Refused(f"{name}: metadata_types is {types!r:.100}; expected a dict of names and types")
+    for key, kind in types.items():
+        if not isinstance(key, str):
+            raise Refused(f"{name}: metadata_types has the key {key!r:.100}; expected the name of metadata")
         if kind not in (str, int, float, bool):
             raise Refused(f"{name}: metadata_types[{key!r}] is {kind!r}; expected str, int, float or bool")
+    if not isinstance(dataset.version, (str, int, float)):
+        raise Refused(f"{name}: version is {dataset.version!r:.100}; expected a number or text")
+    if not isinstance(dataset.group_rows, bool):
+        raise Refused(f"{name}: group_rows is {dataset.group_rows!r:.100}; expected True or False")
+    inputs_of(dataset)

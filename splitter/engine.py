@@ -22,7 +22,7 @@ import torch
 import xxhash
 
 from splitter.batch import Job, Planner, Report
-from splitter.dataset import ProcessorDataset, check_parameters
+from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
 from splitter.errors import Interrupted, Refused, StorageError
 from splitter.executors import EXECUTORS, Executor, Limits
 from splitter.inputs import InputList, Layout, Survey, Table, copy_list, read_source, survey
@@ -121,6 +121,7 @@ class Engine:
         listing = _listing(self.dataset.inputs, self.options)
         header, rows, root = read_source(listing, leave_out=self.storage.root)
         _refuse_own_columns(header)
+        refuse_columns(self.dataset, header)
         self.storage.prepare()
         with self.storage.locked(), self.storage.unless_refused(), self.storage.working_file(LIST) as file:
             table = copy_list(header, rows, file, listing.path_column)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from doors import WORDS, read_table, tree, write_files, write_list
+from doors import WORDS, here, read_table, tree, write_files, write_list
 from torch.utils.data import DataLoader
 
 from splitter import InputList, OutputFile, ProcessorDataset, Skip, read_manifest
@@ -164,6 +164,90 @@ def test_a_list_that_cannot_be_read(folder):
     """It is refused when the dataset is first used, with the same words as in a run."""
     with pytest.raises(Refused, match="cannot be read"):
         len(Words(folder / "none.csv"))
+
+
+# -- classes that are not as they should be ----------------------------------------------------------------
+
+
+class WithoutSuper(ProcessorDataset):
+    """Keeps the inputs to itself."""
+
+    def __init__(self, inputs, set_inputs: bool = False):
+        if set_inputs:
+            self.inputs = inputs
+
+    def process(self, input_file):
+        return [], {}
+
+
+@pytest.mark.parametrize("set_inputs", [False, True])
+def test_a_class_that_does_not_pass_its_inputs_on(words, tmp_path, set_inputs):
+    """A run, `len` and an item say in one line what is missing."""
+    dataset = WithoutSuper(words, set_inputs)
+    for use in (lambda: dataset.run(tmp_path / "out"), lambda: len(dataset), lambda: dataset[0]):
+        with pytest.raises(
+            Refused, match=r"^WithoutSuper: its __init__ must call super\(\).__init__\(inputs\)"
+        ):
+            use()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"metadata_types": ["part"]}, "metadata_types is ['part']; expected a dict"),
+        ({"metadata_types": None}, "metadata_types is None; expected a dict"),
+        (
+            {"metadata_types": {"part": "str"}},
+            "metadata_types['part'] is 'str'; expected str, int, float or bool",
+        ),
+        ({"metadata_types": {7: str}}, "metadata_types has the key 7"),
+        ({"version": {}}, "version is {}; expected a number or text"),
+        ({"group_rows": "no"}, "group_rows is 'no'; expected True or False"),
+    ],
+    ids=str,
+)
+def test_an_attribute_of_the_wrong_kind(words, tmp_path, attributes, message):
+    """It is refused by name, before any work."""
+    recipe = type("Odd", (Words,), attributes)
+    with pytest.raises(Refused) as caught:
+        recipe(InputList(words, root="inputs")).run(tmp_path / "out")
+    assert str(caught.value).startswith(f"Odd: {message}")
+    assert not (tmp_path / "out").exists()
+
+
+# -- columns that a recipe needs ---------------------------------------------------------------------------
+
+
+class Needs(Words):
+    """Needs a column."""
+
+    def check_columns(self, columns):
+        if columns != ("input", "who"):
+            raise ValueError(f"needs the columns input and who, not\n{columns}")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_recipe_says_which_columns_it_needs(words, tmp_path, capfd, workers):
+    """A list without them is refused in one line before any work; they have the names that they are given."""
+    with pytest.raises(Refused, match=r"^Needs: needs the columns input and who"):
+        Needs(InputList(words, root="inputs"))[0]
+    write_list(words, [["input", "name"], ["a.txt", "x"]])
+    options = [
+        "--root",
+        "inputs",
+        "--recipe",
+        f"{__file__}:Needs",
+        "-o",
+        tmp_path / "out",
+        "--workers",
+        workers,
+    ]
+    said = here(capfd, "run", words, *map(str, options))
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert "Needs: needs the columns input and who, not ('input', 'name')" in said.err
+    assert not (tmp_path / "out").exists()
+    assert here(capfd, "run", words, *map(str, options), "--rename", "name=who").code == 0
 
 
 # -- by a DataLoader ---------------------------------------------------------------------------------------

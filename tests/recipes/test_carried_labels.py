@@ -195,9 +195,6 @@ def test_a_changed_file_is_noticed(sound, tmp_path, capfd):
         assert [row["labels"] for row in read_table(tmp_path / "out/manifest.csv")] == [label]
 
 
-@pytest.mark.xfail(
-    reason="a recipe cannot say which columns of the list it needs, so each input fails instead"
-)
 def test_a_column_that_is_not_there(sound, tmp_path, capfd):
     """No recording can be done; what is said names the option and the column."""
     write_files(tmp_path, {"r.wav": sound.read_bytes()})
@@ -206,4 +203,8 @@ def test_a_column_that_is_not_there(sound, tmp_path, capfd):
         capfd, "run", dataset, "--annotations", "column=notes", "--workers", "1", "-o", tmp_path / "out"
     )
     assert said.code == 2, said.err
-    assert said.lines == ["splitter: --annotations column=notes: the dataset list has no column 'notes'"]
+    message = "--annotations column=notes: the dataset list has no column 'notes' but 'input'"
+    assert said.lines == [f"splitter: {message}"]
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(Refused, match=f"^{message}$"):
+        Chunk(str(dataset), annotations="column=notes")[0]
