@@ -6,9 +6,11 @@ for each row: where the row starts in the copy, a hash of its path, the size of 
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
+import re
 import stat
 import unicodedata
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -58,6 +60,17 @@ class InputList:
     delimiter: str | None = None
     pattern: str | None = None
     rename: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be a name or a path."""
+        path, text = (str, os.PathLike, type(None)), (str, type(None))
+        for name, kinds in (("column", (str,)), ("root", path), ("delimiter", text), ("pattern", text)):
+            if not isinstance(getattr(self, name), kinds):
+                raise Refused(f"InputList: {name}={getattr(self, name)!r:.100} is not text")
+        rename: object = self.rename or {}
+        names = [name for pair in rename.items() for name in pair] if isinstance(rename, Mapping) else [None]
+        if not all(isinstance(name, str) for name in names):
+            raise Refused(f"InputList: rename={rename!r:.100} is not a dict of old names and new ones")
 
     @property
     def path_column(self) -> str:
@@ -110,13 +123,15 @@ def parse_rows(text: bytes) -> list[Row]:
 def read_source(listing: InputList, *, leave_out: str = "") -> tuple[Row, Iterator[Row], str]:
     """The header, the rows and the root folder of a source; `leave_out` is the output folder."""
     source = listing.source
-    if isinstance(source, (str, os.PathLike)):
-        header, rows, home = _read_path(os.fspath(source), listing, leave_out)
+    if isinstance(source, (str, bytes, os.PathLike)):
+        header, rows, home = _read_path(os.fsdecode(source), listing, leave_out)
     else:
         _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
         _refuse_option(listing.pattern, "--pattern", "a folder")
         header, rows = _read_object(source, listing.column)
         home = os.getcwd()
+    if is_url(os.fspath(listing.root or "")):
+        raise Refused(f"--root {listing.root}: {CANNOT_READ_URLS}; give a local folder")
     root = os.path.normpath(os.path.join(home, os.path.expanduser(listing.root or "")))
     if not os.path.isdir(root):
         raise Refused(f"{root}: the folder that inputs are relative to is not there; check --root")
@@ -124,7 +139,11 @@ def read_source(listing: InputList, *, leave_out: str = "") -> tuple[Row, Iterat
 
 
 def _read_path(path: str, listing: InputList, leave_out: str) -> tuple[Row, Iterator[Row], str]:
-    path = os.path.abspath(os.path.expanduser(path))
+    if is_url(path):
+        raise Refused(f"{path}: {CANNOT_READ_URLS}; give a local list or folder as DATASET")
+    if not path or "\0" in path:
+        raise Refused(f"DATASET {path!r}: names no file; give a list or a folder")
+    path = os.path.abspath(os.path.expanduser(_without_scheme(path)))
     if os.path.isdir(path):
         _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
         _refuse_option(listing.root, "--root", "a dataset list")
@@ -288,15 +307,25 @@ def _walk_below(folder: str, prefix: str, pattern: str, leave_out: set[str]) -> 
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
     except OSError as error:
-        raise Refused(f"{folder}: cannot be read: {error.strerror}") from None
+        raise Refused(f"{folder}: cannot be read: {error.strerror}; allow that, or give a list") from None
     for entry in entries:
         place = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
         if entry.name.startswith(".") or place in leave_out:
             continue
-        if entry.is_dir():
+        if os.path.isdir(place) if entry.is_symlink() else entry.is_dir():
             yield from _walk_below(place, f"{prefix}{entry.name}/", pattern, leave_out)
-        elif fnmatchcase(entry.name, pattern) or fnmatchcase(prefix + entry.name, pattern):
+        elif _may_hold_data(entry) and (
+            fnmatchcase(entry.name, pattern) or fnmatchcase(prefix + entry.name, pattern)
+        ):
             yield prefix + entry.name
+
+
+def _may_hold_data(entry: os.DirEntry[str]) -> bool:
+    """Not a pipe, a socket or a device; but a link that leads nowhere may have lost its file."""
+    try:
+        return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
+    except OSError:
+        return True
 
 
 def _read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa: ANN401 - what a user has
@@ -361,15 +390,17 @@ class Layout:
 
     def place(self, text: str) -> str:
         """The local path of an input as it is listed."""
-        if text.startswith("file://"):
-            text = unquote(text.removeprefix("file://"), ENCODING, ESCAPE)
+        if "://" in text:
+            if is_url(text):
+                return text
+            text = _without_scheme(text)
         return text if text[:1] == "/" else f"{self.root}/{text}"
 
     def key(self, text: str) -> str:
         """What identifies an input: its path below the root, or its whole path without leading slash."""
         if "//" not in text and text[:1] != "/" and _is_plain(text):
             return text
-        if "://" in text and not text.startswith("file://"):
+        if is_url(text):
             return os.path.normpath(text.split("://", 1)[1]).lstrip("/")
         path = os.path.normpath(self.place(text))
         below = self.root.rstrip("/") + "/"
@@ -382,6 +413,20 @@ class Layout:
         # os.path.splitext, in a third of the time
         dot, start = key.rfind("."), key.rfind("/") + 1
         return key[:dot] if dot > start and key[start:dot].strip(".") else key
+
+
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+CANNOT_READ_URLS = "is a URL, which cannot be read yet"
+
+
+def is_url(text: str) -> bool:
+    """Whether a text names something on another machine."""
+    return "://" in text and _SCHEME.match(text) is not None and not text.startswith("file://")
+
+
+def _without_scheme(text: str) -> str:
+    """The path that a `file://` URL stands for; any other text as it is."""
+    return unquote(text[len("file://") :], ENCODING, ESCAPE) if text.startswith("file://") else text
 
 
 def _is_plain(text: str) -> bool:
@@ -408,16 +453,27 @@ def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
 
 def look_at(path: str) -> os.stat_result:
     """The file's size and time; refuses what is not a plain file, which could block or never end."""
+    if is_url(path):
+        raise UnreadableInput(f"{path}: {CANNOT_READ_URLS}; give the path of a local file")
     try:
         found = os.stat(path)
         if stat.S_ISREG(found.st_mode):
             return found
     except FileNotFoundError:
-        raise UnreadableInput(f"{path}: is not there") from None
+        where = (
+            f"is a link to {os.readlink(path)}, which is not there"
+            if os.path.islink(path)
+            else "is not there"
+        )
+        raise UnreadableInput(f"{path}: {where}") from None
     except (PermissionError, NotADirectoryError) as error:
         raise UnreadableInput(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise UnreadableInput(f"{path!r}: cannot be a file: {error}") from None
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise
+        raise UnreadableInput(f"{path}: cannot be a file: {error.strerror}") from None
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
     kind = kinds.get(stat.S_IFMT(found.st_mode), "a device")
     raise UnreadableInput(f"{path}: is {kind}, not a file")

@@ -33,7 +33,8 @@ class RunOptions:
         column: The column of the dataset list that holds the paths.
         root: The folder that relative paths start from; itself relative to the list's folder.
         delimiter: What stands between two columns of the list. Default: a comma, in .tsv files a tab.
-        pattern: Which files of a folder to take, such as '*.wav'.
+        pattern: Which files of a folder to take, such as '*.wav'. Those whose names begin with a dot are left
+            out.
         rename: Give a column of the list another name, as OLD=NEW. May be repeated.
         keep_extension: Name an input's folder a.wav/ instead of a/.
         limit: Take only the first N inputs, for a trial.

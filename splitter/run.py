@@ -30,16 +30,29 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
     from splitter.frame import read_manifest
     from splitter.progress import Display
 
+    _refuse_no_dataset(dataset)
     checked = RunOptions.of(options)
     with Display(quiet=checked.quiet) as display:
-        summary = run_dataset(dataset, os.fspath(output), checked, display)
+        summary = run_dataset(dataset, output, checked, display)
     if summary.stopped:
         raise RunStopped(summary.stopped)
     return read_manifest(summary.output, summary=summary)
 
 
+def _refuse_no_dataset(dataset: object) -> None:
+    from splitter.dataset import ProcessorDataset
+
+    if isinstance(dataset, type):
+        raise Refused(f"splitter.run: {dataset.__name__} is a class; make an object of it, with the inputs")
+    if not isinstance(dataset, ProcessorDataset):
+        kind = type(dataset).__name__
+        raise Refused(
+            f"splitter.run: {dataset!r:.100} is a {kind}; give a ProcessorDataset, made with the inputs"
+        )
+
+
 def run_dataset(
-    dataset: "ProcessorDataset", output: str, options: RunOptions, display: "Display"
+    dataset: "ProcessorDataset", output: str | os.PathLike[str], options: RunOptions, display: "Display"
 ) -> "Summary":
     """The whole run; returns numbers and paths. Raises Refused before any work, Interrupted at a signal."""
     from splitter.engine import Engine
@@ -47,10 +60,22 @@ def run_dataset(
 
     if sys.platform == "win32":
         raise Refused("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
-    if "://" in output:
-        raise Refused(f"{output}: is a URL; give a folder as --output")
+    storage = LocalStorage(_folder(output))
     with signals_raise():
-        return Engine(dataset, LocalStorage(output), options, display).run()
+        return Engine(dataset, storage, options, display).run()
+
+
+def _folder(output: str | os.PathLike[str]) -> str:
+    try:
+        folder = os.fsdecode(output)
+    except TypeError:
+        kind = type(output).__name__
+        raise Refused(f"--output {output!r:.100}: is a {kind}; give the path of a folder") from None
+    if not folder or "\0" in folder:
+        raise Refused(f"--output {folder!r}: names no folder; give the path of one")
+    if "://" in folder:
+        raise Refused(f"{folder}: is a URL; give a folder as --output")
+    return os.path.expanduser(folder)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,9 @@
 """Dataset lists: what is read, where inputs are, and what is refused before any work."""
 
+import contextlib
 import json
 import os
+import socket
 import sys
 import unicodedata
 from pathlib import Path
@@ -214,12 +216,88 @@ class TestSources:
         assert first == {"input": "a.txt", **expected}
         assert second == {"input": "b.txt", **dict.fromkeys("abcdefg", "")}
 
+    def test_a_folder_with_more_than_files(self, folder, out, monkeypatch):
+        """Links to files are files, one that leads nowhere fails; pipes and sockets are none."""
+        write_files(folder, {"a.txt": "one", "sub/b.txt": "two"})
+        os.mkfifo(folder / "pipe.txt")
+        (folder / "device.txt").symlink_to("/dev/null")
+        (folder / "linked.txt").symlink_to("a.txt")
+        (folder / "gone.txt").symlink_to("nowhere/at all.txt")
+        (folder / "loop.txt").symlink_to("loop.txt")
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as server:
+            monkeypatch.chdir(folder)
+            server.bind("socket.txt")
+            result = run(folder, out)
+        assert list(result["input"]) == ["a.txt", "linked.txt", "sub/b.txt"]
+        assert dict(zip(result.failed["input"], result.failed["message"], strict=True)) == {
+            "gone.txt": f"{folder}/gone.txt: is a link to nowhere/at all.txt, which is not there",
+            "loop.txt": f"{folder}/loop.txt: cannot be a file: Too many levels of symbolic links",
+        }
+
+    def test_a_source_that_is_a_file_url(self, two, out):
+        """A list may be named by its `file://` URL, as an input may, or in bytes."""
+        write_list(two / "l.csv", [["input"], ["a.txt"]])
+        for number, source in enumerate(
+            (f"file://{two}/l.csv".replace(" ", "%20"), os.fsencode(two / "l.csv"))
+        ):
+            assert listed(source, out.with_name(str(number))) == [{"input": "a.txt"}]
+
+
+class TestUrls:
+    @pytest.mark.parametrize(
+        "url",
+        ["s3://bucket/list.csv", "https://example.org/a%20folder/", "gs://b", "HTTP://example.org/x.jsonl"],
+    )
+    def test_a_list_elsewhere_is_refused(self, out, url):
+        """Nothing is looked up under that name here."""
+        said = "is a URL, which cannot be read yet; give a local list or folder as DATASET"
+        assert refused(url, out) == f"{url}: {said}"
+
+    def test_an_input_elsewhere_is_a_failed_input(self, two, out):
+        """One error for each, beside inputs that are here; a name with a colon is a name."""
+        urls = ["s3://bucket/a.wav", "https://example.org/b.wav?x=1"]
+        write_files(two, {"c: d/e.txt": "three"})
+        result = run([*urls, "a.txt", "c: d//e.txt"], out, root=str(two))
+        assert list(result["input"]) == ["a.txt", "c: d//e.txt"]
+        said = "is a URL, which cannot be read yet; give the path of a local file"
+        assert list(result.failed["message"]) == [f"{url}: {said}" for url in urls]
+
+    def test_a_root_elsewhere_is_refused(self, two, out):
+        """It is no folder beside the list."""
+        write_list(two / "l.csv", [["input"], ["a.txt"]])
+        assert "s3://bucket: is a URL, which cannot be read yet" in refused(
+            two / "l.csv", out, root="s3://bucket"
+        )
+
 
 class TestSourcesThatAreRefused:
     @pytest.mark.parametrize("source", [{"input": ["a.txt"]}, iter(["a.txt"]), {"a.txt"}, 7, None])
     def test_what_is_no_list(self, out, source):
         """What cannot be asked for one input after the other is refused, and the message says what can."""
         assert "DataFrame" in refused(source, out)
+
+    @pytest.mark.parametrize("name", ["", "a\0b"])
+    def test_a_name_that_no_file_has(self, out, name):
+        """It is not taken for the current folder."""
+        assert "names no file" in refused(name, out)
+
+    @pytest.mark.parametrize(
+        "how",
+        [
+            {"column": 7},
+            {"root": ["a"]},
+            {"delimiter": b";"},
+            {"pattern": 7},
+            {"rename": "a=b"},
+            {"rename": {"a": 7}},
+        ],
+        ids=str,
+    )
+    def test_a_description_of_the_wrong_kind(self, how):
+        """`InputList` refuses it by name."""
+        (name,) = how
+        with pytest.raises(Refused, match=f"^InputList: {name}="):
+            InputList("list.csv", **how)
 
     def test_a_stream_without_length(self, out):
         """An IterableDataset has no length, so it cannot be a list of inputs."""

@@ -160,6 +160,56 @@ def test_an_option_from_python_that_makes_no_sense(four, tmp_path, options, mess
 
 
 @pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        ("list.csv", "splitter.run: 'list.csv' is a str; give a ProcessorDataset, made with the inputs"),
+        (["a.txt"], "splitter.run: ['a.txt'] is a list; give a ProcessorDataset"),
+        (None, "splitter.run: None is a NoneType; give a ProcessorDataset"),
+        (Words, "splitter.run: Words is a class; make an object of it, with the inputs"),
+    ],
+)
+def test_a_dataset_that_is_none(tmp_path, dataset, message):
+    """What is no dataset is refused by what it is."""
+    with pytest.raises(Refused) as caught:
+        run(dataset, tmp_path / "out")
+    assert str(caught.value).startswith(message)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (None, "--output None: is a NoneType; give the path of a folder"),
+        (7, "--output 7: is a int; give the path of a folder"),
+        ("", "--output '': names no folder"),
+        (b"", "--output '': names no folder"),
+        ("a\0b", "--output 'a\\x00b': names no folder"),
+        ("s3://bucket", "s3://bucket: is a URL"),
+    ],
+)
+def test_an_output_that_is_none(four, tmp_path, monkeypatch, output, message):
+    """The empty name is not the current folder, and a number is not a file that is open."""
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(Refused) as caught:
+        Words(four).run(output, root="inputs")
+    assert str(caught.value).startswith(message)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_output_in_the_home_folder(capfd, four, tmp_path, monkeypatch):
+    """`--output=~/out`, which a shell leaves as it is, and bytes are folders like any other."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    said = here(
+        capfd, "run", four, "--root", "inputs", "--recipe", "words", "--workers", "0", "--output=~/out"
+    )
+    assert said.code == 0, said.err
+    assert (tmp_path / "home/out/manifest.csv").exists()
+    Words(four).run(os.fsencode(tmp_path / "other"), root="inputs", workers=0, quiet=True)
+    assert (tmp_path / "other/manifest.csv").exists()
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("1", 1),
