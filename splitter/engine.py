@@ -6,15 +6,10 @@ What an executor returns is only progress. After every round the commit records 
 """
 
 import contextlib
-import enum
 import json
 import os
-import re
-import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass, replace
-from pathlib import PurePath
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +20,7 @@ from splitter.batch import Job, Planner, Report
 from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
 from splitter.errors import Interrupted, Refused, StorageError
 from splitter.executors import EXECUTORS, Executor, Limits
+from splitter.identity import Identity, file_of
 from splitter.inputs import InputList, Layout, Survey, Table, copy_list, read_source, survey
 from splitter.manifest import (
     DONE,
@@ -47,6 +43,7 @@ LIST = f"{OWN_FOLDER}/dataset.csv"
 RUN = f"{OWN_FOLDER}/run.json"
 ROUNDS_WITHOUT_PROGRESS = 3
 NAMES_SHOWN = 3
+LONGEST_VALUE = 100
 # beside the status of a commit record: what it says is of before a change
 STALE = 255
 # in RUN, beside how the run processes inputs
@@ -143,7 +140,7 @@ class Engine:
         """How inputs are processed: whatever changes the outputs."""
         how = {
             "recipe": type(self.dataset).__qualname__,
-            "file of the recipe": _file_of(type(self.dataset)),
+            "file of the recipe": file_of(type(self.dataset)),
             "group_rows": self.dataset.group_rows,
             "metadata_types": {key: kind.__name__ for key, kind in self.dataset.metadata_types.items()},
             "version": self.dataset.version,
@@ -151,9 +148,21 @@ class Engine:
             "sink": self.options.sink,
             **SINKS[self.options.sink]().options(),
             "keep_extension": self.options.keep_extension,
-            **{f"parameter {name}": _plain(value) for name, value in self.dataset.parameters.items()},
+            **{f"parameter {name}": self._identity(name) for name in self.dataset.parameters},
         }
         plain: dict[str, Any] = json.loads(json.dumps(how))
+        return plain
+
+    def _identity(self, name: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+        """What stands for a parameter in fingerprints; says so where nothing can."""
+        identity = Identity()
+        plain = identity.of(self.dataset.parameters[name])
+        if identity.unknown:
+            kinds = ", ".join(identity.unknown)
+            self.display.warn(
+                f"parameter {name}: what is in a {kinds} cannot be told, so a change of it will not be "
+                "noticed; bump `version` when it changes"
+            )
         return plain
 
 
@@ -261,10 +270,10 @@ class _Work:
         """Say what will be done, before it is done; loudly where finished work is done again."""
         if len(state.changed):
             for name in sorted({*how, *(name for one in earlier for name in one)}):
-                others = [repr(one.get(name)) for one in earlier if one.get(name) != how.get(name)]
+                others = [_short(one.get(name)) for one in earlier if one.get(name) != how.get(name)]
                 if others:
                     was = " and ".join(dict.fromkeys(others))
-                    self.display.warn(f"{name} changed from {was} to {how.get(name)!r}")
+                    self.display.warn(f"{name} changed from {was} to {_short(how.get(name))}")
             count = show_count(len(state.changed), "finished input")
             self.display.warn(f"{count} changed, to be done again")
             self.storage.remove([MANIFEST])
@@ -411,6 +420,12 @@ def _refuse_own_columns(header: list[str]) -> None:
             raise Refused(f"{message}; use --rename {name}=NEW")
 
 
+def _short(value: object) -> str:
+    """A value for a message."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
 def _device(wanted: str) -> str:
     # asked in a way that leaves CUDA untouched, so that workers can still be forked
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
@@ -418,34 +433,3 @@ def _device(wanted: str) -> str:
     if wanted == "cuda" and not there:
         raise Refused("--device cuda: this machine has no usable GPU; use --device cpu or auto")
     return "cuda" if there else "cpu"
-
-
-def _file_of(recipe: type) -> str:
-    """The name of the file that a class stands in, which is the same for a script and for file.py:Class."""
-    path = getattr(sys.modules.get(recipe.__module__), "__file__", None) or ""
-    return os.path.splitext(os.path.basename(path))[0]
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401, PLR0911 - whatever parameter a recipe takes
-    """A parameter as it enters the fingerprint: equal from run to run, different when it differs."""
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    if isinstance(value, PurePath):
-        return str(value)
-    if isinstance(value, enum.Enum):
-        return value.name
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(json.dumps(_plain(one)) for one in value)
-    if hasattr(value, "__qualname__"):
-        return f"{value.__module__}.{value.__qualname__}"
-    # a place in memory says nothing
-    text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-    return (
-        f"{type(value).__qualname__} {text}"
-        if is_dataclass(value) or "<" not in text
-        else type(value).__qualname__
-    )

@@ -17,7 +17,7 @@ PACKAGE = Path(splitter.__file__).parent
 # A module imports only from lines above its own; a package stands for all its modules.
 ROOMS = """
     errors
-    flac mp3 ogg options parameters progress records wav
+    flac identity mp3 ogg options parameters progress records wav
     decoders processes storage
     av_decoder resampling tape
     recordings
