@@ -3,14 +3,14 @@
 import csv
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from splitter.errors import Refused
-from splitter.inputs import ENCODING, ESCAPE
-from splitter.manifest import ERRORS, MANIFEST, SCHEMA
+from splitter.inputs import CANNOT_READ_URLS, ENCODING, ESCAPE, Row, is_url
+from splitter.manifest import ERROR_COLUMNS, ERRORS, MANIFEST, OUTPUT_COLUMNS, SCHEMA
 
 if TYPE_CHECKING:
     from splitter.engine import Summary
@@ -34,46 +34,104 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
 
     Dataset columns are text, exactly as they were in the list. Metadata has the types it was made with.
     """
-    path = os.fspath(path)
-    file = os.path.join(path, MANIFEST) if os.path.isdir(path) else path
-    home = os.path.dirname(file)
-    manifest: Manifest = Manifest(_read(file, _types(os.path.join(home, SCHEMA))))
-    manifest.failed = _failed(os.path.join(home, ERRORS))
+    file, home = _place(path)
+    types, columns = _schema(os.path.join(home, SCHEMA))
+    manifest: Manifest = Manifest(_read(file, types, OUTPUT_COLUMNS, columns))
+    manifest.failed = _failed(os.path.join(home, ERRORS), columns)
     manifest.summary = summary
     return manifest
 
 
-def _types(schema: str) -> dict[str, str]:
+def _place(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """The manifest, and the folder that it is in."""
     try:
-        with open(schema, encoding="utf-8") as file:
-            types: dict[str, str] = json.load(file)["types"]
-    except FileNotFoundError:
+        text = os.path.expanduser(os.fsdecode(path))
+    except TypeError:
+        kind = type(path).__name__
+        raise Refused(
+            f"read_manifest: {path!r:.100} is a {kind}; give the path of an output folder"
+        ) from None
+    if is_url(text) or "\0" in text:
+        reason = CANNOT_READ_URLS if is_url(text) else "cannot be a file"
+        raise Refused(f"read_manifest: {text!r} {reason}; give the path of an output folder")
+    file = os.path.join(text, MANIFEST) if os.path.isdir(text) else text
+    return file, os.path.dirname(file)
+
+
+def _schema(path: str) -> tuple[dict[str, str], list[str]]:
+    """The types of metadata, and the columns of the dataset."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+            return {**content["types"], "size": "int"}, content["columns"]
+    except (FileNotFoundError, NotADirectoryError):
         # a manifest that was copied away from its folder: all text, but for what is always a number
-        types = {}
-    return {**types, "size": "int"}
+        return {"size": "int"}, []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Refused(f"{path}: cannot be read ({error}); run again with the same output folder") from None
 
 
-def _failed(path: str) -> pd.DataFrame:
-    return _read(path, {"attempts": "int"}) if os.path.exists(path) else pd.DataFrame()
+def _failed(path: str, columns: Sequence[str]) -> pd.DataFrame:
+    there = os.path.exists(path)
+    return _read(path, {"attempts": "int"}, ERROR_COLUMNS, columns) if there else pd.DataFrame()
 
 
-def _read(path: str, types: dict[str, str]) -> pd.DataFrame:
+def _read(path: str, types: Mapping[str, str], needed: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
+    """A table of splitter's own, which somebody may have edited, cut short, or put another in its place."""
+    rows: list[Row] = []
     try:
         with open(path, newline="", encoding=ENCODING, errors=ESCAPE) as file:
-            rows = csv.reader(file)
-            header = next(rows)
-            columns = list(zip(*rows, strict=True)) or [()] * len(header)
+            reader = csv.reader(file, strict=True)
+            header = next(reader, [])
+            if header and header[0] not in columns:
+                # spreadsheets mark a file as UTF-8
+                header[0] = header[0].removeprefix("\ufeff")
+            _check_header(path, header, needed)
+            for row in reader:
+                if len(row) == len(header):
+                    rows.append(row)
+                elif row:
+                    widths = f"{len(row)} columns where the first line has {len(header)}"
+                    raise Refused(f"{path}: line {reader.line_num} has {widths}; {_AGAIN}")
     except FileNotFoundError:
         raise Refused(f"{path}: there is no manifest; give the output folder of a finished run") from None
+    except OSError as error:
+        raise Refused(f"{path}: cannot be read: {error.strerror}") from None
+    except csv.Error as error:
+        raise Refused(f"{path}: line {reader.line_num} is not CSV ({error}); {_AGAIN}") from None
+    values = zip(*rows, strict=True) if rows else [()] * len(header)
     frame: pd.DataFrame = pd.DataFrame(
-        {name: _column(values, types.get(name, "str")) for name, values in zip(header, columns, strict=True)}
+        {
+            name: _column(texts, types.get(name, "str"), f"{path}: column {name!r}")
+            for name, texts in zip(header, values, strict=True)
+        }
     )
     return frame
 
 
-def _column(texts: tuple[str, ...], kind: str) -> "pd.Series[Any]":
+_AGAIN = "run again with the same output folder to have it made anew"
+
+
+def _check_header(path: str, header: Row, needed: Sequence[str]) -> None:
+    if not header:
+        raise Refused(f"{path}: is empty; {_AGAIN}")
+    missing = [name for name in needed if name not in header]
+    if missing:
+        raise Refused(
+            f"{path}: has no column {missing[0]!r}, so it is not of splitter; give the output folder of a run"
+        )
+    for name in header:
+        if header.count(name) > 1:
+            raise Refused(f"{path}: has two columns {name!r}; {_AGAIN}")
+
+
+def _column(texts: tuple[str, ...], kind: str, where: str) -> "pd.Series[Any]":
     convert, dtypes = _KINDS.get(kind, (str, ()))
-    values = [None if not text and dtypes else convert(text) for text in texts]
+    try:
+        values = [None if not text and dtypes else convert(text) for text in texts]
+    except ValueError:
+        odd = next(text for text in texts if text and not _converts(convert, text))
+        raise Refused(f"{where} has {odd[:100]!r} where {_WORDS[kind]} is due; {_AGAIN}") from None
     missing = None in values
     for dtype in dtypes[missing:] if dtypes else ("str",):
         try:
@@ -84,8 +142,24 @@ def _column(texts: tuple[str, ...], kind: str) -> "pd.Series[Any]":
     return pd.Series(values, dtype=object)
 
 
+def _converts(convert: Callable[[str], Any], text: str) -> bool:
+    try:
+        convert(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _truth(text: str) -> bool:
+    # spreadsheets write it in capitals
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
 _KINDS: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
     "int": (int, ("int64", "Int64")),
     "float": (float, ("float64", "float64")),
-    "bool": (lambda text: text == "True", ("bool", "boolean")),
+    "bool": (_truth, ("bool", "boolean")),
 }
+_WORDS = {"int": "a whole number", "float": "a number", "bool": "True or False"}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from splitter import InputFile, OutputFile, ProcessorDataset, read_manifest
 from splitter.dataset import Result
-from splitter.errors import StorageError
+from splitter.errors import Refused, StorageError
 from splitter.manifest import BEGUN, DONE, FAILED, RECORDS, Head, Journal, RecordWriter
 from splitter.storage import LocalStorage
 
@@ -459,3 +459,96 @@ def test_what_cannot_be_read_now_keeps_its_row_though_the_list_has_other_columns
     assert {name: after[name] for name in before if name.startswith("a/")} == {
         name: content for name, content in before.items() if name.startswith("a/")
     }
+
+
+# -- reading a manifest that somebody has been at --------------------------------------------------------
+
+
+@pytest.fixture
+def finished(folder: Path) -> Path:
+    """The output folder of a run with numbers, truth values, and a failed input."""
+    # the second output is a file
+    what = {"outputs": [{"n": 1, "x": 0.5, "ok": True}] * 2, "metadata": {}}
+    write_files(folder, {"x.txt": ""})
+    rows = [{"input": str(folder / "x.txt"), "what": json.dumps(what)}, {"input": "gone.txt", "what": ""}]
+    Described(rows).run(folder / "outputs", workers=0, quiet=True)
+    return folder / "outputs"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: "", "is empty; run again"),
+        (lambda text: "\n" + text, "is empty; run again"),
+        (lambda text: "a,b\n1,2\n", "has no column 'output', so it is not of splitter"),
+        (lambda text: text.replace(",", ";"), "has no column 'output'"),
+        (lambda text: text.encode("utf-16"), "has no column 'output'"),
+        (lambda text: text[:-9], "line 3 has "),
+        (lambda text: text + "more,\n", "line 4 has 2 columns where the first line has 8"),
+        (lambda text: text + '"never closed\n', "is not CSV"),
+        (lambda text: text.replace("checksum,n", "checksum,x"), "has two columns 'x'"),
+        (lambda text: text.replace(",1,0.5", ",one,0.5"), "column 'n' has 'one' where a whole number is due"),
+        (lambda text: text.replace(",0.5,", ',"0,5",'), "column 'x' has '0,5' where a number is due"),
+        (lambda text: text.replace(",True", ",yes"), "column 'ok' has 'yes' where True or False is due"),
+        (
+            lambda text: text.replace(",1,xxh", ",1 kB,xxh"),
+            "column 'size' has '1 kB' where a whole number is due",
+        ),
+    ],
+)
+def test_a_manifest_that_is_none(finished: Path, change, message):
+    """One line that names the file, and the line or the column."""
+    path = finished / "manifest.csv"
+    text = change(path.read_text())
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(Refused) as caught:
+        read_manifest(finished)
+    said = str(caught.value)
+    assert said.startswith(f"{path}: ")
+    assert message in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("name", ["errors.csv", ".splitter/schema.json"])
+def test_what_stands_beside_a_manifest_is_damaged(finished: Path, name):
+    """It is named as well."""
+    (finished / name).write_text("[")
+    with pytest.raises(Refused, match=f"^{finished / name}: "):
+        read_manifest(finished)
+
+
+def test_a_manifest_that_was_edited_or_moved(finished: Path, tmp_path):
+    """A byte order mark, line ends, capitals and empty lines of other programs do not matter."""
+    whole = read_manifest(finished)
+    path = finished / "manifest.csv"
+    text = path.read_text()
+    path.write_text("\ufeff" + text.replace("True", "TRUE").replace("\n", "\r\n") + "\r\n", newline="")
+    assert read_manifest(finished).equals(whole)
+    assert read_manifest(os.fsencode(path)).equals(whole)
+    (tmp_path / "copied elsewhere.csv").write_text(text)
+    copied = read_manifest(tmp_path / "copied elsewhere.csv")
+    assert copied.astype(str).equals(whole.astype(str))
+    assert copied["n"].tolist() == ["1", "1"]
+    assert copied["size"].tolist() == whole["size"].tolist()
+    assert copied.failed.empty
+    path.write_bytes(text.encode().replace(b"x.txt", b"\xff.txt"))
+    assert read_manifest(finished)["input"][0].endswith("\udcff.txt")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (None, "read_manifest: None is a NoneType"),
+        (7, "read_manifest: 7 is a int"),
+        ("s3://bucket/out", "'s3://bucket/out' is a URL, which cannot be read yet"),
+        ("a\0b", "cannot be a file"),
+        ("/nowhere/manifest.csv", "/nowhere/manifest.csv: there is no manifest; give the output folder"),
+        (".", "./manifest.csv: there is no manifest"),
+    ],
+)
+def test_a_manifest_that_is_not_there(tmp_path, monkeypatch, path, message):
+    """Whatever is given in its place."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refused) as caught:
+        read_manifest(path)
+    assert message in str(caught.value)
