@@ -194,7 +194,10 @@ def _column_advice(header: Row) -> str:
     for sign in (";", "\t", "|", ",") if len(header) == 1 else ():
         if sign in header[0]:
             return f"is it --delimiter {sign!r}?"
-    return "name the column of the paths with --column"
+    meant = [name for name in header if name.strip().lower() == "input"]
+    if meant:
+        return f"is it --column {meant[0]!r}?"
+    return "name the column of the paths with --column; the first line must hold the names of the columns"
 
 
 def _read_csv(path: str, delimiter: str) -> tuple[Row, Iterator[Row]]:

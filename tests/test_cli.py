@@ -322,6 +322,27 @@ def test_a_recording_instead_of_a_list(capfd, place, recording):
     assert here(capfd, "run", ".", "--pattern", recording, "--quiet").code == 0
 
 
+@pytest.mark.parametrize(
+    ("lines", "option"),
+    [
+        ("Input,label\na.txt,1\n", ["--column", "Input"]),
+        (" input ,label\na.txt,1\n", ["--column", " input "]),
+        ("input;label\na.txt;1\n", ["--delimiter", ";"]),
+    ],
+)
+def test_a_list_whose_column_is_written_otherwise(capfd, place, lines, option):
+    """The message says which option was meant, and with it the run goes through."""
+    (place / "dataset.csv").write_text(lines)
+    assert refused(capfd).endswith(f"; is it {option[0]} {option[1]!r}?")
+    assert here(capfd, "run", "dataset.csv", "--recipe", "words", *option, "--quiet").code == 0
+
+
+def test_a_list_without_a_first_line(capfd, place):
+    """A list that only holds paths is told what it lacks."""
+    (place / "dataset.csv").write_text("a.txt\n")
+    assert refused(capfd).endswith("--column; the first line must hold the names of the columns")
+
+
 def test_an_output_folder_that_cannot_be_made(capfd, place):
     """A file in the way of the output folder is one line, whatever its place."""
     for output in ("a.txt", "a.txt/out", "/proc/nothing/out", "x" * 300):
