@@ -16,6 +16,7 @@ import numpy as np
 from splitter.dataset import ProcessorDataset, Result, checked_result
 from splitter.errors import (
     BadResult,
+    Crashed,
     InputError,
     Interrupted,
     SetupError,
@@ -143,7 +144,8 @@ class Batch:
 class Report:
     """What became of a batch: numbers for the display. The truth is the commit record.
 
-    `unreadable` has the keys of inputs that cannot be read now, and keep what they had.
+    `unreadable` has the keys of inputs that cannot be read now, and keep what they had. `lost` has those of a
+    batch whose worker was lost with it, and `said` what user code printed, by input.
     """
 
     inputs: int = 0
@@ -157,6 +159,9 @@ class Report:
     unreadable: list[int] = field(default_factory=list)
     unreadable_names: list[str] = field(default_factory=list)
     stop: str = ""
+    lost: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    said: list[tuple[str, str]] = field(default_factory=list)
 
     def __iadd__(self, other: "Report") -> "Report":
         """Add up two reports."""
@@ -167,6 +172,35 @@ class Report:
         self.unreadable_names = (self.unreadable_names + other.unreadable_names)[:FAILURES_SHOWN]
         self.stop = self.stop or other.stop
         return self
+
+
+class Losses:
+    """Inputs whose worker was lost with them: who is to blame is found by smaller and smaller batches.
+
+    The guard finds the input that ends a runner. This is for what takes the guard along, such as a cluster
+    that ends a worker for its memory.
+    """
+
+    TIMES = 3
+    PARTS = 8
+
+    def __init__(self) -> None:
+        """Nothing is lost yet."""
+        self.size: int | None = None
+        self.failures: dict[int, Failure] = {}
+        self._alone: dict[int, int] = {}
+
+    def add(self, keys: list[int]) -> None:
+        """Note the inputs of a lost batch."""
+        if not keys:
+            return
+        self.size = min(self.size or len(keys), max(1, len(keys) // self.PARTS))
+        if len(keys) > 1:
+            return
+        times = self._alone[keys[0]] = self._alone.get(keys[0], 0) + 1
+        if times == self.TIMES:
+            message = f"its worker was ended {times} times with this input alone (out of memory?)"
+            self.failures[keys[0]] = Failure(Crashed.__name__, message, attempts=times)
 
 
 # -- planning ---------------------------------------------------------------------------------------------
@@ -195,11 +229,13 @@ class Planner:
         *,
         workers: int,
         size: int | None,
+        failures: Mapping[int, Failure] | None = None,
     ) -> None:
         """Plan the inputs that `state` says are to be done."""
         self._table, self._found, self._state, self._journal = table, found, state, journal
         self._generation, self._workers = journal.next_generation, max(1, workers)
         self._size = size or (self.TOGETHER_INPUTS if job.dataset.process_batch else None)
+        self._failures = failures or {}
         self._began = time.monotonic()
         self._seconds_per_input = 0.0
         self._order = self._largest_first(state.todo, found.sizes[state.todo])
@@ -254,7 +290,9 @@ class Planner:
         keys, sizes, times = (
             column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns)
         )
-        return Batch(name, texts, keys, sizes, times, stale)
+        known = self._failures
+        failures = {place: known[key] for place, key in enumerate(keys) if key in known} if known else {}
+        return Batch(name, texts, keys, sizes, times, stale, failures)
 
 
 def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:

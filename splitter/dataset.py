@@ -32,12 +32,18 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         version: Bump it when the code changes, so that finished inputs are done again.
         group_rows: All rows with the same path come as one input, in `input_file.rows`.
         metadata_types: The types of metadata keys, where they should not follow from the values.
+        num_cpus: CPUs that a batch takes on a Ray cluster.
+        num_gpus: GPUs that a batch takes there; a part of one lets several batches share it.
+        resources: Other resources of the cluster that a batch takes, by name.
         device: The device of the run: `cpu` or `cuda`.
     """
 
     version: ClassVar[int | str] = 1
     group_rows: ClassVar[bool] = False
     metadata_types: ClassVar[Mapping[str, type]] = {}
+    num_cpus: ClassVar[float] = 1
+    num_gpus: ClassVar[float] = 0
+    resources: ClassVar[Mapping[str, float]] = {}
     process_batch: Callable[[Sequence[InputFile]], Iterable[Result]] | None = None
     device: str = "cpu"
 

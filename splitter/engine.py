@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 import xxhash
 
-from splitter.batch import Job, Planner, Report
+from splitter.batch import Job, Losses, Planner, Report
 from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
 from splitter.errors import Interrupted, Refused, StorageError
-from splitter.executors import EXECUTORS, Executor, Limits
+from splitter.executors import Cluster, Executor, Limits, executor_class
 from splitter.identity import Identity, file_of
 from splitter.inputs import InputList, Layout, Survey, Table, copy_list, read_source, survey
 from splitter.manifest import (
@@ -34,7 +33,7 @@ from splitter.manifest import (
     compare,
     refuse_taken,
 )
-from splitter.options import RunOptions, usable_cpus
+from splitter.options import RunOptions
 from splitter.progress import Display, show_count
 from splitter.sinks import SINKS
 from splitter.storage import OWN_FOLDER, LocalStorage
@@ -113,8 +112,8 @@ class Engine:
         """Read the list, do what is not done, and bring the manifest together."""
         began = time.monotonic()
         check_parameters(self.dataset, RunOptions.__dataclass_fields__)
-        self.dataset.device = _device(self.options.device)
         executor = self._executor()
+        self.dataset.device = executor.device(self.options.device)
         listing = _listing(self.dataset.inputs, self.options)
         header, rows, root = read_source(listing, leave_out=self.storage.root)
         _refuse_own_columns(header)
@@ -129,12 +128,22 @@ class Engine:
             sink = SINKS[self.options.sink]()
             job = Job(self.dataset, self.storage, sink, layout, header, table.at, seed, self.options.retries)
             work = _Work(job, table, found, self.options, executor, self.display, began)
-            return work.through(how)
+            with contextlib.closing(executor):
+                return work.through(how)
 
     def _executor(self) -> Executor:
-        workers = usable_cpus() if self.options.workers is None else self.options.workers
-        limits = Limits(workers, self.options.timeout, self.options.memory_bytes)
-        return EXECUTORS[self.options.executor](limits)
+        options, recipe = self.options, self.dataset
+        least, most = options.workers_asked
+        limits = Limits(most, least, options.timeout, options.memory_bytes)
+        cluster = Cluster(
+            options.address,
+            recipe.num_cpus if options.num_cpus is None else options.num_cpus,
+            recipe.num_gpus if options.num_gpus is None else options.num_gpus,
+            {**recipe.resources, **options.resources_asked},
+            options.environment_asked,
+            options.verbose,
+        )
+        return executor_class(options.executor)(limits, cluster)
 
     def _how(self) -> dict[str, Any]:
         """How inputs are processed: whatever changes the outputs."""
@@ -186,6 +195,7 @@ class _Work:
         self.done = Report()
         self.began = began
         self.pruned = 0
+        self.losses = Losses()
         self.stopped = ""
         self.how: dict[str, Any] = {}
         # how things stood before this run did anything
@@ -207,7 +217,7 @@ class _Work:
     def _plan(self, how: dict[str, Any]) -> State:
         """Find out what is to be done, and refuse what must not be."""
         self._look()
-        self.executor.check(len(self.table))
+        self.executor.check(self.job, len(self.table))
         before, earlier = self._before()
         if not self.options.fresh:
             self._refuse_another_layout(before, how)
@@ -313,18 +323,20 @@ class _Work:
             self.found,
             state,
             self.journal,
-            workers=self.executor.limits.workers,
-            size=self.options.batch_size,
+            workers=self.executor.workers,
+            size=self.losses.size or self.options.batch_size,
+            failures=self.losses.failures,
         )
         reported = 0
         sizes = self.found.sizes[state.todo]
         self.display.start(inputs=len(state.todo), size=int(sizes[sizes > 0].sum()))
-        executor = self._no_more_workers_than(planner.batches)
-        with contextlib.closing(executor.run(self.job, planner)) as reports:
+        busy = self._busy(planner.batches)
+        with contextlib.closing(self.executor.run(self.job, planner, busy)) as reports:
             for report in reports:
                 planner.learn(report)
                 self.done += report
-                self.display.update(self.done)
+                self._tell(report)
+                self.display.update(self.done, self.executor.place())
                 reported += report.inputs
                 self.stopped = report.stop
                 if self.done.failed > allowed:
@@ -334,14 +346,22 @@ class _Work:
                     break
         return reported
 
-    def _no_more_workers_than(self, batches: int) -> Executor:
-        limits = self.executor.limits
-        if batches >= limits.workers:
-            return self.executor
-        self.display.say(
-            f"{show_count(batches, 'batch')} for {limits.workers} workers: at most {batches} will be busy"
-        )
-        return type(self.executor)(replace(limits, workers=batches))
+    def _busy(self, batches: int) -> int:
+        """How many workers can be busy, said where that is not all of them."""
+        workers = self.executor.workers
+        if batches < workers:
+            self.display.say(
+                f"{show_count(batches, 'batch')} for {workers} workers: at most {batches} will be busy"
+            )
+        return min(batches, workers)
+
+    def _tell(self, report: Report) -> None:
+        """Pass on what a batch had to say, and note what was lost with it."""
+        for name, text in report.said:
+            self.display.print(name, text)
+        for note in report.notes:
+            self.display.warn(note)
+        self.losses.add(report.lost)
 
     # -- the end ---------------------------------------------------------------------------------------------
 
@@ -424,12 +444,3 @@ def _short(value: object) -> str:
     """A value for a message."""
     text = repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
-
-
-def _device(wanted: str) -> str:
-    # asked in a way that leaves CUDA untouched, so that workers can still be forked
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-    there = wanted != "cpu" and torch.cuda.is_available()
-    if wanted == "cuda" and not there:
-        raise Refused("--device cuda: this machine has no usable GPU; use --device cpu or auto")
-    return "cuda" if there else "cpu"

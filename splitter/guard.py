@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from splitter.batch import BETWEEN_INPUTS, TOGETHER, Batch, Failure, Job, Report, Worker
 from splitter.errors import Crashed, MemoryExceeded, RunStopped, TimedOut
+from splitter.inputs import parse_rows
 from splitter.manifest import DONE, FAILED, SKIPPED, Journal, Record
 from splitter.processes import (
     adopt_orphans,
@@ -33,6 +34,7 @@ from splitter.processes import (
     nameless_file,
     parent_process,
 )
+from splitter.voice import Voice
 
 IDLE = -3
 TRIES_IF_KILLED = 3
@@ -61,8 +63,13 @@ class _Post:
 class Guard:
     """Runs batches in a runner of its own, whatever they do to it."""
 
-    def __init__(self, job: Job, *, timeout: float | None = None, memory: int | None = None) -> None:
-        """Limits are per input: seconds, and bytes above what the runner starts with."""
+    def __init__(
+        self, job: Job, *, timeout: float | None = None, memory: int | None = None, listens: bool = False
+    ) -> None:
+        """Limits are per input: seconds, and bytes above what the runner starts with.
+
+        One that listens reports what user code prints, where there is no terminal to print it on.
+        """
         self._job = job
         self._timeout, self._memory = timeout, memory
         self._journal = Journal(job.storage)
@@ -71,6 +78,7 @@ class Guard:
         self._memory_at_start = 0
         # where the runner's last words go: the place in the code that it died or hung at
         self._last_words = nameless_file()
+        self._voice = Voice() if listens else None
         self._pipe: multiprocessing.connection.Connection | None = None
 
     def protect(self) -> None:
@@ -94,6 +102,7 @@ class Guard:
             name = f"{batch.name}-{attempt:06d}"
             attempt += 1
             report, death = self._try(replace(piece, name=name))
+            total.said += self._said(piece)
             if report is not None:
                 total += report
                 if total.stop:
@@ -157,6 +166,8 @@ class Guard:
         return self._timeout * size if place == TOGETHER else self._timeout
 
     def _over_limit(self, size: int) -> Failure | None:
+        if self._voice:
+            self._voice.trim()
         place, since = self._post.read()
         limit = self._limit(place, size)
         if limit is not None and time.monotonic() - since > limit:
@@ -166,6 +177,16 @@ class Guard:
                 MemoryExceeded.__name__, f"took more than {self._memory:,} bytes of memory (--memory)"
             )
         return None
+
+    def _said(self, batch: Batch) -> list[tuple[str, str]]:
+        """What user code has printed, by input."""
+        if self._voice is None:
+            return []
+        rows = batch.texts
+        return [
+            (parse_rows(rows[place])[0][self._job.at] if place >= 0 else "worker", text)
+            for place, text in self._voice.heard()
+        ]
 
     # -- after a runner's death ------------------------------------------------------------------------
 
@@ -255,13 +276,22 @@ class Guard:
                 os.dup2(nothing.fileno(), 0)
             # what torch has loaded stays for good: it need not be looked through for garbage
             gc.freeze()
-            _serve(Worker(self._job, self._post.note), pipe, self._post)
+            note = self._post.note
+            if self._voice:
+                self._voice.take_over()
+                note = self._note_aloud
+            _serve(Worker(self._job, note), pipe, self._post)
             status = 0
         finally:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(status)
+
+    def _note_aloud(self, place: int) -> None:
+        assert self._voice is not None  # noqa: S101 - only called where there is one
+        self._voice.mark(place)
+        self._post.note(place)
 
     def _kill(self) -> int:
         """End the runner, its process group, and what it left behind; returns its exit status."""

@@ -23,6 +23,7 @@ _UNITS = {
     "ti": 2**40,
 }
 _LARGEST = 2**63
+_FOR_RAY = ("address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env", "verbose")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +40,16 @@ class RunOptions:
         keep_extension: Name an input's folder a.wav/ instead of a/.
         limit: Take only the first N inputs, for a trial.
         sink: Where output files go.
-        executor: What runs the batches.
+        executor: What runs the batches: worker processes on this machine, or tasks of a Ray cluster.
         workers: How many batches are at work at a time; 0 is in this process, without protection, for a
-            debugger. Default: the CPUs this process may use.
+            debugger. Default: the CPUs this process may use, or all that the Ray cluster has room for. With
+            Ray also LEAST:MOST, for a cluster that grows when it is asked to.
+        address: The Ray cluster: auto, host:port or ray://host:port. Default: a private one on this machine.
+        num_cpus: CPUs of the Ray cluster that a batch takes. Default: what the recipe says, or 1.
+        num_gpus: GPUs of the Ray cluster that a batch takes, such as 0.25, so that several share one.
+        resources: Other resources of the Ray cluster that a batch takes, as NAME=AMOUNT. May be repeated.
+        pip: A package that Ray is to install for the recipe on each node. May be repeated.
+        runtime_env: A YAML or JSON file with a Ray runtime environment.
         batch_size: How many inputs a worker takes at a time. Default: chosen as the run goes.
         device: What the recipe computes on; auto is cuda where there is one.
         timeout: Seconds for one input; one that takes longer fails.
@@ -52,6 +60,7 @@ class RunOptions:
         fresh: Start over: remove the outputs of earlier runs first.
         prune: Remove the outputs of inputs that are no longer in the list.
         quiet: Print errors only.
+        verbose: Show Ray's own log as well.
     """
 
     column: str = "input"
@@ -62,8 +71,14 @@ class RunOptions:
     keep_extension: bool = False
     limit: int | None = None
     sink: Literal["files"] = "files"
-    executor: Literal["local"] = "local"
-    workers: int | None = None
+    executor: Literal["local", "ray"] = "local"
+    workers: int | str | None = None
+    address: str | None = None
+    num_cpus: float | None = None
+    num_gpus: float | None = None
+    resources: list[str] = field(default_factory=list)
+    pip: list[str] = field(default_factory=list)
+    runtime_env: str | os.PathLike[str] | None = None
     batch_size: int | None = None
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     timeout: float | None = None
@@ -74,22 +89,36 @@ class RunOptions:
     fresh: bool = False
     prune: bool = False
     quiet: bool = False
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that make no sense, before any work."""
         types_of = typing.get_type_hints(type(self))
         for option in dataclasses.fields(self):
             _check_type(option.name, getattr(self, option.name), types_of[option.name])
-        for name, least in {"limit": 1, "workers": 0, "batch_size": 1, "retries": 0}.items():
+        for name, least in {"limit": 1, "batch_size": 1, "retries": 0, "num_cpus": 0, "num_gpus": 0}.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise Refused(f"{flag(name)} {value}: must be at least {least}")
         if self.timeout is not None and not 0 < self.timeout < float("inf"):
             raise Refused(f"--timeout {self.timeout:g}: must be more than 0 seconds")
-        if self.workers == 0 and (self.timeout is not None or self.memory is not None):
+        self._check_executor()
+        if self.workers_asked[1] == 0 and (self.timeout is not None or self.memory is not None):
             raise Refused("--timeout and --memory need a worker process; leave --workers 0 out")
         # the properties below refuse what they cannot read
-        _ = self.new_names, self.memory_bytes, self.failures_allowed(0)
+        _ = self.new_names, self.memory_bytes, self.failures_allowed(0), self.resources_asked
+
+    def _check_executor(self) -> None:
+        """Refuse what the executor would not look at."""
+        for name in _FOR_RAY:
+            value = getattr(self, name)
+            if self.executor != "ray" and value not in (None, [], False):
+                raise Refused(f"{flag(name)} is only for --executor ray; add that, or leave it out")
+        least, most = self.workers_asked
+        if self.executor == "ray" and most == 0:
+            raise Refused("--workers 0: works in this process, without Ray; leave --executor ray out")
+        if self.executor != "ray" and least > 1:
+            raise Refused(f"--workers {self.workers}: a range is only for --executor ray")
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "RunOptions":
@@ -112,6 +141,36 @@ class RunOptions:
         return pairs
 
     @property
+    def workers_asked(self) -> tuple[int, int | None]:
+        """What --workers says: the least and the most."""
+        if self.workers is None:
+            return 1, None
+        match = re.fullmatch(r"(?:(\d+):)?(\d+)", str(self.workers).strip())
+        if not match or (match[1] and not 1 <= int(match[1]) <= int(match[2])):
+            raise Refused(f"--workers {self.workers}: must be at least 0, or with Ray a range such as 2:16")
+        return int(match[1] or 1), int(match[2])
+
+    @property
+    def resources_asked(self) -> dict[str, float]:
+        """What --resources says."""
+        found = {}
+        for pair in self.resources:
+            name, _, amount = pair.partition("=")
+            if not (name and re.fullmatch(r"\d*\.?\d+", amount)) or name in ("CPU", "GPU"):
+                raise Refused(f"--resources {pair!r}: write NAME=AMOUNT; CPU and GPU have their own options")
+            found[name] = float(amount)
+        return found
+
+    @property
+    def environment_asked(self) -> dict[str, Any]:
+        """What --runtime-env and --pip say."""
+        found = _read_environment(os.fspath(self.runtime_env)) if self.runtime_env is not None else {}
+        if self.pip:
+            there = found.get("pip", [])
+            found["pip"] = [*there, *self.pip] if isinstance(there, list) else self.pip
+        return found
+
+    @property
     def memory_bytes(self) -> int | None:
         """What --memory says."""
         return None if self.memory is None else parse_size("--memory", self.memory)
@@ -126,6 +185,21 @@ class RunOptions:
                 f"--max-failures {self.max_failures!r}: write a number such as 100, or a share such as 5%"
             )
         return float(match[1]) / 100 * inputs if match[2] else int(match[1])
+
+
+def _read_environment(path: str) -> dict[str, Any]:
+    import yaml  # type: ignore[import-untyped]
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = yaml.safe_load(file)
+    except OSError as error:
+        raise Refused(f"--runtime-env {path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Refused(f"--runtime-env {path}: is not YAML or JSON: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise Refused(f"--runtime-env {path}: must hold names and values, such as pip: [librosa]")
+    return content
 
 
 def parse_size(option: str, text: int | str) -> int:

@@ -52,6 +52,11 @@ class Display:
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
 
+    def print(self, name: str, text: str) -> None:
+        """Print what user code printed on another machine, each line marked by the input."""
+        for line in text.splitlines():
+            self.error(f"[{name}] {line}")
+
     def start(self, *, inputs: int, size: int) -> None:
         """Begin to show progress towards so many inputs of so many bytes."""
         self._inputs = inputs
@@ -75,24 +80,26 @@ class Display:
         self._task = self._live.add_task("", total=self._inputs)
         self._live.start()
 
-    def update(self, work: "Report") -> None:
-        """Show what is done so far."""
+    def update(self, work: "Report", place: str = "") -> None:
+        """Show what is done so far, and what it is done on."""
         if not self._live and not self._quiet and sys.stderr.isatty():
             self._go_live()
         if self._live:
-            self._live.update(self._task, completed=work.inputs, description=self._numbers(work))
+            self._live.update(self._task, completed=work.inputs, description=self._numbers(work, place))
             return
         now = time.monotonic()
         if now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
             left = (self._inputs - work.inputs) * (now - self._began) / max(1, work.inputs)
             done = f"{work.inputs:,} of {show_count(self._inputs, 'input')}"
-            self.say(f"{done}, {self._numbers(work)}, {show_seconds(left)} left")
+            self.say(f"{done}, {self._numbers(work, place)}, {show_seconds(left)} left")
 
-    def _numbers(self, work: "Report") -> str:
+    def _numbers(self, work: "Report", place: str) -> str:
         rate = work.inputs / max(1e-3, time.monotonic() - self._began)
         failed = f"{work.failed:,} failed, " if work.failed else ""
-        return f"{failed}{show_count(work.outputs, 'output')}, {show_bytes(work.bytes)}, {rate:,.1f} inputs/s"
+        made = f"{show_count(work.outputs, 'output')}, {show_bytes(work.bytes)}"
+        where = f" on {place}" if place else ""
+        return f"{failed}{made}, {rate:,.1f} inputs/s{where}"
 
     def stop(self) -> None:
         """Take the live line away."""

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import secrets
 import shutil
 import socket
 import time
@@ -19,6 +20,9 @@ from splitter.errors import Refused, StorageError
 
 OWN_FOLDER = ".splitter"
 STAGING = f"{OWN_FOLDER}/staging"
+LOCK = f"{OWN_FOLDER}/lock"
+WORKERS = f"{OWN_FOLDER}/workers"
+SHARED = "give an --output that every node sees, on a shared file system"
 SECONDS_FOR_DEAD_RUN = 15.0
 PATIENCE = 10
 
@@ -32,6 +36,7 @@ class LocalStorage:
         self._known_folders: set[str] = set()
         self._made: list[str] = []
         self.lock_descriptor = -1
+        self.run = ""
 
     def path(self, name: str) -> str:
         """Where a name is on this machine."""
@@ -269,22 +274,66 @@ class LocalStorage:
         Workers inherit the lock on purpose: it is free only when the last of them is gone, so a new
         run never meets a dead run's workers.
         """
-        path = self.path(f"{OWN_FOLDER}/lock")
+        path = self.path(LOCK)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise self._unwritable(error) from None
         try:
             self._take(descriptor)
+            self.run = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
             try:
                 os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{socket.gethostname()} {os.getpid()}\n".encode(), 0)
+                os.pwrite(descriptor, f"{self.run}\n".encode(), 0)
             except OSError as error:
                 raise self._unwritable(error) from None
+            if not self.wait_for_workers(SECONDS_FOR_DEAD_RUN):
+                raise Refused(f"{self.root}: workers of an earlier run are at work in it; wait for them")
             self.lock_descriptor = descriptor
             yield
         finally:
             self.lock_descriptor = -1
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Be known to work on a batch, in a process that the driver has not forked.
+
+        It may be on another machine, and outlive its driver. A run that comes later waits for it, and it
+        does nothing more once there is a later run.
+        """
+        place = f"{socket.gethostname()}: {self.root}"
+        try:
+            descriptor = os.open(self.path(WORKERS), os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise StorageError(f"{place}: cannot be written there: {error.strerror}; {SHARED}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            with open(self.path(LOCK)) as file:
+                if file.read().strip() != self.run:
+                    raise StorageError(f"{place}: is taken over by another run, or is another folder there")
+            yield
+        finally:
+            # a runner that was forked meanwhile holds the descriptor as well
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def wait_for_workers(self, seconds: float) -> bool:
+        """Wait until none of those is at work; says whether that has come."""
+        give_up = time.monotonic() + seconds
+        try:
+            descriptor = os.open(self.path(WORKERS), os.O_RDWR)
+        except FileNotFoundError:
+            return True
+        try:
+            while True:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return True
+                if time.monotonic() > give_up:
+                    return False
+                time.sleep(0.02)
+        finally:
             os.close(descriptor)
 
     def _take(self, descriptor: int) -> None:
@@ -295,7 +344,7 @@ class LocalStorage:
             except BlockingIOError:
                 owner = os.pread(descriptor, 1000, 0).decode(errors="replace").split()
                 if _is_at_work(owner) or time.monotonic() > give_up:
-                    who = f"process {owner[1]} on {owner[0]}" if len(owner) == 2 else "another run"  # noqa: PLR2004
+                    who = f"process {owner[1]} on {owner[0]}" if len(owner) > 1 else "another run"
                     message = f"{self.root}: is in use by {who}; wait for it or choose another --output"
                     raise Refused(message) from None
                 time.sleep(0.05)
@@ -306,7 +355,7 @@ class LocalStorage:
 def _is_at_work(owner: list[str]) -> bool:
     """Whether the driver that wrote the lock lives, or cannot be asked."""
     match owner:
-        case [host, pid] if host == socket.gethostname() and pid.isdecimal():
+        case [host, pid, *_] if host == socket.gethostname() and pid.isdecimal():
             try:
                 # a killed driver stays in the table until its parent asks how it ended
                 return psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE
@@ -314,7 +363,7 @@ def _is_at_work(owner: list[str]) -> bool:
                 return False
             except psutil.AccessDenied:
                 return True
-        case [_, _]:
+        case [_, _, *_]:
             return True
     return False
 

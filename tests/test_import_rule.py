@@ -18,7 +18,8 @@ PACKAGE = Path(splitter.__file__).parent
 ROOMS = """
     errors
     flac identity mp3 ogg options parameters progress records wav
-    decoders processes storage
+    decoders keeper processes storage travel
+    voice
     av_decoder resampling tape
     recordings
     audio
@@ -26,6 +27,7 @@ ROOMS = """
     annotations dataset manifest
     batch cutting frame
     guard recipes
+    relay
     executors
     engine
     run
@@ -47,10 +49,10 @@ HEAVY = {
     "librosa": set(),
     "pandas": {"frame"},
     "pyarrow": set(),
-    "ray": set(),
+    "ray": {"executors.ray"},
     "rich": set(),
     "soundfile": {"audio", "decoders", "recordings"},
-    "torch": {"dataset", "engine", "executors.local"},
+    "torch": {"dataset", "executors.local"},
 }
 QUICK = [
     "splitter",

@@ -86,7 +86,7 @@ REFUSED = [
     (["--limit", "0"], "--limit 0: must be at least 1"),
     (["--limit", "-1"], "--limit -1: must be at least 1"),
     (["--workers", "-1"], "--workers -1: must be at least 0"),
-    (["--workers", "two"], "'--workers': 'two' is not a valid integer"),
+    (["--workers", "two"], "--workers two: must be at least 0, or with Ray a range such as 2:16"),
     (["--batch-size", "0"], "--batch-size 0: must be at least 1"),
     (["--retries", "-1"], "--retries -1: must be at least 0"),
     (["--timeout", "0"], "--timeout 0: must be more than 0 seconds"),
@@ -132,7 +132,7 @@ def test_a_value_that_makes_no_sense(capfd, four, arguments, message):
     [
         ({"worker": 1}, "'worker' is not an option of a run; did you mean 'workers'?"),
         ({"nonsense": 1}, "'nonsense' is not an option of a run"),
-        ({"workers": "2"}, "--workers '2': expected int or None"),
+        ({"workers": 2.5}, "--workers 2.5: expected int or str or None"),
         ({"workers": 1.5}, "--workers 1.5: expected int"),
         ({"workers": True}, "--workers True: expected int"),
         ({"quiet": 1}, "--quiet 1: expected bool"),

@@ -1,8 +1,16 @@
 """What runs batches. A new executor is a new file here that passes the conformance suite."""
 
-from splitter.executors.base import Executor, Limits
-from splitter.executors.local import LocalExecutor
+from splitter.executors.base import Cluster, Executor, Limits
 
-EXECUTORS: dict[str, type[Executor]] = {"local": LocalExecutor}
+__all__ = ["Cluster", "Executor", "Limits", "executor_class"]
 
-__all__ = ["EXECUTORS", "Executor", "Limits", "LocalExecutor"]
+
+def executor_class(name: str) -> type[Executor]:
+    """The executor of that name; what it needs is imported only now."""
+    if name == "ray":
+        from splitter.executors.ray import RayExecutor
+
+        return RayExecutor
+    from splitter.executors.local import LocalExecutor
+
+    return LocalExecutor

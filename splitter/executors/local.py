@@ -16,12 +16,14 @@ from collections.abc import Generator, Iterable, Iterator
 from multiprocessing.reduction import DupFd
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils.data import DataLoader, Dataset
 
 from splitter.batch import Batch, Job, Report, Worker
 from splitter.errors import Refused, RunStopped
 from splitter.executors.base import Executor
 from splitter.guard import Guard
+from splitter.options import usable_cpus
 from splitter.processes import by_value, end_session, signals_held_back, signals_let_in
 
 if TYPE_CHECKING:
@@ -34,16 +36,30 @@ FILES_PER_WORKER, OTHER_FILES = 4, 32
 class LocalExecutor(Executor):
     """Runs batches in worker processes, or in this one with `workers=0`."""
 
-    def check(self, inputs: int) -> None:
-        """Refuse more workers than there may be files open for."""
-        if self.limits.workers and inputs:
-            _allow_files_for(min(self.limits.workers, inputs))
+    @property
+    def workers(self) -> int:
+        """As many as are asked for, or as there are CPUs for this process."""
+        return usable_cpus() if self.limits.workers is None else self.limits.workers
 
-    def run(self, job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
+    def device(self, wanted: str) -> str:
+        """What this machine has."""
+        # asked in a way that leaves CUDA untouched, so that workers can still be forked
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+        there = wanted != "cpu" and torch.cuda.is_available()
+        if wanted == "cuda" and not there:
+            raise Refused("--device cuda: this machine has no usable GPU; use --device cpu or auto")
+        return "cuda" if there else "cpu"
+
+    def check(self, job: Job, inputs: int) -> None:  # noqa: ARG002 - the seam's signature
+        """Refuse more workers than there may be files open for."""
+        if self.workers and inputs:
+            _allow_files_for(min(self.workers, inputs))
+
+    def run(self, job: Job, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
         """Do the batches and report each as it is finished."""
-        if self.limits.workers:
-            _allow_files_for(self.limits.workers)
-            yield from _in_workers(job, batches, self.limits)
+        if self.workers:
+            _allow_files_for(busy)
+            yield from _in_workers(job, batches, busy, self.limits)
         else:
             yield from _here(job, batches)
 
@@ -76,11 +92,13 @@ def _here(job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
         yield Report(stop=str(error))
 
 
-def _in_workers(job: Job, batches: Iterable[Batch], limits: "Limits") -> Generator[Report, None, None]:
+def _in_workers(
+    job: Job, batches: Iterable[Batch], workers: int, limits: "Limits"
+) -> Generator[Report, None, None]:
     with _Processes() as processes:
         try:
             guarded = _Guarded(job, limits, [job.storage.lock_descriptor, processes.held])
-            yield from processes.start(_loader(guarded, batches, limits.workers))
+            yield from processes.start(_loader(guarded, batches, workers))
         except RuntimeError as error:
             # the DataLoader's word for a dead worker: what is committed is known, the rest is run again
             if "DataLoader worker" not in str(error):
@@ -153,8 +171,7 @@ def _as_it_is(report: Report) -> Report:
 
 def _start_method() -> str:
     """Fork, so that classes of a script or a notebook are there; not where forking is unsafe."""
-    torch = sys.modules["torch"]
-    if sys.platform != "linux" or torch.cuda.is_initialized():
+    if sys.platform != "linux" or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "spawn"
     return "fork"
 

@@ -1,0 +1,440 @@
+"""The executor for a cluster: a Ray task for each batch, done by guards like those of this machine.
+
+Ray schedules. Each task is handed to the guard of the Ray worker that it comes to (see `splitter.relay`).
+A lost worker or node is no more than a batch that is not committed: the run looks at what is, and starts
+the rest again, so Ray's own retries are off.
+"""
+
+import contextlib
+import copy
+import os
+import pickle
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import ray
+import ray.exceptions
+from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from splitter import keeper, relay
+from splitter.batch import Batch, Job, Report
+from splitter.errors import Refused, RunStopped
+from splitter.executors.base import Cluster, Executor, Limits
+from splitter.inputs import InputList
+from splitter.options import usable_cpus
+from splitter.processes import by_value
+from splitter.storage import OWN_FOLDER, SHARED
+from splitter.travel import code_beside
+
+BATCHES_PER_WORKER = 2
+FEW_BATCHES = 4
+SECONDS_TO_CONNECT = 10.0
+SECONDS_TO_PROBE = 60.0
+SECONDS_TO_LEAVE = 5.0
+SECONDS_BETWEEN_LOOKS = 1.0
+SECONDS_BETWEEN_NOTES = 30.0
+OBJECT_STORE_BYTES = 256 << 20
+
+_LOST = (
+    ray.exceptions.WorkerCrashedError,
+    ray.exceptions.NodeDiedError,
+    ray.exceptions.LocalRayletDiedError,
+    ray.exceptions.OutOfMemoryError,
+    ray.exceptions.ObjectLostError,
+    ray.exceptions.TaskCancelledError,
+)
+
+
+class RayExecutor(Executor):
+    """Runs batches as Ray tasks."""
+
+    def __init__(self, limits: Limits, cluster: Cluster) -> None:
+        """Connect to nothing yet."""
+        super().__init__(limits, cluster)
+        self._open = contextlib.ExitStack()
+        self._connected = False
+        self._looked_at = 0.0
+        self._slots = 0
+        self._place = ""
+        self._mission: Any = None
+        self._tasks: set[Any] = set()
+
+    # -- what the run asks ---------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> int:
+        """How many batches the cluster has room for as it is now."""
+        if not self._connected:
+            return self.limits.workers or usable_cpus()
+        self._look()
+        most = self.limits.workers or self._slots
+        return max(1, min(self._slots, most))
+
+    def device(self, wanted: str) -> str:
+        """The GPUs are where Ray has them: a batch that asks for one computes on it."""
+        if wanted == "auto":
+            return "cuda" if self.cluster.gpus else "cpu"
+        if wanted == "cuda" and not self.cluster.gpus:
+            raise Refused("--device cuda: say how much of a GPU a batch takes, as --num-gpus 1 or 0.25")
+        return wanted
+
+    def check(self, job: Job, inputs: int) -> None:
+        """Reach the cluster that is asked for, and find the output folder from each of its nodes."""
+        if self.cluster.address and inputs:
+            self._connect()
+            self._probe(job)
+
+    def place(self) -> str:
+        """The nodes and CPUs of the cluster that are in use."""
+        self._look()
+        return self._place
+
+    def run(self, job: Job, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
+        """Do the batches and report each as it is finished; those of lost workers are left out."""
+        del busy  # Ray starts no worker before there is a batch for it
+        self._connect()
+        if self._mission is None:
+            self._mission = ray.put(self._pack(job))
+        try:
+            yield from self._reports(job, iter(batches))
+        finally:
+            self._cancel()
+            # what comes next counts on no worker being at work
+            job.storage.wait_for_workers(SECONDS_TO_LEAVE)
+
+    def close(self) -> None:
+        """Leave the cluster; a private one ends."""
+        self._connected = False
+        self._open.close()
+
+    # -- batches -------------------------------------------------------------------------------------------
+
+    def _pack(self, job: Job) -> bytes:
+        recipe = type(job.dataset)
+        mission = relay.Mission(
+            sources=code_beside(recipe),
+            job=by_value(_without_inputs(job), recipe),
+            timeout=self.limits.timeout,
+            memory=self.limits.memory,
+            threads=max(1, int(self.cluster.cpus)),
+        )
+        return pickle.dumps(mission)
+
+    def _reports(self, job: Job, batches: Iterator[Batch]) -> Generator[Report, None, None]:
+        task = ray.remote(
+            num_cpus=self.cluster.cpus,
+            num_gpus=self.cluster.gpus,
+            resources=dict(self.cluster.resources),
+            max_retries=0,
+            # a task with a GPU would end its worker, and what setup() has loaded there
+            max_calls=0,
+            scheduling_strategy="SPREAD",
+        )(relay.work)
+        at_work: dict[Any, Batch] = {}
+        heard = time.monotonic()
+        more = True
+        while True:
+            while more and len(at_work) < self._room():
+                batch = next(batches, None)
+                if batch is None:
+                    more = False
+                    break
+                reference = task.remote(self._mission, job.storage.run, pickle.dumps(batch))
+                at_work[reference] = batch
+                self._tasks.add(reference)
+            if not at_work:
+                return
+            for reference in _finished(list(at_work)):
+                heard = time.monotonic()
+                self._tasks.discard(reference)
+                yield _report_of(reference, at_work.pop(reference))
+            if time.monotonic() - heard > SECONDS_BETWEEN_NOTES and not self._slots:
+                heard = time.monotonic()
+                yield Report(notes=[f"waiting for a node that has {self._wanted()}"])
+
+    def _room(self) -> int:
+        """How many batches may be in Ray's hands: a few for each place, and some that ask for more places."""
+        self._look()
+        most = self.limits.workers or max(FEW_BATCHES, BATCHES_PER_WORKER * self._slots)
+        wanted = BATCHES_PER_WORKER * self._slots
+        return max(self.limits.least, min(most, max(wanted, FEW_BATCHES)))
+
+    def _cancel(self) -> None:
+        """End the batches that are still at work, and the workers that hold them."""
+        for reference in self._tasks:
+            with contextlib.suppress(Exception):
+                ray.cancel(reference, force=True)
+        self._tasks.clear()
+
+    # -- the cluster ---------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """See how large the cluster is, now and then."""
+        if time.monotonic() - self._looked_at < SECONDS_BETWEEN_LOOKS:
+            return
+        self._looked_at = time.monotonic()
+        nodes = _nodes()
+        self._slots = sum(self._slots_of(node["Resources"]) for node in nodes)
+        used = [node for node in nodes if self._slots_of(node["Resources"])]
+        cpus = sum(node["Resources"].get("CPU", 0) for node in used)
+        self._place = f"{_count(len(used), 'node')}, {_count(int(cpus), 'CPU')}"
+
+    def _slots_of(self, resources: dict[str, float]) -> int:
+        """How many batches fit into a node."""
+        needs = {"CPU": self.cluster.cpus, "GPU": self.cluster.gpus, **self.cluster.resources}
+        return min(
+            (int(resources.get(name, 0) / amount + 1e-9) for name, amount in needs.items() if amount),
+            default=1,
+        )
+
+    def _wanted(self) -> str:
+        needs = {"CPU": self.cluster.cpus, "GPU": self.cluster.gpus, **self.cluster.resources}
+        return ", ".join(f"{amount:g} {name}" for name, amount in needs.items() if amount)
+
+    def _connect(self) -> None:
+        if self._connected:
+            return
+        with _own_handlers():
+            if self.cluster.address:
+                self._join(self.cluster.address)
+            else:
+                self._open.enter_context(_private_ray(self._size(), self.cluster))
+        self._open.callback(_leave)
+        self._connected = True
+
+    def _size(self) -> dict[str, Any]:
+        """What a private Ray is to offer: as much as the workers take."""
+        workers = self.limits.workers or usable_cpus()
+        others = {name: amount * workers for name, amount in self.cluster.resources.items()}
+        return {"num_cpus": max(1, int(self.cluster.cpus * workers + 0.999)), "resources": others}
+
+    def _join(self, address: str) -> None:
+        if ray.is_initialized():
+            return
+        _refuse_silent(address)
+        try:
+            ray.init(address=address, **_settings(self.cluster))
+        except (ConnectionError, ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
+            raise Refused(f"--address {address}: {_reason(error)}") from None
+
+    def _probe(self, job: Job) -> None:
+        """Ask every node that could do a batch whether it sees the output folder, and what it runs."""
+        name, token = f"{OWN_FOLDER}/probe", secrets.token_hex(8)
+        job.storage.write(name, token.encode(), durable=False)
+        nodes = [node for node in _nodes() if self._slots_of(node["Resources"])]
+        probe = ray.remote(_look_around)
+        asked = {
+            probe.options(
+                num_cpus=0,
+                max_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+            ).remote(job.storage.path(name)): node["NodeManagerAddress"]
+            for node in nodes
+        }
+        try:
+            answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=SECONDS_TO_PROBE)
+            for reference in silent:
+                raise Refused(
+                    f"node {asked[reference]}: gave no answer in {SECONDS_TO_PROBE:g} s; is it well?"
+                )
+            for reference in answered:
+                _check_answer(asked[reference], reference, token, job.storage.root)
+        finally:
+            job.storage.remove([name])
+
+
+def _nodes() -> list[dict[str, Any]]:
+    """The nodes that are there now."""
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def _without_inputs(job: Job) -> Job:
+    """The job without the source of its inputs, which may be large: a batch brings its own."""
+    dataset = copy.copy(job.dataset)
+    dataset.inputs = InputList(())
+    return replace(job, dataset=dataset)
+
+
+def _finished(references: list[Any]) -> list[Any]:
+    """The tasks that are done; waits a moment for the first."""
+    found, others = ray.wait(references, num_returns=1, timeout=SECONDS_BETWEEN_LOOKS)
+    if found and others:
+        found += ray.wait(others, num_returns=len(others), timeout=0)[0]
+    return found
+
+
+def _report_of(reference: Any, batch: Batch) -> Report:  # noqa: ANN401 - a reference of Ray's
+    """What a task came to."""
+    try:
+        answer = ray.get(reference)
+    except _LOST as error:
+        # a node that is gone says nothing about its inputs
+        gone = isinstance(error, (ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError))
+        return Report(lost=[] if gone else batch.keys)
+    except ray.exceptions.RayError as error:
+        return Report(stop=_reason(error))
+    if answer is None:
+        return Report(lost=batch.keys)
+    report: Report = pickle.loads(answer)  # noqa: S301 - from a guard of this run
+    return report
+
+
+# -- a probe, which runs on a node -------------------------------------------------------------------------
+
+
+def _look_around(path: str) -> tuple[str, dict[str, str]]:
+    """What a node sees at a path, and its versions."""
+    try:
+        seen = Path(path).read_text()
+    except OSError:
+        seen = ""
+    return seen, _versions()
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "splitter": sys.modules["splitter"].__version__,
+        "Python": ".".join(map(str, sys.version_info[:2])),
+        "Ray": ray.__version__,
+    }
+
+
+def _check_answer(node: str, reference: Any, token: str, folder: str) -> None:  # noqa: ANN401
+    try:
+        seen, versions = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        raise Refused(
+            f"node {node}: cannot run splitter: {_reason(error)}; install the same version there"
+        ) from None
+    for name, version in _versions().items():
+        if versions[name] != version:
+            raise Refused(
+                f"node {node}: has {name} {versions[name]}, and this is {version}; install the same there"
+            )
+    if seen != token:
+        raise Refused(f"node {node}: does not see {folder}; {SHARED}")
+
+
+# -- Ray itself --------------------------------------------------------------------------------------------
+
+
+def _settings(cluster: Cluster) -> dict[str, Any]:
+    """What every connection to Ray has."""
+    return {
+        "log_to_driver": cluster.verbose,
+        "logging_level": "INFO" if cluster.verbose else "CRITICAL",
+        "runtime_env": dict(cluster.runtime_env) or None,
+        "namespace": "splitter",
+    }
+
+
+@contextlib.contextmanager
+def _private_ray(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
+    """A Ray of our own, of which nothing remains."""
+    if ray.is_initialized():
+        raise Refused("Ray is in use in this process already; give --address auto, or call ray.shutdown()")
+    folder = tempfile.mkdtemp(prefix="splitter-")
+    mark = secrets.token_hex(16)
+    keeping = subprocess.Popen(  # noqa: S603 - a file of this package
+        [sys.executable, keeper.__file__, mark, folder],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
+    settings = {
+        keeper.VARIABLE: mark,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_enable_metrics_collection": "0",
+    }
+    try:
+        with _environment(settings):
+            try:
+                ray.init(
+                    address="local",
+                    include_dashboard=False,
+                    _temp_dir=folder,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    **size,
+                    **_settings(cluster),
+                )
+            except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
+                raise RunStopped(f"Ray cannot be started here: {_reason(error)}") from None
+            yield
+    finally:
+        ray.shutdown()
+        keeping.communicate()
+
+
+def _leave() -> None:
+    ray.shutdown()
+
+
+@contextlib.contextmanager
+def _environment(settings: dict[str, str]) -> Iterator[None]:
+    """The environment that Ray's processes inherit."""
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    _read_environment_again()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        _read_environment_again()
+
+
+def _read_environment_again() -> None:
+    """Ray reads its settings once, when it is imported."""
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextlib.contextmanager
+def _own_handlers() -> Iterator[None]:
+    """Keep the run's signal handlers: Ray sets its own."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _refuse_silent(address: str) -> None:
+    """Refuse an address where nothing listens: Ray would try for minutes."""
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    if address in ("auto", "local") or not parts.hostname:
+        return
+    try:
+        port = parts.port or (10001 if parts.scheme == "ray" else 6379)
+        socket.create_connection((parts.hostname, port), SECONDS_TO_CONNECT).close()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise Refused(f"--address {address}: cannot be reached: {reason}; is the cluster up?") from None
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of what Ray has to say."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

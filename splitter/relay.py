@@ -1,0 +1,161 @@
+"""Between a Ray worker and the guard that it starts: the Ray task hands a batch on, and the report back.
+
+    Ray worker ── guard ── runner
+
+A Ray worker has threads, sockets and a parent of its own, so it is no place to fork from or to run a user's
+code in. It starts a guard as a fresh process, once, and keeps it for the tasks to come. When the worker is
+ended, by Ray or by anything else, the system ends the guard, and the guard its runner.
+"""
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from splitter.processes import end_session
+from splitter.travel import Source, Travelled
+
+if TYPE_CHECKING:
+    from splitter.batch import Batch, Job, Report
+    from splitter.guard import Guard
+
+_SECONDS_TO_LEAVE = 1.5
+
+# by run, and by the devices that Ray has given to this worker: a recipe's setup() is for these
+_guards: dict[tuple[str, str], "_GuardProcess"] = {}
+
+
+@dataclass(frozen=True)
+class Mission:
+    """What a guard needs to know before its first batch.
+
+    Attributes:
+        sources: The recipe's code.
+        job: The job of the run, pickled.
+        timeout: Seconds for one input.
+        memory: Bytes for one worker.
+        threads: How many threads a worker may compute with.
+    """
+
+    sources: Mapping[str, Source]
+    job: bytes
+    timeout: float | None
+    memory: int | None
+    threads: int
+
+
+def work(mission: bytes, run: str, batch: bytes) -> bytes | None:
+    """The task: do a batch in this worker's guard; its report, or None when the guard was lost."""
+    key = run, os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    for other in [other for other in _guards if other[0] != run]:
+        _guards.pop(other).end()
+    if key not in _guards:
+        _guards[key] = _GuardProcess(mission)
+    report = _guards[key].run(batch)
+    if report is None:
+        _guards.pop(key).end()
+    return report
+
+
+class _GuardProcess:
+    """A guard in a process of its own."""
+
+    def __init__(self, mission: bytes) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - this package
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        self._connection = ours
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.send_bytes(mission)
+
+    def run(self, batch: bytes) -> bytes | None:
+        """The report on a batch; None if the guard is dead."""
+        try:
+            self._connection.send_bytes(batch)
+            return self._connection.recv_bytes()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            return None
+
+    def end(self) -> None:
+        """Let the guard go, and what belonged to it."""
+        self._connection.close()
+        try:
+            self._process.wait(_SECONDS_TO_LEAVE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        end_session(self._process.pid)
+
+
+# -- the guard's process ------------------------------------------------------------------------------------
+
+
+def serve(connection: Connection) -> None:
+    """The life of a guard: batches in, reports out, until there are no more."""
+    mission: Mission = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the driver of this run
+    answer = _ready(mission)
+    while True:
+        try:
+            batch = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the driver of this run
+        except EOFError:
+            return
+        connection.send_bytes(pickle.dumps(answer(batch)))
+
+
+def _ready(mission: Mission) -> "Callable[[Batch], Report]":
+    """Become a guard; gives what answers a batch."""
+    from splitter.errors import RunStopped
+
+    sys.meta_path.insert(0, Travelled(mission.sources))
+    try:
+        job = pickle.loads(mission.job)  # noqa: S301 - from the driver of this run
+        guard = _guard(job, mission)
+    except Exception as error:  # noqa: BLE001 - a user's module may raise anything while it is imported
+        reason = f"{type(error).__name__}: {error}"
+        fault = f"{socket.gethostname()}: the recipe cannot be loaded there: {reason}"
+        return lambda _: _stopped(f"{fault}; install what it needs on that node, or name it with --pip")
+
+    def answer(batch: "Batch") -> "Report":
+        try:
+            with job.storage.at_work():
+                return guard.run(batch)
+        except (RunStopped, OSError) as error:
+            return _stopped(str(error))
+
+    return answer
+
+
+def _guard(job: "Job", mission: Mission) -> "Guard":
+    import torch
+
+    from splitter.guard import Guard
+
+    torch.set_num_threads(mission.threads)
+    guard = Guard(job, timeout=mission.timeout, memory=mission.memory, listens=True)
+    guard.protect()
+    atexit.register(guard.stop)
+    return guard
+
+
+def _stopped(reason: str) -> "Report":
+    from splitter.batch import Report
+
+    return Report(stop=reason)
+
+
+if __name__ == "__main__":
+    with Connection(int(sys.argv[1])) as _connection:
+        serve(_connection)
