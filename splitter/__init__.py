@@ -1,5 +1,10 @@
 """splitter: one method, one manifest, nothing lost."""
 
+from splitter.ending import end_at_signals, is_starting
+
+if is_starting():
+    end_at_signals()
+
 from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Skip

@@ -16,7 +16,7 @@ PACKAGE = Path(splitter.__file__).parent
 
 # A module imports only from lines above its own; a package stands for all its modules.
 ROOMS = """
-    errors
+    ending errors
     flac identity mp3 ogg options parameters progress records wav
     decoders keeper processes storage travel
     voice

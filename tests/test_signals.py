@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from doors import tree, write_files, write_list
+from doors import CHECKOUT, Said, program, tree, write_files, write_list
 from faulty import noted
 from launcher import (
     FAULTY,
@@ -120,6 +120,36 @@ def test_an_interrupted_redo(busy: Busy):
     assert "6 of 14 inputs done, 8 still as before the change" in driver.stderr
     assert busy.committed() == [f"{number:02d}.txt" for number in range(6)]
     busy.check_next_run()
+
+
+MOMENTS = ("splitter.errors", "click", "splitter.cli", "torch")
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: signal.Signals(number).name)
+def test_a_signal_while_the_program_starts(folder: Path, number: int):
+    """Whatever is being imported, it ends at once, without a word and with the exit code of the signal."""
+    write_list(folder / "l.csv", [["input"], ["a.txt"]])
+    strike = (
+        "import os, sys\n"
+        "class Strike:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == os.environ['STRIKE_AT']:\n"
+        f"            os.kill(os.getpid(), {number})\n"
+        "sys.meta_path.insert(0, Strike())\n"
+    )
+    (folder / "sitecustomize.py").write_text(strike)
+    path = os.pathsep.join([str(folder), str(CHECKOUT)])
+    for module in MOMENTS:
+        said = program("run", "l.csv", cwd=folder, PYTHONPATH=path, STRIKE_AT=module)
+        assert said == Said(128 + number, "", ""), module
+    said = program("run", "l.csv", cwd=folder, PYTHONPATH=path, STRIKE_AT="none")
+    assert said.code == 1
+
+
+def test_a_signal_is_left_to_those_who_import_the_package():
+    """Only the program itself changes what signals do."""
+    code = "import signal, splitter; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    assert program(python=["-c", code]).out == "True\n"
 
 
 def test_an_interrupted_run_that_is_quiet(busy: Busy):
