@@ -28,7 +28,7 @@ from splitter.decoders import (
     read_exactly,
 )
 from splitter.errors import AudioError, Refused
-from splitter.flac import FlacError, FlacSource
+from splitter.flac import FlacError, FlacSource, beginning
 from splitter.ogg import Numbered
 from splitter.recordings import open_decoder
 from splitter.records import Content
@@ -175,7 +175,7 @@ def open_source(
                 made = made_format(recorded, target, path)
                 if made.container == "WAV" and _is_kept(recorded, made, target):
                     return RawSource(file, extent, extent.raw, made)
-        is_flac = os.pread(file.fileno(), 4, 0) == b"fLaC"
+        is_flac = beginning(file.fileno()) is not None
     if is_flac and target.sample_rate is None and target.format in ("same", "flac"):
         source = FramesSource.open(path, truncated)
         if source:
@@ -371,7 +371,8 @@ def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFo
     except (soundfile.LibsndfileError, OverflowError) as error:
         what = f"{made.channels} channels at {made.rate} Hz"
         reason = getattr(error, "error_string", str(error)).strip(". ")
-        raise AudioError(f"{kind} {made.subtype} cannot hold {what}: {reason}") from error
+        choose = "choose another --format, --channels or --sample-rate"
+        raise AudioError(f"{kind} {made.subtype} cannot hold {what}: {reason}; {choose}") from error
 
 
 def _bytes(frames: np.ndarray, made: SoundFormat) -> bytes:

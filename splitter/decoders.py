@@ -7,14 +7,17 @@ AvDecoder        what it does not read, through PyAV; in av_decoder.py
 
 import functools
 import io
+import os
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import soundfile
 
+from splitter import flac, ogg
 from splitter.errors import AudioError
 from splitter.mp3 import CountedMp3, frame
 from splitter.wav import Extent, Order, RawFormat
@@ -206,29 +209,58 @@ class SndfileDecoder(Decoder):
         """Open a file, by its content and not by its name; MP3 may also be looked for behind its start."""
         self._path, self._truncated, self._maybe_mp3 = path, truncated, maybe_mp3
         self._stated, self._fault, self._broken = 0, "", False
+        self._others: list[tuple[int, int]] = []
         with ExitStack() as opened:
             self._file = self._open(opened)
             self._opened = opened.pop_all()
+        self.format = self._format()
+
+    def _format(self) -> SoundFormat:
         container = "WAV" if self._file.format == "WAVEX" else self._file.format
-        self.format = SoundFormat(container, self._file.subtype, self._file.channels, self._file.samplerate)
+        return SoundFormat(container, self._file.subtype, self._file.channels, self._file.samplerate)
 
     def _open(self, opened: ExitStack) -> "_SoundFile":
         # by descriptor, since libsndfile takes what it does not know for whatever the name says
         file = opened.enter_context(open(self._path, "rb", buffering=0))  # noqa: SIM115 - closed by the stack
-        start = file.read(_FLAC_BYTES)
+        start = file.read(_START_BYTES)
         file.seek(0)
-        if start.startswith(b"fLaC") and len(start) == _FLAC_BYTES:
-            self._stated = int.from_bytes(start[_FLAC_COUNT:], "big") & _FLAC_LARGEST_COUNT
-            flac: _SoundFile = opened.enter_context(
-                _SoundFile(opened.enter_context(_UnboundFlac(self._path)))
-            )
-            return flac
+        begin = flac.beginning(file.fileno())
+        if begin is not None:
+            unbound = opened.enter_context(_UnboundFlac(self._path, begin))
+            self._stated = unbound.stated
+            sound: _SoundFile = opened.enter_context(_SoundFile(unbound))
+            return sound
+        if start.startswith(b"OggS"):
+            begins = ogg.streams(file.fileno())
+            if len(begins) > 1:
+                # libsndfile would end with the first
+                self._others = list(pairwise([*begins, os.fstat(file.fileno()).st_size]))
+                return self._open_stream(opened)
+            self._stated = ogg.stated_samples(start)
         if self._maybe_mp3 or start.startswith(b"ID3") or frame(start[:4])[0]:
             mp3 = CountedMp3(self._path)
             if mp3.frames:
                 return self._open_mp3(mp3, opened)
-        sound: _SoundFile = opened.enter_context(_SoundFile(file.fileno(), closefd=False))
+        sound = opened.enter_context(_SoundFile(file.fileno(), closefd=False))
         return self._open_mp3(CountedMp3(self._path), opened) if sound.format == "MP3" else sound
+
+    def _open_stream(self, opened: ExitStack) -> "_SoundFile":
+        part = opened.enter_context(_Part(self._path, *self._others.pop(0)))
+        sound: _SoundFile = opened.enter_context(_SoundFile(part))
+        return sound
+
+    def _goes_on(self) -> bool:
+        """Go on with the next stream of the file, if another follows the one that has ended."""
+        if not self._others or self._fault:
+            return False
+        try:
+            self._file = self._open_stream(self._opened)
+        except soundfile.LibsndfileError:
+            # cut within its head: there is no sound in it
+            return self._goes_on()
+        if self._format() != self.format:
+            self._fault = "goes on at another rate, or with other channels"
+        return not self._fault
 
     def _open_mp3(self, mp3: CountedMp3, opened: ExitStack) -> "_SoundFile":
         if mp3.changes:
@@ -247,7 +279,9 @@ class SndfileDecoder(Decoder):
             self._fault = f"cannot be decoded any further ({error.error_string.strip('. ')})"
             block = block[: self._read_before_fault()]
         self.frames += len(block)
-        if not len(block):
+        if frames and not len(block):
+            if self._goes_on():
+                return self.read(frames)
             self._check_end()
         return block
 
@@ -276,13 +310,51 @@ class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]
         return False
 
 
+class _Part(io.FileIO):
+    """A part of a file, as if there were no more."""
+
+    def __init__(self, path: str, begin: int, end: int | None = None) -> None:
+        """Open a file from one byte to before another, or to its end."""
+        super().__init__(path)
+        self._begin = begin
+        self._end = super().seek(0, io.SEEK_END) if end is None else end
+        self.seek(0)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place in the part."""
+        of = {io.SEEK_SET: self._begin, io.SEEK_END: self._end}.get(whence)
+        return (super().seek(offset, whence) if of is None else super().seek(of + offset)) - self._begin
+
+    def tell(self) -> int:
+        """Where it is in the part."""
+        return super().tell() - self._begin
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
+        """Read no further than to the end of the part."""
+        view = memoryview(buffer).cast("B")
+        return super().readinto(view[: max(0, self._end - super().tell())])
+
+
 # where a FLAC file states its number of samples, in the lower 36 bits of five bytes
 _FLAC_COUNT, _FLAC_BYTES = 21, 26
 _FLAC_LARGEST_COUNT = (1 << 36) - 1
+_START_BYTES = 512
 
 
-class _UnboundFlac(io.FileIO):
-    """A FLAC file that seems to state no number of samples, so that it is read to its end."""
+class _UnboundFlac(_Part):
+    """A FLAC file that seems to state no number of samples, so that it is read to its end, and has no tags.
+
+    Attributes:
+        stated: The number of samples that it states; 0 if it does not.
+    """
+
+    def __init__(self, path: str, begin: int) -> None:
+        """Open a file in which FLAC begins at some byte."""
+        super().__init__(path, begin)
+        count = bytearray(_FLAC_BYTES)
+        super().readinto(count)
+        self.stated = int.from_bytes(count[_FLAC_COUNT:], "big") & _FLAC_LARGEST_COUNT
+        self.seek(0)
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
         """Read, but zeros where the number is."""

@@ -72,6 +72,15 @@ LARGEST_CODED = np.array([(1 << bits) - 1 for bits in (7, 11, 16, 21, 26, 31)])
 COLUMNS = np.arange(HEADER)
 
 
+def beginning(descriptor: int) -> int | None:
+    """Where FLAC begins in a file, behind any ID3 tags; None if it is no FLAC."""
+    at = 0
+    while (tag := os.pread(descriptor, 10, at))[:3] == b"ID3" and len(tag) == 10:
+        at += 10 + sum((byte & 0x7F) << 7 * place for place, byte in enumerate(reversed(tag[6:])))
+        at += 10 if tag[5] & 0x10 else 0
+    return at if tag[:4] == b"fLaC" else None
+
+
 class FlacError(InputError):
     """A FLAC file does not hold what it should, from some sample on.
 
@@ -204,11 +213,8 @@ class FlacSource:
 
     def _read_metadata(self, size: int) -> int:
         """Read what stands before the frames; return where they begin."""
-        at = 0
-        while (tag := self._pread(at, 10))[:3] == b"ID3" and len(tag) == 10:
-            at += 10 + sum((byte & 0x7F) << 7 * place for place, byte in enumerate(reversed(tag[6:])))
-            at += 10 if tag[5] & 0x10 else 0
-        if self._pread(at, 4) != b"fLaC":
+        at = beginning(self._file.fileno())
+        if at is None:
             raise NotCuttable("it does not begin as a FLAC file")
         at, last, info = at + 4, False, b""
         while not last:

@@ -10,7 +10,9 @@ from functools import cache
 from typing import BinaryIO
 
 _POLYNOMIAL = 0x104C11DB7
-_SERIAL_AT, _CHECKSUM_AT, _SEGMENTS_AT, _HEAD_BYTES = 14, 22, 26, 27
+_FLAGS_AT, _SERIAL_AT, _CHECKSUM_AT, _SEGMENTS_AT, _HEAD_BYTES = 5, 14, 22, 26, 27
+_FIRST = 2
+_LARGEST_COUNT = (1 << 36) - 1
 
 
 class Numbered:
@@ -36,6 +38,25 @@ class Numbered:
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go to where it was, which is all that is asked for."""
         return self.tell() if self._pending else self._file.seek(offset, whence)
+
+
+def streams(descriptor: int) -> list[int]:
+    """Where each stream of a file begins, of those that follow each other."""
+    found, at, beginning = [], 0, False
+    while (head := os.pread(descriptor, _HEAD_BYTES + 255, at))[:4] == b"OggS" and len(head) >= _HEAD_BYTES:
+        if head[_FLAGS_AT] & _FIRST and not beginning:
+            found.append(at)
+        # streams that lie side by side begin together
+        beginning = bool(head[_FLAGS_AT] & _FIRST)
+        segments = head[_SEGMENTS_AT]
+        at += _HEAD_BYTES + segments + sum(head[_HEAD_BYTES : _HEAD_BYTES + segments])
+    return found
+
+
+def stated_samples(start: bytes) -> int:
+    """How many samples a file says it has, by its first bytes: only FLAC says so, and need not."""
+    at = start.find(b"fLaC", _HEAD_BYTES)
+    return int.from_bytes(start[at + 21 : at + 26], "big") & _LARGEST_COUNT if at >= 0 else 0
 
 
 def _end_of_pages(content: bytes) -> int:

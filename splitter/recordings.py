@@ -65,6 +65,8 @@ def _open_with_av(path: str, truncated: Truncated, error: soundfile.LibsndfileEr
         with suppress(soundfile.LibsndfileError):
             return SndfileDecoder(path, truncated, maybe_mp3=True)
     reason = "there is no whole frame of sound in it" if known == "MP3" else error.error_string.strip(". ")
+    if len(start) < _KIND_BYTES:
+        reason = f"{reason}; there are only {len(start)} bytes"
     try:
         from splitter.av_decoder import AvDecoder
 

@@ -281,7 +281,9 @@ def test_lossy_pieces_sound_like_the_recording(tmp_path, format_, channels, subt
 def test_formats_that_cannot_hold_a_recording(tmp_path):
     """Too many channels for FLAC, a rate that Opus or MP3 does not have: one clear line."""
     many = write_sound(tmp_path / "many.wav", noise(100, 9), 8000)
-    with pytest.raises(AudioError, match=r"^FLAC PCM_16 cannot hold 9 channels at 8000 Hz: "):
+    with pytest.raises(
+        AudioError, match=r"^FLAC PCM_16 cannot hold 9 channels at 8000 Hz: .+; choose another "
+    ):
         chunks_of(many, format="flac")
     with pytest.raises(AudioError, match=r"^MP3 MPEG_LAYER_III cannot hold 9 channels at 8000 Hz: "):
         chunks_of(many, format="mp3")
@@ -420,6 +422,31 @@ def test_ogg_is_read_to_its_end(tmp_path, name, options, rate, frames):
     decoded = half_even(len(truth) * rate, 48_000 if name == "a.opus" else rate)
     if name == "a.opus" or frames > 10_000:
         assert count == decoded
+
+
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+@pytest.mark.parametrize("seconds", [(2, 1), (1, 2, 1), (1, 0.1, 0.3)], ids=str)
+def test_ogg_streams_that_follow_each_other(tmp_path, subtype, seconds):
+    """Stations record a stream for each title: all are read, where libsndfile ends with the first."""
+    parts = []
+    for number, length in enumerate(seconds):
+        file = io.BytesIO()
+        soundfile.write(file, tone(length, 16_000, 2, 300 + 200 * number), 16_000, subtype, format="OGG")
+        parts.append(file.getvalue())
+    (tmp_path / "a.ogg").write_bytes(b"".join(parts))
+    outputs, about = chunks_of(tmp_path / "a.ogg", seconds=0.7, format="wav", subtype="FLOAT")
+    truth = np.concatenate([samples_of(part, "float32") for part in parts])
+    assert np.array_equal(np.concatenate([samples_of(each.content, "float32") for each in outputs]), truth)
+    assert about["source_frames"] == len(truth)
+    # what was cut within its head holds no sound; what is of another kind is an error
+    (tmp_path / "a.ogg").write_bytes(parts[0] + parts[1][:40])
+    assert chunks_of(tmp_path / "a.ogg")[1]["source_frames"] == round(seconds[0] * 16_000)
+    file = io.BytesIO()
+    soundfile.write(file, tone(1, 16_000), 16_000, subtype, format="OGG")
+    (tmp_path / "a.ogg").write_bytes(parts[0] + file.getvalue())
+    there = f"{round(seconds[0] * 16_000):,} samples are there; --truncated keep takes what is there$"
+    with pytest.raises(AudioError, match=f"goes on at another rate, or with other channels: {there}"):
+        chunks_of(tmp_path / "a.ogg")
 
 
 @needs_ffmpeg

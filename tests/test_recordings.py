@@ -70,6 +70,10 @@ UNKNOWN = r"cannot be read: it is of no known format \(it starts with [0-9a-f ]+
 FLAC = of_kind("FLAC", frames=50_000)
 LOST = r"only [\d,]+(?: of 50,?000)? samples are whole: the next frame is .+" + re.escape(KEEP)
 
+OGG = of_kind("OGG", "VORBIS", 100_000)
+# its picture looks like frames of MP3
+ID3 = b"ID3\4\0\0\0\0\7\x68" + b"\xff\xfb\x90\x64" * 250
+
 BAD: dict[str, Bad] = {
     # cut off
     "cut 0.wav": Bad(b"", error="is not sound: it is empty"),
@@ -149,6 +153,32 @@ BAD: dict[str, Bad] = {
         error="it ends after 50,?000 of 1,?000,?000,?000 samples" + re.escape(KEEP),
         kept=50_000,
     ),
+    "tagged.flac": Bad(ID3 + FLAC, done=50_000),
+    "tagged twice, cut.flac": Bad(ID3 + ID3 + cut(FLAC, len(FLAC) // 2), error=LOST, kept=24_576),
+    "tagged, total too small.flac": Bad(
+        ID3 + patched(FLAC, 22, struct.pack(">I", 100)), error="it holds 50,?000 samples.+", kept=50_000
+    ),
+    "cut in metadata.flac": Bad(cut(FLAC, 60), error=unreadable("FLAC")),
+    "cut in a frame's head.flac": Bad(
+        cut(FLAC, FLAC.index(b"\xff\xf8", len(FLAC) // 2) + 3), error=LOST, kept=24_576
+    ),
+    "metadata of 16 MB.flac": Bad(patched(FLAC, 5, b"\xff\xff\xff"), error=unreadable("FLAC")),
+    # Ogg
+    "cut 20.ogg": Bad(cut(OGG, 20), error=unreadable("OGG")),
+    "cut in a page's head.ogg": Bad(cut(OGG, OGG.index(b"OggS", 100) + 20), done=0),
+    "cut in the codebooks.ogg": Bad(cut(OGG, 2000), error=unreadable("OGG")),
+    "cut half.ogg": Bad(cut(OGG, len(OGG) // 2)),
+    "damaged.ogg": Bad(patched(OGG, len(OGG) // 2, bytes(300))),
+    # names
+    "UPPER.WAV": Bad(WAV, done=1000),
+    "ü" * 123 + ".wav": Bad(WAV, done=1000),
+    "not UTF-8 \udce9\udcff.wav": Bad(WAV, done=1000),
+    "no ending": Bad(FLAC, done=50_000),
+    "FLAC after all.wav": Bad(FLAC, done=50_000),
+    "WAV after all.flac": Bad(WAV, done=1000),
+    "Vorbis after all.mp3": Bad(OGG, done=100_000),
+    ".wav": Bad(WAV, done=1000),
+    'it\'s a "name",\nwith all.wav': Bad(WAV, done=1000),
     # something else
     "text.wav": Bad(b"hello, this is no sound\r\n", error=TEXT),
     "text.au": Bad("Größe: ungefähr\n".encode() * 50, error=TEXT),
