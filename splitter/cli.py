@@ -56,8 +56,12 @@ def _complain(error: click.ClickException) -> int:
         click.echo(error.message, err=True)
         return REFUSED
     context = getattr(error, "ctx", None)
-    where = f"; see {context.command_path} --help" if context else ""
-    return _refuse(error.format_message().rstrip(".") + where)
+    message = error.format_message().rstrip(".")
+    if context:
+        see = f"ee {context.command_path} --help"
+        # after "Did you mean '--workers'?" a sentence begins
+        message += f" S{see}" if message.endswith("?") else f"; s{see}"
+    return _refuse(message)
 
 
 @click.group(
@@ -178,7 +182,9 @@ def _read_config(path: str | None) -> dict[str, Any]:
             content = tomllib.load(file)
     except OSError as error:
         raise Refused(f"--config {path}: cannot be read: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
+    except UnicodeDecodeError as error:
+        raise Refused(f"--config {path}: is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise Refused(f"--config {path}: is not TOML: {error}") from None
     return {key.replace("-", "_"): value for key, value in content.items()}
 

@@ -20,7 +20,16 @@ from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
 from splitter.errors import Interrupted, Refused, StorageError
 from splitter.executors import Cluster, Executor, Limits, executor_class
 from splitter.identity import Identity, file_of
-from splitter.inputs import InputList, Layout, Survey, Table, copy_list, read_source, survey
+from splitter.inputs import (
+    InputList,
+    Layout,
+    Survey,
+    Table,
+    advice_if_all_are_missing,
+    copy_list,
+    read_source,
+    survey,
+)
 from splitter.manifest import (
     DONE,
     FAILED,
@@ -123,6 +132,9 @@ class Engine:
             table = copy_list(header, rows, file, listing.path_column)
             layout = Layout(root, self.options.keep_extension)
             found = survey(table, layout, group_rows=self.dataset.group_rows)
+            advice = advice_if_all_are_missing(listing, table, layout, found)
+            if advice:
+                self.display.warn(advice)
             how = self._how()
             seed = xxhash.xxh3_64_intdigest(json.dumps([how, header], sort_keys=True).encode())
             sink = SINKS[self.options.sink]()

@@ -34,6 +34,7 @@ ENCODING = "utf-8"
 ESCAPE = "surrogateescape"
 UNREADABLE = -1
 BLOCK = 10_000
+MOST_FOLDERS = 1000
 
 csv.field_size_limit(2**31 - 1)
 
@@ -768,3 +769,24 @@ def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
         block = numbers[start : start + BLOCK]
         at = np.minimum(np.searchsorted(sorted_numbers, block), len(sorted_numbers) - 1)
         yield from (np.flatnonzero(sorted_numbers[at] == block) + start).tolist()
+
+
+def advice_if_all_are_missing(listing: InputList, table: Table, layout: Layout, found: Survey) -> str:
+    """What is probably wrong when not one input can be read; else nothing."""
+    if not len(table) or (found.sizes != UNREADABLE).any():
+        return ""
+    first = table.listed(0)
+    if is_url(first):
+        return ""
+    says = f"none of the {len(table):,} inputs can be read, the first would be {layout.place(first)}"
+    if first[:1] == "/" or "://" in first or os.path.exists(layout.place(first)):
+        return says
+    try:
+        with os.scandir(layout.root) as entries:
+            folders = [entry.name for entry in islice(entries, MOST_FOLDERS) if entry.is_dir()]
+    except OSError:
+        folders = []
+    there = [name for name in folders if os.path.exists(f"{layout.root}/{name}/{first}")]
+    if len(there) == 1:
+        return f"{says}; it is in {there[0]}/: use --root {os.path.join(listing.root or '', there[0])}"
+    return f"{says}; --root says which folder the paths start from"

@@ -293,7 +293,8 @@ def test_an_option_that_is_not_there(capfd, place, arguments, message):
     """The nearest is named, and where help is."""
     line = refused(capfd, "--recipe", "words", *arguments)
     assert message in line
-    assert line.endswith("see splitter run --help")
+    assert line.endswith(("'? See splitter run --help", "; see splitter run --help"))
+    assert "?;" not in line
 
 
 def test_a_command_that_is_not_there(capfd):
@@ -381,6 +382,33 @@ def test_an_output_folder_in_use(place):
     assert said.code == 2
     assert f"is in use by process {first.pid} on " in said.err
     assert tree(place / "outputs")["a/copy"] == b"one"
+
+
+@pytest.mark.parametrize(
+    ("files", "root", "advice"),
+    [
+        (["inputs/b.txt", "other/x.txt"], [], "b.txt; it is in inputs/: use --root inputs"),
+        (
+            ["data/new files/b.txt"],
+            ["--root", "data"],
+            "b.txt; it is in new files/: use --root data/new files",
+        ),
+        (["one/b.txt", "two/b.txt"], [], "b.txt; --root says which folder the paths start from"),
+        ([], [], "b.txt; --root says which folder the paths start from"),
+    ],
+)
+def test_a_root_that_was_forgotten(capfd, place, files, root, advice):
+    """When not one input is there, a line says so first, and where the first one is if that is plain."""
+    write_files(place, {"lists/.keep": "", **{f"lists/{name}": "word" for name in files}})
+    write_list(place / "lists/l.csv", [["input"], ["b.txt"], ["c.txt"]])
+    said = here(capfd, "run", "lists/l.csv", *root, "--recipe", "words", "--workers", "0")
+    assert said.code == 1
+    start = f"note: none of the 2 inputs can be read, the first would be {place}/lists/"
+    assert said.lines[0].startswith(start)
+    assert said.lines[0].endswith(advice)
+    write_files(place, {"lists/c.txt": "word", "lists/data/c.txt": "word"})
+    said = here(capfd, "run", "lists/l.csv", *root, "--recipe", "words", "--workers", "0")
+    assert "note: none" not in said.err
 
 
 def test_all_inputs_failed(capfd, place):

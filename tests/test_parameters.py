@@ -282,6 +282,24 @@ def test_the_command_line_wins_over_the_job_file(capfd, listing):
     assert given(listing) == {**DEFAULTS, **changed}
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"text = '\xe9'", "job.toml: is not UTF-8 at byte 8; save it as UTF-8"),
+        ("text = 'x'".encode("utf-16"), "job.toml: is not UTF-8 at byte 0"),
+        (b'{"text": "x"}', "job.toml: is not TOML: "),
+        (b"a = " + b"[" * 100_000, "job.toml: is not TOML: "),
+    ],
+)
+def test_a_job_file_that_is_something_else(capfd, listing, content, message):
+    """Another encoding and another format are told apart."""
+    (listing.parent / "job.toml").write_bytes(content)
+    said = run(capfd, listing, "--config", "job.toml")
+    assert said.code == 2
+    (line,) = said.lines
+    assert message in line
+
+
 def test_a_job_file_that_is_not_there(capfd, listing):
     """It is refused by name."""
     said = run(capfd, listing, "--config", "none.toml")
