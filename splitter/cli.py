@@ -57,9 +57,14 @@ def _complain(error: click.ClickException) -> int:
         return REFUSED
     context = getattr(error, "ctx", None)
     message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        # of several that are near, the nearest will do
+        message = (
+            f"No such option {error.option_name!r}{nearest(error.option_name, error.possibilities or [])}"
+        )
     if context:
         see = f"ee {context.command_path} --help"
-        # after "Did you mean '--workers'?" a sentence begins
+        # after "did you mean '--workers'?" a sentence begins
         message += f" S{see}" if message.endswith("?") else f"; s{see}"
     return _refuse(message)
 

@@ -283,8 +283,8 @@ def test_a_broken_recipe_can_be_mended(capfd, place):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--worker", "1"], "No such option '--worker'. Did you mean '--workers'?"),
-        (["--num-char", "1"], "Did you mean '--num-chars'?"),
+        (["--worker", "1"], "No such option '--worker'; did you mean '--workers'?"),
+        (["--num-char", "1"], "No such option '--num-char'; did you mean '--num-chars'?"),
         (["--command", "x"], "No such option '--command'"),
         (["more.csv"], "unexpected extra argument (more.csv)"),
     ],
@@ -293,7 +293,7 @@ def test_an_option_that_is_not_there(capfd, place, arguments, message):
     """The nearest is named, and where help is."""
     line = refused(capfd, "--recipe", "words", *arguments)
     assert message in line
-    assert line.endswith(("'? See splitter run --help", "; see splitter run --help"))
+    assert line.endswith(("? See splitter run --help", "; see splitter run --help"))
     assert "?;" not in line
 
 

@@ -219,8 +219,8 @@ REFUSED = [
     (["--codec", "mp3"], "'--codec': 'mp3' is not one of 'WAV', 'MP3'"),
     (["--numbers", "1", "--numbers", "x"], "'--numbers': 'x' is not a valid integer"),
     (["--modes", "z"], "'--modes': 'z' is not one of 'x', 'y'"),
-    (["--numbr", "1"], "No such option '--numbr'. (Did you mean one of: '--number', '--numbers'?)"),
-    (["--flagg"], "No such option '--flagg'. (Did you mean one of: '--flag', '--no-flag'?)"),
+    (["--numbr", "1"], "No such option '--numbr'; did you mean '--number'?"),
+    (["--flagg"], "No such option '--flagg'; did you mean '--flag'?"),
     (["--hidden", "x"], "No such option '--hidden'"),
     (["another.csv"], "unexpected extra argument (another.csv)"),
 ]
