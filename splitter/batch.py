@@ -404,7 +404,7 @@ class Worker:
         rows = task.rows[place]
         made: list[Made] = []
         names: set[str] = set()
-        folder = task.folder(place)
+        folder = ""
         size = files = 0
         for output in outputs:
             if not isinstance(output, OutputFile):
@@ -416,6 +416,7 @@ class Worker:
                 where: Sequence[str] = NO_FILE
             else:
                 _check_name(name, names)
+                folder = folder or task.folder(place)
                 stored = task.sink.store(folder, name, content, scratch)
                 where = stored.output, str(stored.size), stored.checksum
                 size += stored.size

@@ -35,6 +35,7 @@ ESCAPE = "surrogateescape"
 UNREADABLE = -1
 BLOCK = 10_000
 MOST_FOLDERS = 1000
+LINES_AT_ONCE = 1 << 22
 
 csv.field_size_limit(2**31 - 1)
 
@@ -121,7 +122,7 @@ def parse_rows(text: bytes) -> list[Row]:
 # -- sources: each gives the header and then the rows ---------------------------------------------------
 
 
-def read_source(listing: InputList, *, leave_out: str = "") -> tuple[Row, Iterator[Row], str]:
+def read_source(listing: InputList, *, leave_out: str = "") -> tuple[Row, Iterable[Row], str]:
     """The header, the rows and the root folder of a source; `leave_out` is the output folder."""
     source = listing.source
     if isinstance(source, (str, bytes, os.PathLike)):
@@ -139,7 +140,7 @@ def read_source(listing: InputList, *, leave_out: str = "") -> tuple[Row, Iterat
     return _renamed(header, listing), rows, root
 
 
-def _read_path(path: str, listing: InputList, leave_out: str) -> tuple[Row, Iterator[Row], str]:
+def _read_path(path: str, listing: InputList, leave_out: str) -> tuple[Row, Iterable[Row], str]:
     if is_url(path):
         raise Refused(f"{path}: {CANNOT_READ_URLS}; give a local list or folder as DATASET")
     if not path or "\0" in path:
@@ -201,7 +202,7 @@ def _column_advice(header: Row) -> str:
     return "name the column of the paths with --column; the first line must hold the names of the columns"
 
 
-def _read_csv(path: str, delimiter: str) -> tuple[Row, Iterator[Row]]:
+def _read_csv(path: str, delimiter: str) -> tuple[Row, Iterable[Row]]:
     # a shell hands '\t' on as it is written
     delimiter = "\t" if delimiter == "\\t" else delimiter
     if len(delimiter) != 1 or delimiter in '"\r\n':
@@ -211,7 +212,44 @@ def _read_csv(path: str, delimiter: str) -> tuple[Row, Iterator[Row]]:
     if header is None:
         raise _empty(path)
     # opened again when the rows are wanted, so that nothing is left open when the list is refused
-    return header, islice(_csv_rows(path, delimiter), 1, None)
+    return header, CsvFile(path, delimiter, len(header))
+
+
+class CsvFile:
+    """The rows of a CSV file, whose bytes may often be copied as they are."""
+
+    def __init__(self, path: str, delimiter: str, width: int) -> None:
+        """A row has `width` fields."""
+        self._path, self._delimiter, self._width = path, delimiter, width
+
+    def __iter__(self) -> Iterator[Row]:
+        """The rows below the header."""
+        return islice(_csv_rows(self._path, self._delimiter), 1, None)
+
+    def plain_blocks(self) -> Iterator[tuple[bytes, np.ndarray] | None]:
+        """Whole lines and where each ends, first the header, as `CsvText` would write them.
+
+        None where it would not.
+        """
+        if self._delimiter != ",":
+            yield None
+            return
+        with open(self._path, "rb") as file:
+            header = file.readline().removeprefix(b"\xef\xbb\xbf")
+            yield self._lines(header)
+            while block := file.read(LINES_AT_ONCE):
+                block += file.readline()
+                yield self._lines(block if block[-1:] == b"\n" else block + b"\n")
+
+    def _lines(self, block: bytes) -> tuple[bytes, np.ndarray] | None:
+        block = block.replace(b"\r\n", b"\n")
+        if any(sign in block for sign in (b'"', b"\r", b"\0")):
+            return None
+        numbers = np.frombuffer(block, np.uint8)
+        ends = np.flatnonzero(numbers == ord("\n")) + 1
+        delimiters = np.searchsorted(np.flatnonzero(numbers == ord(",")), ends)
+        whole = (np.diff(delimiters, prepend=0) == self._width - 1).all()
+        return (block, ends) if whole and (np.diff(ends, prepend=0) > 1).all() else None
 
 
 def _empty(path: str) -> Refused:
@@ -547,15 +585,19 @@ class Table:
 def make_input(rows: list[Row], header: Row, at: int, layout: Layout, scratch: Scratch) -> InputFile:
     """The value that `process` takes, from the parsed rows of one input."""
     text = rows[0][at]
-    first = dict(zip(header, rows[0], strict=True))
-    others = (dict(zip(header, row, strict=True)) for row in rows[1:])
-    return InputFile(text, layout.place(text), first, (first, *others), scratch)
+    columns = [dict(zip(header, row, strict=True)) for row in rows]
+    return InputFile(text, layout.place(text), columns[0], tuple(columns), scratch)
 
 
 def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> Table:
     """Write the rows as plain CSV and note where each one starts."""
     csv_text = CsvText()
-    position = _append(file, csv_text.encode([header]))
+    begin = position = _append(file, csv_text.encode([header]))
+    pieces = _copy_plain(rows, file, begin) if isinstance(rows, CsvFile) else None
+    if pieces is not None:
+        return Table(file, header, column, np.concatenate(pieces))
+    file.seek(begin)
+    file.truncate()
     pieces = [np.array([position])]
     for number, block in enumerate(_blocks(rows)):
         lines = csv_text.lines(block)
@@ -569,6 +611,20 @@ def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> 
         pieces.append(ends)
         position = int(ends[-1])
     return Table(file, header, column, np.concatenate(pieces))
+
+
+def _copy_plain(rows: CsvFile, file: BinaryIO, position: int) -> list[np.ndarray] | None:
+    """Copy lines as they are; where each ends, or None if they had to be written in another way."""
+    pieces = [np.array([position])]
+    for number, block in enumerate(rows.plain_blocks()):
+        if block is None:
+            return None
+        lines, ends = block
+        if not number:
+            continue
+        pieces.append(ends + position)
+        position += _append(file, lines)
+    return pieces
 
 
 def _append(file: BinaryIO, content: bytes) -> int:
@@ -674,12 +730,14 @@ def _look_at_block(table: Table, layout: Layout, start: int) -> tuple[tuple[np.n
         folder = same_name(layout.folder(key))
         keys.append(key_hash(key))
         folders.append(hash(folder))
-        if folder.partition("/")[0] in RESERVED_FOLDERS:
-            raise _reserved(listed, key)
-        for outer in folders_around(folder):
-            if outer in outer_folders:
-                break
-            outer_folders[outer] = hash(outer)
+        inner = folder.rfind("/")
+        if inner < 0 or folder[:inner] not in outer_folders:
+            if folder.partition("/")[0] in RESERVED_FOLDERS:
+                raise _reserved(listed, key)
+            for outer in folders_around(folder):
+                if outer in outer_folders:
+                    break
+                outer_folders[outer] = hash(outer)
         try:
             found = look_at(layout.place(listed))
         except (OSError, UnreadableInput):

@@ -1,10 +1,12 @@
 """Dataset lists: what is read, where inputs are, and what is refused before any work."""
 
 import contextlib
+import csv
 import json
 import os
 import socket
 import sys
+import tempfile
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from doors import here, program, read_table, tree, write_files, write_list
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset
 
 from splitter import InputList, OutputFile, ProcessorDataset
 from splitter.errors import Refused
+from splitter.inputs import copy_list, parse_rows, read_source
 
 
 class Copy(ProcessorDataset):
@@ -841,6 +846,59 @@ def test_ten_thousand_rows_and_more_keep_their_order(folder, out):
     result = run(folder / "l.jsonl", out)
     assert list(result["n"]) == ["12345"]
     assert list(result.failed["n"]) == [str(i) for i in range(20_001) if i != 12_345]
+
+
+def rows_of_list(path: Path) -> list[list[str]] | None:
+    """The rows that the csv module finds below the header; None if it, or the widths, are not right."""
+    try:
+        with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+            header, *rows = (row for row in csv.reader(file, strict=True) if row)
+    except csv.Error:
+        return None
+    return rows if all(len(row) == len(header) for row in rows) else None
+
+
+def rows_of_copy(path: Path) -> list[list[str]] | None:
+    """The rows of the copy that a run makes of a list; None if the list is refused."""
+    with tempfile.TemporaryFile() as file:
+        try:
+            header, rows, _ = read_source(InputList(path))
+            table = copy_list(header, rows, file, "input")
+        except Refused:
+            return None
+        return [row for index in range(len(table)) for row in parse_rows(table.text(index))]
+
+
+@given(
+    st.sampled_from(["input", "input,b", "\ufeffinput,b", '"input",b', "b,input,c"]),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.one_of(
+        st.text('ab ,"\r\n\0é', max_size=30),
+        st.lists(st.sampled_from(["a", "a,b", "é,", ",", "", '"x,y",b', "a,b,c"])).map("\n".join),
+    ),
+)
+@example("input", "\n", "a\n\nb")
+@example("input,b", "\r\n", 'a,b\r\nc,d\r\n"e",f')
+@settings(deadline=None, max_examples=300)
+def test_a_list_is_what_the_csv_module_says(header, end, text):
+    """Whatever stands in the file: lines that are copied as they are, and others, are the same rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "l.csv")
+        path.write_bytes((header + end + text).encode())
+        assert rows_of_copy(path) == rows_of_list(path)
+
+
+@pytest.mark.parametrize("last", ["z,1", '"z, too",1', "z,1\r", "z,\xff"])
+def test_a_list_of_megabytes(folder, last):
+    """It is copied block after block; a line that must be written in another way may come late."""
+    path = folder / "l.csv"
+    path.write_bytes(b"".join([b"input,n\r\n", *(b"a/%d,%0200d\r\n" % (n, n) for n in range(25_000))]))
+    with path.open("ab") as file:
+        file.write(last.encode("latin-1"))
+    assert path.stat().st_size > 4 << 20
+    found = rows_of_copy(path)
+    assert found == rows_of_list(path)
+    assert len(found) == 25_001
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts memory in kilobytes, as Linux does")
