@@ -34,7 +34,7 @@ from splitter.recordings import open_decoder
 from splitter.records import Content
 from splitter.resampling import resampler
 from splitter.tape import Folder, Tape
-from splitter.wav import BYTES, FLOAT, LARGEST_SIZE, PCM, Extent, RawFormat, Timeless, find_samples_in
+from splitter.wav import BYTES, FLOAT, LARGEST_SIZE, PCM, Aiff, Extent, RawFormat, find_samples_in
 
 Channels = Literal["keep", "mono", "split", "first"]
 FileFormat = Literal["same", "wav", "flac", "ogg", "mp3"]
@@ -70,7 +70,7 @@ _DEPTHS = {
 }
 _CONTAINERS = {"wav": "WAV", "flac": "FLAC", "ogg": "OGG", "mp3": "MP3"}
 # what takes out what libsndfile leaves to chance, or takes from the clock
-_SETTLED: dict[str, Callable[[BinaryIO], Any]] = {"OGG": Numbered, "AIFF": Timeless}
+_SETTLED: dict[str, Callable[[BinaryIO], Any]] = {"OGG": Numbered, "AIFF": Aiff}
 _LOSSY = {"OGG": "VORBIS", "MP3": "MPEG_LAYER_III"}
 # encodings whose bytes in a WAV file are those of an array
 _AS_IN_MEMORY = {"PCM_16": "<i2", "FLOAT": "<f4", "DOUBLE": "<f8"}
@@ -366,8 +366,12 @@ def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFo
     sink = settle(file) if settle else file
     try:
         with soundfile.SoundFile(sink, "w", made.rate, made.channels, made.subtype, format=kind) as sound:
+            count = 0
             for frames in blocks():
                 sound.write(_finite(frames) if kind in _LOSSY else _rounded(frames, made.subtype))
+                count += len(frames)
+        if isinstance(sink, Aiff):
+            sink.state(count, made.channels * BYTES.get(made.subtype, 0))
     except (soundfile.LibsndfileError, OverflowError) as error:
         what = f"{made.channels} channels at {made.rate} Hz"
         reason = getattr(error, "error_string", str(error)).strip(". ")

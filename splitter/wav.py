@@ -106,22 +106,33 @@ class RawFormat:
         return struct.pack("<4sI4s", b"RIFF", whole, b"WAVE") + chunks + struct.pack("<4sI", b"data", size)
 
 
-class Timeless:
-    """A file to which libsndfile writes AIFF, and which does not say when, as its chunk `PEAK` would."""
+class Aiff:
+    """A file to which libsndfile writes AIFF: it does not say when, and does not count what only fills up."""
 
     def __init__(self, file: BinaryIO) -> None:
         """Write to a file."""
         self._file = file
+        self._header = b""
         self.seek, self.tell = file.seek, file.tell
 
     def write(self, content: bytes) -> int:
         """Write; the header comes as a whole, at first and again at last."""
         written = bytes(content)
-        peak = written.find(b"PEAK", 0, written.find(b"SSND")) if written.startswith(b"FORM") else -1
-        if peak >= 0:
-            # its name, its size and its version come before the time
-            written = written[: peak + 12] + bytes(4) + written[peak + 16 :]
+        if written.startswith(b"FORM"):
+            peak = written.find(b"PEAK", 0, written.find(b"SSND"))
+            if peak >= 0:
+                # its name, its size and its version come before the time
+                written = written[: peak + 12] + bytes(4) + written[peak + 16 :]
+            self._header = written
         return self._file.write(written)
+
+    def state(self, frames: int, frame_bytes: int) -> None:
+        """Correct the number of frames, if a byte came after them to make the file even."""
+        if frames * frame_bytes & 1:
+            # both stand behind a name and a size, the first also behind the number of channels
+            for name, behind, number in ((b"COMM", 10, frames), (b"SSND", 4, 8 + frames * frame_bytes)):
+                self._file.seek(self._header.index(name) + behind)
+                self._file.write(struct.pack(">I", number))
 
 
 @dataclass(frozen=True)

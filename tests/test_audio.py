@@ -92,6 +92,25 @@ def test_pieces_hold_every_bit(tmp_path, container, subtype, channels):
             assert made.subtype == subtype
 
 
+@pytest.mark.parametrize("channels", ["keep", "first", "split"])
+@pytest.mark.parametrize(("container", "subtype", "count"), RECORDINGS)
+def test_pieces_hold_every_bit_or_say_so(tmp_path, container, subtype, count, channels):
+    """Any encoding in any lossless format: bit by bit, also one channel of many, or an error that helps."""
+    path = write_sound(tmp_path / "recording", noise(997, count, subtype), 8000, subtype, container)
+    dtype = "float64" if subtype in {"FLOAT", "DOUBLE"} else "int32"
+    truth = soundfile.read(path, dtype=dtype, always_2d=True)[0]
+    for format_ in ("same", "wav", "flac"):
+        if format_ == "flac" and subtype in DEEPER_THAN_FLAC:
+            with pytest.raises(AudioError, match="choose what it can with --subtype, or --format wav"):
+                chunks_of(path, format=format_, channels=channels)
+            continue
+        outputs, _ = chunks_of(path, seconds=0.05, format=format_, channels=channels)
+        pieces = [samples_of(output.content, dtype) for output in outputs]
+        wide = count if channels == "split" else 1
+        joined = np.concatenate([np.hstack(pieces[at : at + wide]) for at in range(0, len(pieces), wide)])
+        assert np.array_equal(joined, truth[:, :1] if channels == "first" else truth)
+
+
 @pytest.mark.parametrize("channels", [1, 2, 6])
 @pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32"])
 def test_pieces_as_python_reads_them(tmp_path, subtype, channels):
