@@ -325,6 +325,8 @@ class LocalStorage:
             descriptor = os.open(self.path(WORKERS), os.O_RDWR)
         except FileNotFoundError:
             return True
+        except OSError as error:
+            raise self._unwritable(error) from None
         try:
             while True:
                 with contextlib.suppress(BlockingIOError):
