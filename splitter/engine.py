@@ -295,9 +295,9 @@ class _Work:
                 others = [_short(one.get(name)) for one in earlier if one.get(name) != how.get(name)]
                 if others:
                     was = " and ".join(dict.fromkeys(others))
-                    self.display.warn(f"{name} changed from {was} to {_short(how.get(name))}")
+                    self.display.alert(f"{name} changed from {was} to {_short(how.get(name))}")
             count = show_count(len(state.changed), "finished input")
-            self.display.warn(f"{count} changed, to be done again")
+            self.display.alert(f"{count} changed, to be done again")
             self.storage.remove([MANIFEST])
         if not len(state.todo):
             self.display.say(self._why_nothing(state))

@@ -59,7 +59,7 @@ class RunOptions:
         retry_failed: Try again what failed in an earlier run.
         fresh: Start over: remove the outputs of earlier runs first.
         prune: Remove the outputs of inputs that are no longer in the list.
-        quiet: Print errors only.
+        quiet: Print errors only, and which finished work is done again.
         verbose: Show Ray's own log as well.
     """
 

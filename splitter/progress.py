@@ -15,7 +15,7 @@ LONGEST_EXAMPLE = 200
 
 
 class Display:
-    """Prints to the standard error stream; nothing but errors when it is quiet."""
+    """Prints to the standard error stream; when it is quiet, errors and what must not be missed."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         """Print nothing yet."""
@@ -43,6 +43,10 @@ class Display:
     def warn(self, text: str) -> None:
         """Print a line that should not be missed."""
         self.say(f"note: {text}")
+
+    def alert(self, text: str) -> None:
+        """Print a line that must not be missed, quiet or not."""
+        self.error(f"note: {text}")
 
     def error(self, text: str) -> None:
         """Print a line, quiet or not."""
@@ -112,8 +116,8 @@ class Display:
         self.stop()
         for line in summary_lines(summary):
             self.say(line)
-        if self._quiet and summary.stopped:
-            self.error(f"splitter: {summary.stopped}")
+        if self._quiet and (summary.stopped or summary.failed or summary.unreadable):
+            self.error(f"splitter: {_trouble(summary)}")
 
 
 def summary_lines(summary: "Summary") -> list[str]:
@@ -142,8 +146,20 @@ def _where(summary: "Summary") -> str:
     if summary.stale:
         where += " (without those as before the change)"
     if summary.failed:
-        where += f"   errors: {summary.manifest.removesuffix('manifest.csv')}errors.csv"
+        where += f"   errors: {_errors(summary)}"
     return where
+
+
+def _trouble(summary: "Summary") -> str:
+    """What is wrong, and where to look."""
+    if summary.stopped or not summary.failed:
+        return _next_step(summary)
+    failed = f"{summary.failed:,} of {show_count(summary.inputs, 'input')} failed"
+    return f"{failed}; look into {_errors(summary)}"
+
+
+def _errors(summary: "Summary") -> str:
+    return f"{summary.manifest.removesuffix('manifest.csv')}errors.csv"
 
 
 def _next_step(summary: "Summary") -> str:

@@ -423,12 +423,36 @@ def test_what_will_not_pass_is_not_tried_again(four, tmp_path):
 
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_quiet(capfd, four, workers):
-    """--quiet prints nothing at all when all is well, and when inputs failed: the exit code says it."""
+    """--quiet prints nothing at all when all is well; when inputs failed, how many, and where they stand."""
     said, _ = go(capfd, four, "Sleeps", "--quiet", "--workers", workers)
     assert (said.code, said.out, said.err) == (0, "", "")
     write_files(four.parent, {"inputs/b.txt": "fail"})
-    said, _ = go(capfd, four, "Sleeps", "--quiet", "--workers", workers)
-    assert (said.code, said.out, said.err) == (1, "", "")
+    errors = f"{four.parent}/out/errors.csv"
+    for _ in range(2):
+        # a failure of an earlier run is one, too
+        said, _ = go(capfd, four, "Sleeps", "--quiet", "--workers", workers, "--batch-size", "1")
+        assert (said.code, said.out) == (1, "")
+        assert said.lines[-1] == f"splitter: 1 of 4 inputs failed; look into {errors}"
+
+
+def test_quiet_still_says_that_finished_work_is_done_again(capfd, four):
+    """And why, before it is; and that an input which keeps its outputs cannot be read."""
+    how = ["--quiet", "--workers", "0"]
+    assert (
+        here(capfd, "run", four, "--root", "inputs", "-o", four.parent / "o", "--recipe", "words", *how).err
+        == ""
+    )
+    how += ["--num-chars", "3"]
+    said = here(capfd, "run", four, "--root", "inputs", "-o", four.parent / "o", "--recipe", "words", *how)
+    assert said.lines == [
+        "note: parameter num_chars changed from 2 to 3",
+        "note: 4 finished inputs changed, to be done again",
+    ]
+    (four.parent / "inputs/b.txt").unlink()
+    said = here(capfd, "run", four, "--root", "inputs", "-o", four.parent / "o", "--recipe", "words", *how)
+    assert said.code == 1
+    (line,) = said.lines
+    assert line.startswith("splitter: make b.txt readable")
 
 
 def test_quiet_still_says_why_it_stopped(capfd, four):
