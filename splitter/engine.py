@@ -254,7 +254,11 @@ class _Work:
         if len(chosen) and (self.options.fresh or self.options.prune):
             self.storage.remove([MANIFEST])
             self.pruned = len(chosen)
-            self.display.say(f"removing the outputs of {show_count(self.pruned, 'input')}")
+            count, option = show_count(self.pruned, "input"), "--fresh" if self.options.fresh else "--prune"
+            where = "" if self.options.fresh else " no longer in the list"
+            names = ", ".join(self.journal.listed(chosen[:NAMES_SHOWN], self.table.column))
+            names += ", …" if self.pruned > NAMES_SHOWN else ""
+            self.display.say(f"{option}: removing the outputs of {count}{where} ({names})")
             self.journal.forget(chosen, f"{self.journal.next_generation:06d}-forget")
             self.journal.load()
 

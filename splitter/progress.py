@@ -133,6 +133,8 @@ def summary_lines(summary: "Summary") -> list[str]:
         counts.append(f"{summary.left:,} not tried yet")
     if summary.stale:
         counts.append(f"{summary.stale:,} still as before the change")
+    if summary.pruned:
+        counts.append(f"the outputs of {show_count(summary.pruned, 'input')} removed")
     outputs = f"{show_count(work.outputs, 'output')} ({show_bytes(work.bytes)})"
     made = f"{outputs} made in {show_seconds(summary.seconds)}"
     label = "stopped" if summary.stopped else "next"

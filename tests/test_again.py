@@ -289,6 +289,21 @@ def test_rows_removed(job):
     assert job.calls == ["a.txt"]
 
 
+def test_what_is_removed_is_said(words, capfd):
+    """Before it is removed, with the first names, and in the summary; by --prune and by --fresh."""
+    command = ["run", words, "--root", "inputs", "--recipe", "words", "--output", words.parent / "out"]
+    here(capfd, *command, "--workers", "0")
+    words.write_text("input\na.txt\n")
+    said = here(capfd, *command, "--workers", "0", "--prune")
+    assert said.lines[0] == (
+        "--prune: removing the outputs of 3 inputs no longer in the list (b.txt, c.txt, d.txt)"
+    )
+    assert said.lines[-3].startswith("1 of 1 input done, the outputs of 3 inputs removed; 0 outputs")
+    said = here(capfd, *command, "--workers", "0", "--fresh")
+    assert said.lines[0] == "--fresh: removing the outputs of 1 input (a.txt)"
+    assert said.lines[-3].startswith("1 of 1 input done, the outputs of 1 input removed; ")
+
+
 def test_a_row_that_comes_back(job):
     """Without --prune it is still done when it stands in the list again."""
     job.run()
