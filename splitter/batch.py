@@ -51,6 +51,7 @@ from splitter.manifest import (
     State,
     merged_type,
 )
+from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scalar, Scratch
 from splitter.sinks import Sink, SinkWriter
 from splitter.storage import STAGING, LocalStorage
@@ -158,6 +159,7 @@ class Report:
     failures: list[tuple[str, str]] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
     unreadable_names: list[str] = field(default_factory=list)
+    unreadable_why: str = ""
     stop: str = ""
     lost: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -170,6 +172,7 @@ class Report:
         self.failures = (self.failures + other.failures)[:FAILURES_SHOWN]
         self.unreadable = self.unreadable + other.unreadable
         self.unreadable_names = (self.unreadable_names + other.unreadable_names)[:FAILURES_SHOWN]
+        self.unreadable_why = self.unreadable_why or other.unreadable_why
         self.stop = self.stop or other.stop
         return self
 
@@ -326,7 +329,8 @@ class Worker:
         except Interrupted:
             raise
         except BaseException as error:
-            raise SetupError(f"{type(dataset).__name__}: setup() raised {_one_line(error)}") from error
+            what = f"{type(dataset).__name__}: setup() raised {_one_line(error)}"
+            raise SetupError(f"{what}; mend that and run the same command again to continue") from error
 
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; raises StorageError when the output cannot be written."""
@@ -506,12 +510,13 @@ class _Task:
         if unreadable and place in self.batch.stale:
             self.report.unreadable.append(self.batch.keys[place])
             self.report.unreadable_names = [*self.report.unreadable_names, listed][:FAILURES_SHOWN]
+            self.report.unreadable_why = self.report.unreadable_why or failure.message
             return
         text = CsvText().encode([[*row, failure.error, failure.message, failure.traceback, failure.attempts]])
         self.add(place, FAILED, head=Head(tuple(self._job.header)), outputs=0, size=0, text=text)
         self.report.failed += 1
         if len(self.report.failures) < FAILURES_SHOWN:
-            self.report.failures.append((listed, f"{failure.error}: {failure.message}"))
+            self.report.failures.append((one_line(listed), f"{failure.error}: {failure.message}"))
 
 
 # -- the rows of the manifest -------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import xxhash
 
 from splitter.batch import Job, Losses, Planner, Report
 from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
-from splitter.errors import Interrupted, Refused, StorageError
+from splitter.errors import Interrupted, Refused, StorageError, UnreadableInput
 from splitter.executors import Cluster, Executor, Limits, executor_class
 from splitter.identity import Identity, file_of
 from splitter.inputs import (
@@ -27,6 +27,7 @@ from splitter.inputs import (
     Table,
     advice_if_all_are_missing,
     copy_list,
+    look_at,
     read_source,
     survey,
 )
@@ -43,7 +44,7 @@ from splitter.manifest import (
     refuse_taken,
 )
 from splitter.options import RunOptions
-from splitter.progress import Display, show_count
+from splitter.progress import Display, one_line, show_count
 from splitter.sinks import SINKS
 from splitter.storage import OWN_FOLDER, LocalStorage
 
@@ -72,6 +73,7 @@ class Summary:
         stale: How many have only what was made before a change, for the same reasons.
         unreadable: How many were done before, cannot be read now, and keep what they had.
         unreadable_names: The first few of them.
+        unreadable_why: Why the first of them cannot be read.
         gone: How many inputs have outputs and are no longer in the list.
         pruned: How many inputs' outputs were removed.
         work: What this run itself did.
@@ -89,6 +91,7 @@ class Summary:
     stale: int
     unreadable: int
     unreadable_names: list[str]
+    unreadable_why: str
     gone: int
     pruned: int
     work: Report
@@ -327,7 +330,10 @@ class _Work:
             state = self._compare()
             stalled = stalled + 1 if len(state.todo) == left else 0
             if stalled == ROUNDS_WITHOUT_PROGRESS:
-                self.stopped = f"worker processes were lost {stalled} times with nothing done in between"
+                self.stopped = (
+                    f"worker processes were lost {stalled} times with nothing done in between; find out what "
+                    "ends them (too little memory for so many --workers?) and run the same command again"
+                )
             elif not self.stopped:
                 self.display.warn("a worker process was lost; starting again with what is not committed")
 
@@ -357,7 +363,8 @@ class _Work:
                 self.stopped = report.stop
                 if self.done.failed > allowed:
                     limit = f"more than --max-failures {self.options.max_failures}"
-                    self.stopped = f"{show_count(self.done.failed, 'input')} failed, {limit}"
+                    remedy = "look into errors.csv, mend the cause, and run again with --retry-failed"
+                    self.stopped = f"{show_count(self.done.failed, 'input')} failed, {limit}; {remedy}"
                 if self.stopped:
                     break
         return reported
@@ -430,7 +437,8 @@ class _Work:
             left=int((status == NOT_DONE).sum()),
             stale=int((status == STALE).sum()),
             unreadable=len(unreadable) + len(set(self.done.unreadable)),
-            unreadable_names=names[:NAMES_SHOWN],
+            unreadable_names=[one_line(name) for name in names[:NAMES_SHOWN]],
+            unreadable_why=self._why_unreadable(unreadable),
             gone=gone,
             pruned=self.pruned,
             work=self.done,
@@ -438,6 +446,15 @@ class _Work:
             limited=self.options.limit is not None,
             stopped=self.stopped,
         )
+
+    def _why_unreadable(self, unreadable: np.ndarray) -> str:
+        for index in unreadable[:1].tolist():
+            try:
+                look_at(self.job.layout.place(self.table.listed(index)))
+            except (OSError, UnreadableInput) as error:
+                return str(error)
+            return "it is there again"
+        return self.done.unreadable_why
 
 
 def _listing(inputs: InputList, options: RunOptions) -> InputList:

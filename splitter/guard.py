@@ -231,7 +231,8 @@ class Guard:
         killed[suspect] = killed.get(suspect, 0) + 1
         if place < 0 and killed[suspect] >= TRIES_IF_KILLED:
             total.stop = (
-                f"a worker died {TRIES_IF_KILLED} times outside of any input: {death.failure.message}"
+                f"a worker died {TRIES_IF_KILLED} times outside of any input: {death.failure.message}; "
+                "use fewer --workers if memory is short, or --workers 0 to see what setup() does"
             )
             return []
         if place < 0 or (not death.by_itself and killed[suspect] < TRIES_IF_KILLED):

@@ -101,7 +101,8 @@ class RunOptions:
             if value is not None and value < least:
                 raise Refused(f"{flag(name)} {value}: must be at least {least}")
         if self.timeout is not None and not 0 < self.timeout < float("inf"):
-            raise Refused(f"--timeout {self.timeout:g}: must be more than 0 seconds")
+            wanted = "a number of seconds, more than 0; leave it out for no limit"
+            raise Refused(f"--timeout {self.timeout:g}: must be {wanted}")
         self._check_executor()
         if self.workers_asked[1] == 0 and (self.timeout is not None or self.memory is not None):
             raise Refused("--timeout and --memory need a worker process; leave --workers 0 out")

@@ -1,6 +1,7 @@
 """What a run shows: a live line on a terminal, a plain line now and then elsewhere, a summary at the end."""
 
 import os
+import re
 import sys
 import time
 from types import TracebackType
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 30.0
 LONGEST_EXAMPLE = 200
+# all but a tab
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Display:
@@ -50,6 +53,7 @@ class Display:
 
     def error(self, text: str) -> None:
         """Print a line, quiet or not."""
+        text = one_line(text)
         if self._live:
             self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
@@ -171,10 +175,13 @@ def _next_step(summary: "Summary") -> str:
         names = ", ".join(summary.unreadable_names)
         more = summary.unreadable - len(summary.unreadable_names)
         names += f" and {more:,} more" if more > 0 else ""
-        return f"make {names} readable and run again: it could not be read and keeps its earlier outputs"
+        which, keep = ("it", "keeps its") if summary.unreadable == 1 else ("they", "keep their")
+        why = f" (first: {_example(summary.unreadable_why)})" if summary.unreadable_why else ""
+        step = f"make {names} readable{why} and run again"
+        return f"{step}: {which} could not be read and {keep} earlier outputs"
     if summary.failed:
         first = " ".join(": ".join(failure) for failure in summary.work.failures[:1])
-        example = f" (first: {' '.join(first.split())[:LONGEST_EXAMPLE]})" if first else ""
+        example = f" (first: {_example(first)})" if first else ""
         return f"look into errors.csv{example}, mend the cause, and run again with --retry-failed"
     if summary.left or summary.stale:
         return f"run again {'without --limit for the rest' if summary.limited else 'to continue'}"
@@ -182,6 +189,15 @@ def _next_step(summary: "Summary") -> str:
         gone = show_count(summary.gone, "input")
         return f"--prune removes the outputs of {gone} no longer in the list"
     return f'splitter.read_manifest("{summary.output}") in Python, or open manifest.csv'
+
+
+def _example(text: str) -> str:
+    return " ".join(text.split())[:LONGEST_EXAMPLE]
+
+
+def one_line(text: str) -> str:
+    """A text with what would end the line, or talk to the terminal, spelled out."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def show_count(number: int, noun: str) -> str:

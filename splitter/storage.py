@@ -170,7 +170,8 @@ class LocalStorage:
         try:
             return open(self.path(name), "rb")
         except OSError as error:
-            raise StorageError(f"cannot read {self.path(name)}: {error.strerror}") from error
+            reason = f"{error.strerror}; mend that and run the same command again to continue"
+            raise StorageError(f"cannot read {self.path(name)}: {reason}") from error
 
     def exists(self, name: str) -> bool:
         """Whether a name is there."""

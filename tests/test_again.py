@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doors import here, program, read_table, tree, write_files
+from doors import here, program, read_table, tree, write_files, write_list
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -649,10 +649,16 @@ def test_the_command_line_says_what_is_gone_and_what_cannot_be_read(words, capfd
     (words.parent / "inputs/b.txt").unlink()
     said = here(capfd, *command)
     assert said.code == 1
-    assert "b.txt" in said.lines[-1]
-    assert "could not be read" in said.lines[-1]
+    assert said.lines[-1] == (
+        f"next: make b.txt readable (first: {words.parent}/inputs/b.txt: is not there) and run again: "
+        "it could not be read and keeps its earlier outputs"
+    )
     assert "2 of 2 inputs done" in said.lines[-3]
     assert (words.parent / "out/b/0.txt").exists()
+    (words.parent / "inputs/a.txt").unlink()
+    (last,) = here(capfd, *command, "--quiet").lines
+    assert last.startswith("splitter: make a.txt, b.txt readable (first: ")
+    assert last.endswith(" and run again: they could not be read and keep their earlier outputs")
 
 
 def test_all_inputs_are_away(job):
@@ -719,6 +725,38 @@ def test_a_changed_input_that_cannot_be_read_while_it_is_processed(job, monkeypa
     job.run(retry_failed=True)
     assert job.calls == ["a.txt"]
     assert set(tree(job.out / "a")) == {"0-a", "1-b", "2-c", "3-d"}
+
+
+def test_the_reason_is_said_of_one_that_could_not_be_read_while_it_was_processed(job, monkeypatch):
+    """As it is of one that was not there to begin with."""
+    monkeypatch.setattr(Moody, "how", None)
+    job.recipe, job.files = Moody, {"a.txt": "abc"}
+    job.run()
+    monkeypatch.setattr(
+        Moody, "how", staticmethod(lambda one: OSError(5, "Input/output error", one.local_path))
+    )
+    job.write("a.txt", "abcd")
+    assert "Input/output error" in job.run(retries=0).summary.unreadable_why
+
+
+def test_a_name_with_a_line_end_does_not_break_a_printed_line(folder, capfd):
+    """It is spelled out, and so is what would talk to the terminal; in the tables it is as it was."""
+    names = ["one\nline\x1b[2J.txt", "two\r.txt"]
+    write_files(folder, {f"in/{name}": "abc" for name in names})
+    listing = write_list(folder / "in/dataset.csv", [["input"], *([name] for name in names)])
+    command = ["run", listing, "--recipe", "words", "--output", folder / "out", "--workers", "0"]
+    assert here(capfd, *command).code == 0
+    for name in names:
+        (folder / "in" / name).unlink()
+    shown = "make one\\nline\\x1b[2J.txt, two\\r.txt readable"
+    said = here(capfd, *command)
+    assert len(said.lines) == 4
+    assert said.lines[-1].startswith(f"next: {shown}")
+    said = here(capfd, *command, "--fresh")
+    assert said.lines[0] == "--fresh: removing the outputs of 2 inputs (one\\nline\\x1b[2J.txt, two\\r.txt)"
+    assert "first: one\\nline\\x1b[2J.txt: UnreadableInput" in said.lines[-1]
+    assert "\x1b" not in said.err
+    assert [row["input"] for row in read_table(folder / "out/errors.csv")] == names
 
 
 # -- a run that was stopped, folders that are odd ----------------------------------------------------------

@@ -89,10 +89,19 @@ REFUSED = [
     (["--workers", "two"], "--workers two: must be at least 0, or with Ray a range such as 2:16"),
     (["--batch-size", "0"], "--batch-size 0: must be at least 1"),
     (["--retries", "-1"], "--retries -1: must be at least 0"),
-    (["--timeout", "0"], "--timeout 0: must be more than 0 seconds"),
-    (["--timeout", "-1"], "--timeout -1: must be more than 0 seconds"),
-    (["--timeout", "nan"], "--timeout nan: must be more than 0 seconds"),
-    (["--timeout", "inf"], "--timeout inf: must be more than 0 seconds"),
+    (["--timeout", "0"], "--timeout 0: must be a number of seconds, more than 0; leave it out for no limit"),
+    (
+        ["--timeout", "-1"],
+        "--timeout -1: must be a number of seconds, more than 0; leave it out for no limit",
+    ),
+    (
+        ["--timeout", "nan"],
+        "--timeout nan: must be a number of seconds, more than 0; leave it out for no limit",
+    ),
+    (
+        ["--timeout", "inf"],
+        "--timeout inf: must be a number of seconds, more than 0; leave it out for no limit",
+    ),
     (["--timeout", "5", "--workers", "0"], "--timeout and --memory need a worker process"),
     (["--memory", "1GB", "--workers", "0"], "--timeout and --memory need a worker process"),
     (["--memory", "much"], "--memory 'much': write a size such as 500MB"),
@@ -462,7 +471,11 @@ def test_quiet_still_says_why_it_stopped(capfd, four):
         capfd, four, "Sleeps", "--quiet", "--workers", "0", "--max-failures", "0", "--batch-size", "1"
     )
     assert said.code == 1
-    assert said.lines == ["splitter: 1 input failed, more than --max-failures 0"]
+    (line,) = said.lines
+    assert line == (
+        "splitter: 1 input failed, more than --max-failures 0; "
+        "look into errors.csv, mend the cause, and run again with --retry-failed"
+    )
 
 
 def test_the_summary_has_three_lines(capfd, four):

@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from splitter.batch import Batch, Job, Report, Worker
-from splitter.errors import Refused, RunStopped
+from splitter.errors import Refused, RunStopped, StorageError
 from splitter.executors.base import Executor
 from splitter.guard import Guard
 from splitter.options import usable_cpus
@@ -129,8 +129,10 @@ class _Guarded(Dataset[Report]):
         assert self._guard is not None  # noqa: S101 - made by `prepare`
         try:
             return self._guard.run(batch)
-        except (RunStopped, OSError) as error:
+        except OSError as error:
             # else the DataLoader would make a traceback of it
+            return Report(stop=str(StorageError.of(error, error.filename or "a temporary file")))
+        except RunStopped as error:
             return Report(stop=str(error))
 
     def prepare(self, worker: int) -> None:  # noqa: ARG002 - the DataLoader's signature
