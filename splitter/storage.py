@@ -140,18 +140,20 @@ class LocalStorage:
             file = open(new, "w+b")  # noqa: SIM115 - closed below
         except OSError as error:
             raise self._unwritable(error) from None
-        refused = False
         try:
             yield file
-        except Refused:
-            refused = True
-            raise
-        finally:
+        except BaseException as error:
             # what it could not take has been said when it was written
             with contextlib.suppress(OSError):
                 file.close()
             with contextlib.suppress(OSError):
-                os.unlink(new) if refused else os.rename(new, self.path(name))
+                os.unlink(new) if isinstance(error, Refused) else os.rename(new, self.path(name))
+            raise
+        try:
+            file.close()
+            self._rename(new, self.path(name))
+        except OSError as error:
+            raise StorageError.of(error, self.path(name)) from error
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder, sorted."""
