@@ -231,7 +231,10 @@ def memory_of(pid: int) -> Memory | None:
 
 def hollow(staging: Path, hollowed: set[Path]) -> None:
     """Give back the disk space of pieces that are finished, as nobody will look at their samples."""
-    found = sorted(set(staging.rglob("*.*")) - hollowed)
+    found: list[Path] = []
+    # the run may just be publishing them
+    with contextlib.suppress(OSError):
+        found = sorted(set(staging.rglob("*.*")) - hollowed)
     for path in found[:-2]:
         hollowed.add(path)
         with contextlib.suppress(OSError):
