@@ -544,13 +544,15 @@ class RowMaker:
 
     def make(self, row: Row, outputs: list[Made], metadata: Metadata) -> tuple[Head, bytes]:
         """One row for each output, or a single one for an input that made none."""
-        output_types, owns = self._alike([own for _, own, _ in outputs])
-        input_types, [metadata] = self._alike([metadata])
+        output_types, owns, usual = self._alike([own for _, own, _ in outputs])
+        input_types, [metadata], plain = self._alike([metadata])
         shared = [*metadata.values()]
-        rows = [(*columns, *place, *own.values(), *shared) for (place, _, columns), own in zip(outputs, owns)]  # noqa: B905
         head = self._head(output_types, input_types)
         try:
-            return head, self._csv.encode(rows or [[*row, *NO_FILE, *shared]])
+            text = _joined(outputs, shared) if usual and plain else b""
+            return head, text or self._csv.encode(
+                _rows_of(outputs, owns, shared) or [[*row, *NO_FILE, *shared]]
+            )
         except ValueError:
             _refuse_what_cannot_be_written([*owns, metadata])
             raise
@@ -559,8 +561,11 @@ class RowMaker:
         """The row of an input that was left out."""
         return self._skipped, self._csv.encode([[*row, *NO_FILE, reason]])
 
-    def _alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata]]:
-        """Keys with their types, and each metadata with just these keys in this order."""
+    def _alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata], bool]:
+        """Keys with their types, and each metadata with just these keys in this order.
+
+        The last says whether they are as they were given, and no value is missing.
+        """
         try:
             keys = {*map(tuple, all_metadata)}
             kinds = {tuple(map(type, metadata.values())) for metadata in all_metadata}
@@ -575,12 +580,14 @@ class RowMaker:
             names = (_TYPES.get(kind, "") for kind in shape[1])
             self._shapes[shape] = tuple(zip(shape[0], names, strict=True)) if plain else None
         types = self._shapes[shape]
-        return self._made_alike(all_metadata) if types is None else (types, all_metadata)
+        if types is None:
+            return self._made_alike(all_metadata)
+        return types, all_metadata, type(None) not in shape[1]
 
-    def _made_alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata]]:
+    def _made_alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata], bool]:
         types: dict[str, str] = {}
         plain = [self._plain(metadata, types) for metadata in all_metadata]
-        return tuple(types.items()), [{key: values.get(key) for key in types} for values in plain]
+        return tuple(types.items()), [{key: values.get(key) for key in types} for values in plain], False
 
     def _plain(self, metadata: Metadata, types: dict[str, str]) -> dict[str, Scalar]:
         """The metadata with values of Python's own types; notes the type of each key."""
@@ -631,6 +638,25 @@ class RowMaker:
                 raise BadResult(
                     f"metadata {key!r} is given both for the outputs and for the input; rename one"
                 )
+
+
+def _rows_of(outputs: list[Made], owns: list[Metadata], shared: list[Scalar]) -> list[tuple[Scalar, ...]]:
+    return [(*columns, *place, *own.values(), *shared) for (place, _, columns), own in zip(outputs, owns)]  # noqa: B905
+
+
+def _joined(outputs: list[Made], shared: list[Scalar]) -> bytes:
+    """Rows without a field that needs quotes, in half the time that the csv module takes; else nothing."""
+    ends = [*map(str, shared)]
+    lines = [",".join([*columns, *place, *map(str, own.values()), *ends]) for place, own, columns in outputs]
+    if not lines:
+        return b""
+    place, own, columns = outputs[0]
+    commas = (len(columns) + len(place) + len(own) + len(ends) - 1) * len(lines)
+    lines.append("")
+    text = "\n".join(lines)
+    if text.count(",") != commas or text.count("\n") != len(outputs) or '"' in text or "\r" in text:
+        return b""
+    return text.encode(ENCODING, ESCAPE)
 
 
 def _refuse_what_cannot_be_written(all_metadata: Iterable[Metadata]) -> None:
