@@ -743,7 +743,8 @@ def test_a_name_with_a_line_end_does_not_break_a_printed_line(folder, capfd):
     """It is spelled out, and so is what would talk to the terminal; in the tables it is as it was."""
     names = ["one\nline\x1b[2J.txt", "two\r.txt"]
     write_files(folder, {f"in/{name}": "abc" for name in names})
-    listing = write_list(folder / "in/dataset.csv", [["input"], *([name] for name in names)])
+    write_files(folder, {"in/fine.txt": "abc"})
+    listing = write_list(folder / "in/dataset.csv", [["input"], *([name] for name in names), ["fine.txt"]])
     command = ["run", listing, "--recipe", "words", "--output", folder / "out", "--workers", "0"]
     assert here(capfd, *command).code == 0
     for name in names:
@@ -753,7 +754,8 @@ def test_a_name_with_a_line_end_does_not_break_a_printed_line(folder, capfd):
     assert len(said.lines) == 4
     assert said.lines[-1].startswith(f"next: {shown}")
     said = here(capfd, *command, "--fresh")
-    assert said.lines[0] == "--fresh: removing the outputs of 2 inputs (one\\nline\\x1b[2J.txt, two\\r.txt)"
+    shown = "one\\nline\\x1b[2J.txt, two\\r.txt, fine.txt"
+    assert said.lines[0] == f"--fresh: removing the outputs of 3 inputs ({shown})"
     assert "first: one\\nline\\x1b[2J.txt: UnreadableInput" in said.lines[-1]
     assert "\x1b" not in said.err
     assert [row["input"] for row in read_table(folder / "out/errors.csv")] == names
