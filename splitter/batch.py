@@ -312,14 +312,16 @@ def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
 class Worker:
     """Processes, stores and commits batches: in a runner, or in the driver when there are no workers."""
 
-    def __init__(self, job: Job, mark: Callable[[int], None] = lambda _: None) -> None:
-        """`mark` is told the place of each input that is begun."""
+    def __init__(
+        self, job: Job, mark: Callable[[int], None] = lambda _: None, scratch: str | None = None
+    ) -> None:
+        """`mark` is told the place of each input that is begun; `scratch` is a folder for temporary files."""
         self._job = job
         self._mark = mark
         self._journal = Journal(job.storage)
         self._process = job.dataset.process
         self._rows = RowMaker(job.header, job.dataset.metadata_types)
-        self._scratch = Scratch(job.storage.path(STAGING))
+        self._scratch = Scratch(scratch or job.storage.path(STAGING))
 
     def setup(self) -> None:
         """Let the recipe load what it needs."""
@@ -705,7 +707,7 @@ def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401
 # -- failures ---------------------------------------------------------------------------------------------
 
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
-_SCRATCH = re.compile(r"[^\s'\"]*/\.splitter/staging/splitter-\w+")
+_SCRATCH = re.compile(r"[^\s'\"]*/\.splitter/staging(?:/splitter-\w+)+")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN)
 

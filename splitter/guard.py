@@ -14,6 +14,7 @@ import mmap
 import multiprocessing
 import multiprocessing.connection
 import os
+import secrets
 import signal
 import struct
 import sys
@@ -75,6 +76,8 @@ class Guard:
         self._journal = Journal(job.storage)
         self._post = _Post()
         self._runner = 0
+        # the runner's temporary files; they go with it, however it ends
+        self._scratch = f"splitter-{secrets.token_hex(8)}"
         self._memory_at_start = 0
         # where the runner's last words go: the place in the code that it died or hung at
         self._last_words = nameless_file()
@@ -195,6 +198,7 @@ class Guard:
         if failure:
             self._ask_where_it_is()
         status = self._kill()
+        self._job.storage.unstage(self._scratch)
         if failure:
             return _Death(place, replace(failure, traceback=self._heard()), by_itself=True)
         by_itself = not (os.WIFSIGNALED(status) and os.WTERMSIG(status) in _FROM_OUTSIDE)
@@ -251,16 +255,17 @@ class Guard:
         self._post.note(IDLE)
         sys.stdout.flush()
         sys.stderr.flush()
+        scratch = self._job.storage.stage(self._scratch)
         guard = os.getpid()
         self._runner = os.fork()
         if not self._runner:
             ours.close()
-            self._become_runner(theirs, guard)
+            self._become_runner(theirs, guard, scratch)
         theirs.close()
         self._pipe = ours
         self._memory_at_start = memory_of(self._runner)
 
-    def _become_runner(self, pipe: multiprocessing.connection.Connection, guard: int) -> None:
+    def _become_runner(self, pipe: multiprocessing.connection.Connection, guard: int, scratch: str) -> None:
         """The life of a runner; it never returns into the guard's code."""
         status = 1
         try:
@@ -281,7 +286,7 @@ class Guard:
             if self._voice:
                 self._voice.take_over()
                 note = self._note_aloud
-            _serve(Worker(self._job, note), pipe, self._post)
+            _serve(Worker(self._job, note, scratch), pipe, self._post)
             status = 0
         finally:
             with contextlib.suppress(Exception):

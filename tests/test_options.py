@@ -46,6 +46,24 @@ class Together(ProcessorDataset):
         return [([], {"together": len(input_files)}) for _ in input_files]
 
 
+class Litters(ProcessorDataset):
+    """Leave a temporary file, and say how many there are; some texts end the worker."""
+
+    def __init__(self, inputs, folder: str = "."):
+        super().__init__(inputs)
+        self.folder = folder
+
+    def process(self, input_file):
+        (input_file.scratch / "litter").write_bytes(bytes(1000))
+        found = [name for _, _, names in os.walk(f"{self.folder}/.splitter/staging") for name in names]
+        text = input_file.read_text()
+        if text == "sleep":
+            time.sleep(60)
+        if text == "crash":
+            os._exit(3)
+        return [], {"found": found.count("litter")}
+
+
 class Sleeps(ProcessorDataset):
     """Sleep, take memory, or fail, as the input says."""
 
@@ -387,6 +405,16 @@ def test_limits_of_an_input(capfd, four):
     }
     assert "no result in 1.5 s" in errors["b.txt"][1]
     assert "60,000,000 bytes" in errors["c.txt"][1]
+
+
+def test_temporary_files_of_a_worker_that_was_ended(capfd, four):
+    """They are gone when the next input begins, and not only at the end: a week of timeouts fills no disk."""
+    write_files(four.parent, {"inputs/a.txt": "sleep", "inputs/b.txt": "crash"})
+    how = ["--folder", four.parent / "out", "--timeout", "1", "--workers", "1", "--batch-size", "2"]
+    said, rows = go(capfd, four, "Litters", *how)
+    assert said.code == 1
+    assert [(row["input"], row["found"]) for row in rows] == [("c.txt", "1"), ("d.txt", "1")]
+    assert len(read_table(four.parent / "out/errors.csv")) == 2
 
 
 class Flaky(ProcessorDataset):
