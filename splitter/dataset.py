@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from torch.utils.data import Dataset
 
 from splitter.errors import BadResult, Refused
-from splitter.inputs import InputList, Layout, Table, copy_list, look_at, read_source
+from splitter.inputs import InputList, Layout, Table, copy_list, look_at, read_source, with_stage
 from splitter.records import InputFile, OutputFile, Scalar, Scratch
 
 if TYPE_CHECKING:
@@ -109,11 +109,12 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
 
     def _opened(self) -> Table:
         if self._table is None:
-            header, rows, root = read_source(inputs_of(self))
+            listing = with_stage(inputs_of(self))
+            header, rows, root = read_source(listing)
             refuse_columns(self, header)
             # an unnamed file: gone with the process, never seen by anyone else
             file = tempfile.TemporaryFile()  # noqa: SIM115
-            self._table = copy_list(header, rows, file, self.inputs.path_column)
+            self._table = copy_list(header, rows, file, listing.path_column)
             weakref.finalize(self._table, file.close)
             self._layout = Layout(root)
             if self.group_rows:

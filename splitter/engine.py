@@ -30,12 +30,14 @@ from splitter.inputs import (
     look_at,
     read_source,
     survey,
+    with_stage,
 )
 from splitter.manifest import (
     DONE,
     FAILED,
     MANIFEST,
     NOT_DONE,
+    OUTPUT_COLUMNS,
     OWN_COLUMNS,
     SKIPPED,
     Journal,
@@ -126,9 +128,10 @@ class Engine:
         check_parameters(self.dataset, RunOptions.__dataclass_fields__)
         executor = self._executor()
         self.dataset.device = executor.device(self.options.device)
-        listing = _listing(self.dataset.inputs, self.options)
-        header, rows, root = read_source(listing, leave_out=self.storage.root)
-        _refuse_own_columns(header)
+        output = self.storage.root
+        listing = with_stage(_listing(self.dataset.inputs, self.options), leave_out=output)
+        header, rows, root = read_source(listing, leave_out=output, tell=self.display.say)
+        _refuse_own_columns(header, listing)
         refuse_columns(self.dataset, header)
         self.storage.prepare()
         with self.storage.locked(), self.storage.unless_refused(), self.storage.working_file(LIST) as file:
@@ -466,11 +469,14 @@ def _listing(inputs: InputList, options: RunOptions) -> InputList:
     return replace(inputs, **given, rename={**(inputs.rename or {}), **options.new_names})
 
 
-def _refuse_own_columns(header: list[str]) -> None:
+def _refuse_own_columns(header: list[str], listing: InputList) -> None:
     for name in header:
         if name in OWN_COLUMNS:
             message = f"the dataset list has a column {name!r}, which the manifest has of its own"
-            raise Refused(f"{message}; use --rename {name}=NEW")
+            message += f"; use --rename {name}=NEW"
+            if name == OUTPUT_COLUMNS[0] != listing.column:
+                message += f", or --column {name} if it is a manifest whose output files are meant"
+            raise Refused(message)
 
 
 def _short(value: object) -> str:

@@ -13,8 +13,8 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice, pairwise
@@ -27,6 +27,7 @@ import xxhash
 from splitter.errors import Refused, StorageError, UnreadableInput
 from splitter.processes import in_processes
 from splitter.records import InputFile, Scratch
+from splitter.stages import OUTPUT, labels_of_manifest, names_in_next_stage
 
 RESERVED_FOLDERS = frozenset({".splitter", "manifest.csv", "errors.csv", "shards"})
 ENCODING = "utf-8"
@@ -80,6 +81,33 @@ class InputList:
         return (self.rename or {}).get(self.column, self.column)
 
 
+class Stage(InputList):
+    """The output files of an earlier run, from the manifest in its output folder."""
+
+
+def with_stage(listing: InputList, *, leave_out: str = "") -> InputList:
+    """The same list; with the names that its columns get, if it is a manifest whose outputs are meant."""
+    source = listing.source
+    if listing.column != OUTPUT or not isinstance(source, (str, bytes, os.PathLike)):
+        return listing
+    path = os.path.abspath(os.path.expanduser(_without_scheme(os.fsdecode(source))))
+    suffix = os.path.splitext(path)[1].lower()
+    if listing.delimiter is not None or suffix in _READERS or not os.path.isfile(path):
+        return listing
+    try:
+        header, _ = _read_csv(path, _usual_delimiter(suffix))
+    except OSError as error:
+        raise Refused(f"{path}: the dataset list cannot be read: {error.strerror or error}") from None
+    labels = labels_of_manifest(path, header)
+    if labels is None:
+        return listing
+    if leave_out and os.path.realpath(os.path.dirname(path)) == os.path.realpath(leave_out):
+        raise Refused(f"{leave_out}: holds the files that {path} lists; choose another --output")
+    rename = names_in_next_stage(header, labels, listing.rename or {})
+    same = {field.name: getattr(listing, field.name) for field in fields(listing)}
+    return Stage(**{**same, "rename": rename})
+
+
 # -- CSV, written and read so that every text comes back as it went in ----------------------------------
 
 
@@ -122,11 +150,18 @@ def parse_rows(text: bytes) -> list[Row]:
 # -- sources: each gives the header and then the rows ---------------------------------------------------
 
 
-def read_source(listing: InputList, *, leave_out: str = "") -> tuple[Row, Iterable[Row], str]:
-    """The header, the rows and the root folder of a source; `leave_out` is the output folder."""
+def read_source(
+    listing: InputList, *, leave_out: str = "", tell: Callable[[str], None] = lambda _: None
+) -> tuple[Row, Iterable[Row], str]:
+    """The header, the rows and the root folder of a source; `leave_out` is the output folder.
+
+    `tell` is called with what there is to say of the rows when they have been read.
+    """
     source = listing.source
     if isinstance(source, (str, bytes, os.PathLike)):
         header, rows, home = _read_path(os.fsdecode(source), listing, leave_out)
+        if isinstance(listing, Stage):
+            rows = _with_output(rows, header.index(OUTPUT), tell)
     else:
         _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
         _refuse_option(listing.pattern, "--pattern", "a folder")
@@ -138,6 +173,19 @@ def read_source(listing: InputList, *, leave_out: str = "") -> tuple[Row, Iterab
     if not os.path.isdir(root):
         raise Refused(f"{root}: the folder that inputs are relative to is not there; check --root")
     return _renamed(header, listing), rows, root
+
+
+def _with_output(rows: Iterable[Row], at: int, tell: Callable[[str], None]) -> Iterator[Row]:
+    """The rows of a manifest that have an output file."""
+    left_out = 0
+    for row in rows:
+        if row[at]:
+            yield row
+        else:
+            left_out += 1
+    if left_out:
+        rows_have = "row of the manifest has" if left_out == 1 else "rows of the manifest have"
+        tell(f"{left_out:,} {rows_have} no output file: left out")
 
 
 def _read_path(path: str, listing: InputList, leave_out: str) -> tuple[Row, Iterable[Row], str]:
@@ -156,7 +204,7 @@ def _read_path(path: str, listing: InputList, leave_out: str) -> tuple[Row, Iter
     if os.path.exists(path) and not os.path.isfile(path):
         raise Refused(f"{path}: is not a plain file, and a dataset list is read more than once")
     suffix = os.path.splitext(path)[1].lower()
-    reader = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}.get(suffix)
+    reader = _READERS.get(suffix)
     if reader:
         _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
     delimiter = _usual_delimiter(suffix) if listing.delimiter is None else listing.delimiter
@@ -323,6 +371,9 @@ def _read_parquet(path: str) -> tuple[Row, Iterator[Row]]:
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
     )
     return file.schema_arrow.names, rows
+
+
+_READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}
 
 
 def _python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds

@@ -17,7 +17,7 @@ PACKAGE = Path(splitter.__file__).parent
 # A module imports only from lines above its own; a package stands for all its modules.
 ROOMS = """
     ending errors
-    flac identity mp3 ogg options parameters progress records wav
+    flac identity mp3 ogg options parameters progress records stages wav
     decoders keeper processes storage travel
     voice
     av_decoder resampling tape

@@ -1,0 +1,205 @@
+"""From one recipe to the next: the outputs of one run are the inputs of another."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+from doors import CHECKOUT, here, read_table, tree, write_files, write_list
+
+import splitter
+from splitter import InputList, OutputFile, ProcessorDataset, Skip
+from splitter.recipes.words import Words
+
+OWN = {"output", "size", "checksum"}
+
+
+def run(capfd, dataset: Path, output: Path, *options: str) -> Path:
+    said = here(capfd, "run", dataset, "--output", output, "--workers", "0", *options)
+    assert said.code == 0, said.err
+    return output / "manifest.csv"
+
+
+def header_of(manifest: Path) -> list[str]:
+    with manifest.open(newline="", encoding="utf-8") as file:
+        return next(csv.reader(file))
+
+
+def from_rows(first: Path) -> list[dict[str, str]]:
+    """What a second stage must say of its inputs, by the manifest of the first, whose labels are known."""
+    rows = []
+    for row in read_table(first):
+        if row["output"]:
+            names = {name: name if name in LABELS else f"from_{name}" for name in row}
+            rows.append({**{names[name]: text for name, text in row.items()}, "input": row["output"]})
+            del rows[-1]["from_output"]
+    return rows
+
+
+LABELS = {"speaker", "language", "text", "label"}
+
+
+@pytest.mark.parametrize(("sound", "one", "two"), [(True, "silence", "chunk"), (False, "words", "words")])
+def test_the_second_stage_knows_where_its_inputs_are_from(capfd, folder, sound, one, two):
+    """Each row has the labels as they were, and the first stage's own columns with a prefix."""
+    write_files(folder / "inputs", {"a.txt": "simple", "b.txt": "scaleable"})
+    words = write_list(
+        folder / "l.csv", [["input", "label"], ["inputs/a.txt", "007"], ["inputs/b.txt", "x,\ny"]]
+    )
+    dataset = CHECKOUT / "data_samples" / "dataset.csv" if sound else words
+    first = run(capfd, dataset, folder / "one", "--recipe", one, *["--limit=2"] * sound)
+    second = run(capfd, first, folder / "two", "--recipe", two, "--column", "output")
+    expected = from_rows(first)
+    assert len(expected) > 3
+    rows = read_table(second)
+    came = [{name: row[name] for name in expected[0]} for row in rows]
+    assert [row for at, row in enumerate(came) if not at or came[at - 1] != row] == expected
+    # what is not from the first stage is of this one
+    assert {*header_of(second)} - {*expected[0]} >= OWN
+    for row in rows:
+        assert (folder / "one" / row["input"]).stat().st_size == int(row["from_size"])
+        assert row["output"].startswith(row["input"].rpartition(".")[0] + "/")
+
+
+def test_a_third_stage_keeps_the_names_of_the_second(capfd, folder, words):
+    """`from_input` is what all began with; a name that is taken gets another prefix, and nothing is lost."""
+    first = run(
+        capfd, words, folder / "one", "--recipe=words", "--root=inputs", "--num-chars=5", "--overlap=2"
+    )
+    second = run(
+        capfd, first, folder / "two", "--recipe=words", "--column=output", "--num-chars=3", "--overlap=2"
+    )
+    third = run(capfd, second, folder / "three", "--recipe=words", "--column=output")
+    by_output = [{row["output"]: row for row in read_table(one)} for one in (first, second)]
+    rows = read_table(third)
+    assert len(rows) > len(by_output[1]) > len(by_output[0]) > 4
+    for row in rows:
+        before = by_output[1][row["input"]]
+        begin = by_output[0][before["input"]]
+        assert row["from_input"] == begin["input"] in {"a.txt", "b.txt", "c.txt", "d.txt"}
+        assert (row["from_size"], row["from_part"], row["from_word"]) == (
+            begin["size"],
+            begin["part"],
+            begin["word"],
+        )
+        again = [row[f"from_from_{name}"] for name in ("input", "size", "checksum", "part", "word")]
+        assert again == [before[name] for name in ("input", "size", "checksum", "part", "word")]
+
+
+class Some(ProcessorDataset):
+    """Some inputs are left out, some have metadata only, some outputs have no file."""
+
+    def process(self, input_file):
+        text = input_file.read_text()
+        if text == "skip":
+            raise Skip("not wanted")
+        files = (
+            [OutputFile("0.txt", "whole"), OutputFile(metadata={"kind": "no file"})] if text == "file" else []
+        )
+        return files, {"found": len(files)}
+
+
+@pytest.fixture
+def some(folder) -> Path:
+    """The manifest of a run with rows of all kinds."""
+    write_files(folder / "inputs", {"a.txt": "file", "b.txt": "skip", "c.txt": "none"})
+    Some(folder / "inputs").run(folder / "one", workers=0, quiet=True)
+    return folder / "one" / "manifest.csv"
+
+
+def test_rows_without_an_output_file_are_left_out_and_counted(capfd, folder, some):
+    """Skipped inputs, metadata only; what they had in columns of their own stays there for the others."""
+    said = here(capfd, "run", some, "--column=output", "--recipe=words", "-o", folder / "two", "--workers=0")
+    assert said.lines[0] == "3 rows of the manifest have no output file: left out"
+    assert said.lines[2].startswith("1 of 1 input done")
+    rows = read_table(folder / "two" / "manifest.csv")
+    assert {(row["from_input"], row["input"], row["from_found"], row["from_skipped"]) for row in rows} == {
+        ("a.txt", "a/0.txt", "2", "")
+    }
+
+
+@pytest.mark.parametrize("listing", ["options", "InputList"])
+def test_stages_from_python(folder, some, listing):
+    """With `column` as an option of the run, or in the list; the list knows its length and its columns."""
+    if listing == "options":
+        manifest = splitter.run(Words(some), folder / "two", column="output", workers=0, quiet=True)
+    else:
+        dataset = Words(InputList(some, column="output"))
+        assert len(dataset) == 1
+        assert dataset[0][1] == {"word": "whole"}
+        manifest = dataset.run(folder / "two", workers=0, quiet=True)
+    assert manifest["input"].unique().tolist() == ["a/0.txt"]
+    assert manifest["from_found"].unique().tolist() == ["2"]
+    assert manifest["part"].tolist() == ["wh", "ho", "ol", "le"]
+
+
+def test_renaming_goes_by_the_names_in_the_manifest(capfd, folder, some):
+    """--rename comes before the prefixes, also for the outputs; what is taken is prefixed again."""
+    options = ["--rename=input=song", "--rename=output=from_size", "--rename=found=n"]
+    second = run(capfd, some, folder / "two", "--column=output", "--recipe=words", *options)
+    assert header_of(second)[:4] == ["song", "from_size", "from_from_size", "from_checksum"]
+    assert "n" in header_of(second)
+    assert {row["from_size"] for row in read_table(second)} == {"a/0.txt"}
+
+
+def test_a_stage_is_done_again_where_the_one_before_has_changed(capfd, folder, words):
+    """The checksum of an input is among its columns."""
+    options = ["--recipe=words", "--root=inputs", "--num-chars=4", "--overlap=1"]
+    first = run(capfd, words, folder / "one", *options)
+    second = run(capfd, first, folder / "two", "--recipe=words", "--column=output")
+    before = read_table(second)
+    (folder / "inputs" / "a.txt").write_text("SIMPLE")
+    run(capfd, words, folder / "one", *options)
+    said = here(capfd, "run", first, "--column=output", "--recipe=words", "-o", folder / "two", "--workers=0")
+    assert "finished inputs changed, to be done again" in said.err
+    after = read_table(second)
+    assert [row["part"] for row in after] == [
+        row["part"].upper() if row["from_input"] == "a.txt" else row["part"] for row in before
+    ]
+
+
+def test_a_filtered_manifest_beside_the_first_is_one_too(capfd, folder, words):
+    """Rows may be taken out, and columns added: these are labels."""
+    first = run(capfd, words, folder / "one", "--recipe=words", "--root=inputs")
+    rows = read_table(first)[:3]
+    chosen = write_list(
+        folder / "one" / "good.csv", [[*rows[0], "by"], *([*row.values(), "ear"] for row in rows)]
+    )
+    second = run(capfd, chosen, folder / "two", "--column=output", "--recipe=words")
+    assert [(row["input"], row["by"]) for row in read_table(second)] == [
+        (row["output"], "ear") for row in rows
+    ]
+
+
+def test_a_manifest_that_was_copied_away_is_an_ordinary_list(capfd, folder, some):
+    """Nobody knows which of its columns are labels, so they need other names."""
+    shutil.copy(some, folder / "copy.csv")
+    command = ["run", folder / "copy.csv", "--column=output", "--recipe=words", "-o", folder / "two"]
+    said = here(capfd, *command)
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert said.err.endswith("which the manifest has of its own; use --rename output=NEW\n")
+
+
+def test_a_manifest_without_its_column_is_told_of_it(capfd, folder, some):
+    """Without --column the inputs would be those of the first stage, each as often as it has outputs."""
+    said = here(capfd, "run", some, "--recipe=words", "-o", folder / "two")
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert "or --column output if it is a manifest" in said.err
+
+
+def test_a_stage_does_not_go_into_the_folder_that_it_reads(capfd, folder, some):
+    """What --prune would remove there is what it reads."""
+    before = tree(some.parent)
+    (folder / "link").symlink_to(some.parent)
+    for output in (some.parent, folder / "link"):
+        said = here(capfd, "run", some, "--column=output", "--recipe=words", "-o", output, "--fresh")
+        assert (said.code, said.err.count("\n")) == (2, 1)
+        assert "holds the files that" in said.err
+    assert tree(some.parent) == before
+
+
+def test_a_damaged_schema_is_one_line(capfd, folder, some):
+    (some.parent / ".splitter" / "schema.json").write_text("{")
+    said = here(capfd, "run", some, "--column=output", "--recipe=words", "-o", folder / "two")
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert "schema.json: cannot be read" in said.err
