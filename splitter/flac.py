@@ -286,7 +286,10 @@ class FlacSource:
             starts, sizes = starts[chain], sizes[chain]
             if behind is not None and (ended or starts[-1] + self._longest <= end):
                 fault = "the numbers or sizes of frames are out of order"
-        if fault is None and not ended:
+        promised = self.declared == self._samples + int(sizes.sum()) and bool(len(starts))
+        if promised and (ended or starts[-1] + self._longest <= end) and self._trim(starts, ends, sizes):
+            fault, self._done = None, True
+        elif fault is None and not ended:
             certain = starts[:-1] + self._longest <= end
             if not len(starts) or starts[-1] + self._longest <= end:
                 fault = "the header of a frame is damaged or missing"
@@ -295,9 +298,27 @@ class FlacSource:
             starts, ends, sizes = self._proven(starts, ends, sizes)
             if not len(ends) or ends[-1] != end:
                 fault = "the next frame is cut off or damaged"
+            elif _is_sound(self._buffer[starts[-1] : end]):
+                # anything else behind it might be the beginning of another
+                self._trim(starts, ends, sizes)
         self._take(starts, ends, sizes, fault)
         if ended and not self._done:
             self._finish()
+
+    def _trim(self, starts: Array, ends: Array, sizes: Array) -> bool:
+        """Set the last of `ends` to where that frame ends; whether something else follows it."""
+        start, end = int(starts[-1]), int(ends[-1])
+        # zeros behind a frame do not change its checksum
+        if _is_sound(self._buffer[start:end]) and self._buffer[end - 1]:
+            return False
+        table, checksum = _crc16_table()[0].tolist(), 0
+        frame = self._buffer[start : min(end, start + self._longest)].tolist()
+        for at, byte in enumerate(frame, start + 1):
+            checksum = (checksum << 8 & 0xFFFF) ^ table[checksum >> 8 ^ byte]
+            if not checksum and self._is_whole(start, at, int(sizes[-1])):
+                ends[-1] = at
+                return at < end
+        return False
 
     def _fill(self) -> None:
         """Read the next bytes behind those in the buffer, and forget its older part if it is full."""

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from flac_streams import Coding, crc8, crc16, frame, frames_of, head, stream
+from flac_streams import Coding, coded, crc8, crc16, frame, frames_of, head, stream
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -191,6 +191,58 @@ def test_numbers_of_every_length(written):
     ]:
         result = cut(source, start, stop)
         np.testing.assert_array_equal(decoded(result, 8), samples[start:stop])
+
+
+def test_positions_that_need_more_than_32_bits(written):
+    """More than 2^32 samples, which are a megabyte where each frame has one value; also as sample numbers."""
+    block, count = 65_535, 65_600
+    values = np.arange(count) % 251 - 125
+
+    def constant(value: int, number: int, *, variable: bool) -> bytes:
+        header = bytes([0xFF, 0xF8 + variable, 0x74, 0x02]) + coded(number) + (block - 1).to_bytes(2, "big")
+        content = header + crc8(header) + bytes([0, value & 0xFF])
+        return content + crc16(content)
+
+    assert constant(3, 9, variable=True) == frame(np.full((block, 1), 3), 9, Coding(8000, 8), variable=True)
+    frames = b"".join(constant(values[number], number, variable=False) for number in range(count))
+    source = written(head(Coding(8000, 8), 1, count * block, (block, block)) + frames)
+    for start, stop in [
+        ((1 << 31) - 7, (1 << 31) + 3 * block),
+        ((1 << 32) - 2 * block, (1 << 32) + 9),
+        ((count - 2) * block, count * block),
+    ]:
+        result = decoded(cut(source, start, stop), 8)[:, 0]
+        np.testing.assert_array_equal(result, values[np.arange(start, stop) // block])
+    # from within a frame on, headers have the number of a sample: up to seven bytes
+    long = cut(source, 5, count * block)
+    at = len(long)
+    for number in reversed(range(count - 3, count)):
+        expected = constant(values[number], number * block - 5, variable=True)
+        assert long[at - len(expected) : at] == expected
+        at -= len(expected)
+
+
+@pytest.mark.parametrize(
+    "more", [b"\0", bytes(3), b"APETAGEX" + bytes(2000), b"\xff\xf8" * 300, bytes(100_000)], ids=len
+)
+@pytest.mark.parametrize("length", [3000, 2880, 100])
+def test_what_follows_the_last_frame(written, more, length):
+    """Taggers leave things there that FLAC does not know: the recording is whole all the same."""
+    samples = made(15, length, 2, 16)
+    whole = stream(samples, 192, Coding())
+    silent = stream(samples, 192, Coding(), total=0)
+    # with no number of samples in the header only zeros are known to be none
+    for content in (whole, silent) if more in (b"\0", bytes(3)) else (whole,):
+        for steps in (nullcontext(), small_steps()):
+            with steps:
+                source = written(content + more)
+                assert source.reach(10**9) == length
+                assert cut(source, 0, length) == whole
+                np.testing.assert_array_equal(decoded(cut(source, 7, length), 16), samples[7:])
+    # but not if it is cut off, or damaged at its end
+    for bad in (whole[:-1] + more[1:], whole[:-3] + b"\1\2\3" + more):
+        with pytest.raises(FlacError, match="samples are whole"):
+            written(bad).reach(10**9)
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 191, 192])
