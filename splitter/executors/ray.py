@@ -65,8 +65,7 @@ class RayExecutor(Executor):
         self._open = contextlib.ExitStack()
         self._connected = False
         self._looked_at = 0.0
-        self._slots = 0
-        self._place = ""
+        self._slots = self._nodes = self._cpus = self._gpus = 0
         self._mission: Any = None
         self._tasks: set[Any] = set()
 
@@ -96,9 +95,15 @@ class RayExecutor(Executor):
             self._probe(job)
 
     def place(self) -> str:
-        """The nodes and CPUs of the cluster that are in use."""
+        """The nodes that take batches, and how much of them is in use."""
         self._look()
-        return self._place
+        busy = min(len(self._tasks), self._slots)
+        there = [_count(self._nodes, "node")]
+        cpus, gpus = self.cluster.cpus, self.cluster.gpus
+        for takes, total, noun in ((cpus, self._cpus, "CPU"), (gpus, self._gpus, "GPU")):
+            if takes:
+                there.append(f"{min(takes * busy, total):g} of {_count(total, noun)}")
+        return ", ".join(there)
 
     def run(self, job: Job, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
         """Do the batches and report each as it is finished; those of lost workers are left out."""
@@ -144,6 +149,8 @@ class RayExecutor(Executor):
         at_work: dict[Any, Batch] = {}
         heard = time.monotonic()
         more = True
+        # nothing is done yet, but there is something to see
+        yield Report()
         while True:
             while more and len(at_work) < self._room():
                 batch = next(batches, None)
@@ -155,7 +162,11 @@ class RayExecutor(Executor):
                 self._tasks.add(reference)
             if not at_work:
                 return
-            for reference in _finished(list(at_work)):
+            finished = _finished(list(at_work))
+            if not finished:
+                # the cluster may have become another
+                yield Report()
+            for reference in finished:
                 heard = time.monotonic()
                 self._tasks.discard(reference)
                 yield _report_of(reference, at_work.pop(reference))
@@ -166,9 +177,12 @@ class RayExecutor(Executor):
     def _room(self) -> int:
         """How many batches may be in Ray's hands: a few for each place, and some that ask for more places."""
         self._look()
-        most = self.limits.workers or max(FEW_BATCHES, BATCHES_PER_WORKER * self._slots)
-        wanted = BATCHES_PER_WORKER * self._slots
-        return max(self.limits.least, min(most, max(wanted, FEW_BATCHES)))
+        wanted = max(FEW_BATCHES, BATCHES_PER_WORKER * self._slots)
+        most = self.limits.workers or wanted
+        if not self.cluster.address:
+            # a private Ray does no more at a time than there are workers; more may wait there
+            most *= BATCHES_PER_WORKER
+        return max(self.limits.least, min(most, wanted))
 
     def _cancel(self) -> None:
         """End the batches that are still at work, and the workers that hold them."""
@@ -187,8 +201,10 @@ class RayExecutor(Executor):
         nodes = _nodes()
         self._slots = sum(self._slots_of(node["Resources"]) for node in nodes)
         used = [node for node in nodes if self._slots_of(node["Resources"])]
-        cpus = sum(node["Resources"].get("CPU", 0) for node in used)
-        self._place = f"{_count(len(used), 'node')}, {_count(int(cpus), 'CPU')}"
+        self._nodes = len(used)
+        self._cpus, self._gpus = (
+            int(sum(node["Resources"].get(name, 0) for node in used)) for name in ("CPU", "GPU")
+        )
 
     def _slots_of(self, resources: dict[str, float]) -> int:
         """How many batches fit into a node."""
