@@ -25,7 +25,7 @@ from splitter.inputs import (
     Layout,
     Survey,
     Table,
-    advice_if_all_are_missing,
+    advice_on_missing,
     copy_list,
     look_at,
     read_source,
@@ -138,7 +138,7 @@ class Engine:
             table = copy_list(header, rows, file, listing.path_column)
             layout = Layout(root, self.options.keep_extension)
             found = survey(table, layout, group_rows=self.dataset.group_rows)
-            advice = advice_if_all_are_missing(listing, table, layout, found)
+            advice = advice_on_missing(listing, table, layout, found)
             if advice:
                 self.display.warn(advice)
             how = self._how()

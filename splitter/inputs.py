@@ -29,7 +29,8 @@ from splitter.processes import in_processes
 from splitter.records import InputFile, Scratch
 from splitter.stages import OUTPUT, labels_of_manifest, names_in_next_stage
 
-RESERVED_FOLDERS = frozenset({".splitter", "manifest.csv", "errors.csv", "shards"})
+OWN_FOLDER = ".splitter"
+RESERVED_FOLDERS = frozenset({OWN_FOLDER, "manifest.csv", "errors.csv", "shards"})
 ENCODING = "utf-8"
 # bytes that are not UTF-8 come through as they are
 ESCAPE = "surrogateescape"
@@ -401,9 +402,13 @@ def _walk_below(folder: str, prefix: str, pattern: str, leave_out: set[str]) -> 
             entries = sorted(found, key=lambda entry: entry.name)
     except OSError as error:
         raise Refused(f"{folder}: cannot be read: {error.strerror}; allow that, or give a list") from None
+    is_output = any(entry.name == OWN_FOLDER for entry in entries)
     for entry in entries:
         place = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
         if entry.name.startswith(".") or place in leave_out:
+            continue
+        if is_output and entry.name in RESERVED_FOLDERS and not entry.is_dir():
+            # the tables of the run that made this folder
             continue
         if os.path.isdir(place) if entry.is_symlink() else entry.is_dir():
             yield from _walk_below(place, f"{prefix}{entry.name}/", pattern, leave_out)
@@ -880,22 +885,40 @@ def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
         yield from (np.flatnonzero(sorted_numbers[at] == block) + start).tolist()
 
 
-def advice_if_all_are_missing(listing: InputList, table: Table, layout: Layout, found: Survey) -> str:
-    """What is probably wrong when not one input can be read; else nothing."""
-    if not len(table) or (found.sizes != UNREADABLE).any():
+def advice_on_missing(listing: InputList, table: Table, layout: Layout, found: Survey) -> str:
+    """What is probably wrong when there is no input, or when not one can be read; else nothing."""
+    folder = isinstance(listing.source, (str, os.PathLike)) and os.path.isdir(layout.root)
+    if not len(table):
+        named = (
+            f"no file in it is named like --pattern {listing.pattern!r}"
+            if listing.pattern
+            else "it holds no file"
+        )
+        return f"{layout.root}: {named}; those that begin with a dot do not count" if folder else ""
+    if (found.sizes != UNREADABLE).any() or is_url(table.listed(0)):
         return ""
     first = table.listed(0)
-    if is_url(first):
-        return ""
-    says = f"none of the {len(table):,} inputs can be read, the first would be {layout.place(first)}"
-    if first[:1] == "/" or "://" in first or os.path.exists(layout.place(first)):
-        return says
-    try:
-        with os.scandir(layout.root) as entries:
-            folders = [entry.name for entry in islice(entries, MOST_FOLDERS) if entry.is_dir()]
-    except OSError:
-        folders = []
-    there = [name for name in folders if os.path.exists(f"{layout.root}/{name}/{first}")]
-    if len(there) == 1:
-        return f"{says}; it is in {there[0]}/: use --root {os.path.join(listing.root or '', there[0])}"
-    return f"{says}; --root says which folder the paths start from"
+    place = layout.place(first)
+    many = f"none of the {len(table):,} inputs can be read, the first" if len(table) > 1 else "the only input"
+    if first[:1] == "/" or "://" in first or os.path.lexists(place):
+        return f"{many} is at {place}" if len(table) > 1 else ""
+    roots = [
+        root
+        for root in _likely_roots(listing, layout)
+        if os.path.exists(os.path.join(layout.root, root, first))
+    ]
+    if len(roots) == 1:
+        root = os.path.join(listing.root or "", roots[0])
+        return f"{many} is not at {place} but in {roots[0]}: use --root {root}"
+    return f"{many} is not at {place}; --root says which folder the paths start from"
+
+
+def _likely_roots(listing: InputList, layout: Layout) -> list[str]:
+    """Folders that paths may have been meant to start from: beside them, the current one, behind a link."""
+    roots = [os.getcwd()]
+    if isinstance(listing.source, (str, os.PathLike)):
+        roots.append(os.path.dirname(os.path.realpath(listing.source)))
+    roots = [root for root in dict.fromkeys(roots) if root != layout.root]
+    with contextlib.suppress(OSError), os.scandir(layout.root) as entries:
+        roots += [entry.name for entry in islice(entries, MOST_FOLDERS) if entry.is_dir()]
+    return roots

@@ -387,12 +387,10 @@ def test_an_output_folder_in_use(place):
 @pytest.mark.parametrize(
     ("files", "root", "advice"),
     [
-        (["inputs/b.txt", "other/x.txt"], [], "b.txt; it is in inputs/: use --root inputs"),
-        (
-            ["data/new files/b.txt"],
-            ["--root", "data"],
-            "b.txt; it is in new files/: use --root data/new files",
-        ),
+        (["inputs/b.txt", "other/x.txt"], [], "b.txt but in inputs: use --root inputs"),
+        (["data/new files/b.txt"], ["--root", "data"], "b.txt but in new files: use --root data/new files"),
+        (["../b.txt"], [], "b.txt but in {place}: use --root {place}"),
+        (["inputs/b.txt", "other/b.txt"], [], "b.txt; --root says which folder the paths start from"),
         (["one/b.txt", "two/b.txt"], [], "b.txt; --root says which folder the paths start from"),
         ([], [], "b.txt; --root says which folder the paths start from"),
     ],
@@ -403,12 +401,41 @@ def test_a_root_that_was_forgotten(capfd, place, files, root, advice):
     write_list(place / "lists/l.csv", [["input"], ["b.txt"], ["c.txt"]])
     said = here(capfd, "run", "lists/l.csv", *root, "--recipe", "words", "--workers", "0")
     assert said.code == 1
-    start = f"note: none of the 2 inputs can be read, the first would be {place}/lists/"
+    start = f"note: none of the 2 inputs can be read, the first is not at {place}/lists/"
     assert said.lines[0].startswith(start)
-    assert said.lines[0].endswith(advice)
+    assert said.lines[0].endswith(advice.format(place=place))
     write_files(place, {"lists/c.txt": "word", "lists/data/c.txt": "word"})
     said = here(capfd, "run", "lists/l.csv", *root, "--recipe", "words", "--workers", "0")
     assert "note: none" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "it holds no file"),
+        (["--pattern", "*.{txt,md}"], "no file in it is named like --pattern '*.{{txt,md}}'"),
+    ],
+)
+def test_a_folder_without_inputs(capfd, place, options, message):
+    """What was looked for is said, since the run itself is no failure."""
+    write_files(place / "songs", {".hidden.txt": "x", **({"a.txt": "x"} if options else {})})
+    said = here(capfd, "run", "songs", *options, "--recipe", "words", "--workers", "0")
+    assert said.code == 0
+    note = f"note: {place}/songs: {message.format()}; those that begin with a dot do not count"
+    assert said.lines[0] == note
+
+
+def test_a_list_behind_a_link(capfd, place):
+    """Paths start from where the link is; a line says where the first of them is."""
+    (place / "links").mkdir()
+    (place / "links/l.csv").symlink_to("../dataset.csv")
+    said = here(capfd, "run", "links/l.csv", "--recipe", "words", "--workers", "0")
+    assert (
+        said.lines[0]
+        == f"note: the only input is not at {place}/links/a.txt but in {place}: use --root {place}"
+    )
+    said = here(capfd, "run", "links/l.csv", "--recipe", "words", "--workers", "0", "--root", place)
+    assert said.code == 0
 
 
 def test_all_inputs_failed(capfd, place):

@@ -747,6 +747,15 @@ class TestOutputFolder:
         for source, output in ((two, tmp_path / "link/outputs"), (tmp_path / "link", two / "outputs")):
             assert list(run(source, output)["input"]) == ["a.txt", "b.txt"]
 
+    def test_the_outputs_of_a_run_are_inputs_of_the_next(self, two, tmp_path):
+        """The folder of a run is a source without its tables; elsewhere these are files like any other."""
+        run(two, tmp_path / "first")
+        (tmp_path / "first/errors.csv").write_text("")
+        result = run(tmp_path / "first", tmp_path / "second", keep_extension=True)
+        assert list(result["input"]) == ["a/copy", "b/copy"]
+        write_files(tmp_path / "plain", {"tables/manifest.csv": "x"})
+        assert list(run(tmp_path / "plain", tmp_path / "third")["input"]) == ["tables/manifest.csv"]
+
     def test_the_source_itself_is_refused_as_output(self, folder):
         """Otherwise the next run would take outputs for inputs."""
         with pytest.raises(Refused, match="output"):
