@@ -38,19 +38,23 @@ from splitter.processes import (
 from splitter.voice import Voice
 
 IDLE = -3
+SETUP = -4
 TRIES_IF_KILLED = 3
 SECONDS_FOR_LAST_WORDS = 0.1
 _LOOK_EVERY = 0.05
 _LOOK_SELDOM = 0.5
-_PLACE = struct.Struct("qd")
+_PLACE, _BYTES = struct.Struct("qd"), struct.Struct("q")
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class _Post:
-    """Shared memory where the runner notes the place of the input it is at, and since when."""
+    """Shared memory where the runner notes the place of the input it is at, and since when.
+
+    Beside that, how much memory it held when it was ready for the first.
+    """
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, _PLACE.size)
+        self._memory = mmap.mmap(-1, _PLACE.size + _BYTES.size)
         self.note(IDLE)
 
     def note(self, place: int) -> None:
@@ -60,6 +64,13 @@ class _Post:
         place, since = _PLACE.unpack_from(self._memory)
         return place, since
 
+    def note_base(self, size: int) -> None:
+        _BYTES.pack_into(self._memory, _PLACE.size, size)
+
+    def read_base(self) -> int:
+        (size,) = _BYTES.unpack_from(self._memory, _PLACE.size)
+        return int(size)
+
 
 class Guard:
     """Runs batches in a runner of its own, whatever they do to it."""
@@ -67,7 +78,7 @@ class Guard:
     def __init__(
         self, job: Job, *, timeout: float | None = None, memory: int | None = None, listens: bool = False
     ) -> None:
-        """Limits are per input: seconds, and bytes above what the runner starts with.
+        """Limits are per input: seconds, and bytes above what the runner holds after setup().
 
         One that listens reports what user code prints, where there is no terminal to print it on.
         """
@@ -78,7 +89,6 @@ class Guard:
         self._runner = 0
         # the runner's temporary files; they go with it, however it ends
         self._scratch = f"splitter-{secrets.token_hex(8)}"
-        self._memory_at_start = 0
         # where the runner's last words go: the place in the code that it died or hung at
         self._last_words = nameless_file()
         self._voice = Voice() if listens else None
@@ -164,7 +174,7 @@ class Guard:
         return min(_LOOK_SELDOM, max(0.005, since + limit - time.monotonic()))
 
     def _limit(self, place: int, size: int) -> float | None:
-        if self._timeout is None or place in (BETWEEN_INPUTS, IDLE):
+        if self._timeout is None or place in (BETWEEN_INPUTS, IDLE, SETUP):
             return None
         return self._timeout * size if place == TOGETHER else self._timeout
 
@@ -175,7 +185,9 @@ class Guard:
         limit = self._limit(place, size)
         if limit is not None and time.monotonic() - since > limit:
             return Failure(TimedOut.__name__, f"no result in {self._timeout:g} s (--timeout)")
-        if self._memory and memory_of(self._runner) - self._memory_at_start > self._memory:
+        if not self._memory or place == SETUP:
+            return None
+        if memory_of(self._runner) - self._post.read_base() > self._memory:
             return Failure(
                 MemoryExceeded.__name__, f"took more than {self._memory:,} bytes of memory (--memory)"
             )
@@ -252,7 +264,7 @@ class Guard:
 
     def _start(self) -> None:
         ours, theirs = multiprocessing.Pipe()
-        self._post.note(IDLE)
+        self._post.note(SETUP)
         sys.stdout.flush()
         sys.stderr.flush()
         scratch = self._job.storage.stage(self._scratch)
@@ -263,7 +275,6 @@ class Guard:
             self._become_runner(theirs, guard, scratch)
         theirs.close()
         self._pipe = ours
-        self._memory_at_start = memory_of(self._runner)
 
     def _become_runner(self, pipe: multiprocessing.connection.Connection, guard: int, scratch: str) -> None:
         """The life of a runner; it never returns into the guard's code."""
@@ -338,6 +349,9 @@ def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, post: _P
         worker.setup()
     except RunStopped as error:
         fault = str(error)
+    # what setup() has loaded is not the inputs'
+    post.note_base(memory_of(os.getpid()))
+    post.note(IDLE)
     while True:
         try:
             batch: Batch = pipe.recv()

@@ -53,7 +53,8 @@ class RunOptions:
         batch_size: How many inputs a worker takes at a time. Default: chosen as the run goes.
         device: What the recipe computes on; auto is cuda where there is one.
         timeout: Seconds for one input; one that takes longer fails.
-        memory: Memory for one worker above what it starts with, such as 2GB; an input that takes more fails.
+        memory: Memory for one worker above what it has after setup(), such as 2GB; an input that takes more
+            fails.
         retries: How often an input is tried again when reading it fails for a moment.
         max_failures: Stop when more inputs than this fail, as a number or as 5%. Default: never.
         retry_failed: Try again what failed in an earlier run.

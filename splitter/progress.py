@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ class Display:
         self._live: Any = None
         self._task: Any = None
         self._inputs = 0
+        self._patience: threading.Timer | None = None
         self._began = self._last_line = time.monotonic()
 
     def __enter__(self) -> "Display":
@@ -90,6 +92,7 @@ class Display:
 
     def update(self, work: "Report", place: str = "") -> None:
         """Show what is done so far, and what it is done on."""
+        self._wait_for_first(done=work.inputs > 0)
         if not self._live and not self._quiet and sys.stderr.isatty():
             self._go_live()
         if self._live:
@@ -102,6 +105,17 @@ class Display:
             done = f"{work.inputs:,} of {show_count(self._inputs, 'input')}"
             self.say(f"{done}, {self._numbers(work, place)}, {show_seconds(left)} left")
 
+    def _wait_for_first(self, *, done: bool) -> None:
+        """Have it said when the first input takes long. It brings a thread, as the live line does."""
+        if done and self._patience:
+            self._patience.cancel()
+        elif not done and not self._patience:
+            seconds = show_seconds(SECONDS_BETWEEN_LINES)
+            text = f"nothing is finished after {seconds}: setup(), or the first inputs, take their time"
+            self._patience = threading.Timer(SECONDS_BETWEEN_LINES, self.say, [text])
+            self._patience.daemon = True
+            self._patience.start()
+
     def _numbers(self, work: "Report", place: str) -> str:
         rate = work.inputs / max(1e-3, time.monotonic() - self._began)
         failed = f"{work.failed:,} failed, " if work.failed else ""
@@ -111,6 +125,10 @@ class Display:
 
     def stop(self) -> None:
         """Take the live line away."""
+        if self._patience:
+            self._patience.cancel()
+            self._patience.join()
+            self._patience = None
         if self._live:
             self._live.stop()
             self._live = None

@@ -79,6 +79,18 @@ class Sleeps(ProcessorDataset):
         if text == "fail":
             raise ValueError("bad")
         return [OutputFile("o", text)], {}
+
+
+class Loads(Sleeps):
+    """As Sleeps, with a large model that takes some seconds to load."""
+
+    def __init__(self, inputs, seconds: float = 0):
+        super().__init__(inputs)
+        self.seconds = seconds
+
+    def setup(self):
+        time.sleep(self.seconds)
+        self.model = b"x" * 150_000_000
 '''
 
 
@@ -405,6 +417,26 @@ def test_limits_of_an_input(capfd, four):
     }
     assert "no result in 1.5 s" in errors["b.txt"][1]
     assert "60,000,000 bytes" in errors["c.txt"][1]
+
+
+def test_what_setup_takes_is_not_the_inputs(capfd, four):
+    """A model may be larger than --memory allows an input; an input that takes more than that still fails."""
+    write_files(four.parent, {"inputs/c.txt": "eat"})
+    how = ["--memory", "60MB", "--workers", "1", "--batch-size", "4"]
+    _, rows = go(capfd, four, "Loads", *how)
+    assert [row["input"] for row in rows] == ["a.txt", "b.txt", "d.txt"]
+    assert [row["error"] for row in read_table(four.parent / "out/errors.csv")] == ["MemoryExceeded"]
+
+
+def test_a_setup_that_takes_long_is_said(capfd, four, monkeypatch):
+    """Once, as long as nothing is finished."""
+    monkeypatch.setattr("splitter.progress.SECONDS_BETWEEN_LINES", 0.2)
+    said, _ = go(capfd, four, "Loads", "--seconds", "2", "--workers", "1")
+    assert (
+        said.err.count("nothing is finished after 0.2 s: setup(), or the first inputs, take their time") == 1
+    )
+    said, _ = go(capfd, four, "Loads", "--seconds", "2", "--workers", "1", "--quiet", out="other")
+    assert said.err == ""
 
 
 def test_temporary_files_of_a_worker_that_was_ended(capfd, four):

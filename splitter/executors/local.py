@@ -98,7 +98,10 @@ def _in_workers(
     with _Processes() as processes:
         try:
             guarded = _Guarded(job, limits, [job.storage.lock_descriptor, processes.held])
-            yield from processes.start(_loader(guarded, batches, workers))
+            reports = processes.start(_loader(guarded, batches, workers))
+            # nothing is done yet; but the workers are there, so the display may start a thread
+            yield Report()
+            yield from reports
         except RuntimeError as error:
             # the DataLoader's word for a dead worker: what is committed is known, the rest is run again
             if "DataLoader worker" not in str(error):
