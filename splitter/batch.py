@@ -337,7 +337,8 @@ class Worker:
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; raises StorageError when the output cannot be written."""
         began = time.perf_counter()
-        task = _Task(batch, self._job, self._job.sink.open(self._job.storage, batch.name))
+        stale = [name for names in batch.stale.values() for name in names]
+        task = _Task(batch, self._job, self._job.sink.open(self._job.storage, batch.name, stale))
         together = self._job.dataset.process_batch
         if together and not batch.one_by_one:
             self._process_together(task, together)

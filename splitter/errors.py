@@ -10,6 +10,7 @@ SplitterError
     ├── AudioError      a recording cannot be read, or cannot be written as asked
     ├── AnnotationError its annotations cannot be read
     ├── BadResult       process() gave something the contract does not allow
+    ├── NameTaken       a file that no run has made is where an output would go
     ├── TimedOut        no result within --timeout
     ├── MemoryExceeded  more memory than --memory
     └── Crashed         the process that held it died
@@ -68,6 +69,10 @@ class AnnotationError(InputError):
 
 class BadResult(InputError):
     """A recipe's process() gave something that the contract does not allow."""
+
+
+class NameTaken(InputError):
+    """A file that no run has made is where an output would go; it is left alone."""
 
 
 class TimedOut(InputError):

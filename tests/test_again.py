@@ -791,6 +791,38 @@ def test_a_refused_run_changes_nothing(job):
     assert job.calls == []
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_strangers_file_where_an_output_must_go(job, workers):
+    """It is that input's error and stays as it is, a changed input's too; the run goes on."""
+    job.files = {"a.txt": "ab", "b.txt": "ab", "below/c.txt": "c", "d.txt": "d", "e.txt": "e", "f.txt": "f"}
+    for name, text in job.files.items():
+        write_files(job.folder, {name: text})
+    job.order = ["f.txt"]
+    job.run(workers=workers)
+    strangers = {
+        "a/1-b": "mine",
+        "b": "mine",
+        "below": "mine",
+        "e/0-e": "ex",
+        "f/1-f": "mine",
+        "d/other": "mine",
+    }
+    write_files(job.out, strangers)
+    job.write("f.txt", "ff")
+    job.order = []
+    dataset = Letters(job.rows())
+    result = dataset.run(job.out, root=str(job.folder), workers=workers, quiet=True)
+    assert set(result.failed["input"]) == {"a.txt", "b.txt", "below/c.txt", "f.txt"}
+    assert set(result.failed["error"]) == {"NameTaken"}
+    assert "move it away, and run again with --retry-failed" in result.failed["message"][0]
+    assert list(result["output"]) == ["d/0-d", "e/0-e"]
+    stored = {name: text.decode() for name, text in tree(job.out).items() if ".csv" not in name}
+    assert stored == {**strangers, "d/0-d": "dx"}
+    for name in ("a/1-b", "b", "below", "f/1-f", "d/other"):
+        (job.out / name).unlink()
+    assert job.run(retry_failed=True, workers=workers).summary.exit_code == 0
+
+
 def test_a_lost_manifest_is_made_again(job):
     """It is only a view of the commit records."""
     job.run()

@@ -1,6 +1,7 @@
 """The seam for sinks: how the output files of a batch are staged, and then published."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,8 +58,8 @@ class Sink(ABC):
     divisible = True
 
     @abstractmethod
-    def open(self, storage: LocalStorage, batch: str) -> SinkWriter:
-        """Begin a batch."""
+    def open(self, storage: LocalStorage, batch: str, stale: Collection[str] = ()) -> SinkWriter:
+        """Begin a batch; `stale` names earlier outputs, which are removed before it is published."""
 
     def options(self) -> dict[str, Any]:
         """What belongs in a fingerprint, since it changes the outputs."""

@@ -4,10 +4,12 @@ import contextlib
 import io
 import os
 import shutil
+import stat
+from collections.abc import Collection
 
 import xxhash
 
-from splitter.errors import BadResult, StorageError
+from splitter.errors import BadResult, NameTaken, StorageError
 from splitter.records import Content, Scratch
 from splitter.sinks.base import Sink, SinkWriter, Stored
 from splitter.storage import LocalStorage
@@ -23,16 +25,18 @@ GATHERED = 1 << 16
 class FilesSink(Sink):
     """Each output is a file of its own, in the folder of its input."""
 
-    def open(self, storage: LocalStorage, batch: str) -> "FilesWriter":
+    def open(self, storage: LocalStorage, batch: str, stale: Collection[str] = ()) -> "FilesWriter":
         """Begin a batch."""
-        return FilesWriter(storage, batch)
+        return FilesWriter(storage, batch, stale)
 
 
 class FilesWriter(SinkWriter):
     """Stages each input's outputs in a numbered folder, which publishing renames to its final name."""
 
-    def __init__(self, storage: LocalStorage, batch: str) -> None:
+    def __init__(self, storage: LocalStorage, batch: str, stale: Collection[str] = ()) -> None:
         """Nothing is made on disk before there is a first output."""
+        self._stale = set(stale)
+        self._there = False
         self._storage = storage
         self._batch = batch
         self._staging = ""
@@ -46,9 +50,40 @@ class FilesWriter(SinkWriter):
         if len(output) > SHORT_PATH and _is_too_long(self._storage.path(output)):
             raise BadResult(f"the output's path is too long: {output[:80]}…")
         path = f"{self._folder()}/{name}"
+        if not self._current:
+            self._there = self._is_there(folder)
         size, checksum = write_content(path, content, scratch)
+        if self._there and output not in self._stale:
+            self._refuse_taken(output, size, checksum)
         self._current.append(output)
         return Stored(output, size, checksum)
+
+    def _is_there(self, folder: str) -> bool:
+        """Whether the folder of an input has something in it, which may be a stranger's."""
+        try:
+            found = os.lstat(self._storage.path(folder))
+        except FileNotFoundError:
+            return False
+        except NotADirectoryError:
+            raise _taken(folder, "lies below a file") from None
+        if not stat.S_ISDIR(found.st_mode):
+            raise _taken(folder, "is a file, where its folder must be")
+        return True
+
+    def _refuse_taken(self, output: str, size: int, checksum: str) -> None:
+        """Refuse to replace what no run has made, unless it is the same."""
+        path = self._storage.path(output)
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            return
+        beside = (name for name in self._stale if os.path.dirname(name) == os.path.dirname(output))
+        if any(os.path.samestat(found, os.lstat(self._storage.path(name))) for name in beside
+               if self._storage.exists(name)):  # fmt: skip
+            # another name of it, where case does not count
+            return
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size or _measure(path)[1] != checksum:
+            raise _taken(output, "is there already")
 
     def _folder(self) -> str:
         if not self._staging:
@@ -84,6 +119,13 @@ class FilesWriter(SinkWriter):
         """Move each input's folder into place."""
         for staged, names in self._kept:
             self._storage.publish(staged, names)
+
+
+def _taken(name: str, why: str) -> NameTaken:
+    return NameTaken(
+        f"{name} in the output folder {why}, and no run has made it; move it away, and run again with "
+        "--retry-failed"
+    )
 
 
 def _is_too_long(path: str) -> bool:
