@@ -8,7 +8,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -146,7 +146,8 @@ class Report:
     """What became of a batch: numbers for the display. The truth is the commit record.
 
     `unreadable` has the keys of inputs that cannot be read now, and keep what they had. `lost` has those of a
-    batch whose worker was lost with it, and `said` what user code printed, by input.
+    batch whose worker was lost with it, and `said` what user code printed, by input. `apart` counts batches
+    that `process_batch` did not do, so that their inputs were tried one by one.
     """
 
     inputs: int = 0
@@ -161,19 +162,22 @@ class Report:
     unreadable_names: list[str] = field(default_factory=list)
     unreadable_why: str = ""
     stop: str = ""
+    apart: int = 0
+    apart_why: str = ""
     lost: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     said: list[tuple[str, str]] = field(default_factory=list)
 
     def __iadd__(self, other: "Report") -> "Report":
         """Add up two reports."""
-        for name in ("inputs", "done", "skipped", "failed", "outputs", "bytes", "seconds"):
+        for name in ("inputs", "done", "skipped", "failed", "outputs", "bytes", "seconds", "apart"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failures = (self.failures + other.failures)[:FAILURES_SHOWN]
         self.unreadable = self.unreadable + other.unreadable
         self.unreadable_names = (self.unreadable_names + other.unreadable_names)[:FAILURES_SHOWN]
         self.unreadable_why = self.unreadable_why or other.unreadable_why
         self.stop = self.stop or other.stop
+        self.apart_why = self.apart_why or other.apart_why
         return self
 
 
@@ -309,6 +313,21 @@ def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
 # -- one batch --------------------------------------------------------------------------------------------
 
 
+def one_at_a_time(dataset: ProcessorDataset) -> Callable[[InputFile], Any]:
+    """How an input is processed alone: by `process`, or by a `process_batch` that stands for both."""
+    together = dataset.process_batch
+    if together is None or type(dataset).process is not ProcessorDataset.process:
+        return dataset.process
+
+    def alone(input_file: InputFile) -> Any:  # noqa: ANN401 - whatever a user's method gave
+        results = list(together([input_file]))
+        if len(results) != 1:
+            raise BadResult(f"process_batch gave {len(results)} results for 1 input")
+        return results[0]
+
+    return alone
+
+
 class Worker:
     """Processes, stores and commits batches: in a runner, or in the driver when there are no workers."""
 
@@ -319,7 +338,7 @@ class Worker:
         self._job = job
         self._mark = mark
         self._journal = Journal(job.storage)
-        self._process = job.dataset.process
+        self._process = one_at_a_time(job.dataset)
         self._rows = RowMaker(job.header, job.dataset.metadata_types)
         self._scratch = Scratch(scratch or job.storage.path(STAGING))
 
@@ -374,7 +393,7 @@ class Worker:
                     continue
                 task.fail(
                     place,
-                    failure_of(error, attempt),
+                    _after_batch(task.fault, failure_of(error, attempt)),
                     unreadable=_not_read(error, task.path(place)),
                 )
             finally:
@@ -401,8 +420,11 @@ class Worker:
                 self._store(task, place, checked_result(result), scratch)
         except (StorageError, Interrupted):
             raise
-        except BaseException:  # noqa: BLE001 - it will show again, and be reported, one by one
+        except BaseException as error:  # noqa: BLE001 - a user's method may raise anything
             task.sink.drop_input()
+            # as text, since the error itself keeps alive what the batch held, such as a GPU's memory
+            task.fault = failure_of(error, 1)
+            task.report.apart, task.report.apart_why = 1, f"raised {_one_line(error)}"
         finally:
             scratch.remove()
 
@@ -461,6 +483,7 @@ class _Task:
         self.sink = sink
         self.record = RecordWriter()
         self.report = Report(inputs=len(batch))
+        self.fault: Failure | None = None
         self.finished: set[int] = set()
         self._job = job
         self.rows = [[row] for row in parse_rows(b"".join(batch.texts))]
@@ -733,6 +756,14 @@ def failure_of(error: BaseException, attempts: int) -> Failure:
     shown = "" if isinstance(error, InputError) else "".join(traceback.format_exception(_without_own(error)))
     message = _message(error)
     return Failure(type(error).__name__, message, _encodable(shown[-LONGEST_MESSAGE:]), attempts)
+
+
+def _after_batch(fault: Failure | None, failure: Failure) -> Failure:
+    """The failure of an input that was tried alone after its batch, with the error of that before it."""
+    if fault is None or not failure.traceback or failure.message == fault.message:
+        return failure
+    before = f"{fault.traceback}\nThat was process_batch; then this input was tried alone:\n\n"
+    return replace(failure, traceback=before + failure.traceback)
 
 
 def _without_own(error: BaseException) -> BaseException:

@@ -359,6 +359,9 @@ class _Work:
         with contextlib.closing(self.executor.run(self.job, planner, busy)) as reports:
             for report in reports:
                 planner.learn(report)
+                if report.apart and not self.done.apart:
+                    what = f"{type(self.job.dataset).__name__}: process_batch {report.apart_why}"
+                    self.display.warn(f"{what}; the inputs of that batch were tried one by one")
                 self.done += report
                 self._tell(report)
                 self.display.update(self.done, self.executor.place())

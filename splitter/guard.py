@@ -241,6 +241,8 @@ class Guard:
         self._job.storage.unstage(name)
         place = death.place
         if place == TOGETHER:
+            total.apart += 1
+            total.apart_why = total.apart_why or f"ended its process: {death.failure.message}"
             return [replace(batch, one_by_one=True)]
         # killed from outside: by the kernel for want of memory, or by someone; the input may be innocent
         suspect = batch.keys[place] if place >= 0 else IDLE

@@ -155,6 +155,8 @@ def summary_lines(summary: "Summary") -> list[str]:
         counts.append(f"{summary.left:,} not tried yet")
     if summary.stale:
         counts.append(f"{summary.stale:,} still as before the change")
+    if work.apart:
+        counts.append(f"{show_count(work.apart, 'batch')} tried one by one")
     if summary.pruned:
         counts.append(f"the outputs of {show_count(summary.pruned, 'input')} removed")
     outputs = f"{show_count(work.outputs, 'output')} ({show_bytes(work.bytes)})"

@@ -64,6 +64,34 @@ class Litters(ProcessorDataset):
         return [], {"found": found.count("litter")}
 
 
+class Breaks(ProcessorDataset):
+    """Do a batch only if it is of one input, which is not b.txt."""
+
+    def process_batch(self, input_files):
+        names = [one.input for one in input_files]
+        if len(names) > 1:
+            raise RuntimeError("too much for the GPU")
+        if names == ["b.txt"]:
+            raise ValueError("b is bad")
+        return [([], {"alone": True})]
+
+
+class Chained(Breaks):
+    """With a way of its own for one input."""
+
+    def process(self, input_file):
+        if input_file.input == "b.txt":
+            raise KeyError("this one")
+        return [], {"alone": True}
+
+
+class Crashes(Chained):
+    """Take the process along."""
+
+    def process_batch(self, input_files):
+        os._exit(3)
+
+
 class Sleeps(ProcessorDataset):
     """Sleep, take memory, or fail, as the input says."""
 
@@ -310,6 +338,28 @@ def test_a_batch_is_what_one_worker_takes(capfd, four, size, busy):
     batches = sum(1 / number for number in together)
     assert round(batches, 6) == busy
     assert together == ([size] * (4 // size) * size + [4 % size] * (4 % size))[:4]
+
+
+BROKEN = {
+    "Breaks": ("raised RuntimeError: too much for the GPU", "ValueError"),
+    "Chained": ("raised RuntimeError: too much for the GPU", "KeyError"),
+    "Crashes": ("ended its process: the process exited with code 3", "KeyError"),
+}
+
+
+@pytest.mark.parametrize("recipe", BROKEN)
+def test_a_batch_that_fails_is_said(capfd, four, recipe):
+    """The first with its error, all by their number; its inputs are done one by one, and fail alone."""
+    said, rows = go(capfd, four, recipe, "--batch-size", "2", "--workers", "1")
+    assert said.code == 1
+    why, error = BROKEN[recipe]
+    note = f"note: {recipe}: process_batch {why}; the inputs of that batch were tried one by one"
+    assert said.err.count("process_batch") == said.err.count(note) == 1
+    assert "3 of 4 inputs done, 1 failed, 2 batches tried one by one; " in said.err
+    assert [row["input"] for row in rows] == ["a.txt", "c.txt", "d.txt"]
+    (failed,) = read_table(four.parent / "out/errors.csv")
+    assert (failed["input"], failed["error"]) == ("b.txt", error)
+    assert ("too much for the GPU" in failed["traceback"]) == (recipe != "Crashes")
 
 
 @pytest.mark.parametrize(("size", "busy"), [(2, 2), (4, 1)])
