@@ -13,6 +13,7 @@ import os
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from tempfile import gettempdir
 from typing import Any, BinaryIO, Literal, TypeVar
@@ -28,7 +29,7 @@ from splitter.decoders import (
     read_exactly,
 )
 from splitter.errors import AudioError, Refused
-from splitter.flac import FlacError, FlacSource, beginning
+from splitter.flac import FlacError, FlacSource, rate_of
 from splitter.ogg import Numbered
 from splitter.recordings import open_decoder
 from splitter.records import Content
@@ -68,6 +69,14 @@ _DEPTHS = {
     "FLOAT": 33,
     "DOUBLE": 65,
 }
+_MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
+_OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
+# what some formats are limited to
+_RATES = {
+    ("mp3", None): _MP3_RATES,
+    ("mp3", "MPEG_LAYER_III"): _MP3_RATES,
+    ("ogg", "OPUS"): _OPUS_RATES,
+}
 _CONTAINERS = {"wav": "WAV", "flac": "FLAC", "ogg": "OGG", "mp3": "MP3"}
 # what takes out what libsndfile leaves to chance, or takes from the clock
 _SETTLED: dict[str, Callable[[BinaryIO], Any]] = {"OGG": Numbered, "AIFF": Aiff}
@@ -105,6 +114,11 @@ class Target:
         """Refuse what no recording could be made into."""
         if self.sample_rate is not None and not 1 <= self.sample_rate <= 1_000_000:  # noqa: PLR2004
             raise Refused(f"--sample-rate {self.sample_rate}: must be from 1 to 1,000,000")
+        rates = _RATES.get((self.format, self.subtype))
+        if rates and self.sample_rate is not None and self.sample_rate not in rates:
+            there = ", ".join(map(str, rates))
+            what = self.format if self.subtype != "OPUS" else "OPUS"
+            raise Refused(f"--sample-rate {self.sample_rate}: {what} has {there} only")
         if self.subtype is None:
             return
         known = soundfile.available_subtypes()
@@ -175,13 +189,15 @@ def open_source(
                 made = made_format(recorded, target, path)
                 if made.container == "WAV" and _is_kept(recorded, made, target):
                     return RawSource(file, extent, extent.raw, made)
-        is_flac = beginning(file.fileno()) is not None
-    if is_flac and target.sample_rate is None and target.format in ("same", "flac"):
+        rate = rate_of(file.fileno())
+    if rate and target.sample_rate in (None, rate) and target.format in ("same", "flac"):
         source = FramesSource.open(path, truncated)
         if source:
-            if _is_kept(source.recorded, made_format(source.recorded, target, path), target):
-                return source
-            source.close()
+            with ExitStack() as opened:
+                opened.enter_context(source)
+                if _is_kept(source.recorded, made_format(source.recorded, target, path), target):
+                    opened.pop_all()
+                    return source
     return DecodedSource.open(path, target, truncated, folder)
 
 

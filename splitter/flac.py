@@ -81,6 +81,12 @@ def beginning(descriptor: int) -> int | None:
     return at if tag[:4] == b"fLaC" else None
 
 
+def rate_of(descriptor: int) -> int:
+    """How many samples a second a FLAC file says it has; 0 of anything else."""
+    begin = beginning(descriptor)
+    return 0 if begin is None else int.from_bytes(os.pread(descriptor, 3, begin + 18), "big") >> 4
+
+
 class FlacError(InputError):
     """A FLAC file does not hold what it should, from some sample on.
 

@@ -32,7 +32,7 @@ from sounds import (
 from splitter import OutputFile
 from splitter.audio import Target, encode, open_source
 from splitter.decoders import SoundFormat
-from splitter.errors import AudioError
+from splitter.errors import AudioError, Refused
 
 # container and encoding of a recording, and how many channels it is tried with
 RECORDINGS = [
@@ -309,12 +309,42 @@ def test_formats_that_cannot_hold_a_recording(tmp_path):
     fast = write_sound(tmp_path / "fast.wav", noise(100), 768_000)
     with pytest.raises(AudioError, match=r"^MP3 MPEG_LAYER_III cannot hold 1 channels at 768000 Hz: "):
         chunks_of(fast, format="mp3")
-    with pytest.raises(AudioError, match=r"^OGG OPUS cannot hold 1 channels at 44100 Hz: "):
-        chunks_of(many, format="ogg", subtype="OPUS", sample_rate=44_100, channels="first")
+    with pytest.raises(AudioError, match=r"^OGG OPUS cannot hold 1 channels at 768000 Hz: "):
+        chunks_of(fast, format="ogg", subtype="OPUS")
     with pytest.raises(
         AudioError, match=r"many\.wav: WAV cannot hold VORBIS; choose another --format or --subtype"
     ):
         chunks_of(many, subtype="VORBIS")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"format": "mp3", "sample_rate": 96_000},
+            "--sample-rate 96000: mp3 has 8000, 11025, .+, 48000 only",
+        ),
+        (
+            {"format": "ogg", "subtype": "OPUS", "sample_rate": 44_100},
+            "--sample-rate 44100: OPUS has 8000, 12000, 16000, 24000, 48000 only",
+        ),
+    ],
+)
+def test_rates_that_a_format_does_not_have(options, message):
+    """They are refused before work, since no recording could be made so."""
+    with pytest.raises(Refused, match=f"^{message}$"):
+        Target(**options)
+    Target(**{**options, "sample_rate": 16_000})
+
+
+def test_the_rate_that_a_recording_has(tmp_path):
+    """To ask for it changes nothing: pieces are the same bytes, and nobody resampled."""
+    for container in ("FLAC", "WAV"):
+        path = write_sound(tmp_path / "a", noise(9000, 2), 8000, container=container)
+        outputs, about = chunks_of(path, seconds=0.3)
+        again, about_again = chunks_of(path, seconds=0.3, sample_rate=8000)
+        assert [output.content for output in again] == [output.content for output in outputs]
+        assert about_again == {**about, "source_resampler": None}
 
 
 # -- channels -----------------------------------------------------------------------------------------------
