@@ -32,9 +32,16 @@ def page() -> str:
     for name in reversed(commands.list_commands(context)):
         command = commands.get_command(context, name)
         if command is not None:
-            parts.append(section(click.Context(command, info_name=name, parent=context), command))
+            parts += sections(click.Context(command, info_name=name, parent=context), command)
     parts += [recipe_section(name) for name in RECIPES]
     return "\n".join(parts)
+
+
+def sections(context: click.Context, command: click.Command) -> list[str]:
+    """A command, and those that a group holds."""
+    below = command.commands.items() if isinstance(command, click.Group) else ()
+    contexts = [(click.Context(one, info_name=name, parent=context), one) for name, one in below]
+    return [section(context, command), *(part for pair in contexts for part in sections(*pair))]
 
 
 def section(context: click.Context, command: click.Command) -> str:

@@ -14,6 +14,7 @@ from splitter.errors import Interrupted, Refused, RunStopped
 from splitter.options import RunOptions, flag, nearest
 from splitter.parameters import REQUIRED, Parameter, field_parameters, first_line, recipe_parameters
 from splitter.recipes import DEFAULT, RECIPES, load_recipe
+from splitter.tar.commands import tar
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
@@ -265,6 +266,9 @@ commands.add_command(
         ],
     )
 )
+
+
+commands.add_command(tar)
 
 
 @commands.command()

@@ -4,6 +4,7 @@ SplitterError
 ├── Refused             the run cannot start as asked: exit code 2, nothing was done
 ├── RunStopped          the run cannot go on, what is committed is kept: exit code 1
 │   ├── StorageError    the output folder cannot be written or read
+│   ├── TarError     an archive cannot be read, or its samples cannot be written
 │   └── SetupError      the recipe's setup() failed, so no input can be processed
 └── InputError          one input failed for a reason that splitter itself found
     ├── UnreadableInput it is missing, not a file, or cannot be opened
@@ -45,6 +46,10 @@ class StorageError(RunStopped):
         """Say which file of the output could not be written, and why."""
         reason = error.strerror or str(error)
         return cls(f"cannot write {name}: {reason}; mend that and run the same command again to continue")
+
+
+class TarError(RunStopped):
+    """An archive cannot be read, or its samples cannot be written as asked."""
 
 
 class SetupError(RunStopped):

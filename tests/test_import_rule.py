@@ -23,6 +23,7 @@ ROOMS = """
     av_decoder resampling tape
     recordings
     audio
+    tar
     inputs sinks
     annotations dataset manifest
     batch cutting frame

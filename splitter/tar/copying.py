@@ -1,0 +1,201 @@
+"""`cat` and `split`: samples from archives into archives, in their order."""
+
+import contextlib
+import itertools
+import os
+import queue
+import random
+import re
+import threading
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from splitter.errors import Refused
+from splitter.tar.places import Source, check_target, exists, is_url, writing
+from splitter.tar.samples import Sample, SampleWriter, read_samples, samples_of
+
+HELD_AHEAD = 16  # samples of one archive that a reader may have ready
+_NUMBER = re.compile(r"\{shard(?::0?(\d{0,2})d)?\}")
+
+
+def write_archive(samples: Iterable[Sample], target: str, *, number_same: bool = False) -> int:
+    """Write samples into one archive; how many they were."""
+    with writing(target) as file:
+        writer = SampleWriter(file, "standard output" if target == "-" else target, number_same=number_same)
+        for sample in samples:
+            writer.add(sample)
+        writer.finish()
+        return writer.count
+
+
+def cut(samples: Iterable[Sample], *, skip: int = 0, count: int | None = None) -> Iterator[Sample]:
+    """Without the first `skip` samples, and `count` of the rest."""
+    return itertools.islice(samples, skip, None if count is None else skip + count)
+
+
+def shuffled(samples: Iterable[Sample], held: int, seed: int) -> Iterator[Sample]:
+    """Samples in an order by chance, of which `held` wait at a time; the same for the same seed."""
+    chance = random.Random(seed)  # noqa: S311 - not a secret
+    waiting: list[Sample] = []
+    for sample in samples:
+        if len(waiting) < held:
+            waiting.append(sample)
+            continue
+        at = chance.randrange(held)
+        waiting[at], sample = sample, waiting[at]  # noqa: PLW2901 - the one that waited goes
+        yield sample
+    chance.shuffle(waiting)
+    while waiting:
+        yield waiting.pop()
+
+
+# -- several archives at a time ---------------------------------------------------------------------------
+
+_Ready = Sample | BaseException | None
+
+
+class _Reader:
+    """A thread that reads an archive ahead, as far as its queue takes it."""
+
+    def __init__(self, source: Source, archive: int) -> None:
+        self._source, self._archive = source, archive
+        self._ready: queue.Queue[_Ready] = queue.Queue(HELD_AHEAD)
+        self._unwanted = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        end: BaseException | None = None
+        try:
+            for sample in read_samples(self._source, archive=self._archive):
+                if not self._put(sample):
+                    return
+        except BaseException as error:  # noqa: BLE001 - raised where the samples are taken
+            end = error
+        self._put(end)
+
+    def _put(self, ready: _Ready) -> bool:
+        while not self._unwanted.is_set():
+            with contextlib.suppress(queue.Full):
+                self._ready.put(ready, timeout=0.1)
+                return True
+        return False
+
+    def samples(self) -> Iterator[Sample]:
+        """What it reads; what it raises is raised here."""
+        while (ready := self._ready.get()) is not None:
+            if isinstance(ready, BaseException):
+                raise ready
+            yield ready
+
+    def end(self) -> None:
+        """Read no further."""
+        self._unwanted.set()
+
+
+def read_together(sources: Sequence[Source], workers: int) -> Generator[Sample, None, None]:
+    """The samples of archives in order, while up to `workers` of them are read at a time."""
+    if workers == 1:
+        yield from samples_of(sources)
+        return
+    waiting = iter(enumerate(sources))
+    readers: list[_Reader] = []
+    try:
+        readers += (_Reader(source, number) for number, source in itertools.islice(waiting, workers))
+        while readers:
+            yield from readers[0].samples()
+            readers.pop(0)
+            readers += (_Reader(source, number) for number, source in itertools.islice(waiting, 1))
+    finally:
+        for reader in readers:
+            reader.end()
+
+
+# -- split ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Where shards go, and how large they are.
+
+    Attributes:
+        pattern: Their names, with `{shard:06d}` for the number.
+        size: The most bytes of one; a single sample may be larger.
+        count: The most samples of one.
+        start: The number of the first.
+        most: How many to write at most.
+    """
+
+    pattern: str
+    size: int
+    count: int | None = None
+    start: int = 0
+    most: int | None = None
+
+    def place(self, number: int) -> str:
+        """The name of a shard."""
+        return _NUMBER.sub(lambda match: f"{number:0{match[1] or 0}d}", self.pattern)
+
+    def check(self) -> None:
+        """Refuse what would mix shards, or overwrite some."""
+        rest = _NUMBER.sub("", self.pattern)
+        if rest == self.pattern or "{" in rest or "}" in rest:
+            raise Refused(
+                f"-o {self.pattern}: has no place for the number; write it as prefix-{{shard:06d}}.tar"
+            )
+        check_target(self.place(self.start))
+        for number, name in self._there():
+            if number >= self.start:
+                raise Refused(
+                    f"{name}: is there already; remove it, choose another name, or use a later --start"
+                )
+
+    def _there(self) -> Iterator[tuple[int, str]]:
+        """Shards of such names that there are, with their numbers."""
+        if is_url(self.pattern):
+            if exists(self.place(self.start)):
+                yield self.start, self.place(self.start)
+            return
+        folder, name = os.path.split(self.pattern)
+        if "{" in folder:
+            raise Refused(f"-o {self.pattern}: the number stands in the file's name, not in a folder's")
+        parts = [re.escape(part) for part in _NUMBER.sub("\0", name).split("\0")]
+        known = re.compile(r"(\d+)".join(parts), re.DOTALL)
+        for found in sorted(os.listdir(folder or ".")):
+            match = known.fullmatch(found)
+            if match:
+                yield int(match[1]), os.path.join(folder, found)
+
+
+@dataclass(frozen=True)
+class Divided:
+    """What `split` has done: the shards, the samples in them, and whether some were left."""
+
+    places: list[str]
+    samples: int
+    more: bool
+
+
+def split(samples: Iterable[Sample], shards: Shards) -> Divided:
+    """Write samples into shards, each there when it is whole."""
+    waiting = iter(samples)
+    places: list[str] = []
+    total = 0
+    sample = next(waiting, None)
+    while sample is not None and len(places) != shards.most:
+        place = shards.place(shards.start + len(places))
+        with writing(place) as file:
+            writer = SampleWriter(file, place)
+            while sample is not None and _has_room(writer, sample, shards):
+                writer.add(sample)
+                sample = next(waiting, None)
+            writer.finish()
+        places.append(place)
+        total += writer.count
+    return Divided(places, total, sample is not None)
+
+
+def _has_room(writer: SampleWriter, sample: Sample, shards: Shards) -> bool:
+    if not writer.count:
+        return True
+    return writer.count != shards.count and writer.size + sample.size <= shards.size

@@ -1,0 +1,344 @@
+"""`map`: the user's program on each sample, in a folder of its own."""
+
+import contextlib
+import csv
+import ctypes
+import errno
+import io
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from splitter.errors import BadResult, InputError, Refused, RunStopped, TarError, TimedOut
+from splitter.tar.archive import HELD_BYTES, Member, Part, Waiting, read_members, split_name
+from splitter.tar.places import STANDARD, Source, exists, is_url, remove, writing
+from splitter.tar.samples import Sample, SampleWriter, read_samples, samples_of
+from splitter.tar.tables import csv_line
+
+STEM = "sample"
+ERRORS = ".errors.csv"
+ERROR_COLUMNS = ("key", "archive", "error", "message")
+LONGEST_COMPLAINT = 2000
+AHEAD = 2  # samples that wait for each worker
+_PR_SET_PDEATHSIG = 1
+_NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
+
+
+class CommandFailed(InputError):
+    """The program ended with an error."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A sample that could not be done."""
+
+    key: str
+    place: str
+    error: InputError
+
+    @property
+    def row(self) -> tuple[str, str, str, str]:
+        """Its row of the errors file."""
+        return self.key, self.place, type(self.error).__name__, str(self.error)
+
+
+Outcome = list[Sample] | Failure
+
+
+@dataclass
+class Program:
+    """A program to run on samples.
+
+    Attributes:
+        arguments: The program and its arguments.
+        workers: How many run at a time.
+        seconds: How long one may take; None: as long as it likes.
+    """
+
+    arguments: Sequence[str]
+    workers: int = 1
+    seconds: float | None = None
+    _running: set[int] = field(default_factory=set, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _stopped: bool = field(default=False, init=False)
+
+    def check(self) -> None:
+        """Refuse a program that there is not."""
+        if shutil.which(self.arguments[0]) is None:
+            raise Refused(f"{self.arguments[0]}: there is no such program")
+
+    def outcomes(self, samples: Iterable[Sample]) -> Generator[Outcome, None, None]:
+        """What comes of each sample, in order."""
+        pool = ThreadPoolExecutor(self.workers)
+        waiting: deque[Future[Outcome]] = deque()
+        self._stopped = False
+        try:
+            for sample in samples:
+                waiting.append(pool.submit(self.run, sample))
+                if len(waiting) > AHEAD * self.workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            self._stop()
+            pool.shutdown(cancel_futures=True)
+
+    def run(self, sample: Sample) -> Outcome:
+        """Run it on one sample."""
+        folder = tempfile.mkdtemp(prefix="splitter-")
+        try:
+            _lay_out(sample, folder)
+            self._call(sample, folder)
+            return _collected(sample, folder)
+        except InputError as error:
+            return Failure(sample.key, sample.place, error)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _call(self, sample: Sample, folder: str) -> None:
+        # to a file, not a pipe: a process left in the background may hold that open for ever
+        with tempfile.TemporaryFile(prefix="splitter-") as printed:
+            with self._lock:
+                if self._stopped:
+                    raise CommandFailed("was not begun")
+                process = subprocess.Popen(  # noqa: S603 - an argument list
+                    self.arguments,
+                    cwd=folder,
+                    env={**os.environ, "SPLITTER_KEY": sample.key, "SPLITTER_ARCHIVE": sample.place},
+                    stdin=subprocess.DEVNULL,
+                    stdout=printed,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - it takes no lock
+                )
+                self._running.add(process.pid)
+            try:
+                code = process.wait(self.seconds)
+            except subprocess.TimeoutExpired:
+                raise TimedOut(f"no result within {self.seconds:g} seconds") from None
+            finally:
+                self._end(process)
+            if code:
+                raise CommandFailed(_complaint(code, printed, folder))
+
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        """End a program and what it has left in the background."""
+        with self._lock:
+            # the leader is not waited for yet or just was, and its number stays taken while it has a group
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            self._running.discard(process.pid)
+        process.wait()
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process, signal.SIGKILL)
+
+
+def _end_with(parent: int) -> Callable[[], None] | None:
+    """Have the program killed when this process dies."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)
+
+    def prepare() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return prepare
+
+
+def _complaint(code: int, printed: BinaryIO, folder: str) -> str:
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    printed.seek(max(0, printed.seek(0, os.SEEK_END) - LONGEST_COMPLAINT))
+    # the folder's name is random, and what is published must not be
+    said = printed.read().replace(os.fsencode(folder) + b"/", b"").replace(os.fsencode(folder), b".")
+    text = " ".join(said.decode("utf-8", "backslashreplace").split())
+    return how + (f": {text}" if text else "")
+
+
+def _lay_out(sample: Sample, folder: str) -> None:
+    """Each member as `sample.FIELD`."""
+    for member in sample.members:
+        name = STEM + member.name[len(sample.key) :]
+        try:
+            with open(f"{folder}/{name}", "xb") as file:
+                file.writelines(member.pieces())
+        except FileExistsError:
+            raise BadResult(f"{name!r} is the same file as another of its fields here") from None
+        except OSError as error:
+            if error.errno not in _NO_SUCH_NAME:
+                raise
+            raise BadResult(f"{name[:50]!r} cannot be the name of a file: {error.strerror}") from None
+
+
+def _collected(sample: Sample, folder: str) -> list[Sample]:
+    """What the program has left: `sample.*` is the sample, other names are samples of their own."""
+    found: dict[str, list[Member]] = {}
+    for name in sorted(os.listdir(folder)):
+        if not stat.S_ISREG(os.lstat(f"{folder}/{name}").st_mode):
+            raise BadResult(f"the program left {name!r}, which is not a plain file")
+        stem, kind = split_name(name)
+        if stem != STEM and (not kind or name.startswith(".")):
+            raise BadResult(f"the program left {name!r}; expected NAME.FIELD")
+        key = sample.key if stem == STEM else f"{sample.key}-{stem}"
+        found.setdefault(stem, []).append(_taken(f"{folder}/{name}", key + name[len(stem) :]))
+    stems = sorted(found, key=lambda stem: (stem != STEM, stem))
+    return [_sample(sample, found[stem]) for stem in stems]
+
+
+def _sample(sample: Sample, members: Sequence[Member]) -> Sample:
+    return Sample(members[0].key, tuple(members), sample.place, sample.archive)
+
+
+def _taken(path: str, name: str) -> Member:
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > HELD_BYTES:
+            # it stays open when its name is gone
+            return Member(name, size, Part(Waiting(os.dup(file.fileno())), 0, size))
+        content = file.read()
+        return Member(name, len(content), content)
+
+
+# -- archives ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Counts:
+    """What has become of the samples: how many were done, came out, and failed; archives likewise."""
+
+    done: int = 0
+    made: int = 0
+    failed: int = 0
+    archives: int = 0
+    skipped: int = 0
+    damaged: int = 0
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """A whole job.
+
+    Attributes:
+        program: What is run on each sample.
+        report: Takes a line for each failure.
+        max_failures: How many samples may fail.
+        retry_failed: Do archives with failures again.
+        fresh: Do all archives again.
+    """
+
+    program: Program
+    report: Callable[[str], None]
+    max_failures: int | None = None
+    retry_failed: bool = False
+    fresh: bool = False
+
+    def into_one(self, sources: Sequence[Source], target: str, counts: Counts) -> None:
+        """Run over the samples of all archives into one."""
+        self._write(samples_of(sources), target, counts)
+
+    def one_by_one(self, pairs: Sequence[tuple[Source, str]], counts: Counts) -> None:
+        """Run over each archive into one of its own; those that are there and whole are left alone."""
+        for source, target in pairs:
+            if not self.fresh and self._is_done(target):
+                counts.skipped += 1
+                counts.failed += failures_of(target)
+                continue
+            try:
+                self._write(read_samples(source), target, counts)
+            except TarError as error:
+                counts.damaged += 1
+                self.report(str(error))
+
+    def _is_done(self, target: str) -> bool:
+        if not exists(target) or (self.retry_failed and exists(target + ERRORS)):
+            return False
+        # an object is there whole or not at all
+        return is_url(target) or is_whole(target)
+
+    def _write(self, samples: Iterable[Sample], target: str, counts: Counts) -> None:
+        failures: list[Failure] = []
+        with writing(target) as file:
+            writer = SampleWriter(file, "standard output" if target == STANDARD else target)
+            outcomes = self.program.outcomes(samples)
+            with contextlib.closing(outcomes):
+                for outcome in outcomes:
+                    if isinstance(outcome, Failure):
+                        failures.append(outcome)
+                        self._fail(outcome, counts)
+                        continue
+                    counts.done += 1
+                    counts.made += len(outcome)
+                    for sample in outcome:
+                        writer.add(sample)
+            writer.finish()
+            if target != STANDARD:
+                _write_errors(target + ERRORS, failures)
+        counts.archives += 1
+
+    def _fail(self, failure: Failure, counts: Counts) -> None:
+        counts.failed += 1
+        self.report(f"{failure.place}: sample {failure.key!r}: {failure.error}")
+        if self.max_failures is not None and counts.failed > self.max_failures:
+            raise RunStopped(f"more than {self.max_failures} samples failed; stopped (--max-failures)")
+
+
+def is_whole(place: str) -> bool:
+    """Whether an archive can be read to its end."""
+    source = Source(place)
+    try:
+        with source.open() as stream:
+            for _ in read_members(stream, place, contents=False):
+                pass
+    except TarError:
+        return False
+    return True
+
+
+def _write_errors(place: str, failures: Sequence[Failure]) -> None:
+    if not failures:
+        remove(place)
+        return
+    lines = [csv_line(row) for row in (ERROR_COLUMNS, *(failure.row for failure in failures))]
+    with writing(place) as file:
+        file.write("".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def failures_of(target: str) -> int:
+    """How many samples an archive lacks, by the errors file beside it."""
+    if not exists(target + ERRORS):
+        return 0
+    with Source(target + ERRORS).open() as stream:
+        rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline=""))
+        return sum(1 for _ in rows) - 1
+
+
+def pairs_of(sources: Sequence[Source], pattern: str) -> list[tuple[Source, str]]:
+    """Each archive with the one to make of it: `{}` stands for what its braces or its `*` stood for."""
+    pairs = [(source, pattern.replace("{}", source.varying)) for source in sources]
+    taken: dict[str, Source] = {}
+    read = {os.path.realpath(source.place) for source in sources if not is_url(source.place)}
+    for source, target in pairs:
+        if not source.varying:
+            raise Refused(f"{source.place}: has no braces or * whose value {{}} of -o {pattern} could be")
+        if target in taken:
+            raise Refused(f"{target}: would be made of both {taken[target].place} and {source.place}")
+        if not is_url(target) and os.path.realpath(target) in read:
+            raise Refused(f"{target}: is an archive to read as well; choose another -o")
+        taken[target] = source
+    return pairs

@@ -1,0 +1,187 @@
+"""`sort`: samples by key, by the value of a field, or by chance; more than memory holds, too.
+
+Runs that fit into memory are sorted and put into temporary files, then merged. Equal ones keep their order.
+"""
+
+import functools
+import hashlib
+import heapq
+import itertools
+import math
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from splitter.errors import TarError
+from splitter.tar.archive import BLOCK, Member, Part, Waiting
+from splitter.tar.places import Source
+from splitter.tar.samples import Sample, read_samples, samples_in, samples_of
+
+MOST_RUNS = 64  # merged at a time
+A_SAMPLE, A_MEMBER = 500, 300  # bytes of memory beside the contents
+_SAMPLE = struct.Struct("<QII")
+_MEMBER = struct.Struct("<IQ")
+_INT = re.compile(r"[+-]?\d+")
+
+Kind = Literal["text", "int", "float"]
+
+
+class _Place(NamedTuple):
+    """A sample, and the how manyth it was."""
+
+    at: int
+    sample: Sample
+
+
+Value = Callable[[_Place], Any]
+
+
+@dataclass(frozen=True)
+class Order:
+    """How to sort.
+
+    Attributes:
+        by: A field, or alternatives as `cls;json`; None: by key.
+        kind: What its value is.
+        reverse: The largest first.
+        seed: Not by any value, but by chance.
+    """
+
+    by: str | None = None
+    kind: Kind = "text"
+    reverse: bool = False
+    seed: int | None = None
+
+    def value(self, place: _Place) -> Any:  # noqa: ANN401 - a text, a number, or bytes
+        """What a sample is sorted by."""
+        if self.seed is not None:
+            return hashlib.blake2b(f"{self.seed} {place.at}".encode(), digest_size=16).digest()
+        sample = place.sample
+        return sample.key if self.by is None else value_of(sample, self.by, self.kind)
+
+
+def value_of(sample: Sample, field: str, kind: Kind) -> str | int | float:
+    """The value of a field; a sample without it is an error."""
+    text = sample.text(field)
+    if text is None:
+        raise TarError(f"{sample.place}: sample {sample.key!r} has no field {field!r} to sort by")
+    if kind == "text":
+        return text
+    text = text.strip()
+    try:
+        if kind == "float" and not math.isnan(number := float(text)):
+            return number
+        if kind == "int" and _INT.fullmatch(text):
+            return int(text)
+    except ValueError:
+        pass
+    named = {"int": "a whole number", "float": "a number"}[kind]
+    raise TarError(f"{sample.place}: sample {sample.key!r}: its {field!r} is {text[:50]!r}, not {named}")
+
+
+def ordered(sources: Sequence[Source], order: Order, memory: int) -> Iterator[Sample]:
+    """The samples of archives in an order, with about `memory` bytes of them at hand.
+
+    By key, members of a sample that stand apart in its archive come together.
+    """
+    if order.by is None and order.seed is None:
+        pieces = (
+            piece
+            for number, source in enumerate(sources)
+            for piece in read_samples(source, archive=number, fragments=True)
+        )
+        return _joined(_sorted(pieces, order, memory))
+    return _sorted(samples_of(sources), order, memory)
+
+
+def gathered(sources: Sequence[Source], memory: int, *, always: bool | None = None) -> Iterator[Sample]:
+    """The samples of archives; those of an archive that begins with a folder are sorted by key.
+
+    Such comes from `tar -cf - FOLDER`, which takes files as the folder has them. `always` decides for all.
+    """
+    for number, source in enumerate(sources):
+        with source.open() as stream:
+            apart = _begins_with_folder(stream) if always is None else always
+            samples = samples_in(stream, source.name, archive=number, fragments=apart)
+            yield from _joined(_sorted(samples, Order(), memory)) if apart else samples
+
+
+def _begins_with_folder(stream: Any) -> bool:  # noqa: ANN401 - a buffered or a gzip file
+    beginning = stream.peek(8 * BLOCK)
+    at = 0
+    while beginning[at + 156 : at + 157] in (b"x", b"g"):
+        digits = beginning[at + 124 : at + 135]
+        size = int(digits, 8) if digits.isdigit() else 0
+        at += BLOCK + size + -size % BLOCK
+    return bool(beginning[at + 156 : at + 157] == b"5")
+
+
+def _joined(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Put pieces of a sample that have become neighbours together, the fields by name."""
+    for _, pieces in itertools.groupby(samples, lambda piece: (piece.key, piece.archive)):
+        sample = functools.reduce(Sample.joined, pieces)
+        # a folder has its files in any order, and what comes of it shall not depend on that
+        members = tuple(sorted(sample.members, key=lambda member: member.name))
+        yield Sample(sample.key, members, sample.place, sample.archive)
+
+
+# -- larger than memory -----------------------------------------------------------------------------------
+
+
+def _sorted(samples: Iterable[Sample], order: Order, memory: int) -> Iterator[Sample]:
+    held: list[_Place] = []
+    runs: list[_Run] = []
+    room = memory
+    for place in itertools.starmap(_Place, enumerate(samples)):
+        held.append(place)
+        room -= A_SAMPLE + sum(A_MEMBER + member.size for member in place.sample.members)
+        if room < 0:
+            runs.append(_Run(_in_memory(held, order)))
+            held, room = [], memory
+            if len(runs) == MOST_RUNS:
+                runs = [_Run(_merged(runs, order))]
+    last = _in_memory(held, order)
+    places = heapq.merge(*runs, last, key=order.value, reverse=order.reverse) if runs else last
+    return (place.sample for place in places)
+
+
+def _in_memory(held: list[_Place], order: Order) -> list[_Place]:
+    return sorted(held, key=order.value, reverse=order.reverse)
+
+
+def _merged(runs: Sequence["_Run"], order: Order) -> Iterator[_Place]:
+    return heapq.merge(*runs, key=order.value, reverse=order.reverse)
+
+
+class _Run:
+    """Sorted samples in a temporary file; of their contents nothing is held in memory."""
+
+    def __init__(self, places: Iterable[_Place]) -> None:
+        self._archives: dict[int, str] = {}
+        self._file = Waiting.of(self._packed(places))
+
+    def _packed(self, places: Iterable[_Place]) -> Iterator[bytes]:
+        for at, sample in places:
+            self._archives[sample.archive] = sample.place
+            yield _SAMPLE.pack(at, sample.archive, len(sample.members))
+            for member in sample.members:
+                name = member.name.encode("utf-8", "surrogateescape")
+                yield _MEMBER.pack(len(name), member.size) + name
+                yield from member.pieces()
+
+    def __iter__(self) -> Iterator[_Place]:
+        position = 0
+        while head := self._file.read(_SAMPLE.size, position):
+            at, archive, count = _SAMPLE.unpack(head)
+            position += _SAMPLE.size
+            members = []
+            for _ in range(count):
+                length, size = _MEMBER.unpack(self._file.read(_MEMBER.size, position))
+                position += _MEMBER.size
+                name = self._file.read(length, position).decode("utf-8", "surrogateescape")
+                position += length
+                members.append(Member(name, size, Part(self._file, position, size)))
+                position += size
+            yield _Place(at, Sample(members[0].key, tuple(members), self._archives[archive], archive))

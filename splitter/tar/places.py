@@ -1,0 +1,300 @@
+"""What the user names: inputs as files, patterns, brace lists, URLs or `-`; outputs that appear whole."""
+
+import contextlib
+import fcntl
+import glob
+import gzip
+import io
+import itertools
+import os
+import re
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
+
+from splitter.errors import Refused, TarError
+
+STANDARD = "-"
+GZIPPED = (".gz", ".tgz")
+_GZIP = b"\x1f\x8b"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:://|::)")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_BUFFER = 1 << 18
+MOST_IN_BRACES = 10_000_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """An archive to read.
+
+    Attributes:
+        place: A path, a URL, or `-` for standard input.
+        varying: What braces and patterns stand for in it.
+    """
+
+    place: str
+    varying: str = ""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "standard input" if self.place == STANDARD else self.place
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Its bytes, unpacked if they are gzip."""
+        with _opened(self.place) as raw:
+            beginning = io.BufferedReader(cast("io.RawIOBase", raw), _BUFFER)
+            if beginning.peek(2)[:2] == _GZIP:
+                yield cast("BinaryIO", gzip.GzipFile(fileobj=beginning, mode="rb"))
+            elif beginning.peek(1):
+                yield beginning
+            else:
+                raise TarError(f"{self.name}: is empty, and not a tar archive")
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a URL."""
+    return bool(_URL.match(place))
+
+
+@contextlib.contextmanager
+def _opened(place: str) -> Iterator[BinaryIO]:
+    name = "standard input" if place == STANDARD else place
+    try:
+        if place == STANDARD:
+            raw: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115 - closed below
+        elif is_url(place):
+            raw = _filesystem(place).open(place, "rb")
+        else:
+            raw = open(place, "rb", buffering=0)  # noqa: SIM115
+    except Exception as error:  # the client of a store raises what it likes
+        if not isinstance(error, OSError) and not is_url(place):
+            raise
+        raise TarError(f"{name}: cannot be read: {_reason(error)}") from None
+    with raw:
+        yield raw
+
+
+def _reason(error: Exception) -> str:
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(said).split())
+
+
+def _filesystem(url: str) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
+    """What reads and writes a URL, or a refusal that says what is missing."""
+    try:
+        import fsspec
+    except ImportError:
+        raise Refused(f"{url}: URLs need the package fsspec; run: pip install fsspec") from None
+    protocol = url.partition(":")[0]
+    try:
+        return fsspec.core.url_to_fs(url)[0]
+    except ImportError as error:
+        # fsspec says it in words only: "Install s3fs to access S3"
+        named = re.search(r"install ([\w-]+) to|requires \W?([\w-]+)", str(error), re.IGNORECASE)
+        remedy = f"run: pip install {named[1] or named[2]}" if named else str(error)
+        raise Refused(f"{url}: a package for {protocol} URLs is missing; {remedy}") from None
+    except ValueError as error:
+        raise Refused(f"{url}: {error}; URLs are those that fsspec knows") from None
+
+
+# -- inputs -----------------------------------------------------------------------------------------------
+
+
+def sources_of(given: Sequence[str]) -> list[Source]:
+    """The archives that arguments name, in order; refuses one that names none."""
+    found = [source for text in given for source in _sources(text)]
+    for source in found:
+        if is_url(source.place):
+            _filesystem(source.place)
+        elif source.place != STANDARD:
+            _check_readable(source.place)
+    if sum(source.place == STANDARD for source in found) > 1:
+        raise Refused("-: standard input can only be read once")
+    return found
+
+
+def _sources(text: str) -> list[Source]:
+    if text == STANDARD:
+        return [Source(text)]
+    if text.startswith("pipe:"):
+        raise Refused(f"{text}: commands are not run; write: COMMAND | splitter tar ... -")
+    if not is_url(text) and os.path.lexists(text):
+        return [Source(text)]
+    expanded = list(_without_braces(text))
+    return [source for one, varying in expanded for source in _matches(one, varying)]
+
+
+def _matches(text: str, varying: str) -> list[Source]:
+    if not glob.has_magic(text) or (is_url(text) and not re.search(r"[*\[]", text)):
+        return [Source(text, varying)]
+    if is_url(text):
+        filesystem = _filesystem(text)
+        try:
+            found = [filesystem.unstrip_protocol(name) for name in sorted(filesystem.glob(text))]
+        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+            raise Refused(f"{text}: cannot be listed: {_reason(error)}") from None
+    else:
+        found = sorted(glob.glob(text))
+    if not found:
+        raise Refused(f"{text}: no file has such a name")
+    stars = re.compile("(.*)".join(map(re.escape, text.split("*"))), re.DOTALL)
+    varied = [(name, stars.fullmatch(name)) for name in found]
+    return [Source(name, varying + "".join(match.groups() if match else ())) for name, match in varied]
+
+
+def _without_braces(text: str) -> Iterator[tuple[str, str]]:
+    """Each name that `{0000..0147}` and `{a,b}` stand for, and what stands for the braces."""
+    parts = _BRACES.split(text)
+    choices = [_choices(part, text) for part in parts[1::2]]
+    total = 1
+    for some in choices:
+        total *= len(some)
+    if total > MOST_IN_BRACES:
+        raise Refused(f"{text}: stands for {total} files, more than {MOST_IN_BRACES}")
+    for chosen in itertools.product(*choices):
+        pairs = itertools.zip_longest(parts[::2], chosen, fillvalue="")
+        yield "".join(f"{fixed}{one}" for fixed, one in pairs), "-".join(chosen)
+
+
+def _choices(inside: str, text: str) -> Sequence[str]:
+    match = _RANGE.fullmatch(inside)
+    if match:
+        first, last = int(match[1]), int(match[2])
+        if abs(last - first) >= MOST_IN_BRACES:
+            raise Refused(f"{text}: stands for more than {MOST_IN_BRACES} files")
+        step = 1 if last >= first else -1
+        padded = len(match[1]) if match[1].startswith("0") or match[2].startswith("0") else 0
+        return [f"{number:0{padded}d}" for number in range(first, last + step, step)]
+    if "," not in inside:
+        raise Refused(f"{text}: {{{inside}}} is neither a range such as {{0000..0147}} nor a list as {{a,b}}")
+    return inside.split(",")
+
+
+def _check_readable(path: str) -> None:
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path}: cannot be read: {_reason(error)}") from None
+    if stat.S_ISDIR(mode):
+        raise Refused(
+            f"{path}: is a folder; expected tar archives, or write: tar -cf - FOLDER | splitter ..."
+        )
+    if not os.access(path, os.R_OK):
+        raise Refused(f"{path}: cannot be read: Permission denied")
+
+
+# -- outputs ----------------------------------------------------------------------------------------------
+
+
+def check_target(place: str) -> None:
+    """Refuse, before any work, an output that cannot be."""
+    if place == STANDARD:
+        if sys.stdout.isatty():
+            raise Refused("-o -: an archive would go to the terminal; pipe it to a program, or name a file")
+    elif place.startswith("pipe:"):
+        raise Refused(f"{place}: commands are not run; write: splitter tar ... -o - | COMMAND")
+    elif is_url(place):
+        _filesystem(place)
+    elif os.path.isdir(place):
+        raise Refused(f"{place}: is a folder; name a file")
+    elif os.path.lexists(place) and not os.path.isfile(place):
+        raise Refused(f"{place}: is not a plain file; to write into a pipe or device use -o -")
+    elif not os.path.isdir(os.path.dirname(place) or "."):
+        raise Refused(f"{place}: there is no such folder; make it first")
+
+
+def exists(place: str) -> bool:
+    """Whether a file or an object is there."""
+    return bool(_filesystem(place).exists(place)) if is_url(place) else os.path.lexists(place)
+
+
+def remove(place: str) -> None:
+    """Remove a file or an object, if it is there."""
+    if is_url(place):
+        if exists(place):
+            _filesystem(place).rm_file(place)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(place)
+
+
+@contextlib.contextmanager
+def writing(place: str, *, packed: bool = True) -> Iterator[BinaryIO]:
+    """A file to write, which is there when the block has ended without an error, and not before.
+
+    One whose name ends in .gz or .tgz is gzip.
+    """
+    with _raw(place) as raw:
+        if not (packed and place.endswith(GZIPPED)):
+            yield raw
+            return
+        with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as file:
+            yield cast("BinaryIO", file)
+
+
+@contextlib.contextmanager
+def _raw(place: str) -> Iterator[BinaryIO]:
+    if place == STANDARD:
+        with open(sys.stdout.fileno(), "wb", buffering=_BUFFER, closefd=False) as file:
+            yield file
+    elif is_url(place):
+        with tempfile.NamedTemporaryFile(prefix="splitter-", buffering=_BUFFER) as file:
+            yield cast("BinaryIO", file)
+            file.flush()
+            try:
+                _filesystem(place).put_file(file.name, place)
+            except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+                raise TarError(f"{place}: cannot be written: {_reason(error)}") from None
+    else:
+        with _replacing(place) as file:
+            yield file
+
+
+@contextlib.contextmanager
+def _replacing(place: str) -> Iterator[BinaryIO]:
+    """A file beside the one that is meant, which takes its name at the end.
+
+    The name is always the same, so what a killed process leaves is used up by the next; a lock keeps two
+    apart.
+    """
+    folder, name = os.path.split(place)
+    temporary = os.path.join(folder, f".{name}.partial")
+    try:
+        descriptor = _locked(temporary, place)
+    except OSError as error:
+        raise Refused(f"{place}: cannot be written: {_reason(error)}") from None
+    try:
+        with open(descriptor, "wb", buffering=_BUFFER) as file:
+            file.truncate()
+            yield file
+            file.flush()
+            os.rename(temporary, place)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _locked(temporary: str, place: str) -> int:
+    while True:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(temporary)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            os.close(descriptor)
+            raise Refused(f"{place}: another process is writing it") from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # it has just taken its final name
+        os.close(descriptor)

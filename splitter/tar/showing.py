@@ -1,0 +1,140 @@
+"""`first` and `show`: what is in samples, for people to read."""
+
+import importlib
+import io
+import re
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from splitter.errors import Refused
+from splitter.tar.archive import Member
+from splitter.tar.samples import Sample
+
+LONGEST_TEXT = 100
+SOUNDS = ("wav", "flac", "ogg", "opus", "mp3", "aif", "aiff", "aifc", "au", "caf", "w64", "rf64")
+_CONDITION = re.compile(r"([^=~]+)([=~])(.*)", re.DOTALL)
+_JPEG_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+
+Test = Callable[[Sample], bool]
+
+
+def condition(text: str) -> Test:
+    """What `FIELD=VALUE` or `FIELD~EXPRESSION` asks of a sample; the field `key` is the key."""
+    match = _CONDITION.fullmatch(text)
+    if not match:
+        raise Refused(f"{text!r}: write FIELD=VALUE, or FIELD~EXPRESSION with a regular expression")
+    field, sign, wanted = match.groups()
+    if sign == "=":
+        return lambda sample: _text(sample, field) in (wanted, f"{wanted}\n", f"{wanted}\r\n")
+    try:
+        expression = re.compile(wanted)
+    except (re.error, RecursionError) as error:
+        raise Refused(f"{text!r}: is not a regular expression: {error}") from None
+    return lambda sample: bool(expression.search(_text(sample, field) or ""))
+
+
+def _text(sample: Sample, field: str) -> str | None:
+    return sample.key if field == "key" else sample.text(field)
+
+
+def described(sample: Sample, *, preview: int = 0) -> Iterator[str]:
+    """Lines that show a sample; with `preview` its images, that many characters wide."""
+    yield printable(sample.key)
+    wide = max(len(printable(member.field)) for member in sample.members)
+    for member in sample.members:
+        yield f"  {printable(member.field):{wide}}  {member.size:>9,}  {_about(member)}".rstrip()
+        if preview and image_size(member.read()[: 1 << 20]):
+            yield from drawn(member.read(), preview)
+
+
+def printable(text: str, longest: int | None = None) -> str:
+    """A text on one line, without what would steer the terminal."""
+    shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return shown if longest is None or len(shown) <= longest else f"{shown[:longest]}..."
+
+
+def _about(member: Member) -> str:
+    sort = member.field.rpartition(".")[2].lower()
+    if sort in SOUNDS:
+        return _sound(member)
+    beginning = next(member.pieces(), b"")
+    image = image_size(beginning)
+    if image:
+        return "{} {} x {}".format(*image)
+    try:
+        text = beginning[: 4 * LONGEST_TEXT].decode()
+    except UnicodeDecodeError as error:
+        # a letter may be cut through
+        if error.start < min(len(beginning), 4 * LONGEST_TEXT) - 3:
+            return ""
+        text = beginning[: error.start].decode()
+    steering = sum(not one.isprintable() and not one.isspace() for one in text)
+    return "" if steering else printable(text.rstrip("\r\n"), LONGEST_TEXT)
+
+
+def _sound(member: Member) -> str:
+    import soundfile
+
+    try:
+        found: Any = soundfile.info(io.BytesIO(member.read()))
+    except (soundfile.SoundFileError, RuntimeError, OSError):
+        return "cannot be read as sound"
+    channels = f"{found.channels} channel{'s' * (found.channels != 1)}"
+    return f"{found.samplerate} Hz, {channels}, {found.frames / found.samplerate:.3f} s"
+
+
+def image_size(data: bytes) -> tuple[str, int, int] | None:
+    """Kind, width and height of an image, from its first bytes."""
+    try:
+        if data[:8] == b"\x89PNG\r\n\x1a\n":
+            return ("PNG", *struct.unpack(">II", data[16:24]))
+        if data[:6] in (b"GIF87a", b"GIF89a"):
+            return ("GIF", *struct.unpack("<HH", data[6:10]))
+        if data[:2] == b"BM" and data[6:10] == bytes(4):
+            width, height = struct.unpack("<ii", data[18:26])
+            return "BMP", width, abs(height)
+        if data[:3] == b"\xff\xd8\xff":
+            return _jpeg_size(data)
+    except struct.error:
+        pass
+    return None
+
+
+def _jpeg_size(data: bytes) -> tuple[str, int, int] | None:
+    at = 2
+    while data[at : at + 1] == b"\xff":
+        kind, length = struct.unpack(">BH", data[at + 1 : at + 4])
+        if kind in _JPEG_SIZES:
+            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            return "JPEG", width, height
+        at += 2 + length
+    return None
+
+
+def drawn(data: bytes, wide: int) -> Iterator[str]:
+    """An image in coloured half blocks."""
+    try:
+        Image = importlib.import_module("PIL.Image")  # noqa: N806 - its own name
+    except ImportError:
+        raise Refused("--preview needs the package Pillow; run: pip install pillow") from None
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            high = max(2, round(wide * image.height / image.width / 2) * 2)
+            small = image.convert("RGB").resize((wide, high))
+    except Exception:  # noqa: BLE001 - whatever a damaged image makes its decoder raise
+        yield "    (cannot be drawn)"
+        return
+    for row in range(0, high, 2):
+        cells = [(small.getpixel((x, row)), small.getpixel((x, row + 1))) for x in range(wide)]
+        yield "    " + "".join(map(_half_block, cells)) + "\x1b[0m"
+
+
+def _half_block(colours: tuple[Any, Any]) -> str:
+    (red, green, blue), (red2, green2, blue2) = colours
+    return f"\x1b[38;2;{red};{green};{blue};48;2;{red2};{green2};{blue2}m\u2580"
+
+
+def first_match(samples: Iterator[Sample], tests: Sequence[Test]) -> Sample | None:
+    """The first sample that passes all tests."""
+    return next((sample for sample in samples if all(test(sample) for test in tests)), None)
