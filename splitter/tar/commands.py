@@ -5,6 +5,7 @@ import functools
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -148,9 +149,10 @@ def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: 
     divided = copying.split(gathered(sources, memory, always=options["gather"]), shards)
     first, last = (divided.places[at] if divided.places else "" for at in (0, -1))
     names = first if first == last else f"{first} to {last}"
-    _say(f"{divided.samples:,} samples in {len(divided.places):,} shards{': ' + names if names else ''}")
+    counted = f"{_counted(divided.samples, 'sample')} in {_counted(len(divided.places), 'shard')}"
+    _say(counted + (f": {names}" if names else ""))
     if divided.more:
-        _say(f"stopped after {shards.most} shards (--max-shards); there are more samples")
+        _say(f"stopped after {_counted(len(divided.places), 'shard')} (--max-shards); there are more samples")
 
 
 @tar.command()
@@ -327,6 +329,10 @@ def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: AN
         options["workers"],
         options["timeout"],
     )
+    if options["timeout"] is not None and not options["timeout"] < threading.TIMEOUT_MAX:
+        raise Refused(
+            f"--timeout {options['timeout']}: must be a number of seconds; leave it out for no limit"
+        )
     program.check()
     sources = sources_of(inputs)
     job = mapping.Mapping(program, _say, options["max_failures"], options["retry_failed"], options["fresh"])
@@ -355,10 +361,14 @@ def _program(script: str | None, arguments: Sequence[str] | None) -> Sequence[st
     raise Refused("map: give a script with -c, or a program after --; see splitter tar map --help")
 
 
+def _counted(number: int, things: str) -> str:
+    return f"{number:,} {things}{'s' * (number != 1)}"
+
+
 def _summary(counts: Any) -> str:  # noqa: ANN401 - mapping.Counts, imported when it is used
-    parts = [f"{counts.done:,} samples done, {counts.made:,} made, {counts.failed:,} failed"]
+    parts = [f"{_counted(counts.done, 'sample')} done, {counts.made:,} made, {counts.failed:,} failed"]
     if counts.skipped:
-        parts.append(f"{counts.skipped:,} archives were there and are left as they are")
+        parts.append(f"left alone since they were there: {_counted(counts.skipped, 'archive')}")
     if counts.damaged:
-        parts.append(f"{counts.damaged:,} archives could not be done")
+        parts.append(f"not done: {_counted(counts.damaged, 'archive')}")
     return "; ".join(parts)

@@ -122,21 +122,38 @@ class Program:
                     preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - it takes no lock
                 )
                 self._running.add(process.pid)
-            try:
-                code = process.wait(self.seconds)
-            except subprocess.TimeoutExpired:
-                raise TimedOut(f"no result within {self.seconds:g} seconds") from None
-            finally:
-                self._end(process)
-            if code:
-                raise CommandFailed(_complaint(code, printed, folder))
+            late = self._is_late(process)
+            self._end(process)
+            if late:
+                raise TimedOut(f"no result within {self.seconds:g} seconds")
+            if process.returncode:
+                raise CommandFailed(_complaint(process.returncode, printed, folder))
+
+    def _is_late(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Wait until a program has ended, or was ended since it took too long."""
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            _kill(process.pid)
+
+        timer = threading.Timer(self.seconds or 0, end)
+        if self.seconds is not None:
+            timer.start()
+        try:
+            if hasattr(os, "waitid"):
+                # it keeps its number, so that its group can be ended and no other
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            else:
+                process.wait()
+        finally:
+            timer.cancel()
+        return late.is_set()
 
     def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        """End a program and what it has left in the background."""
+        """End what a program has left in the background."""
         with self._lock:
-            # the leader is not waited for yet or just was, and its number stays taken while it has a group
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process.pid)
             self._running.discard(process.pid)
         process.wait()
 
@@ -144,8 +161,12 @@ class Program:
         with self._lock:
             self._stopped = True
             for process in self._running:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process, signal.SIGKILL)
+                _kill(process)
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _end_with(parent: int) -> Callable[[], None] | None:

@@ -143,7 +143,7 @@ def test_lists_of_archives(folder, capfd, monkeypatch):
     monkeypatch.setenv("COUNTED", str(counted))
     assert calls() == (1, 12, "splitter: 11 samples done, 11 made, 1 failed")
     first = tree(folder)
-    kept = "; {} archives were there and are left as they are"
+    kept = "; left alone since they were there: {} archives"
     assert calls() == (1, 0, "splitter: 0 samples done, 0 made, 1 failed" + kept.format(4))
     (folder / "out-002.tar").write_bytes(first["out-002.tar"][:-1024])
     (folder / "out-003.tar").unlink()
@@ -173,7 +173,7 @@ def test_a_damaged_archive_of_a_list_does_not_stop_the_others(folder, capfd):
     assert said.code == 1
     assert len(said.lines) == 2
     assert said.lines[0].startswith(f"splitter: {folder}/b.tar: ends before its end")
-    assert "1 archives could not be done" in said.lines[1]
+    assert "not done: 1 archive" in said.lines[1]
     assert sorted(path.name for path in folder.glob("o-*")) == ["o-a.tar", "o-c.tar"]
 
 
