@@ -360,7 +360,7 @@ class Journal:
         if not self._storage.exists(SCHEMA) or self._storage.read(SCHEMA) != content:
             # with these types the manifest of the run before could not be read
             self._storage.remove([MANIFEST])
-            self._storage.write(SCHEMA, content, durable=False)
+            self._storage.write(SCHEMA, content)
         with self._storage.replacing(MANIFEST, durable=False) as file:
             places = [_places(head, union) for head in self._heads]
             _write_rows(file, union.names, self._pieces(entries), places)
