@@ -29,6 +29,7 @@ _SYNC = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb]")
 # bytes that may come before the first frame, when a stream was caught somewhere
 _MOST_BEFORE = 1 << 16
 _SEND_AT_ONCE = 1 << 18
+_SEEN_AT_ONCE = 1 << 23
 
 
 class CountedMp3:
@@ -54,7 +55,12 @@ class CountedMp3:
                     self._look_at(content)
 
     def _look_at(self, content: mmap.mmap) -> None:
+        seen = 0
         for at, size in _frames(content):
+            if at - seen > _SEEN_AT_ONCE and hasattr(mmap, "MADV_DONTNEED"):
+                # else all of the file would stand in memory, which others may need
+                content.madvise(mmap.MADV_DONTNEED, seen, at // mmap.PAGESIZE * mmap.PAGESIZE - seen)
+                seen = at // mmap.PAGESIZE * mmap.PAGESIZE
             if not size:
                 self.changes = True
                 break
