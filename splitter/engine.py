@@ -323,15 +323,17 @@ class _Work:
     # -- rounds: one is enough, unless a worker process is lost --------------------------------------------
 
     def _do(self, state: State) -> None:
-        stalled = 0
+        # without an input done, and without one found that is to blame
+        stalled = known = 0
         allowed = self.options.failures_allowed(len(state.todo))
         while len(state.todo) and not self.stopped:
             if self._round(state, allowed) == len(state.todo):
                 return
-            left = len(state.todo)
+            left = len(state.todo), known
             self._look()
             state = self._compare()
-            stalled = stalled + 1 if len(state.todo) == left else 0
+            known = len(self.losses.failures)
+            stalled = stalled + 1 if (len(state.todo), known) == left else 0
             if stalled == ROUNDS_WITHOUT_PROGRESS:
                 self.stopped = (
                     f"worker processes were lost {stalled} times with nothing done in between; find out what "
