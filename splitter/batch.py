@@ -54,7 +54,7 @@ from splitter.manifest import (
 from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scalar, Scratch
 from splitter.sinks import Sink, SinkWriter
-from splitter.storage import STAGING, LocalStorage
+from splitter.storage import LocalStorage
 
 FAILURES_SHOWN = 3
 LONGEST_MESSAGE = 10_000
@@ -241,6 +241,8 @@ class Planner:
         """Plan the inputs that `state` says are to be done."""
         self._table, self._found, self._state, self._journal = table, found, state, journal
         self._generation, self._workers = journal.next_generation, max(1, workers)
+        # parts do not know each other's generation
+        self._mark = f"{job.storage.part.mark}-" if job.storage.part else ""
         self._size = size or (self.TOGETHER_INPUTS if job.dataset.process_batch else None)
         self._failures = failures or {}
         self._began = time.monotonic()
@@ -269,7 +271,7 @@ class Planner:
         start = number = 0
         while start < len(self._order):
             stop = min(len(self._order), start + self._next_size(len(self._order) - start))
-            yield self._batch(f"{self._generation:06d}-{number:06d}", start, stop)
+            yield self._batch(f"{self._generation:06d}-{self._mark}{number:06d}", start, stop)
             start, number = stop, number + 1
 
     def _first_size(self) -> int:
@@ -340,7 +342,7 @@ class Worker:
         self._journal = Journal(job.storage)
         self._process = one_at_a_time(job.dataset)
         self._rows = RowMaker(job.header, job.dataset.metadata_types)
-        self._scratch = Scratch(scratch or job.storage.path(STAGING))
+        self._scratch = Scratch(scratch or job.storage.path(job.storage.staging))
 
     def setup(self) -> None:
         """Let the recipe load what it needs."""
@@ -731,7 +733,7 @@ def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401
 # -- failures ---------------------------------------------------------------------------------------------
 
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
-_SCRATCH = re.compile(r"[^\s'\"]*/\.splitter/staging(?:/splitter-\w+)+")
+_SCRATCH = re.compile(r"[^\s'\"]*/\.splitter/staging(?:/part-\d+-of-\d+)?(?:/splitter-\w+)+")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN)
 

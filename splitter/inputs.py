@@ -301,6 +301,12 @@ class CsvFile:
         return (block, ends) if whole and (np.diff(ends, prepend=0) > 1).all() else None
 
 
+def rows_of_csv(path: str) -> tuple[Row, Iterator[Row]]:
+    """The header and the rows of the copy of a list."""
+    rows = _csv_rows(path, ",")
+    return next(rows), rows
+
+
 def _empty(path: str) -> Refused:
     return Refused(f"{path}: is empty; a dataset list starts with a line of column names")
 

@@ -12,6 +12,7 @@ input, then for each input its rows of manifest.csv (or its row of errors.csv) a
 before the first change and dropped after the commit, so one without its commit is a batch to undo.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -234,11 +235,18 @@ class Journal:
             raise StorageError(f"{message}; remove it, and run with --fresh") from None
 
     def recover(self) -> None:
-        """Undo every batch that was begun and not committed. Only under the lock, with no worker left."""
-        for name in self._record_names():
-            if name.endswith(BEGUN):
-                self.undo(name.removesuffix(BEGUN))
+        """Undo every batch that was begun and not committed. Only under the lock, with no worker left.
+
+        A part leaves alone what may be of another one that is at work.
+        """
+        part = self._storage.part
+        with self._storage.gate() if part else contextlib.nullcontext():
+            for name in self._record_names():
+                if name.endswith(BEGUN) and (part is None or part.may_undo(name)):
+                    self.undo(name.removesuffix(BEGUN))
         self._storage.clear_staging()
+        if part is None:
+            self._storage.forget_parts()
 
     def forget(self, entries: np.ndarray, batch: str) -> int:
         """Remove the outputs of some inputs, and that they were done; returns how many files went."""
@@ -520,9 +528,14 @@ class State:
 
 
 def compare(
-    journal: Journal, found: Survey, fingerprints: np.ndarray | None, *, limit: int | None, retry_failed: bool
+    journal: Journal,
+    found: Survey,
+    fingerprints: np.ndarray | None,
+    *,
+    asked: np.ndarray | None,
+    retry_failed: bool,
 ) -> State:
-    """Compare the list with what is committed."""
+    """Compare the list with what is committed; `asked` says which inputs the run is for, if not for all."""
     entries = journal.find(found.keys)
     known = entries >= 0
     numbers = entries[known]
@@ -537,8 +550,9 @@ def compare(
     stale = again & known
     if retry_failed:
         again |= status == FAILED
-    if limit is not None:
-        again[limit:] = unreadable[limit:] = False
+    if asked is not None:
+        again &= asked
+        unreadable &= asked
     return State(
         entries=entries,
         todo=np.flatnonzero(again).astype(PLACE),
