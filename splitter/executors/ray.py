@@ -212,6 +212,7 @@ class RayExecutor(Executor):
 
     def _too_small(self) -> list[str]:
         """What is to be said once of a cluster that has less room than was asked for."""
+        self._look()
         wanted = max(self.limits.least, self.limits.workers or 1)
         told, self._told = self._told, True
         if told or self._slots >= wanted:
