@@ -899,7 +899,8 @@ def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
 
 def advice_on_missing(listing: InputList, table: Table, layout: Layout, found: Survey) -> str:
     """What is probably wrong when there is no input, or when not one can be read; else nothing."""
-    folder = isinstance(listing.source, (str, os.PathLike)) and os.path.isdir(layout.root)
+    path = listing.source if isinstance(listing.source, (str, os.PathLike)) else ""
+    folder = os.path.isdir(os.path.expanduser(_without_scheme(os.fspath(path))))
     if not len(table):
         named = (
             f"no file in it is named like --pattern {listing.pattern!r}"
