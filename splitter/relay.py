@@ -155,14 +155,14 @@ def stand_before_a_guard(connection: Connection) -> None:
     """Become the process that Ray may kill; only the guard returns from this."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    die_with_parent(os.getppid(), signal.SIGKILL)
-    # should the guard be killed, what belonged to it is left to this process
-    adopt_orphans()
-    stand_in = os.getpid()
+    stand_in, worker = os.getpid(), os.getppid()
     guard = os.fork()
     if not guard:
         die_with_parent(stand_in, signal.SIGTERM)
         return
+    die_with_parent(worker, signal.SIGKILL)
+    # should the guard be killed, what belonged to it is left to this process
+    adopt_orphans()
     connection.close()
     while os.wait()[0] != guard:
         pass

@@ -257,9 +257,10 @@ class RayExecutor(Executor):
     def _refuse_without_room(self) -> None:
         """Refuse to wait for a node that nobody will start."""
         self._look()
-        if not self._slots and self.limits.least <= 1:
+        if not self._slots and not self.limits.least:
             raise Refused(
-                f"no node of the Ray cluster has {self._wanted()} for a batch; ask for less, or add one"
+                f"no node of the Ray cluster has {self._wanted()} for a batch; ask for less, add one, "
+                "or say --workers 1:8, or the like, if one comes when it is asked for"
             )
 
     def _connect(self) -> None:

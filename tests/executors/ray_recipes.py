@@ -47,6 +47,13 @@ class Located(ProcessorDataset):
         return halves(text), {"length": len(text)}
 
 
+class Asked(ProcessorDataset):
+    """Tells what is in the environment."""
+
+    def process(self, input_file: InputFile) -> Result:
+        return [], {"word": os.environ.get("A_WORD", "")}
+
+
 class Loud(ProcessorDataset):
     """Prints what it reads, on both streams and from a program that it starts."""
 

@@ -8,7 +8,7 @@ from doors import CHECKOUT, write_list
 from executors.conformance import good_inputs, with_faults
 from executors.ray_nodes import RayNodes
 from faulty import noted
-from launcher import FAULTY, Driver, Launcher, make_inputs, published
+from launcher import FAULTY, Driver, Launcher, check_manifest, make_inputs, published
 
 from splitter.sinks import SINKS
 
@@ -124,6 +124,15 @@ def test_what_user_code_prints(work: Work):
     shown = work.run(texts, f"{RECIPES}:Loud", "--verbose", output="verbose")
     assert shown.code == 0, shown.stderr
     assert "Connecting to existing Ray cluster" in shown.stderr
+
+
+def test_a_runtime_environment(work: Work):
+    """What Ray is asked to prepare is there for the recipe."""
+    asked = work.folder / "asked for.yaml"
+    asked.write_text("env_vars:\n  A_WORD: from far away\n")
+    run = work.run({"a.txt": "one"}, f"{RECIPES}:Asked", "--runtime-env", asked)
+    assert run.code == 0, run.stderr
+    assert [row["word"] for row in check_manifest(work.folder / "outputs")] == ["from far away"]
 
 
 def test_a_model_that_is_loaded_once(work: Work):

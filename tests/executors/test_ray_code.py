@@ -85,6 +85,14 @@ options = {"executor": "ray", "address": sys.argv[2]} if sys.argv[2] != "local" 
 manifest = InScript(rows).run(sys.argv[1], workers=2, quiet=True, **options)
 assert manifest.failed.empty, manifest.failed
 print(len(manifest))
+
+if options:
+    # who is connected already stays so
+    import ray
+
+    ray.init(address=sys.argv[2], logging_level="CRITICAL")
+InScript(rows).run(sys.argv[1] + " again", workers=2, quiet=True, **options)
+print(ray.is_initialized() if options else True)
 """
 
 
@@ -130,7 +138,8 @@ def test_a_class_of_a_script(folder: Path, hidden: Path, blind: RayNodes):
     for where in ("local", blind.address):
         arguments = [str(hidden / "scripts" / "a script.py"), str(folder / where), where, *paths]
         said = program(python=arguments, cwd=folder, **blind.environ)
-        assert (said.code, said.out) == (0, "2\n"), said.err
+        assert (said.code, said.out) == (0, "2\nTrue\n"), said.err
+        assert published(folder / where) == published(folder / f"{where} again")
     assert published(folder / "local") == published(folder / blind.address)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -42,12 +43,14 @@ class Work:
         self.log.unlink()
         return published(output)
 
-    def start(self, *options: object, private: bool = False) -> Driver:
+    def start(
+        self, *options: object, private: bool = False, environ: Mapping[str, str] | None = None
+    ) -> Driver:
         """Begin a run on the cluster, or on a private one."""
         self.launcher.elsewhere = None if private else self.cluster
         address = () if private else ("--address", self.cluster.address)
         ray = ("--executor", "ray", *address, "--output", self.output)
-        return self.launcher.start(*self.fixed, *ray, *options)
+        return self.launcher.start(*self.fixed, *ray, *options, environ=environ)
 
     def begun(self, count: int = 1) -> bool:
         """Whether so many inputs were begun."""
@@ -155,6 +158,20 @@ def test_a_cluster_that_shrinks_to_nothing(work: Work):
     no_noise(run)
 
 
+def test_a_cluster_that_has_to_grow_first(work: Work):
+    """A run that is told so waits for the first node that could do a batch, and asks for it."""
+    work.inputs(good_inputs(6))
+    expected = work.expected()
+    run = work.start("--batch-size", 2, "--resources", "late=1", "--workers", "1:2")
+    run.until(lambda: "the cluster has room for 0 batches at a time now" in run.stderr)
+    node = work.cluster.add(num_cpus=1, resources={"late": 1})
+    try:
+        assert run.wait() == 0, run.stderr
+    finally:
+        work.cluster.remove(node)
+    check_complete(work.output, expected)
+
+
 # -- the driver -------------------------------------------------------------------------------------------
 
 
@@ -199,6 +216,40 @@ def test_ctrl_c(work: Work, private: bool):
     assert 0 < len(rows) < 2 * 60
     assert not list((work.output / ".splitter" / "records").glob("*.begun"))
     assert run.others() == []
+
+
+def test_ctrl_c_while_ray_starts(work: Work):
+    """It is no different before there is anything to interrupt."""
+    work.inputs(good_inputs(3))
+    run = work.start(private=True)
+    run.until(private_rays)
+    run.signal(signal.SIGINT)
+    assert run.wait(SECONDS_TO_LEAVE) == 130, run.stderr
+    no_noise(run)
+    assert private_rays() == []
+
+
+def test_two_private_rays_at_a_time(work: Work):
+    """Each is its own, whatever address the environment names and however long the path of its folder is."""
+    work.inputs(good_inputs(10))
+    expected = work.expected()
+    temporary = work.folder / "a temporary folder with a long name"
+    temporary.mkdir()
+    environ = {"RAY_ADDRESS": work.cluster.address, "TMPDIR": str(temporary)}
+    outputs = [work.folder / "first", work.folder / "second"]
+    runs = [
+        work.start("--seconds", 0.2, "--workers", 1, "--output", output, private=True, environ=environ)
+        for output in outputs
+    ]
+    for run in runs:
+        assert run.wait() == 0, run.stderr
+        no_noise(run)
+    assert len(set(noted(work.log, "node"))) == 2
+    assert not {*noted(work.log, "node")} & {*map(str, work.cluster.raylets())}
+    for output in outputs:
+        check_complete(output, expected)
+    assert private_rays() == []
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_second_ctrl_c(work: Work):

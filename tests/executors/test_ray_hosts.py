@@ -15,7 +15,7 @@ import pytest
 from executors.conformance import good_inputs, with_faults
 from executors.ray_nodes import MARK, with_variable
 from faulty import noted
-from launcher import LONG, Launcher, environment, make_inputs, published
+from launcher import CHECKOUT, LONG, Launcher, environment, make_inputs, published
 
 from splitter.sinks import SINKS
 
@@ -53,6 +53,7 @@ class Hosts:
             "RAY_TMPDIR": self._place,
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_enable_metrics_collection": "0",
+            "PYTHONPATH": os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "tests")]),
             MARK: self._mark,
         }
         self._said = Path(self._place, "said.txt")
