@@ -77,8 +77,8 @@ _RATES = {
     ("mp3", "MPEG_LAYER_III"): _MP3_RATES,
     ("ogg", "OPUS"): _OPUS_RATES,
 }
-# at more, libvorbis ends the process
-_LARGEST_VORBIS_RATE = 200_000
+# with more of either, libvorbis ends the process
+_LARGEST_VORBIS_RATE, _MOST_VORBIS_CHANNELS = 200_000, 255
 _LARGEST_RATES = {
     ("flac", None): 655_350,
     ("flac", "PCM_S8"): 655_350,
@@ -422,6 +422,8 @@ def _problem_with(made: SoundFormat) -> str:
 def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFormat, file: BinaryIO) -> None:
     if made.subtype == "VORBIS" and made.rate > _LARGEST_VORBIS_RATE:
         raise _cannot_hold(kind, made, f"it has at most {_LARGEST_VORBIS_RATE} Hz")
+    if made.subtype == "VORBIS" and made.channels > _MOST_VORBIS_CHANNELS:
+        raise _cannot_hold(kind, made, f"it has at most {_MOST_VORBIS_CHANNELS} channels")
     settle = _SETTLED.get(kind)
     sink = settle(file) if settle else file
     try:

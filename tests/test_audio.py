@@ -317,6 +317,10 @@ def test_formats_that_cannot_hold_a_recording(tmp_path):
     message = r"fast\.wav: OGG VORBIS cannot hold 1 channels at 768000 Hz: it has at most 200000 Hz; choose "
     with pytest.raises(AudioError, match=message):
         chunks_of(fast, format="ogg")
+    wide = write_sound(tmp_path / "wide.wav", noise(10, 256), 8000)
+    message = r"wide\.wav: OGG VORBIS cannot hold 256 channels at 8000 Hz: it has at most 255 channels"
+    with pytest.raises(AudioError, match=message):
+        chunks_of(wide, format="ogg")
     with pytest.raises(
         AudioError, match=r"many\.wav: WAV cannot hold VORBIS; choose another --format or --subtype"
     ):
