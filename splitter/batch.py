@@ -341,8 +341,14 @@ class Worker:
         self._mark = mark
         self._journal = Journal(job.storage)
         self._process = one_at_a_time(job.dataset)
+        self._process_id = os.getpid()
         self._rows = RowMaker(job.header, job.dataset.metadata_types)
         self._scratch = Scratch(scratch or job.storage.path(job.storage.staging))
+
+    def _end_if_forked(self) -> None:
+        """End a copy of this process that user code has forked and let go: it must not do the batch too."""
+        if os.getpid() != self._process_id:
+            os._exit(1)
 
     def setup(self) -> None:
         """Let the recipe load what it needs."""
@@ -385,8 +391,10 @@ class Worker:
             except (StorageError, Interrupted):
                 raise
             except Skip as reason:
+                self._end_if_forked()
                 task.skip(place, str(reason), self._rows)
             except BaseException as error:
+                self._end_if_forked()
                 task.sink.drop_input()
                 if isinstance(error, OSError) and error.errno in _FULL:
                     raise StorageError.of(error, error.filename or "a temporary file") from error
@@ -423,6 +431,7 @@ class Worker:
         except (StorageError, Interrupted):
             raise
         except BaseException as error:  # noqa: BLE001 - a user's method may raise anything
+            self._end_if_forked()
             task.sink.drop_input()
             # as text, since the error itself keeps alive what the batch held, such as a GPU's memory
             task.fault = failure_of(error, 1)
@@ -438,6 +447,7 @@ class Worker:
         folder = ""
         size = files = 0
         for output in outputs:
+            self._end_if_forked()
             if not isinstance(output, OutputFile):
                 raise BadResult(
                     f"process gave a {type(output).__name__} among its outputs; expected OutputFile"
@@ -455,6 +465,7 @@ class Worker:
             if not 0 <= row < len(rows):
                 raise BadResult(f"an output says it is of row {row}; the input has {len(rows)}")
             made.append((where, own, rows[row]))
+        self._end_if_forked()
         head, text = self._rows.make(rows[0], made, metadata)
         task.sink.keep_input()
         task.add(place, DONE, head=head, outputs=files, size=size, text=text)

@@ -239,7 +239,7 @@ def _made(recipe: "type[ProcessorDataset]", source: str, parameters: Mapping[str
         return recipe(source, **parameters)
     except Refused:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Refused(f"{recipe.__name__}: {type(error).__name__}: {error}") from error
 
 

@@ -205,7 +205,7 @@ def refuse_columns(dataset: ProcessorDataset, columns: Sequence[str]) -> None:
         dataset.check_columns(tuple(columns))
     except Refused:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         name = type(dataset).__name__
         raise Refused(f"{name}: {error}" if str(error) else f"{name}: {type(error).__name__}") from error
 

@@ -468,8 +468,14 @@ class _Work:
 
 def _before(storage: LocalStorage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """How the last run processed inputs, and how those did before it that made what is still there."""
-    before: dict[str, Any] = json.loads(storage.read(RUN)) if storage.exists(RUN) else {}
-    return before, before.pop(EARLIER, [])
+    try:
+        before: dict[str, Any] = json.loads(storage.read(RUN)) if storage.exists(RUN) else {}
+        return before, [*map(dict, before.pop(EARLIER, []))]
+    except (ValueError, TypeError, AttributeError):
+        # it serves to say what changed; what is done, and how, is in the commit records
+        raise StorageError(
+            f"{storage.path(RUN)}: is damaged; remove it, and run the same command again"
+        ) from None
 
 
 def _note(storage: LocalStorage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
