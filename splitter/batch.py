@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from splitter.dataset import ProcessorDataset, Result, checked_result
+from splitter.dataset import ProcessorDataset, Result, checked_result, one_at_a_time
 from splitter.errors import (
     BadResult,
     Crashed,
@@ -313,21 +313,6 @@ def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 # -- one batch --------------------------------------------------------------------------------------------
-
-
-def one_at_a_time(dataset: ProcessorDataset) -> Callable[[InputFile], Any]:
-    """How an input is processed alone: by `process`, or by a `process_batch` that stands for both."""
-    together = dataset.process_batch
-    if together is None or type(dataset).process is not ProcessorDataset.process:
-        return dataset.process
-
-    def alone(input_file: InputFile) -> Any:  # noqa: ANN401 - whatever a user's method gave
-        results = list(together([input_file]))
-        if len(results) != 1:
-            raise BadResult(f"process_batch gave {len(results)} results for 1 input")
-        return results[0]
-
-    return alone
 
 
 class Worker:

@@ -152,9 +152,8 @@ class Record:
                 return cls._parse(file)
             except (ValueError, KeyError, TypeError) as error:
                 place = storage.path(f"{RECORDS}/{name}")
-                raise StorageError(
-                    f"{place}: is damaged ({error}); remove it to do its inputs again"
-                ) from None
+                remedy = "remove it to do its inputs again, or start over with --fresh"
+                raise StorageError(f"{place}: is damaged ({error}); {remedy}") from None
 
     @classmethod
     def _parse(cls, file: BinaryIO) -> "Record":

@@ -53,6 +53,23 @@ class Scratchy(ProcessorDataset):
         }
 
 
+class Slotted(Words):
+    """Keeps an attribute outside of `__dict__`."""
+
+    __slots__ = ("ending",)
+
+    def __init__(self, inputs, ending: str = ".txt"):
+        super().__init__(inputs)
+        self.ending = ending
+
+
+class OnlyTogether(ProcessorDataset):
+    """Has no `process` of its own."""
+
+    def process_batch(self, input_files):
+        return [([], {"length": len(one.read_text())}) for one in input_files]
+
+
 @pytest.fixture
 def dataset(words) -> Words:
     return Words(InputList(words, root="inputs"), num_chars=3, overlap=2)
@@ -282,6 +299,20 @@ def test_pickling(dataset, opened):
     assert len(copy) == 4
     assert copy[2] == dataset[2]
     assert copy.parameters == dataset.parameters == {"num_chars": 3, "overlap": 2}
+
+
+def test_pickling_keeps_slots(words):
+    """Attributes of `__slots__` come along, and those that were never set stay unset."""
+    slotted = Slotted(InputList(words, root="inputs"), ending=".part")
+    copy = pickle.loads(pickle.dumps(slotted))  # noqa: S301
+    assert (copy.ending, copy[0]) == (".part", slotted[0])
+    del slotted.ending
+    assert not hasattr(pickle.loads(pickle.dumps(slotted)), "ending")  # noqa: S301
+
+
+def test_an_item_of_a_recipe_with_process_batch_only(words):
+    """One input is a batch of one."""
+    assert OnlyTogether(InputList(words, root="inputs"))[0] == ((), {"length": 6})
 
 
 def test_pickling_keeps_the_run(dataset, tmp_path):
