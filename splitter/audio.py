@@ -33,7 +33,7 @@ from splitter.flac import FlacError, FlacSource, rate_of
 from splitter.ogg import Numbered
 from splitter.recordings import open_decoder
 from splitter.records import Content
-from splitter.resampling import resampler
+from splitter.resampling import LARGEST_RATIO, resampler
 from splitter.tape import Folder, Tape
 from splitter.wav import BYTES, FLOAT, LARGEST_SIZE, PCM, Aiff, Extent, RawFormat, find_samples_in
 
@@ -77,6 +77,18 @@ _RATES = {
     ("mp3", "MPEG_LAYER_III"): _MP3_RATES,
     ("ogg", "OPUS"): _OPUS_RATES,
 }
+# with more of either, libvorbis ends the process
+_LARGEST_VORBIS_RATE, _MOST_VORBIS_CHANNELS = 200_000, 255
+_LARGEST_RATES = {
+    ("flac", None): 655_350,
+    ("flac", "PCM_S8"): 655_350,
+    ("flac", "PCM_16"): 655_350,
+    ("flac", "PCM_24"): 655_350,
+    ("ogg", None): _LARGEST_VORBIS_RATE,
+    ("ogg", "VORBIS"): _LARGEST_VORBIS_RATE,
+}
+# what libsndfile reads but does not write, though it says that it could
+_NOT_WRITTEN = {("MP3", "MPEG_LAYER_I"), ("MP3", "MPEG_LAYER_II"), ("WAV", "MPEG_LAYER_III")}
 _CONTAINERS = {"wav": "WAV", "flac": "FLAC", "ogg": "OGG", "mp3": "MP3"}
 # what takes out what libsndfile leaves to chance, or takes from the clock
 _SETTLED: dict[str, Callable[[BinaryIO], Any]] = {"OGG": Numbered, "AIFF": Aiff}
@@ -119,14 +131,18 @@ class Target:
             there = ", ".join(map(str, rates))
             what = self.format if self.subtype != "OPUS" else "OPUS"
             raise Refused(f"--sample-rate {self.sample_rate}: {what} has {there} only")
+        most = _LARGEST_RATES.get((self.format, self.subtype))
+        if most and self.sample_rate is not None and self.sample_rate > most:
+            raise Refused(f"--sample-rate {self.sample_rate}: {self.format} has at most {most}")
         if self.subtype is None:
             return
         known = soundfile.available_subtypes()
         if self.subtype not in known:
             raise Refused(f"--subtype {self.subtype}: is not known; there is {', '.join(sorted(known))}")
         container = _CONTAINERS.get(self.format)
-        if container and not soundfile.check_format(container, self.subtype):
-            there = ", ".join(sorted(soundfile.available_subtypes(container)))
+        if container and not _can_hold(container, self.subtype):
+            subtypes = sorted(soundfile.available_subtypes(container))
+            there = ", ".join(subtype for subtype in subtypes if _can_hold(container, subtype))
             raise Refused(f"--subtype {self.subtype}: cannot stand in {self.format}; there is {there}")
 
 
@@ -203,7 +219,12 @@ def open_source(
 
 # asked once: libsndfile's answers take longer to put together than a short recording takes to cut
 _formats = functools.cache(soundfile.available_formats)
-_can_hold = functools.cache(soundfile.check_format)
+
+
+@functools.cache
+def _can_hold(container: str, subtype: str) -> bool:
+    """Whether there is a writer for it."""
+    return (container, subtype) not in _NOT_WRITTEN and soundfile.check_format(container, subtype)
 
 
 def _is_kept(recorded: SoundFormat, made: SoundFormat, target: Target) -> bool:
@@ -220,6 +241,8 @@ def made_format(recorded: SoundFormat, target: Target, path: str) -> SoundFormat
     subtype = target.subtype or _usual_subtype(container, recorded, path)
     if not _can_hold(container, subtype):
         raise AudioError(f"{path}: {container} cannot hold {subtype}; choose another --format or --subtype")
+    if not 1 / LARGEST_RATIO <= rate / recorded.rate <= LARGEST_RATIO:
+        raise AudioError(f"{path}: cannot be resampled from {recorded.rate} Hz to {rate} Hz")
     return SoundFormat(container, subtype, channels, rate)
 
 
@@ -302,7 +325,7 @@ class DecodedSource(Source):
         """Decode a recording, whatever could be copied of it."""
         decoder = open_decoder(path, truncated)
         try:
-            return cls(decoder, made_format(decoder.format, target, path), target, folder)
+            return cls(decoder, _writable(made_format(decoder.format, target, path), path), target, folder)
         except BaseException:
             decoder.close()
             raise
@@ -377,7 +400,30 @@ def encode_blocks(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made:
     return functools.partial(_encode, blocks, "RF64" if is_large else made.container, made)
 
 
+def _writable(made: SoundFormat, path: str) -> SoundFormat:
+    if problem := _problem_with(made):
+        raise AudioError(f"{path}: {problem}")
+    return made
+
+
+@functools.cache
+def _problem_with(made: SoundFormat) -> str:
+    """Why no piece can be written so; tried once, and where the recording can be named."""
+    silence = np.zeros((1, made.channels), made.dtype)
+    piece = encode(silence, made)
+    try:
+        if callable(piece):
+            piece(io.BytesIO())
+    except AudioError as error:
+        return str(error)
+    return ""
+
+
 def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFormat, file: BinaryIO) -> None:
+    if made.subtype == "VORBIS" and made.rate > _LARGEST_VORBIS_RATE:
+        raise _cannot_hold(kind, made, f"it has at most {_LARGEST_VORBIS_RATE} Hz")
+    if made.subtype == "VORBIS" and made.channels > _MOST_VORBIS_CHANNELS:
+        raise _cannot_hold(kind, made, f"it has at most {_MOST_VORBIS_CHANNELS} channels")
     settle = _SETTLED.get(kind)
     sink = settle(file) if settle else file
     try:
@@ -389,10 +435,14 @@ def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFo
         if isinstance(sink, Aiff):
             sink.state(count, made.channels * BYTES.get(made.subtype, 0))
     except (soundfile.LibsndfileError, OverflowError) as error:
-        what = f"{made.channels} channels at {made.rate} Hz"
-        reason = getattr(error, "error_string", str(error)).strip(". ")
-        choose = "choose another --format, --channels or --sample-rate"
-        raise AudioError(f"{kind} {made.subtype} cannot hold {what}: {reason}; {choose}") from error
+        reason = getattr(error, "error_string", str(error)).removeprefix("Error : ").strip(". ")
+        raise _cannot_hold(kind, made, reason) from error
+
+
+def _cannot_hold(kind: str, made: SoundFormat, reason: str) -> AudioError:
+    what = f"{made.channels} channels at {made.rate} Hz"
+    choose = "choose another --format, --channels or --sample-rate"
+    return AudioError(f"{kind} {made.subtype} cannot hold {what}: {reason}; {choose}")
 
 
 def _bytes(frames: np.ndarray, made: SoundFormat) -> bytes:

@@ -21,7 +21,8 @@ _NO_PROTOCOL = "none"
 _CONTAINERS = {"mov": "MP4", "asf": "WMA"}
 # how FFmpeg stores samples -> the encoding in libsndfile's words that holds them exactly; else they are lossy
 _HOLDING = {"u8": "PCM_U8", "s16": "PCM_16", "s32": "PCM_32", "dbl": "DOUBLE"}
-_ALAC_DEPTH_AT, _FLAC_DEPTH_AT = 17, 12
+_ALAC_DEPTH_AT, _FLAC_DEPTH_AT, _FLAC_COUNT_AT = 17, 12, 13
+_FLAC_LARGEST_COUNT = (1 << 36) - 1
 
 
 class AvDecoder(Decoder):
@@ -137,5 +138,9 @@ def _depth(codec: Any) -> int:  # noqa: ANN401 - PyAV's
 
 def _stated(stream: Any, rate: int) -> int:  # noqa: ANN401 - PyAV's
     """How many frames a lossless recording binds itself to; 0 if it does not."""
+    about = bytes(stream.codec_context.extradata or b"")
+    if stream.codec_context.name == "flac" and len(about) > _FLAC_COUNT_AT + 5:
+        # in any container FLAC says it itself, or does not bind itself
+        return int.from_bytes(about[_FLAC_COUNT_AT : _FLAC_COUNT_AT + 5], "big") & _FLAC_LARGEST_COUNT
     exact = stream.codec_context.codec.lossless and stream.time_base == Fraction(1, rate)
     return stream.duration if exact and stream.duration else 0

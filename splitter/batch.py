@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from splitter.dataset import ProcessorDataset, Result, checked_result
+from splitter.dataset import ProcessorDataset, Result, checked_result, one_at_a_time
 from splitter.errors import (
     BadResult,
     Crashed,
@@ -54,7 +54,7 @@ from splitter.manifest import (
 from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scalar, Scratch
 from splitter.sinks import Sink, SinkWriter
-from splitter.storage import STAGING, LocalStorage
+from splitter.storage import LocalStorage
 
 FAILURES_SHOWN = 3
 LONGEST_MESSAGE = 10_000
@@ -241,6 +241,8 @@ class Planner:
         """Plan the inputs that `state` says are to be done."""
         self._table, self._found, self._state, self._journal = table, found, state, journal
         self._generation, self._workers = journal.next_generation, max(1, workers)
+        # parts do not know each other's generation
+        self._mark = f"{job.storage.part.mark}-" if job.storage.part else ""
         self._size = size or (self.TOGETHER_INPUTS if job.dataset.process_batch else None)
         self._failures = failures or {}
         self._began = time.monotonic()
@@ -269,7 +271,7 @@ class Planner:
         start = number = 0
         while start < len(self._order):
             stop = min(len(self._order), start + self._next_size(len(self._order) - start))
-            yield self._batch(f"{self._generation:06d}-{number:06d}", start, stop)
+            yield self._batch(f"{self._generation:06d}-{self._mark}{number:06d}", start, stop)
             start, number = stop, number + 1
 
     def _first_size(self) -> int:
@@ -313,21 +315,6 @@ def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
 # -- one batch --------------------------------------------------------------------------------------------
 
 
-def one_at_a_time(dataset: ProcessorDataset) -> Callable[[InputFile], Any]:
-    """How an input is processed alone: by `process`, or by a `process_batch` that stands for both."""
-    together = dataset.process_batch
-    if together is None or type(dataset).process is not ProcessorDataset.process:
-        return dataset.process
-
-    def alone(input_file: InputFile) -> Any:  # noqa: ANN401 - whatever a user's method gave
-        results = list(together([input_file]))
-        if len(results) != 1:
-            raise BadResult(f"process_batch gave {len(results)} results for 1 input")
-        return results[0]
-
-    return alone
-
-
 class Worker:
     """Processes, stores and commits batches: in a runner, or in the driver when there are no workers."""
 
@@ -339,8 +326,14 @@ class Worker:
         self._mark = mark
         self._journal = Journal(job.storage)
         self._process = one_at_a_time(job.dataset)
+        self._process_id = os.getpid()
         self._rows = RowMaker(job.header, job.dataset.metadata_types)
-        self._scratch = Scratch(scratch or job.storage.path(STAGING))
+        self._scratch = Scratch(scratch or job.storage.path(job.storage.staging))
+
+    def _end_if_forked(self) -> None:
+        """End a copy of this process that user code has forked and let go: it must not do the batch too."""
+        if os.getpid() != self._process_id:
+            os._exit(1)
 
     def setup(self) -> None:
         """Let the recipe load what it needs."""
@@ -383,8 +376,10 @@ class Worker:
             except (StorageError, Interrupted):
                 raise
             except Skip as reason:
+                self._end_if_forked()
                 task.skip(place, str(reason), self._rows)
             except BaseException as error:
+                self._end_if_forked()
                 task.sink.drop_input()
                 if isinstance(error, OSError) and error.errno in _FULL:
                     raise StorageError.of(error, error.filename or "a temporary file") from error
@@ -421,6 +416,7 @@ class Worker:
         except (StorageError, Interrupted):
             raise
         except BaseException as error:  # noqa: BLE001 - a user's method may raise anything
+            self._end_if_forked()
             task.sink.drop_input()
             # as text, since the error itself keeps alive what the batch held, such as a GPU's memory
             task.fault = failure_of(error, 1)
@@ -436,6 +432,7 @@ class Worker:
         folder = ""
         size = files = 0
         for output in outputs:
+            self._end_if_forked()
             if not isinstance(output, OutputFile):
                 raise BadResult(
                     f"process gave a {type(output).__name__} among its outputs; expected OutputFile"
@@ -453,6 +450,7 @@ class Worker:
             if not 0 <= row < len(rows):
                 raise BadResult(f"an output says it is of row {row}; the input has {len(rows)}")
             made.append((where, own, rows[row]))
+        self._end_if_forked()
         head, text = self._rows.make(rows[0], made, metadata)
         task.sink.keep_input()
         task.add(place, DONE, head=head, outputs=files, size=size, text=text)
@@ -731,7 +729,7 @@ def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401
 # -- failures ---------------------------------------------------------------------------------------------
 
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
-_SCRATCH = re.compile(r"[^\s'\"]*/\.splitter/staging(?:/splitter-\w+)+")
+_SCRATCH = re.compile(r"[^\s'\"]*/\.splitter/staging(?:/part-\d+-of-\d+)?(?:/splitter-\w+)+")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN)
 

@@ -77,6 +77,7 @@ def _complain(error: click.ClickException) -> int:
 
     \b
     splitter run dataset.csv          do every input of a list, into the folder outputs/
+    splitter manifest outputs         put the manifest together, after a run in parts
     splitter recipes                  what there is to do to an input""",
 )
 @click.version_option(__version__, prog_name="splitter", message="%(prog)s %(version)s")
@@ -239,7 +240,7 @@ def _made(recipe: "type[ProcessorDataset]", source: str, parameters: Mapping[str
         return recipe(source, **parameters)
     except Refused:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Refused(f"{recipe.__name__}: {type(error).__name__}: {error}") from error
 
 
@@ -269,6 +270,27 @@ commands.add_command(
 
 
 commands.add_command(tar)
+
+
+@commands.command()
+@click.argument("output")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
+def manifest(output: str, quiet: bool) -> int:  # noqa: FBT001 - what click gives
+    """Put the manifest of the folder OUTPUT together, from what is committed there.
+
+    For a run in parts (--part) when all of them are done, and for a run that was killed. Nothing is
+    processed; neither the dataset list nor the inputs are needed.
+    """
+    from splitter.progress import Display
+    from splitter.run import assemble
+
+    with Display(quiet=quiet) as display:
+        try:
+            summary = assemble(output)
+        except Interrupted as interruption:
+            return interruption.exit_code
+        display.summary(summary)
+        return summary.exit_code
 
 
 @commands.command()

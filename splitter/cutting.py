@@ -1,6 +1,7 @@
 """What the recipes for sound share: their parameters, and the way from spans of time to output files."""
 
 import os
+import stat
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -206,8 +207,10 @@ def _files(source: Source, span: Span, number: int) -> Iterator[OutputFile]:
 
 
 def _home(input_file: InputFile) -> str:
-    """The folder that the recording's path in the list starts from."""
-    return input_file.local_path.removesuffix(input_file.input)
+    """The folder that the recording's path in the list starts from; its own if that is absolute."""
+    path = input_file.local_path
+    below = path.removesuffix(f"/{input_file.input}")
+    return below if below != path else os.path.dirname(path)
 
 
 def _state_of(path: str) -> list[int]:
@@ -215,4 +218,9 @@ def _state_of(path: str) -> list[int]:
         found = os.stat(path)
     except OSError as error:
         raise Refused(f"--annotations {path}: cannot be read: {error.strerror}") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise Refused(
+            f"--annotations {path}: is a folder, not a file; put its files beside the recordings and say "
+            "--annotations beside, or name them in a column"
+        )
     return [found.st_size, found.st_mtime_ns]

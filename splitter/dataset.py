@@ -90,7 +90,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         input_file = table.input_file(index % len(table), self._layout)
         look_at(input_file.local_path)
         try:
-            outputs, metadata = checked_result(self.process(input_file))
+            outputs, metadata = checked_result(one_at_a_time(self)(input_file))
             scratch = input_file.scratch_folder
             return tuple(_in_hand(output, scratch) for output in outputs), dict(metadata)
         finally:
@@ -125,7 +125,35 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
 
     def __getstate__(self) -> dict[str, Any]:
         """All but what belongs to this process."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_table", "_ready_in")}
+        state = {name: value for name, value in self.__dict__.items() if name not in ("_table", "_ready_in")}
+        return state | {name: getattr(self, name) for name in _slots(type(self)) if hasattr(self, name)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take all that on again, wherever the class keeps it."""
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+def _slots(cls: type) -> list[str]:
+    """The attributes that a class or its bases keep outside of `__dict__`."""
+    found = [vars(base).get("__slots__", ()) for base in cls.__mro__]
+    names = [[slots] if isinstance(slots, str) else slots for slots in found]
+    return [name for some in names for name in some if name not in ("__dict__", "__weakref__")]
+
+
+def one_at_a_time(dataset: ProcessorDataset) -> Callable[[InputFile], Any]:
+    """How an input is processed alone: by `process`, or by a `process_batch` that stands for both."""
+    together = dataset.process_batch
+    if together is None or type(dataset).process is not ProcessorDataset.process:
+        return dataset.process
+
+    def alone(input_file: InputFile) -> Any:  # noqa: ANN401 - whatever a user's method gave
+        results = list(together([input_file]))
+        if len(results) != 1:
+            raise BadResult(f"process_batch gave {len(results)} results for 1 input")
+        return results[0]
+
+    return alone
 
 
 def _in_hand(output: Any, scratch: Scratch) -> OutputFile:  # noqa: ANN401 - whatever a user's method gave
@@ -205,7 +233,7 @@ def refuse_columns(dataset: ProcessorDataset, columns: Sequence[str]) -> None:
         dataset.check_columns(tuple(columns))
     except Refused:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         name = type(dataset).__name__
         raise Refused(f"{name}: {error}" if str(error) else f"{name}: {type(error).__name__}") from error
 

@@ -236,7 +236,6 @@ class SndfileDecoder(Decoder):
                 # libsndfile would end with the first
                 self._others = list(pairwise([*begins, os.fstat(file.fileno()).st_size]))
                 return self._open_stream(opened)
-            self._stated = ogg.stated_samples(start)
         if self._maybe_mp3 or start.startswith(b"ID3") or frame(start[:4])[0]:
             mp3 = CountedMp3(self._path)
             if mp3.frames:

@@ -32,6 +32,7 @@ from splitter.inputs import (
     survey,
     with_stage,
 )
+from splitter.kept import LIST, Listed, forget_stale, inputs_of_part, keep_list
 from splitter.manifest import (
     DONE,
     FAILED,
@@ -46,11 +47,11 @@ from splitter.manifest import (
     refuse_taken,
 )
 from splitter.options import RunOptions
+from splitter.parts import Part
 from splitter.progress import Display, one_line, show_count
 from splitter.sinks import SINKS
 from splitter.storage import OWN_FOLDER, LocalStorage
 
-LIST = f"{OWN_FOLDER}/dataset.csv"
 RUN = f"{OWN_FOLDER}/run.json"
 ROUNDS_WITHOUT_PROGRESS = 3
 NAMES_SHOWN = 3
@@ -80,8 +81,10 @@ class Summary:
         pruned: How many inputs' outputs were removed.
         work: What this run itself did.
         seconds: How long it took.
-        limited: Whether it was asked for a part only.
+        limited: Whether it was asked for the first inputs only.
         stopped: Why it ended early, if it did.
+        part: Which part of the inputs it was for, if not for all: the numbers are of that part.
+        assembled: Whether it has put the manifest together, and processed nothing.
     """
 
     output: str
@@ -100,6 +103,8 @@ class Summary:
     seconds: float
     limited: bool
     stopped: str
+    part: Part | None = None
+    assembled: bool = False
 
     @property
     def manifest(self) -> str:
@@ -145,7 +150,8 @@ class Engine:
             seed = xxhash.xxh3_64_intdigest(json.dumps([how, header], sort_keys=True).encode())
             sink = SINKS[self.options.sink]()
             job = Job(self.dataset, self.storage, sink, layout, header, table.at, seed, self.options.retries)
-            work = _Work(job, table, found, self.options, executor, self.display, began)
+            listed = Listed(listing.path_column, root, self.options.keep_extension, self.dataset.group_rows)
+            work = _Work(job, table, found, listed, self.options, executor, self.display, began)
             with contextlib.closing(executor):
                 return work.through(how)
 
@@ -201,14 +207,17 @@ class _Work:
         job: Job,
         table: Table,
         found: Survey,
+        listed: Listed,
         options: RunOptions,
         executor: Executor,
         display: Display,
         began: float,
     ) -> None:
-        self.job, self.table, self.found = job, table, found
+        self.job, self.table, self.found, self.listed = job, table, found, listed
         self.options, self.executor, self.display = options, executor, display
         self.storage = job.storage
+        self.mine = inputs_of_part(self.storage, found)
+        self.asked = _first(options.limit, len(table), self.mine)
         self.journal = Journal(self.storage)
         self.done = Report()
         self.began = began
@@ -236,7 +245,7 @@ class _Work:
         """Find out what is to be done, and refuse what must not be."""
         self._look()
         self.executor.check(self.job, len(self.table))
-        before, earlier = self._before()
+        before, earlier = _before(self.storage)
         if not self.options.fresh:
             self._refuse_another_layout(before, how)
         self._remove_what_is_asked()
@@ -245,7 +254,8 @@ class _Work:
         self.first, self.generation = state, self.journal.next_generation
         earlier = [one for one in (*earlier, before) if one and one != how]
         self._announce(state, how, earlier)
-        self._note(how, earlier if len(state.stale) or len(state.unreadable) else [])
+        _note(self.storage, how, earlier if len(state.stale) or len(state.unreadable) else [])
+        keep_list(self.storage, self.listed, self.found, self.journal, state)
         return state
 
     def _look(self) -> None:
@@ -268,17 +278,6 @@ class _Work:
             self.journal.forget(chosen, f"{self.journal.next_generation:06d}-forget")
             self.journal.load()
 
-    def _before(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """How the last run processed inputs, and how those did before it that made what is still there."""
-        before: dict[str, Any] = json.loads(self.storage.read(RUN)) if self.storage.exists(RUN) else {}
-        return before, before.pop(EARLIER, [])
-
-    def _note(self, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
-        """Keep for the next run how this one processes inputs, and how what it has not replaced was made."""
-        content = json.dumps({**how, EARLIER: earlier}, indent=1).encode()
-        if not self.storage.exists(RUN) or self.storage.read(RUN) != content:
-            self.storage.write(RUN, content)
-
     def _refuse_another_layout(self, before: dict[str, Any], how: dict[str, Any]) -> None:
         """Refuse to give inputs other folders, which may be those that other inputs have still."""
         name = "keep_extension"
@@ -293,10 +292,8 @@ class _Work:
         marks = None
         if len(self.journal.entries):
             marks = self.found.fingerprints(self.table, self.job.seed)
-        options = self.options
-        return compare(
-            self.journal, self.found, marks, limit=options.limit, retry_failed=options.retry_failed
-        )
+        retry_failed = self.options.retry_failed
+        return compare(self.journal, self.found, marks, asked=self.asked, retry_failed=retry_failed)
 
     def _announce(self, state: State, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
         """Say what will be done, before it is done; loudly where finished work is done again."""
@@ -313,7 +310,7 @@ class _Work:
             self.display.say(self._why_nothing(state))
 
     def _why_nothing(self, state: State) -> str:
-        numbers = state.entries[: self.options.limit]
+        numbers = state.entries if self.asked is None else state.entries[self.asked]
         failed = int((self.journal.entries["status"][numbers[numbers >= 0]] == FAILED).sum())
         if not len(numbers):
             return "nothing to do: the dataset list has no inputs"
@@ -323,15 +320,17 @@ class _Work:
     # -- rounds: one is enough, unless a worker process is lost --------------------------------------------
 
     def _do(self, state: State) -> None:
-        stalled = 0
+        # without an input done, and without one found that is to blame
+        stalled = known = 0
         allowed = self.options.failures_allowed(len(state.todo))
         while len(state.todo) and not self.stopped:
             if self._round(state, allowed) == len(state.todo):
                 return
-            left = len(state.todo)
+            left = len(state.todo), known
             self._look()
             state = self._compare()
-            stalled = stalled + 1 if len(state.todo) == left else 0
+            known = len(self.losses.failures)
+            stalled = stalled + 1 if (len(state.todo), known) == left else 0
             if stalled == ROUNDS_WITHOUT_PROGRESS:
                 self.stopped = (
                     f"worker processes were lost {stalled} times with nothing done in between; find out what "
@@ -411,12 +410,13 @@ class _Work:
         status[self._still_stale(first.stale, entries)] = STALE
         gone = self.journal.others(entries)
         try:
-            if not fault:
+            if not fault and self.mine is None:
                 finished = (status == DONE) | (status == SKIPPED)
                 self.journal.write_manifest(entries[finished], self.table.header)
                 self.journal.write_errors(entries[status == FAILED], self.table.header)
                 if not ((status == STALE).any() or len(first.unreadable) or self.done.unreadable):
-                    self._note(self.how, [])
+                    _note(self.storage, self.how, [])
+                    forget_stale(self.storage)
                 if compact:
                     self.journal.compact(np.concatenate((entries[known], gone)))
         except StorageError as error:
@@ -432,6 +432,8 @@ class _Work:
         return stale[~np.isin(self.found.keys[stale], unreadable)]
 
     def _summary(self, status: np.ndarray, unreadable: np.ndarray, gone: int) -> Summary:
+        if self.mine is not None:
+            status = status[self.mine]
         names = [self.table.listed(int(index)) for index in unreadable[:NAMES_SHOWN]]
         names += self.done.unreadable_names
         return Summary(
@@ -451,6 +453,7 @@ class _Work:
             seconds=time.monotonic() - self.began,
             limited=self.options.limit is not None,
             stopped=self.stopped,
+            part=self.storage.part,
         )
 
     def _why_unreadable(self, unreadable: np.ndarray) -> str:
@@ -461,6 +464,40 @@ class _Work:
                 return str(error)
             return "it is there again"
         return self.done.unreadable_why
+
+
+def _before(storage: LocalStorage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """How the last run processed inputs, and how those did before it that made what is still there."""
+    try:
+        before: dict[str, Any] = json.loads(storage.read(RUN)) if storage.exists(RUN) else {}
+        return before, [*map(dict, before.pop(EARLIER, []))]
+    except (ValueError, TypeError, AttributeError):
+        # it serves to say what changed; what is done, and how, is in the commit records
+        raise StorageError(
+            f"{storage.path(RUN)}: is damaged; remove it, and run the same command again"
+        ) from None
+
+
+def _note(storage: LocalStorage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
+    """Keep for the next run how this one processes inputs, and how what it has not replaced was made."""
+    content = json.dumps({**how, EARLIER: earlier}, indent=1).encode()
+    if not storage.exists(RUN) or storage.read(RUN) != content:
+        storage.write(RUN, content)
+
+
+def forget_earlier(storage: LocalStorage) -> None:
+    """Nothing is left of what was made in another way than by the last run."""
+    how, earlier = _before(storage)
+    if earlier:
+        _note(storage, how, [])
+
+
+def _first(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.ndarray | None:
+    """Which inputs a run is for: its part of the first few; None if it is for all."""
+    if limit is None:
+        return mine
+    first = np.arange(inputs) < limit
+    return first if mine is None else first & mine
 
 
 def _listing(inputs: InputList, options: RunOptions) -> InputList:

@@ -42,6 +42,14 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
     return manifest
 
 
+def no_manifest(summary: "Summary") -> Manifest:
+    """Of a part: the manifest comes when all parts are done."""
+    manifest: Manifest = Manifest()
+    manifest.failed = pd.DataFrame()
+    manifest.summary = summary
+    return manifest
+
+
 def _place(path: str | os.PathLike[str]) -> tuple[str, str]:
     """The manifest, and the folder that it is in."""
     try:

@@ -19,6 +19,7 @@ import signal
 import struct
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -179,9 +180,9 @@ class Guard:
         return self._timeout * size if place == TOGETHER else self._timeout
 
     def _over_limit(self, size: int) -> Failure | None:
-        if self._voice:
-            self._voice.trim()
         place, since = self._post.read()
+        if self._voice:
+            self._voice.trim(place)
         limit = self._limit(place, size)
         if limit is not None and time.monotonic() - since > limit:
             return Failure(TimedOut.__name__, f"no result in {self._timeout:g} s (--timeout)")
@@ -301,6 +302,10 @@ class Guard:
                 note = self._note_aloud
             _serve(Worker(self._job, note, scratch), pipe, self._post)
             status = 0
+        except BaseException:
+            # a fault of splitter's own: nothing else would say what it was
+            traceback.print_exc()
+            raise
         finally:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()

@@ -301,6 +301,12 @@ class CsvFile:
         return (block, ends) if whole and (np.diff(ends, prepend=0) > 1).all() else None
 
 
+def rows_of_csv(path: str) -> tuple[Row, Iterator[Row]]:
+    """The header and the rows of the copy of a list."""
+    rows = _csv_rows(path, ",")
+    return next(rows), rows
+
+
 def _empty(path: str) -> Refused:
     return Refused(f"{path}: is empty; a dataset list starts with a line of column names")
 
@@ -341,7 +347,7 @@ def _json_objects(path: str) -> Iterator[dict[str, Any]]:
             try:
                 # numbers stay as they are written: 1e5 and 007.0 are text here
                 entry = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise Refused(f"{path}: line {number} is not JSON ({error}); mend that line") from None
             if not isinstance(entry, dict):
                 raise Refused(f"{path}: line {number} is not a JSON object; write one object a line")
@@ -366,12 +372,18 @@ def _read_parquet(path: str) -> tuple[Row, Iterator[Row]]:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
         raise Refused(f"{path}: is not Parquet ({error})") from None
-    rows = (
-        [_python_text(value) for value in row]
-        for batch in file.iter_batches(batch_size=10_000)
-        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    )
-    return file.schema_arrow.names, rows
+    return file.schema_arrow.names, _parquet_rows(path, file)
+
+
+def _parquet_rows(path: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyarrow says nothing of its types
+    import pyarrow as pa
+
+    try:
+        for batch in file.iter_batches(batch_size=10_000):
+            columns = (column.to_pylist() for column in batch.columns)
+            yield from ([_python_text(value) for value in row] for row in zip(*columns, strict=True))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Refused(f"{path}: is damaged Parquet ({error}); make it again") from None
 
 
 _READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}
@@ -887,7 +899,8 @@ def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
 
 def advice_on_missing(listing: InputList, table: Table, layout: Layout, found: Survey) -> str:
     """What is probably wrong when there is no input, or when not one can be read; else nothing."""
-    folder = isinstance(listing.source, (str, os.PathLike)) and os.path.isdir(layout.root)
+    path = listing.source if isinstance(listing.source, (str, os.PathLike)) else ""
+    folder = os.path.isdir(os.path.expanduser(_without_scheme(os.fspath(path))))
     if not len(table):
         named = (
             f"no file in it is named like --pattern {listing.pattern!r}"

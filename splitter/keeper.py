@@ -17,6 +17,8 @@ import psutil
 VARIABLE = "SPLITTER_PRIVATE_RAY"
 _SECONDS_TO_END = 10.0
 _LOOK_EVERY = 0.05
+# a process that is being started has nothing in its environment yet
+_LOOKS = 3
 
 
 def main(mark: str, folder: str) -> None:
@@ -25,10 +27,10 @@ def main(mark: str, folder: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
     give_up = time.monotonic() + _SECONDS_TO_END
-    while time.monotonic() < give_up:
+    nothing = 0
+    while nothing < _LOOKS and time.monotonic() < give_up:
         found = [process for process in psutil.process_iter() if _is_marked(process, mark)]
-        if not found:
-            break
+        nothing = 0 if found else nothing + 1
         for process in found:
             with contextlib.suppress(psutil.Error):
                 process.kill()

@@ -12,6 +12,7 @@ input, then for each input its rows of manifest.csv (or its row of errors.csv) a
 before the first change and dropped after the commit, so one without its commit is a batch to undo.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -151,9 +152,8 @@ class Record:
                 return cls._parse(file)
             except (ValueError, KeyError, TypeError) as error:
                 place = storage.path(f"{RECORDS}/{name}")
-                raise StorageError(
-                    f"{place}: is damaged ({error}); remove it to do its inputs again"
-                ) from None
+                remedy = "remove it to do its inputs again, or start over with --fresh"
+                raise StorageError(f"{place}: is damaged ({error}); {remedy}") from None
 
     @classmethod
     def _parse(cls, file: BinaryIO) -> "Record":
@@ -234,11 +234,18 @@ class Journal:
             raise StorageError(f"{message}; remove it, and run with --fresh") from None
 
     def recover(self) -> None:
-        """Undo every batch that was begun and not committed. Only under the lock, with no worker left."""
-        for name in self._record_names():
-            if name.endswith(BEGUN):
-                self.undo(name.removesuffix(BEGUN))
+        """Undo every batch that was begun and not committed. Only under the lock, with no worker left.
+
+        A part leaves alone what may be of another one that is at work.
+        """
+        part = self._storage.part
+        with self._storage.gate() if part else contextlib.nullcontext():
+            for name in self._record_names():
+                if name.endswith(BEGUN) and (part is None or part.may_undo(name)):
+                    self.undo(name.removesuffix(BEGUN))
         self._storage.clear_staging()
+        if part is None:
+            self._storage.forget_parts()
 
     def forget(self, entries: np.ndarray, batch: str) -> int:
         """Remove the outputs of some inputs, and that they were done; returns how many files went."""
@@ -360,7 +367,7 @@ class Journal:
         if not self._storage.exists(SCHEMA) or self._storage.read(SCHEMA) != content:
             # with these types the manifest of the run before could not be read
             self._storage.remove([MANIFEST])
-            self._storage.write(SCHEMA, content, durable=False)
+            self._storage.write(SCHEMA, content)
         with self._storage.replacing(MANIFEST, durable=False) as file:
             places = [_places(head, union) for head in self._heads]
             _write_rows(file, union.names, self._pieces(entries), places)
@@ -520,9 +527,14 @@ class State:
 
 
 def compare(
-    journal: Journal, found: Survey, fingerprints: np.ndarray | None, *, limit: int | None, retry_failed: bool
+    journal: Journal,
+    found: Survey,
+    fingerprints: np.ndarray | None,
+    *,
+    asked: np.ndarray | None,
+    retry_failed: bool,
 ) -> State:
-    """Compare the list with what is committed."""
+    """Compare the list with what is committed; `asked` says which inputs the run is for, if not for all."""
     entries = journal.find(found.keys)
     known = entries >= 0
     numbers = entries[known]
@@ -537,8 +549,9 @@ def compare(
     stale = again & known
     if retry_failed:
         again |= status == FAILED
-    if limit is not None:
-        again[limit:] = unreadable[limit:] = False
+    if asked is not None:
+        again &= asked
+        unreadable &= asked
     return State(
         entries=entries,
         todo=np.flatnonzero(again).astype(PLACE),

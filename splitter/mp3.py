@@ -5,6 +5,7 @@
 
 import mmap
 import os
+import re
 import struct
 import threading
 from collections.abc import Iterator
@@ -23,9 +24,12 @@ _HAS_FOOTER = 0x10
 _STATES_FRAMES, _STATES_BYTES = 1, 2
 # frames that must follow one that is unlike those before it, so that nothing else is taken for sound
 _PROOF = 3
+# eleven bits, a version, and layer III
+_SYNC = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb]")
 # bytes that may come before the first frame, when a stream was caught somewhere
 _MOST_BEFORE = 1 << 16
 _SEND_AT_ONCE = 1 << 18
+_SEEN_AT_ONCE = 1 << 23
 
 
 class CountedMp3:
@@ -51,7 +55,12 @@ class CountedMp3:
                     self._look_at(content)
 
     def _look_at(self, content: mmap.mmap) -> None:
+        seen = 0
         for at, size in _frames(content):
+            if at - seen > _SEEN_AT_ONCE and hasattr(mmap, "MADV_DONTNEED"):
+                # else all of the file would stand in memory, which others may need
+                content.madvise(mmap.MADV_DONTNEED, seen, at // mmap.PAGESIZE * mmap.PAGESIZE - seen)
+                seen = at // mmap.PAGESIZE * mmap.PAGESIZE
             if not size:
                 self.changes = True
                 break
@@ -117,7 +126,9 @@ def _frames(content: mmap.mmap) -> Iterator[tuple[int, int]]:
 
 def _next_frame(content: mmap.mmap, at: int, kind: int = 0, before: int | None = None) -> int:
     """The next place where frames start; -1 if there is none."""
-    while (at := content.find(b"\xff", at, len(content) if before is None else before)) >= 0:
+    end = len(content) if before is None else before + 1
+    while sync := _SYNC.search(content, at, end):
+        at = sync.start()
         _, found = _frame_at(content, at)
         if found and _are_frames(content, at, 1 if found == kind else _PROOF):
             return at

@@ -12,7 +12,6 @@ from typing import BinaryIO
 _POLYNOMIAL = 0x104C11DB7
 _FLAGS_AT, _SERIAL_AT, _CHECKSUM_AT, _SEGMENTS_AT, _HEAD_BYTES = 5, 14, 22, 26, 27
 _FIRST = 2
-_LARGEST_COUNT = (1 << 36) - 1
 
 
 class Numbered:
@@ -51,12 +50,6 @@ def streams(descriptor: int) -> list[int]:
         segments = head[_SEGMENTS_AT]
         at += _HEAD_BYTES + segments + sum(head[_HEAD_BYTES : _HEAD_BYTES + segments])
     return found
-
-
-def stated_samples(start: bytes) -> int:
-    """How many samples a file says it has, by its first bytes: only FLAC says so, and need not."""
-    at = start.find(b"fLaC", _HEAD_BYTES)
-    return int.from_bytes(start[at + 21 : at + 26], "big") & _LARGEST_COUNT if at >= 0 else 0
 
 
 def _end_of_pages(content: bytes) -> int:

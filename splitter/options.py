@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from splitter.errors import Refused
+from splitter.parts import MOST_PARTS, Part
 
 _UNITS = {
     "": 1,
@@ -39,6 +40,8 @@ class RunOptions:
         rename: Give a column of the list another name, as OLD=NEW. May be repeated.
         keep_extension: Name an input's folder a.wav/ instead of a/.
         limit: Take only the first N inputs, for a trial.
+        part: Do only one of N parts, as K/N, while other processes or machines do the others; then
+            'splitter manifest' puts the manifest together.
         sink: Where output files go.
         executor: What runs the batches: worker processes on this machine, or tasks of a Ray cluster.
         workers: How many batches are at work at a time; 0 is in this process, without protection, for a
@@ -71,6 +74,7 @@ class RunOptions:
     rename: list[str] = field(default_factory=list)
     keep_extension: bool = False
     limit: int | None = None
+    part: str | None = None
     sink: Literal["files"] = "files"
     executor: Literal["local", "ray"] = "local"
     workers: int | str | None = None
@@ -109,6 +113,18 @@ class RunOptions:
             raise Refused("--timeout and --memory need a worker process; leave --workers 0 out")
         # the properties below refuse what they cannot read
         _ = self.new_names, self.memory_bytes, self.failures_allowed(0), self.resources_asked
+        if self.part_asked:
+            self._check_part()
+
+    def _check_part(self) -> None:
+        """Refuse what a part cannot do, since it would touch what is of the others."""
+        for name in ("fresh", "prune"):
+            if getattr(self, name):
+                raise Refused(f"{flag(name)}: not together with --part; run once with it, and without --part")
+        if self.executor == "ray":
+            raise Refused(
+                "--part: is for runs without Ray, which divides the work itself; leave one of them out"
+            )
 
     def _check_executor(self) -> None:
         """Refuse what the executor would not look at."""
@@ -119,7 +135,7 @@ class RunOptions:
         least, most = self.workers_asked
         if self.executor == "ray" and most == 0:
             raise Refused("--workers 0: works in this process, without Ray; leave --executor ray out")
-        if self.executor != "ray" and least > 1:
+        if self.executor != "ray" and least:
             raise Refused(f"--workers {self.workers}: a range is only for --executor ray")
 
     @classmethod
@@ -144,13 +160,23 @@ class RunOptions:
 
     @property
     def workers_asked(self) -> tuple[int, int | None]:
-        """What --workers says: the least and the most."""
+        """What --workers says: the least, or 0, and the most."""
         if self.workers is None:
-            return 1, None
+            return 0, None
         match = re.fullmatch(r"(?:(\d+):)?(\d+)", str(self.workers).strip())
         if not match or (match[1] and not 1 <= int(match[1]) <= int(match[2])):
             raise Refused(f"--workers {self.workers}: must be at least 0, or with Ray a range such as 2:16")
-        return int(match[1] or 1), int(match[2])
+        return int(match[1] or 0), int(match[2])
+
+    @property
+    def part_asked(self) -> Part | None:
+        """What --part says."""
+        if self.part is None:
+            return None
+        match = re.fullmatch(r"(\d{1,5})/(\d{1,5})", self.part.strip())
+        if not match or not 1 <= int(match[1]) <= int(match[2]) <= MOST_PARTS:
+            raise Refused(f"--part {self.part}: write K/N, such as 1/8 for the first of eight parts, to 8/8")
+        return Part(int(match[1]), int(match[2]))
 
     @property
     def resources_asked(self) -> dict[str, float]:

@@ -23,6 +23,7 @@ FEW_ITEMS = 4
 SECONDS_TO_END = 1.0
 ASKING_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_FIRST_TO_GO = 900
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -200,8 +201,11 @@ def nameless_file() -> IO[bytes]:
 
 def be_first_to_go() -> None:
     """When memory runs out, the kernel is to end a runner, not the driver or a stranger."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("900")
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
+        # Ray's workers, and with them a guard, have the most there is already
+        if int(file.read()) < _FIRST_TO_GO:
+            file.seek(0)
+            file.write(str(_FIRST_TO_GO))
 
 
 def memory_of(process: int) -> int:

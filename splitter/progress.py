@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 import threading
 import time
@@ -101,9 +102,11 @@ class Display:
         now = time.monotonic()
         if now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
-            left = (self._inputs - work.inputs) * (now - self._began) / max(1, work.inputs)
             done = f"{work.inputs:,} of {show_count(self._inputs, 'input')}"
-            self.say(f"{done}, {self._numbers(work, place)}, {show_seconds(left)} left")
+            left = (self._inputs - work.inputs) * (now - self._began) / max(1, work.inputs)
+            # before the first is done nobody can tell
+            more = f", {show_seconds(left)} left" if work.inputs else ""
+            self.say(f"{done}, {self._numbers(work, place)}{more}")
 
     def _wait_for_first(self, *, done: bool) -> None:
         """Have it said when the first input takes long. It brings a thread, as the live line does."""
@@ -145,7 +148,8 @@ class Display:
 def summary_lines(summary: "Summary") -> list[str]:
     """What was done, where it is, what to do next."""
     work = summary.work
-    counts = [f"{summary.done:,} of {show_count(summary.inputs, 'input')} done"]
+    of_part = f" of {summary.part}" if summary.part else ""
+    counts = [f"{summary.done:,} of {show_count(summary.inputs, 'input')}{of_part} done"]
     counts += [
         f"{number:,} {word}"
         for number, word in ((summary.skipped, "skipped"), (summary.failed, "failed"))
@@ -160,12 +164,15 @@ def summary_lines(summary: "Summary") -> list[str]:
     if summary.pruned:
         counts.append(f"the outputs of {show_count(summary.pruned, 'input')} removed")
     outputs = f"{show_count(work.outputs, 'output')} ({show_bytes(work.bytes)})"
-    made = f"{outputs} made in {show_seconds(summary.seconds)}"
+    how = "put together" if summary.assembled else "made"
+    made = f"{outputs} {how} in {show_seconds(summary.seconds)}"
     label = "stopped" if summary.stopped else "next"
     return [f"{', '.join(counts)}; {made}", _where(summary), f"{label}: {_next_step(summary)}"]
 
 
 def _where(summary: "Summary") -> str:
+    if summary.part:
+        return f"manifest: none before all {summary.part.of} parts are done"
     if summary.stopped and not os.path.exists(summary.manifest):
         return "manifest: none before the run is continued"
     where = f"manifest: {summary.manifest}"
@@ -178,7 +185,7 @@ def _where(summary: "Summary") -> str:
 
 def _trouble(summary: "Summary") -> str:
     """What is wrong, and where to look."""
-    if summary.stopped or not summary.failed:
+    if summary.stopped or summary.part or not summary.failed:
         return _next_step(summary)
     failed = f"{summary.failed:,} of {show_count(summary.inputs, 'input')} failed"
     return f"{failed}; look into {_errors(summary)}"
@@ -199,16 +206,28 @@ def _next_step(summary: "Summary") -> str:
         why = f" (first: {_example(summary.unreadable_why)})" if summary.unreadable_why else ""
         step = f"make {names} readable{why} and run again"
         return f"{step}: {which} could not be read and {keep} earlier outputs"
-    if summary.failed:
-        first = " ".join(": ".join(failure) for failure in summary.work.failures[:1])
-        example = f" (first: {_example(first)})" if first else ""
-        return f"look into errors.csv{example}, mend the cause, and run again with --retry-failed"
+    if summary.failed and not summary.part:
+        why = _first_failure(summary)
+        return f"look into errors.csv{why}, mend the cause, and run again with --retry-failed"
     if summary.left or summary.stale:
         return f"run again {'without --limit for the rest' if summary.limited else 'to continue'}"
+    return _after_the_end(summary)
+
+
+def _after_the_end(summary: "Summary") -> str:
+    if summary.part:
+        command = f"splitter manifest {shlex.quote(summary.output)}"
+        why = f", which lists what failed in errors.csv{_first_failure(summary)}" if summary.failed else ""
+        return f"when all {summary.part.of} parts are done: {command}{why}"
     if summary.gone:
         gone = show_count(summary.gone, "input")
         return f"--prune removes the outputs of {gone} no longer in the list"
     return f'splitter.read_manifest("{summary.output}") in Python, or open manifest.csv'
+
+
+def _first_failure(summary: "Summary") -> str:
+    first = " ".join(": ".join(failure) for failure in summary.work.failures[:1])
+    return f" (first: {_example(first)})" if first else ""
 
 
 def _example(text: str) -> str:

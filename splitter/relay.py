@@ -1,26 +1,31 @@
 """Between a Ray worker and the guard that it starts: the Ray task hands a batch on, and the report back.
 
-    Ray worker ── guard ── runner
+    Ray worker ── stand-in ── guard ── runner
 
 A Ray worker has threads, sockets and a parent of its own, so it is no place to fork from or to run a user's
 code in. It starts a guard as a fresh process, once, and keeps it for the tasks to come. When the worker is
-ended, by Ray or by anything else, the system ends the guard, and the guard its runner.
+ended, by Ray or by anything else, the system ends the guard, and the guard its runner and what that has
+started. Ray kills the children of a worker that it ends before they can do any such thing, so there is a
+process in between to be killed.
 """
 
 import atexit
 import contextlib
+import json
 import multiprocessing
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
-from splitter.processes import end_session
+from splitter.processes import adopt_orphans, die_with_parent, end_descendants
 from splitter.travel import Source, Travelled
 
 if TYPE_CHECKING:
@@ -28,6 +33,13 @@ if TYPE_CHECKING:
     from splitter.guard import Guard
 
 _SECONDS_TO_LEAVE = 1.5
+# not through PYTHONPATH, which all that user code starts would inherit
+_START = f"""
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from {__name__} import main
+main(int(sys.argv[2]))
+"""
 
 # by run, and by the devices that Ray has given to this worker: a recipe's setup() is for these
 _guards: dict[tuple[str, str], "_GuardProcess"] = {}
@@ -38,6 +50,8 @@ class Mission:
     """What a guard needs to know before its first batch.
 
     Attributes:
+        versions: What the driver runs.
+        folder: The driver's working directory.
         sources: The recipe's code.
         job: The job of the run, pickled.
         timeout: Seconds for one input.
@@ -45,6 +59,8 @@ class Mission:
         threads: How many threads a worker may compute with.
     """
 
+    versions: Mapping[str, str]
+    folder: str
     sources: Mapping[str, Source]
     job: bytes
     timeout: float | None
@@ -65,6 +81,33 @@ def work(mission: bytes, run: str, batch: bytes) -> bytes | None:
     return report
 
 
+def look_around(path: str) -> tuple[str, dict[str, str]]:
+    """Another task: what a node sees at a path, and its versions."""
+    try:
+        with open(path) as file:
+            seen = file.read()
+    except OSError:
+        seen = ""
+    return seen, versions()
+
+
+def versions() -> dict[str, str]:
+    """Of what must be the same everywhere."""
+    return {
+        "splitter": sys.modules["splitter"].__version__,
+        "Python": ".".join(map(str, sys.version_info[:2])),
+        "Ray": version("ray"),
+    }
+
+
+def difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
+    """What is different on a node, in words; nothing if all is the same."""
+    for name, wanted in here.items():
+        if there.get(name) != wanted:
+            return f"has {name} {there.get(name)}, and the run has {wanted}; install the same there"
+    return ""
+
+
 class _GuardProcess:
     """A guard in a process of its own."""
 
@@ -72,10 +115,9 @@ class _GuardProcess:
         ours, theirs = multiprocessing.Pipe()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - this package
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [sys.executable, "-c", _START, json.dumps(sys.path), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         self._connection = ours
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -97,10 +139,35 @@ class _GuardProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        end_session(self._process.pid)
 
 
-# -- the guard's process ------------------------------------------------------------------------------------
+# -- the guard's process, and the one before it -------------------------------------------------------------
+
+
+def main(descriptor: int) -> None:
+    """The life of the process that a Ray worker starts."""
+    with Connection(descriptor) as connection:
+        stand_before_a_guard(connection)
+        serve(connection)
+
+
+def stand_before_a_guard(connection: Connection) -> None:
+    """Become the process that Ray may kill; only the guard returns from this."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    stand_in, worker = os.getpid(), os.getppid()
+    guard = os.fork()
+    if not guard:
+        die_with_parent(stand_in, signal.SIGTERM)
+        return
+    die_with_parent(worker, signal.SIGKILL)
+    # should the guard be killed, what belonged to it is left to this process
+    adopt_orphans()
+    connection.close()
+    while os.wait()[0] != guard:
+        pass
+    end_descendants()
+    os._exit(0)
 
 
 def serve(connection: Connection) -> None:
@@ -118,6 +185,16 @@ def serve(connection: Connection) -> None:
 def _ready(mission: Mission) -> "Callable[[Batch], Report]":
     """Become a guard; gives what answers a batch."""
     from splitter.errors import RunStopped
+
+    fault = difference(versions(), mission.versions)
+    if fault:
+        # this node has come after the others were asked
+        return lambda _: _stopped(f"node {socket.gethostname()}: {fault}")
+    with contextlib.suppress(OSError):
+        # a relative path among the recipe's parameters means the same as where the run was started
+        os.chdir(mission.folder)
+    # what a guard itself needs is not to be found beside the recipe
+    import splitter.guard  # noqa: F401
 
     sys.meta_path.insert(0, Travelled(mission.sources))
     try:
@@ -154,8 +231,3 @@ def _stopped(reason: str) -> "Report":
     from splitter.batch import Report
 
     return Report(stop=reason)
-
-
-if __name__ == "__main__":
-    with Connection(int(sys.argv[1])) as _connection:
-        serve(_connection)

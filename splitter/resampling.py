@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from splitter.decoders import SoundFormat
-from splitter.errors import AudioError
 
 if TYPE_CHECKING:
     import torch
@@ -47,8 +46,6 @@ class Resampler(ABC):
     ) -> None:
         """Resample what `read` gives, block after block."""
         self._ratio = Fraction(rate, recorded.rate)
-        if not 1 / LARGEST_RATIO <= self._ratio <= LARGEST_RATIO:
-            raise AudioError(f"cannot be resampled from {recorded.rate} Hz to {rate} Hz")
         self._read = read
         self._empty = np.empty((0, channels), recorded.dtype)
         self._inner = self._empty.dtype

@@ -25,9 +25,10 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
     """Process every input of a dataset into the folder `output`.
 
     Returns the manifest as a pandas DataFrame; what failed is in its attribute `failed`, the numbers are
-    in its attribute `summary`. The options are those of `splitter.options.RunOptions`.
+    in its attribute `summary`. The options are those of `splitter.options.RunOptions`. With `part` there is
+    no manifest before all parts are done: the DataFrame is empty.
     """
-    from splitter.frame import read_manifest
+    from splitter.frame import no_manifest, read_manifest
     from splitter.progress import Display
 
     _refuse_no_dataset(dataset)
@@ -36,7 +37,7 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
         summary = run_dataset(dataset, output, checked, display)
     if summary.stopped:
         raise RunStopped(summary.stopped)
-    return read_manifest(summary.output, summary=summary)
+    return no_manifest(summary) if summary.part else read_manifest(summary.output, summary=summary)
 
 
 def _refuse_no_dataset(dataset: object) -> None:
@@ -60,9 +61,18 @@ def run_dataset(
 
     if sys.platform == "win32":
         raise Refused("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
-    storage = LocalStorage(_folder(output))
+    storage = LocalStorage(_folder(output), options.part_asked)
     with signals_raise():
         return Engine(dataset, storage, options, display).run()
+
+
+def assemble(output: str | os.PathLike[str]) -> "Summary":
+    """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
+    from splitter.assembly import assemble_manifest
+    from splitter.storage import LocalStorage
+
+    with signals_raise():
+        return assemble_manifest(LocalStorage(_folder(output)))
 
 
 def _folder(output: str | os.PathLike[str]) -> str:

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -17,25 +18,34 @@ from typing import BinaryIO
 import psutil
 
 from splitter.errors import Refused, StorageError
+from splitter.parts import Part
 
 OWN_FOLDER = ".splitter"
 STAGING = f"{OWN_FOLDER}/staging"
 LOCK = f"{OWN_FOLDER}/lock"
 WORKERS = f"{OWN_FOLDER}/workers"
+GATE = f"{OWN_FOLDER}/gate"
+SHARES = f"{OWN_FOLDER}/shares-of-"
 SHARED = "give an --output that every node sees, on a shared file system"
 SECONDS_FOR_DEAD_RUN = 15.0
 PATIENCE = 10
+_PART_LOCK = re.compile(r"part-(\d+)-of-(\d+)")
+_OF_PARTS = re.compile(r"part-\d+-of-\d+|shares-of-\d+|.*\.part-\d+-of-\d+\.new")
 
 
 class LocalStorage:
     """An output folder on a local or a shared file system."""
 
-    def __init__(self, root: str) -> None:
-        """Use the folder `root`, which need not exist yet."""
+    def __init__(self, root: str, part: Part | None = None) -> None:
+        """Use the folder `root`, which need not exist yet; as one of several parts, or alone."""
         self.root = os.path.abspath(root)
+        self.part = part
+        # files on their way: those of a part are apart from those of the others
+        self.staging = f"{STAGING}/{part.name}" if part else STAGING
         self._known_folders: set[str] = set()
         self._made: list[str] = []
-        self.lock_descriptor = -1
+        self._settled: set[str] = set()
+        self.lock_descriptor = self.part_descriptor = -1
         self.run = ""
 
     def path(self, name: str) -> str:
@@ -77,7 +87,7 @@ class LocalStorage:
             )
             raise Refused(message)
         try:
-            for name in (f"{OWN_FOLDER}/records", STAGING):
+            for name in (f"{OWN_FOLDER}/records", self.staging):
                 self._made += _missing(self.path(name))
                 os.makedirs(self.path(name), exist_ok=True)
         except OSError as error:
@@ -96,9 +106,16 @@ class LocalStorage:
     def _withdraw(self) -> None:
         """Remove what `prepare` has made, as far as nobody has put anything there."""
         made, self._made = self._made, []
-        with contextlib.suppress(OSError):
-            if self.path(OWN_FOLDER) in made:
-                os.unlink(self.path(f"{OWN_FOLDER}/lock"))
+        if self.part and self.lock_descriptor >= 0:
+            try:
+                fcntl.flock(self.lock_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # another part has come meanwhile
+                return
+        for name in (LOCK, GATE, *([f"{OWN_FOLDER}/{self.part.name}"] if self.part else [])):
+            with contextlib.suppress(OSError):
+                if self.path(OWN_FOLDER) in made:
+                    os.unlink(self.path(name))
         for folder in sorted(made, reverse=True):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
@@ -116,7 +133,7 @@ class LocalStorage:
     def replacing(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
         """A file to write at length, which takes its name when the block ends without an error."""
         target = self.path(name)
-        temporary = self.path(f"{STAGING}/{name.replace('/', '+')}")
+        temporary = self.path(f"{self.staging}/{name.replace('/', '+')}")
         try:
             with open(temporary, "wb", buffering=1 << 20) as file:
                 yield file
@@ -133,9 +150,10 @@ class LocalStorage:
     def working_file(self, name: str) -> Iterator[BinaryIO]:
         """An empty file to write and to read, which is of use to this run only.
 
-        One that an earlier run has left stays until this run has ended without being refused.
+        One that an earlier run has left stays until this run has ended without being refused, or until
+        `settle`.
         """
-        new = self.path(f"{name}.new")
+        new = self._new(name)
         try:
             file = open(new, "w+b")  # noqa: SIM115 - closed below
         except OSError as error:
@@ -151,9 +169,22 @@ class LocalStorage:
             raise
         try:
             file.close()
-            self._rename(new, self.path(name))
         except OSError as error:
             raise StorageError.of(error, self.path(name)) from error
+        self.settle(name)
+
+    def settle(self, name: str) -> None:
+        """Give a working file its name: this run will not be refused any more."""
+        if name in self._settled:
+            return
+        try:
+            self._rename(self._new(name), self.path(name))
+        except OSError as error:
+            raise StorageError.of(error, self.path(name)) from error
+        self._settled.add(name)
+
+    def _new(self, name: str) -> str:
+        return self.path(f"{name}.{self.part.name}.new" if self.part else f"{name}.new")
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder, sorted."""
@@ -243,7 +274,7 @@ class LocalStorage:
 
     def stage(self, batch: str) -> str:
         """A new empty folder for a batch's files, on the same file system as the output."""
-        path = self.path(f"{STAGING}/{batch}")
+        path = self.path(f"{self.staging}/{batch}")
         try:
             shutil.rmtree(path, ignore_errors=True)
             os.makedirs(path)
@@ -253,12 +284,12 @@ class LocalStorage:
 
     def unstage(self, batch: str) -> None:
         """Remove what is left of a batch's staged files."""
-        shutil.rmtree(self.path(f"{STAGING}/{batch}"), ignore_errors=True)
+        shutil.rmtree(self.path(f"{self.staging}/{batch}"), ignore_errors=True)
 
     def clear_staging(self) -> None:
-        """Remove what earlier runs left on its way. Only under the lock."""
-        folder = self.path(STAGING)
-        for name in self.names(STAGING):
+        """Remove what earlier runs left on its way; a part, what is its own. Only under the lock."""
+        folder = self.path(self.staging)
+        for name in self.names(self.staging):
             path = f"{folder}/{name}"
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path, ignore_errors=True)
@@ -277,26 +308,93 @@ class LocalStorage:
         Workers inherit the lock on purpose: it is free only when the last of them is gone, so a new
         run never meets a dead run's workers.
         """
-        path = self.path(LOCK)
+        self.run = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
+        descriptor, own = self._lock_file(LOCK), -1
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise self._unwritable(error) from None
-        try:
-            self._take(descriptor)
-            self.run = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
-            try:
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{self.run}\n".encode(), 0)
-            except OSError as error:
-                raise self._unwritable(error) from None
+            if self.part is None:
+                self._take(descriptor)
+                self._sign(descriptor, self.run)
+            else:
+                self._take(descriptor, fcntl.LOCK_SH)
+                own = self._take_part(self.part)
+                # workers of an earlier run on other machines do nothing more
+                self._sign(descriptor, "")
             if not self.wait_for_workers(SECONDS_FOR_DEAD_RUN):
                 raise Refused(f"{self.root}: workers of an earlier run are at work in it; wait for them")
-            self.lock_descriptor = descriptor
+            self.lock_descriptor, self.part_descriptor = descriptor, own
             yield
         finally:
-            self.lock_descriptor = -1
+            self.lock_descriptor = self.part_descriptor = -1
             os.close(descriptor)
+            if own >= 0:
+                os.close(own)
+
+    @property
+    def lock_descriptors(self) -> list[int]:
+        """What workers hold open."""
+        return [one for one in (self.lock_descriptor, self.part_descriptor) if one >= 0]
+
+    def _lock_file(self, name: str) -> int:
+        try:
+            return os.open(self.path(name), os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _sign(self, descriptor: int, name: str) -> None:
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{name}\n".encode() if name else b"", 0)
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    @contextlib.contextmanager
+    def gate(self) -> Iterator[None]:
+        """Alone for a moment: whoever looks at the locks of parts, or at what all of them share."""
+        descriptor = self._lock_file(GATE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def _take_part(self, part: Part) -> int:
+        """The lock of a part; refuses to work beside parts that divide the inputs in another way."""
+        with self.gate():
+            for other, owner in self._parts_at_work():
+                if other.of != part.of:
+                    message = f"{self.root}: is in use by {other}{_by(owner)}; wait for it, or give --part"
+                    raise Refused(f"{message} K/{other.of} as there")
+            descriptor = self._lock_file(f"{OWN_FOLDER}/{part.name}")
+            try:
+                self._take(descriptor, in_gate=True)
+                self._sign(descriptor, self.run)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            return descriptor
+
+    def _parts_at_work(self) -> list[tuple[Part, list[str]]]:
+        """The parts whose locks are held, and by whom. Only in the gate."""
+        found = []
+        for name in self.names(OWN_FOLDER):
+            match = _PART_LOCK.fullmatch(name)
+            if match is None:
+                continue
+            with (
+                contextlib.suppress(FileNotFoundError),
+                open(self.path(f"{OWN_FOLDER}/{name}"), "rb") as file,
+            ):
+                try:
+                    fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    found.append((Part(int(match[1]), int(match[2])), _owner(file.fileno())))
+        return found
+
+    def forget_parts(self) -> None:
+        """Remove what parts have left, but for their commit records. Only under the lock of a whole run."""
+        names = [name for name in self.names(OWN_FOLDER) if _OF_PARTS.fullmatch(name)]
+        self.remove(f"{OWN_FOLDER}/{name}" for name in names)
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
@@ -341,20 +439,39 @@ class LocalStorage:
         finally:
             os.close(descriptor)
 
-    def _take(self, descriptor: int) -> None:
+    def _take(self, descriptor: int, kind: int = fcntl.LOCK_EX, *, in_gate: bool = False) -> None:
         give_up = time.monotonic() + SECONDS_FOR_DEAD_RUN
         while True:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             except BlockingIOError:
-                owner = os.pread(descriptor, 1000, 0).decode(errors="replace").split()
+                owner = _owner(descriptor)
+                who = f"process {owner[1]} on {owner[0]}" if len(owner) > 1 else "another run"
+                if not owner and not in_gate:
+                    # parts sign their own locks
+                    owner, who = self._part_at_work() or (owner, who)
                 if _is_at_work(owner) or time.monotonic() > give_up:
-                    who = f"process {owner[1]} on {owner[0]}" if len(owner) > 1 else "another run"
                     message = f"{self.root}: is in use by {who}; wait for it or choose another --output"
                     raise Refused(message) from None
                 time.sleep(0.05)
             else:
                 return
+
+    def _part_at_work(self) -> tuple[list[str], str] | None:
+        """Who holds the lock of a part, and which; one whose driver lives, if there is one."""
+        with self.gate():
+            found = self._parts_at_work()
+        found.sort(key=lambda one: not _is_at_work(one[1]))
+        return next(((owner, f"{part}{_by(owner)}") for part, owner in found), None)
+
+
+def _owner(descriptor: int) -> list[str]:
+    """What stands in a lock: a machine, a process, and a name that no other run has."""
+    return os.pread(descriptor, 1000, 0).decode(errors="replace").split()
+
+
+def _by(owner: list[str]) -> str:
+    return f", process {owner[1]} on {owner[0]}" if len(owner) > 1 else ""
 
 
 def _is_at_work(owner: list[str]) -> bool:

@@ -28,12 +28,17 @@ class Voice:
         """Note that what comes now is of the input at this place."""
         sys.stdout.flush()
         sys.stderr.flush()
+        self._write_mark(place)
+
+    def _write_mark(self, place: int) -> None:
         os.write(self._file.fileno(), b"\0<%d>\0" % place)
 
-    def trim(self) -> None:
-        """Let go of what nobody could read."""
+    def trim(self, place: int) -> None:
+        """Let go of what nobody could read; what comes now is of the input at this place."""
         if os.fstat(self._file.fileno()).st_blocks * 512 > _MOST_BYTES:
             os.ftruncate(self._file.fileno(), 0)
+            os.lseek(self._file.fileno(), 0, os.SEEK_SET)
+            self._write_mark(place)
 
     def heard(self) -> list[tuple[int, str]]:
         """What was printed since the last time: places and texts."""

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 # what they assert is shown as in a test
-pytest.register_assert_rewrite("crashes", "doors", "executors.conformance", "launcher", "sinks.conformance")
+pytest.register_assert_rewrite(
+    "crashes", "doors", "executors.conformance", "executors.ray_nodes", "launcher", "sinks.conformance"
+)
 
 from doors import WORDS, write_files, write_list  # noqa: E402
 from launcher import Launcher, LauncherProcess  # noqa: E402

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 import xxhash
@@ -30,10 +30,13 @@ SPLITTER = [sys.executable, "-m", "splitter"]
 class Driver:
     """A running `splitter ...`."""
 
-    def __init__(self, launcher: "LauncherProcess", pid: int, stderr: Path) -> None:
+    def __init__(
+        self, launcher: "LauncherProcess", pid: int, stderr: Path, elsewhere: "Elsewhere | None" = None
+    ) -> None:
         self._launcher = launcher
         self.pid = pid
         self._stderr = stderr
+        self._elsewhere = elsewhere
         self.code: int | None = None
 
     @property
@@ -69,11 +72,12 @@ class Driver:
 
     def others(self) -> list[psutil.Process]:
         """Its guards, its runners and what these started."""
-        return [process for process in writing_to(self._stderr) if process.pid != self.pid]
+        own = [process for process in writing_to(self._stderr) if process.pid != self.pid]
+        return [*own, *self._elsewhere.others()] if self._elsewhere else own
 
     def guards(self) -> list[psutil.Process]:
         """The workers that the driver started."""
-        return children(self.pid)
+        return self._elsewhere.guards() if self._elsewhere else children(self.pid)
 
     def runners(self) -> list[psutil.Process]:
         """The processes that hold the user's code."""
@@ -101,6 +105,16 @@ class Driver:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
         self.wait()
+
+
+class Elsewhere(Protocol):
+    """Where the workers of a run are when they are not the driver's children."""
+
+    def others(self) -> list[psutil.Process]:
+        """The guards, their runners and what these started."""
+
+    def guards(self) -> list[psutil.Process]:
+        """The guards."""
 
 
 class LauncherProcess:
@@ -149,6 +163,9 @@ class Launcher:
     def __init__(self, process: LauncherProcess, folder: Path) -> None:
         self._process, self._folder = process, folder
         self._drivers: list[Driver] = []
+        # what every run has in its environment, and where its workers are
+        self.environ: dict[str, str] = {}
+        self.elsewhere: Elsewhere | None = None
 
     def start(
         self, *arguments: object, environ: Mapping[str, str] | None = None, ignored: Sequence[int] = ()
@@ -157,12 +174,12 @@ class Launcher:
         stderr = self._folder.parent / f"stderr-{len(self._drivers)}.txt"
         request = {
             "arguments": list(map(str, arguments)),
-            "environ": dict(environ or {}),
+            "environ": {**self.environ, **(environ or {})},
             "ignored": list(ignored),
             "folder": str(self._folder),
             "stderr": str(stderr),
         }
-        driver = Driver(self._process, self._process.ask(request), stderr)
+        driver = Driver(self._process, self._process.ask(request), stderr, self.elsewhere)
         self._drivers.append(driver)
         return driver
 

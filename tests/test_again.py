@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from splitter import OutputFile, ProcessorDataset, Skip, read_manifest
-from splitter.errors import Refused, RunStopped
+from splitter.errors import Refused, RunStopped, StorageError
 
 CALLS: list[str] = []
 TIMES = itertools.count(1_700_000_000_000_000_000, 1_000_000_000)
@@ -612,6 +612,19 @@ def test_the_command_line_says_what_is_as_before_a_change(words, capfd):
     said = here(capfd, *command, "--num-chars", "3")
     assert said.lines[-3].startswith("4 of 4 inputs done; ")
     assert said.lines[-2] == f"manifest: {out}/manifest.csv"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "5", '{"earlier": 5}', '{"earlier": [5]}', "\0"])
+def test_a_note_of_the_last_run_that_is_damaged(job, content):
+    """One line that names it; without it what is done stays done."""
+    job.run()
+    note = job.out / ".splitter" / "run.json"
+    note.write_text(content)
+    with pytest.raises(StorageError, match=r"/\.splitter/run\.json: is damaged; remove it, and run"):
+        job.run()
+    note.unlink()
+    job.run()
+    assert job.calls == []
 
 
 # -- inputs that cannot be read ----------------------------------------------------------------------------

@@ -301,16 +301,26 @@ def test_formats_that_cannot_hold_a_recording(tmp_path):
     """Too many channels for FLAC, a rate that Opus or MP3 does not have: one clear line."""
     many = write_sound(tmp_path / "many.wav", noise(100, 9), 8000)
     with pytest.raises(
-        AudioError, match=r"^FLAC PCM_16 cannot hold 9 channels at 8000 Hz: .+; choose another "
+        AudioError, match=r"many\.wav: FLAC PCM_16 cannot hold 9 channels at 8000 Hz: .+; choose another "
     ):
         chunks_of(many, format="flac")
-    with pytest.raises(AudioError, match=r"^MP3 MPEG_LAYER_III cannot hold 9 channels at 8000 Hz: "):
+    with pytest.raises(AudioError, match=r"many\.wav: MP3 MPEG_LAYER_III cannot hold 9 channels at 8000 "):
         chunks_of(many, format="mp3")
     fast = write_sound(tmp_path / "fast.wav", noise(100), 768_000)
-    with pytest.raises(AudioError, match=r"^MP3 MPEG_LAYER_III cannot hold 1 channels at 768000 Hz: "):
+    with pytest.raises(AudioError, match=r"fast\.wav: MP3 MPEG_LAYER_III cannot hold 1 channels.+: MPEG-1"):
         chunks_of(fast, format="mp3")
-    with pytest.raises(AudioError, match=r"^OGG OPUS cannot hold 1 channels at 768000 Hz: "):
+    with pytest.raises(AudioError, match=r"fast\.wav: OGG OPUS cannot hold 1 channels at 768000 Hz: "):
         chunks_of(fast, format="ogg", subtype="OPUS")
+    with pytest.raises(AudioError, match=r"fast\.wav: FLAC PCM_16 cannot hold 1 channels at 768000 Hz: "):
+        chunks_of(fast, format="flac")
+    # libvorbis would end the process
+    message = r"fast\.wav: OGG VORBIS cannot hold 1 channels at 768000 Hz: it has at most 200000 Hz; choose "
+    with pytest.raises(AudioError, match=message):
+        chunks_of(fast, format="ogg")
+    wide = write_sound(tmp_path / "wide.wav", noise(10, 256), 8000)
+    message = r"wide\.wav: OGG VORBIS cannot hold 256 channels at 8000 Hz: it has at most 255 channels"
+    with pytest.raises(AudioError, match=message):
+        chunks_of(wide, format="ogg")
     with pytest.raises(
         AudioError, match=r"many\.wav: WAV cannot hold VORBIS; choose another --format or --subtype"
     ):
@@ -328,6 +338,8 @@ def test_formats_that_cannot_hold_a_recording(tmp_path):
             {"format": "ogg", "subtype": "OPUS", "sample_rate": 44_100},
             "--sample-rate 44100: OPUS has 8000, 12000, 16000, 24000, 48000 only",
         ),
+        ({"format": "flac", "sample_rate": 655_351}, "--sample-rate 655351: flac has at most 655350"),
+        ({"format": "ogg", "sample_rate": 200_001}, "--sample-rate 200001: ogg has at most 200000"),
     ],
 )
 def test_rates_that_a_format_does_not_have(options, message):
@@ -335,6 +347,31 @@ def test_rates_that_a_format_does_not_have(options, message):
     with pytest.raises(Refused, match=f"^{message}$"):
         Target(**options)
     Target(**{**options, "sample_rate": 16_000})
+
+
+@pytest.mark.parametrize(("format_", "rate"), [("flac", 655_350), ("ogg", 200_000)])
+def test_the_largest_rates(tmp_path, format_, rate):
+    """What is not refused can be written."""
+    path = write_sound(tmp_path / "a.wav", noise(1000), 8000)
+    outputs, _ = chunks_of(path, format=format_, sample_rate=rate)
+    assert soundfile.info(io.BytesIO(outputs[0].content)).samplerate == rate
+
+
+@pytest.mark.parametrize(
+    ("format_", "subtype", "there"),
+    [
+        ("mp3", "MPEG_LAYER_I", "MPEG_LAYER_III"),
+        ("mp3", "MPEG_LAYER_II", "MPEG_LAYER_III"),
+        ("wav", "MPEG_LAYER_III", ".+"),
+    ],
+)
+def test_encodings_that_are_only_read(tmp_path, format_, subtype, there):
+    """It is said that they could be written, and then they cannot: refused before work."""
+    with pytest.raises(Refused, match=f"^--subtype {subtype}: cannot stand in {format_}; there is {there}$"):
+        Target(format=format_, subtype=subtype)
+    path = write_sound(tmp_path / "a.wav", noise(100), 8000)
+    with pytest.raises(AudioError, match=rf"a\.wav: WAV cannot hold {subtype}; choose another --format or "):
+        chunks_of(path, subtype=subtype)
 
 
 def test_the_rate_that_a_recording_has(tmp_path):
@@ -439,7 +476,7 @@ def test_lengths_at_another_rate(tmp_path_factory, frames, rates):
 def test_rates_too_far_apart(tmp_path):
     """A clear error, where soxr would take all memory or crash."""
     path = write_sound(tmp_path / "a.wav", noise(10), 1)
-    with pytest.raises(AudioError, match="cannot be resampled from 1 Hz to 1000000 Hz"):
+    with pytest.raises(AudioError, match=r"a\.wav: cannot be resampled from 1 Hz to 1000000 Hz"):
         chunks_of(path, sample_rate=1_000_000)
 
 

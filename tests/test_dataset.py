@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import sys
 import tempfile
 from pathlib import Path
 
@@ -50,6 +51,23 @@ class Scratchy(ProcessorDataset):
         return [OutputFile("copy", copy), OutputFile("original", input_file.path)], {
             "scratch": str(input_file.scratch)
         }
+
+
+class Slotted(Words):
+    """Keeps an attribute outside of `__dict__`."""
+
+    __slots__ = ("ending",)
+
+    def __init__(self, inputs, ending: str = ".txt"):
+        super().__init__(inputs)
+        self.ending = ending
+
+
+class OnlyTogether(ProcessorDataset):
+    """Has no `process` of its own."""
+
+    def process_batch(self, input_files):
+        return [([], {"length": len(one.read_text())}) for one in input_files]
 
 
 @pytest.fixture
@@ -283,6 +301,20 @@ def test_pickling(dataset, opened):
     assert copy.parameters == dataset.parameters == {"num_chars": 3, "overlap": 2}
 
 
+def test_pickling_keeps_slots(words):
+    """Attributes of `__slots__` come along, and those that were never set stay unset."""
+    slotted = Slotted(InputList(words, root="inputs"), ending=".part")
+    copy = pickle.loads(pickle.dumps(slotted))  # noqa: S301
+    assert (copy.ending, copy[0]) == (".part", slotted[0])
+    del slotted.ending
+    assert not hasattr(pickle.loads(pickle.dumps(slotted)), "ending")  # noqa: S301
+
+
+def test_an_item_of_a_recipe_with_process_batch_only(words):
+    """One input is a batch of one."""
+    assert OnlyTogether(InputList(words, root="inputs"))[0] == ((), {"length": 6})
+
+
 def test_pickling_keeps_the_run(dataset, tmp_path):
     """A copy is the same recipe with the same parameters: there is nothing to do again."""
     dataset.run(tmp_path / "out", workers=0, quiet=True)
@@ -493,3 +525,52 @@ def test_a_run_that_was_stopped_raises(words, tmp_path):
     manifest = read_manifest(tmp_path / "out")
     assert set(manifest["input"]) == {"a.txt"}
     assert list(manifest.failed["input"]) == ["b.txt", "c.txt"]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_copy_of_the_worker_that_user_code_lets_go(words, tmp_path, together):
+    """A fork that returns, leaves with sys.exit, or raises ends; the parent's results stand."""
+
+    class Forks(ProcessorDataset):
+        def process(self, input_file):
+            child = not os.fork()
+            if child and input_file.input == "b.txt":
+                sys.exit(0)
+            if child and input_file.input == "c.txt":
+                raise Skip("from the copy")
+            return (OutputFile(f"{at}.txt", str(at)) for at in range(3)), {}
+
+    class Together(Forks):
+        def process_batch(self, input_files):
+            return [self.process(one) for one in input_files]
+
+    recipe = Together if together else Forks
+    manifest = recipe(InputList(words, root="inputs")).run(
+        tmp_path / "out", workers=2, quiet=True, batch_size=2
+    )
+    assert len(manifest.failed) == 0
+    assert list(manifest["output"]) == [f"{name}/{at}.txt" for name in "abcd" for at in range(3)]
+    assert all((tmp_path / "out" / name).read_text() == name[2] for name in manifest["output"])
+
+
+def test_sys_exit_before_the_work(words, tmp_path, capfd):
+    """A recipe that exits when it is made, or when it looks at the columns, is refused with its name."""
+    (tmp_path / "leaves.py").write_text(
+        "import sys\nfrom splitter import ProcessorDataset\n"
+        "class Made(ProcessorDataset):\n"
+        "    def __init__(self, inputs):\n        super().__init__(inputs)\n        sys.exit(0)\n"
+        "class Looks(ProcessorDataset):\n"
+        "    def check_columns(self, columns):\n        sys.exit('no column speaker')\n"
+    )
+    for name, message in (("Made", "Made: SystemExit: 0"), ("Looks", "Looks: no column speaker")):
+        how = [
+            "--root",
+            "inputs",
+            "--recipe",
+            f"{tmp_path / 'leaves.py'}:{name}",
+            "--output",
+            tmp_path / "out",
+        ]
+        said = here(capfd, "run", words, *how)
+        assert (said.code, said.err) == (2, f"splitter: {message}\n")
+        assert not (tmp_path / "out").exists()

@@ -16,7 +16,7 @@ PACKAGE = Path(splitter.__file__).parent
 
 # A module imports only from lines above its own; a package stands for all its modules.
 ROOMS = """
-    ending errors
+    ending errors parts
     flac identity mp3 ogg options parameters progress records stages wav
     decoders keeper processes storage travel
     voice
@@ -26,11 +26,12 @@ ROOMS = """
     tar
     inputs sinks
     annotations dataset manifest
-    batch cutting frame
+    batch cutting frame kept
     guard recipes
     relay
     executors
     engine
+    assembly
     run
     __init__
     cli

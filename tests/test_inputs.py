@@ -363,6 +363,22 @@ class TestSourcesThatAreRefused:
         assert message in said
         assert name in said or "stands twice" in said
 
+    def test_parquet_that_is_damaged_further_on(self, two, out):
+        """It is refused as well when what cannot be read comes after the first rows."""
+        table = pa.table({"input": [f"{number}.txt" for number in range(50_000)]})
+        pq.write_table(
+            table, two / "l.parquet", row_group_size=1000, compression="none", use_dictionary=False
+        )
+        content = bytearray((two / "l.parquet").read_bytes())
+        content[300_000:310_000] = b"\xff" * 10_000
+        (two / "l.parquet").write_bytes(content)
+        assert refused(two / "l.parquet", out).startswith(f"{two}/l.parquet: is damaged Parquet (")
+
+    def test_json_without_end(self, two, out):
+        """A line that is nested too deeply to be read is refused by its number."""
+        (two / "l.jsonl").write_text('{"input": "a.txt"}\n{"input": ' + "[" * 100_000 + "]" * 100_000 + "}\n")
+        assert "l.jsonl: line 2 is not JSON (" in refused(two / "l.jsonl", out)
+
     def test_a_list_that_is_not_there(self, folder, out):
         """A missing list is refused by name."""
         assert f"{folder}/list.csv: the dataset list cannot be read: No such file" in refused(

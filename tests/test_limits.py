@@ -100,6 +100,26 @@ def test_a_full_disk(mounting: Launcher, mounting_process: LauncherProcess, fold
     mounting_process.command("umount", output)
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_disk_that_is_full_before_the_work(
+    mounting: Launcher, mounting_process: LauncherProcess, folder: Path, kind: str
+):
+    """A list that is larger than the room for its copy is one line, which says what to do."""
+    output = folder / "outputs"
+    output.mkdir()
+    names = [f"somewhere/far away/{number}.txt" for number in range(40_000)]
+    dataset = write_list(folder / "dataset.csv", [["input"], *([name] for name in names)])
+    if kind == "jsonl":
+        dataset = folder / "dataset.jsonl"
+        dataset.write_text("".join(f'{{"input": "{name}"}}\n' for name in names))
+    mounting_process.command("mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", output)
+    run = mounting.run("run", dataset, *PARTS, "--output", output)
+    mounting_process.command("umount", output)
+    assert run.code == 1
+    line = the_line(run.stderr)
+    assert "cannot write the copy of the dataset list: No space left on device; mend that and run" in line
+
+
 def test_what_a_run_says_of_a_full_disk(mounting: Launcher, mounting_process: LauncherProcess, folder: Path):
     """The summary counts what is committed: the next run does the rest and no more."""
     log, output = folder / "log", folder / "outputs"

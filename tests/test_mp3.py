@@ -1,11 +1,15 @@
 """MP3 is read to its true end, whatever its first frame states, and whatever stands around its frames."""
 
+import io
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
+from doors import CHECKOUT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sounds import encoded_by_ffmpeg, needs_ffmpeg, tone
@@ -302,3 +306,31 @@ def test_damage_anywhere(scratch, plain, damage, size):
     except AudioError:
         return
     assert len(found) <= 130 * 1152
+
+
+MEASURE = """
+import sys
+from splitter.mp3 import CountedMp3
+
+def peak():
+    with open("/proc/self/status") as file:
+        return int(dict(line.split(":", 1) for line in file)["VmHWM"].split()[0]) >> 10
+
+before = peak()
+print(CountedMp3(sys.argv[1]).frames, peak() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """The frames of a long file are counted without all of it being in memory, as if it were mapped."""
+    content = io.BytesIO()
+    soundfile.write(content, tone(30, 16_000, 2), 16_000, "MPEG_LAYER_III", format="MP3")
+    times = 80_000_000 // len(content.getvalue())
+    with (tmp_path / "long.mp3").open("wb") as file:
+        file.writelines(content.getvalue() for _ in range(times))
+    command = [sys.executable, "-c", MEASURE, tmp_path / "long.mp3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=CHECKOUT)
+    frames, megabytes = map(int, done.stdout.split())
+    assert frames > 30 * times * 16_000 // 576
+    assert megabytes < 30

@@ -145,6 +145,7 @@ REFUSED = [
     (["--limit", "-1"], "--limit -1: must be at least 1"),
     (["--workers", "-1"], "--workers -1: must be at least 0"),
     (["--workers", "two"], "--workers two: must be at least 0, or with Ray a range such as 2:16"),
+    (["--workers", "1:2"], "--workers 1:2: a range is only for --executor ray"),
     (["--batch-size", "0"], "--batch-size 0: must be at least 1"),
     (["--retries", "-1"], "--retries -1: must be at least 0"),
     (["--timeout", "0"], "--timeout 0: must be a number of seconds, more than 0; leave it out for no limit"),

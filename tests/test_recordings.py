@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 from doors import program, read_table, write_list
-from sounds import encoded_by_ffmpeg, needs_ffmpeg, noise, samples_of, tone, wav, write_sound
+from sounds import chunks_of, encoded_by_ffmpeg, needs_ffmpeg, noise, samples_of, tone, wav, write_sound
 
 from splitter.errors import AudioError
 from splitter.recordings import open_decoder
@@ -357,6 +358,23 @@ def test_encodings_that_only_the_extra_reads(tmp_path, without_av):
         open_decoder(str(path))
     said = re.escape(f"{path}: cannot be read: it is WAV: ") + ".+; " + re.escape(REMEDY)
     assert re.fullmatch(said, str(refused.value))
+
+
+@pytest.mark.skipif(shutil.which("flac") is None, reason="needs Debian's flac")
+def test_flac_within_ogg(tmp_path):
+    """It binds itself to a number of samples as it does by itself, and says when it ends early."""
+    pytest.importorskip("av")
+    sound = tone(3, 16_000, 2)
+    source = write_sound(tmp_path / "a.wav", sound, 16_000)
+    subprocess.run(["flac", "-s", "--ogg", "-o", tmp_path / "a.oga", source], check=True)
+    outputs, _ = chunks_of(tmp_path / "a.oga", seconds=2)
+    assert [output.name[-4:] for output in outputs] == [".wav"] * 2
+    assert np.array_equal(np.concatenate([samples_of(each.content, "int16") for each in outputs]), sound)
+    content = (tmp_path / "a.oga").read_bytes()
+    (tmp_path / "a.oga").write_bytes(content[: len(content) // 2])
+    with pytest.raises(AudioError, match=r"a\.oga: ends early: [\d,]+ of 48,000 samples are there; --trunc"):
+        chunks_of(tmp_path / "a.oga")
+    assert 0 < chunks_of(tmp_path / "a.oga", truncated="keep")[1]["source_frames"] < 48_000
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ class Limits:
     Attributes:
         workers: How many work at a time; 0 is in this process, without a guard. None: as many as there
             is room for.
-        least: How many batches are asked for at a time, however little room there is.
+        least: How many batches are asked for at a time, however little room there is; 0: no more than that.
         timeout: Seconds for one input.
         memory: Bytes for one worker, above what it starts with.
     """
 
     workers: int | None
-    least: int = 1
+    least: int = 0
     timeout: float | None = None
     memory: int | None = None
 

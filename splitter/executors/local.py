@@ -97,7 +97,7 @@ def _in_workers(
 ) -> Generator[Report, None, None]:
     with _Processes() as processes:
         try:
-            guarded = _Guarded(job, limits, [job.storage.lock_descriptor, processes.held])
+            guarded = _Guarded(job, limits, [*job.storage.lock_descriptors, processes.held])
             reports = processes.start(_loader(guarded, batches, workers))
             # nothing is done yet; but the workers are there, so the display may start a thread
             yield Report()

@@ -18,13 +18,13 @@ import tempfile
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import ray
 import ray.exceptions
-from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+from ray._private.services import canonicalize_bootstrap_address_or_die
+from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ignore[attr-defined]
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from splitter import keeper, relay
@@ -34,6 +34,7 @@ from splitter.executors.base import Cluster, Executor, Limits
 from splitter.inputs import InputList
 from splitter.options import usable_cpus
 from splitter.processes import by_value
+from splitter.progress import show_count
 from splitter.storage import OWN_FOLDER, SHARED
 from splitter.travel import code_beside
 
@@ -42,9 +43,12 @@ FEW_BATCHES = 4
 SECONDS_TO_CONNECT = 10.0
 SECONDS_TO_PROBE = 60.0
 SECONDS_TO_LEAVE = 5.0
+# one that Ray has lost may live on, until it notices that it is alone
+SECONDS_FOR_LOST_NODE = 100.0
 SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_BETWEEN_NOTES = 30.0
 OBJECT_STORE_BYTES = 256 << 20
+LONGEST_PLACE = 20
 
 _LOST = (
     ray.exceptions.WorkerCrashedError,
@@ -66,8 +70,10 @@ class RayExecutor(Executor):
         self._connected = False
         self._looked_at = 0.0
         self._slots = self._nodes = self._cpus = self._gpus = 0
+        self._packed = b""
         self._mission: Any = None
         self._tasks: set[Any] = set()
+        self._lost = self._told = False
 
     # -- what the run asks ---------------------------------------------------------------------------------
 
@@ -90,19 +96,24 @@ class RayExecutor(Executor):
 
     def check(self, job: Job, inputs: int) -> None:
         """Reach the cluster that is asked for, and find the output folder from each of its nodes."""
-        if self.cluster.address and inputs:
+        if not inputs:
+            return
+        self._packed = self._pack(job)
+        if self.cluster.address or self.cluster.gpus:
             self._connect()
+            self._refuse_without_room()
+        if self.cluster.address:
             self._probe(job)
 
     def place(self) -> str:
         """The nodes that take batches, and how much of them is in use."""
         self._look()
         busy = min(len(self._tasks), self._slots)
-        there = [_count(self._nodes, "node")]
+        there = [show_count(self._nodes, "node")]
         cpus, gpus = self.cluster.cpus, self.cluster.gpus
         for takes, total, noun in ((cpus, self._cpus, "CPU"), (gpus, self._gpus, "GPU")):
             if takes:
-                there.append(f"{min(takes * busy, total):g} of {_count(total, noun)}")
+                there.append(f"{min(takes * busy, total):g} of {show_count(total, noun)}")
         return ", ".join(there)
 
     def run(self, job: Job, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
@@ -110,13 +121,16 @@ class RayExecutor(Executor):
         del busy  # Ray starts no worker before there is a batch for it
         self._connect()
         if self._mission is None:
-            self._mission = ray.put(self._pack(job))
+            self._mission = ray.put(self._packed)
+        patience = SECONDS_TO_LEAVE
         try:
             yield from self._reports(job, iter(batches))
+            if self._lost:
+                patience = SECONDS_FOR_LOST_NODE
         finally:
             self._cancel()
             # what comes next counts on no worker being at work
-            job.storage.wait_for_workers(SECONDS_TO_LEAVE)
+            job.storage.wait_for_workers(patience)
 
     def close(self) -> None:
         """Leave the cluster; a private one ends."""
@@ -127,9 +141,18 @@ class RayExecutor(Executor):
 
     def _pack(self, job: Job) -> bytes:
         recipe = type(job.dataset)
+        try:
+            pickled = by_value(_without_inputs(job), recipe)
+        except Exception as error:  # noqa: BLE001 - a user's objects may raise anything
+            reason = " ".join(str(error).split())
+            raise Refused(
+                f"{recipe.__name__}: cannot be sent to the workers: {reason}; make that in setup()"
+            ) from None
         mission = relay.Mission(
+            versions=relay.versions(),
+            folder=os.getcwd(),
             sources=code_beside(recipe),
-            job=by_value(_without_inputs(job), recipe),
+            job=pickled,
             timeout=self.limits.timeout,
             memory=self.limits.memory,
             threads=max(1, int(self.cluster.cpus)),
@@ -146,11 +169,12 @@ class RayExecutor(Executor):
             max_calls=0,
             scheduling_strategy="SPREAD",
         )(relay.work)
-        at_work: dict[Any, Batch] = {}
+        # of each batch only what its inputs are called: there may be many, and they are large
+        at_work: dict[Any, list[int]] = {}
         heard = time.monotonic()
         more = True
         # nothing is done yet, but there is something to see
-        yield Report()
+        yield Report(notes=self._too_small())
         while True:
             while more and len(at_work) < self._room():
                 batch = next(batches, None)
@@ -158,7 +182,7 @@ class RayExecutor(Executor):
                     more = False
                     break
                 reference = task.remote(self._mission, job.storage.run, pickle.dumps(batch))
-                at_work[reference] = batch
+                at_work[reference] = batch.keys
                 self._tasks.add(reference)
             if not at_work:
                 return
@@ -169,7 +193,9 @@ class RayExecutor(Executor):
             for reference in finished:
                 heard = time.monotonic()
                 self._tasks.discard(reference)
-                yield _report_of(reference, at_work.pop(reference))
+                report = _report_of(reference, at_work.pop(reference))
+                self._lost = self._lost or not report.inputs
+                yield report
             if time.monotonic() - heard > SECONDS_BETWEEN_NOTES and not self._slots:
                 heard = time.monotonic()
                 yield Report(notes=[f"waiting for a node that has {self._wanted()}"])
@@ -183,6 +209,16 @@ class RayExecutor(Executor):
             # a private Ray does no more at a time than there are workers; more may wait there
             most *= BATCHES_PER_WORKER
         return max(self.limits.least, min(most, wanted))
+
+    def _too_small(self) -> list[str]:
+        """What is to be said once of a cluster that has less room than was asked for."""
+        self._look()
+        wanted = max(self.limits.least, self.limits.workers or 1)
+        told, self._told = self._told, True
+        if told or self._slots >= wanted:
+            return []
+        room = f"the cluster has room for {show_count(self._slots, 'batch')} at a time now"
+        return [f"{room}, less than --workers {wanted}; the others wait until it grows"]
 
     def _cancel(self) -> None:
         """End the batches that are still at work, and the workers that hold them."""
@@ -218,15 +254,23 @@ class RayExecutor(Executor):
         needs = {"CPU": self.cluster.cpus, "GPU": self.cluster.gpus, **self.cluster.resources}
         return ", ".join(f"{amount:g} {name}" for name, amount in needs.items() if amount)
 
+    def _refuse_without_room(self) -> None:
+        """Refuse to wait for a node that nobody will start."""
+        self._look()
+        if not self._slots and not self.limits.least:
+            raise Refused(
+                f"no node of the Ray cluster has {self._wanted()} for a batch; ask for less, add one, "
+                "or say --workers 1:8, or the like, if one comes when it is asked for"
+            )
+
     def _connect(self) -> None:
         if self._connected:
             return
         with _own_handlers():
             if self.cluster.address:
-                self._join(self.cluster.address)
+                self._open.enter_context(_joined(self.cluster.address, self.cluster))
             else:
                 self._open.enter_context(_private_ray(self._size(), self.cluster))
-        self._open.callback(_leave)
         self._connected = True
 
     def _size(self) -> dict[str, Any]:
@@ -235,21 +279,12 @@ class RayExecutor(Executor):
         others = {name: amount * workers for name, amount in self.cluster.resources.items()}
         return {"num_cpus": max(1, int(self.cluster.cpus * workers + 0.999)), "resources": others}
 
-    def _join(self, address: str) -> None:
-        if ray.is_initialized():
-            return
-        _refuse_silent(address)
-        try:
-            ray.init(address=address, **_settings(self.cluster))
-        except (ConnectionError, ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
-            raise Refused(f"--address {address}: {_reason(error)}") from None
-
     def _probe(self, job: Job) -> None:
         """Ask every node that could do a batch whether it sees the output folder, and what it runs."""
         name, token = f"{OWN_FOLDER}/probe", secrets.token_hex(8)
         job.storage.write(name, token.encode(), durable=False)
         nodes = [node for node in _nodes() if self._slots_of(node["Resources"])]
-        probe = ray.remote(_look_around)
+        probe = ray.remote(relay.look_around)
         asked = {
             probe.options(
                 num_cpus=0,
@@ -290,54 +325,37 @@ def _finished(references: list[Any]) -> list[Any]:
     return found
 
 
-def _report_of(reference: Any, batch: Batch) -> Report:  # noqa: ANN401 - a reference of Ray's
+def _report_of(reference: Any, keys: list[int]) -> Report:  # noqa: ANN401 - a reference of Ray's
     """What a task came to."""
     try:
         answer = ray.get(reference)
     except _LOST as error:
         # a node that is gone says nothing about its inputs
         gone = isinstance(error, (ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError))
-        return Report(lost=[] if gone else batch.keys)
+        return Report(lost=[] if gone else keys)
     except ray.exceptions.RayError as error:
         return Report(stop=_reason(error))
     if answer is None:
-        return Report(lost=batch.keys)
+        return Report(lost=keys)
     report: Report = pickle.loads(answer)  # noqa: S301 - from a guard of this run
     return report
-
-
-# -- a probe, which runs on a node -------------------------------------------------------------------------
-
-
-def _look_around(path: str) -> tuple[str, dict[str, str]]:
-    """What a node sees at a path, and its versions."""
-    try:
-        seen = Path(path).read_text()
-    except OSError:
-        seen = ""
-    return seen, _versions()
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "splitter": sys.modules["splitter"].__version__,
-        "Python": ".".join(map(str, sys.version_info[:2])),
-        "Ray": ray.__version__,
-    }
 
 
 def _check_answer(node: str, reference: Any, token: str, folder: str) -> None:  # noqa: ANN401
     try:
         seen, versions = ray.get(reference)
+    except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
+        # it is gone since, and takes no batches
+        return
+    except ray.exceptions.RuntimeEnvSetupError as error:
+        raise Refused(f"node {node}: {_reason(error)}") from None
     except ray.exceptions.RayError as error:
         raise Refused(
             f"node {node}: cannot run splitter: {_reason(error)}; install the same version there"
         ) from None
-    for name, version in _versions().items():
-        if versions[name] != version:
-            raise Refused(
-                f"node {node}: has {name} {versions[name]}, and this is {version}; install the same there"
-            )
+    difference = relay.difference(versions, relay.versions())
+    if difference:
+        raise Refused(f"node {node}: {difference}")
     if seen != token:
         raise Refused(f"node {node}: does not see {folder}; {SHARED}")
 
@@ -356,11 +374,29 @@ def _settings(cluster: Cluster) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
+def _joined(address: str, cluster: Cluster) -> Iterator[None]:
+    """Be connected to a cluster; one that this process is connected to already stays so."""
+    if ray.is_initialized():
+        yield
+        return
+    _refuse_silent(address)
+    try:
+        _refuse_locked(address)
+        ray.init(address=address, **_settings(cluster))
+    except (ConnectionError, ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
+        raise Refused(f"--address {address}: {_reason(error)}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextlib.contextmanager
 def _private_ray(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
     """A Ray of our own, of which nothing remains."""
     if ray.is_initialized():
         raise Refused("Ray is in use in this process already; give --address auto, or call ray.shutdown()")
-    folder = tempfile.mkdtemp(prefix="splitter-")
+    folder = _short_folder()
     mark = secrets.token_hex(16)
     keeping = subprocess.Popen(  # noqa: S603 - a file of this package
         [sys.executable, keeper.__file__, mark, folder],
@@ -393,8 +429,10 @@ def _private_ray(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
         keeping.communicate()
 
 
-def _leave() -> None:
-    ray.shutdown()
+def _short_folder() -> str:
+    """A temporary folder whose path leaves room for those of Ray's sockets, which the system bounds."""
+    place = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="splitter-", dir=place if len(place) <= LONGEST_PLACE else "/tmp")  # noqa: S108
 
 
 @contextlib.contextmanager
@@ -436,7 +474,9 @@ def _own_handlers() -> Iterator[None]:
 def _refuse_silent(address: str) -> None:
     """Refuse an address where nothing listens: Ray would try for minutes."""
     parts = urlsplit(address if "://" in address else f"//{address}")
-    if address in ("auto", "local") or not parts.hostname:
+    if address == "local":
+        raise Refused("--address local: leave it out; without it Ray is a private one on this machine")
+    if address == "auto" or not parts.hostname:
         return
     try:
         port = parts.port or (10001 if parts.scheme == "ray" else 6379)
@@ -446,11 +486,41 @@ def _refuse_silent(address: str) -> None:
         raise Refused(f"--address {address}: cannot be reached: {reason}; is the cluster up?") from None
 
 
+def _refuse_locked(address: str) -> None:
+    """Refuse a cluster that asks for another token: Ray would try, and say so, twenty times."""
+    if "://" in address:
+        return
+    found = canonicalize_bootstrap_address_or_die(address)
+    try:
+        with _without_stderr():
+            GcsClient(address=found)
+    except ray.exceptions.AuthenticationError:
+        raise Refused(
+            f"--address {address}: the token is missing or wrong; set RAY_AUTH_MODE=token and "
+            "RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH, as they are on the cluster"
+        ) from None
+
+
+@contextlib.contextmanager
+def _without_stderr() -> Iterator[None]:
+    """Keep to itself what C++ code has to say."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
 def _reason(error: BaseException) -> str:
-    """The first line of what Ray has to say."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else type(error).__name__
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """The line that matters of what Ray has to say."""
+    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, ray.exceptions.RuntimeEnvSetupError):
+        return f"the runtime environment cannot be set up: {lines[-1]}"
+    if isinstance(error, ray.exceptions.RayTaskError):
+        # what stands above is a traceback
+        return lines[-1]
+    return lines[0] if lines else type(error).__name__

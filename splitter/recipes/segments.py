@@ -6,7 +6,7 @@ from typing import Any
 
 from splitter.annotations import Annotation, annotations_of_rows, has_times
 from splitter.audio import Channels, FileFormat, Source
-from splitter.cutting import SoundRecipe, Span
+from splitter.cutting import BESIDE, IN_COLUMN, SoundRecipe, Span
 from splitter.decoders import Truncated
 from splitter.errors import AudioError, Skip
 from splitter.records import InputFile
@@ -53,7 +53,7 @@ class Segments(SoundRecipe):
         """One span for each annotation, in order of their starts; no further than the recording goes."""
         annotated = list(self._annotated(input_file))
         if not annotated:
-            raise Skip("there are no annotations of it")
+            raise Skip(self._reason())
         for row, annotation, about in annotated:
             start, stop = Span(annotation.start, annotation.end).frames(source.made.rate)
             source.forget(start)
@@ -68,6 +68,17 @@ class Segments(SoundRecipe):
                 true_stop = Fraction(source.recorded_frames, source.recorded.rate)
                 true_start = min(true_start, true_stop)
             yield Span(true_start, true_stop, about=about, row=row)
+
+    def _reason(self) -> str:
+        """Why a recording without annotations is left out, and where they were looked for."""
+        if self.annotations is None:
+            where = "the list has no columns start and end, and no annotation file is beside it"
+            return f"there are no annotations of it: {where}; --annotations says where they are"
+        if self.annotations == BESIDE:
+            return "there are no annotations of it: no annotation file is beside it"
+        if self.annotations.startswith(IN_COLUMN):
+            return f"there are no annotations of it in column {self.annotations.removeprefix(IN_COLUMN)!r}"
+        return f"there are no annotations of it in {self.annotations}"
 
     def _annotated(self, input_file: InputFile) -> Iterator[tuple[int, Annotation, dict[str, str]]]:
         """Each annotation with its row of the list, and with what is known of it beside that row."""

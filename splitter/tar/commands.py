@@ -80,7 +80,7 @@ _same_keys = click.option(
     type=click.Choice(["refuse", "number"]),
     default="refuse",
     show_default=True,
-    help="What becomes of a sample of another archive whose key is taken: an error, or KEY-2.",
+    help="What becomes of a sample whose key another one has taken: an error, or KEY-2.",
 )
 _delimiter = click.option(
     "--delimiter", help="What stands between two columns. Default: a comma, in .tsv files a tab."
@@ -136,6 +136,7 @@ def cat(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: AN
     "that begins with a folder, as from 'tar -cf - FOLDER'.",
 )
 @_memory
+@_same_keys
 @_tool
 def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: ANN401 - what click has parsed
     """Divide the samples of INPUTS into shards, in their order."""
@@ -144,7 +145,14 @@ def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: 
 
     sources = sources_of(inputs)
     size, memory = (parse_size(f"--{name}", options[name]) for name in ("size", "memory"))
-    shards = copying.Shards(output, size, options["count"], options["start"], options["max_shards"])
+    shards = copying.Shards(
+        output,
+        size,
+        options["count"],
+        options["start"],
+        options["max_shards"],
+        number_same=options["same_keys"] == "number",
+    )
     shards.check()
     divided = copying.split(gathered(sources, memory, always=options["gather"]), shards)
     first, last = (divided.places[at] if divided.places else "" for at in (0, -1))
@@ -315,6 +323,7 @@ class _MapCommand(click.Command):
 @click.option("--max-failures", type=_COUNT, help="Stop when more samples than this fail. Default: never.")
 @click.option("--retry-failed", is_flag=True, help="With {}: do archives again in which samples failed.")
 @click.option("--fresh", is_flag=True, help="With {}: do all archives again.")
+@_same_keys
 @_tool
 def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: ANN401 - what click has parsed
     """Run a script or a program on each sample of INPUTS, in a folder of its own.
@@ -335,7 +344,14 @@ def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: AN
         )
     program.check()
     sources = sources_of(inputs)
-    job = mapping.Mapping(program, _say, options["max_failures"], options["retry_failed"], options["fresh"])
+    job = mapping.Mapping(
+        program,
+        _say,
+        options["max_failures"],
+        options["retry_failed"],
+        options["fresh"],
+        number_same=options["same_keys"] == "number",
+    )
     counts = mapping.Counts()
     if "{}" in output:
         pairs = mapping.pairs_of(sources, output)

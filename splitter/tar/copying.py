@@ -124,6 +124,7 @@ class Shards:
         count: The most samples of one.
         start: The number of the first.
         most: How many to write at most.
+        number_same: A sample whose key is taken gets a number, and is no error.
     """
 
     pattern: str
@@ -131,6 +132,7 @@ class Shards:
     count: int | None = None
     start: int = 0
     most: int | None = None
+    number_same: bool = False
 
     def place(self, number: int) -> str:
         """The name of a shard."""
@@ -185,7 +187,7 @@ def split(samples: Iterable[Sample], shards: Shards) -> Divided:
     while sample is not None and len(places) != shards.most:
         place = shards.place(shards.start + len(places))
         with writing(place) as file:
-            writer = SampleWriter(file, place)
+            writer = SampleWriter(file, place, number_same=shards.number_same)
             while sample is not None and _has_room(writer, sample, shards):
                 writer.add(sample)
                 sample = next(waiting, None)

@@ -261,6 +261,7 @@ class Mapping:
         max_failures: How many samples may fail.
         retry_failed: Do archives with failures again.
         fresh: Do all archives again.
+        number_same: A sample whose key is taken gets a number, and is no error.
     """
 
     program: Program
@@ -268,6 +269,7 @@ class Mapping:
     max_failures: int | None = None
     retry_failed: bool = False
     fresh: bool = False
+    number_same: bool = False
 
     def into_one(self, sources: Sequence[Source], target: str, counts: Counts) -> None:
         """Run over the samples of all archives into one."""
@@ -295,7 +297,8 @@ class Mapping:
     def _write(self, samples: Iterable[Sample], target: str, counts: Counts) -> None:
         failures: list[Failure] = []
         with writing(target) as file:
-            writer = SampleWriter(file, "standard output" if target == STANDARD else target)
+            name = "standard output" if target == STANDARD else target
+            writer = SampleWriter(file, name, number_same=self.number_same)
             outcomes = self.program.outcomes(samples)
             with contextlib.closing(outcomes):
                 for outcome in outcomes:

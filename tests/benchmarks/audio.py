@@ -1,6 +1,7 @@
 """The cost of more sound: splitter beside a lower bound and its peers, in turn, in four jobs."""
 
 import argparse
+import json
 import os
 import re
 import resource
@@ -64,12 +65,15 @@ def main() -> None:
     arguments = parse_arguments()
     print(describe_machine("torch", "soundfile", "soxr", "numpy", "lhotse", "litdata"))
     print(describe_programs())
-    print(f"{arguments.workers} workers, median of {arguments.rounds} rounds, pieces in {arguments.out}")
+    print(f"{arguments.workers} workers, pieces in {arguments.out}, load {os.getloadavg()[0]:.1f} at first")
     failed = False
     for name in arguments.jobs:
         job = JOBS[name]
         outcomes = measure(job, arguments)
-        print(f"\n{name}: {job.title}; {sizes(job, arguments)}\n")
+        if arguments.add_to:
+            outcomes = add_to(arguments.add_to, job, outcomes)
+        rounds = max((len(outcome.rounds) for outcome in outcomes.values()), default=0)
+        print(f"\n{name}: {job.title}; {sizes(job, arguments)}, median of {rounds} rounds\n")
         print(report(job, outcomes), flush=True)
         failed |= any(outcome.problem not in (None, NOT_INSTALLED) for outcome in outcomes.values())
     sys.exit(failed)
@@ -86,6 +90,12 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--scale", type=float, default=1.0, help="make all sets so many times as large")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--add-to",
+        type=Path,
+        metavar="FILE",
+        help="keep the times here, and count those of earlier runs that did",
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(
         "--scratch", type=Path, default=DEFAULT_SCRATCH, help="the files are made here once, and kept"
@@ -151,6 +161,19 @@ def measure(job: Job, arguments: argparse.Namespace) -> dict[str, Outcome]:
         for name, outcome in outcomes.items():
             if outcome.problem is None:
                 outcomes[name] = play_round(name, outcome, arguments)
+    return outcomes
+
+
+def add_to(file: Path, job: Job, outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+    """Put the rounds of earlier runs before those of this one, and keep them all for later."""
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    for name, outcome in outcomes.items():
+        if outcome.rounds:
+            place = f"{job.name} {name} {' '.join(str(len(made.names)) for made in outcome.sets or ())}"
+            kept[place] = [*kept.get(place, []), *outcome.rounds]
+            rounds = [Round(Time(*small), Time(*large)) for small, large in kept[place]]
+            outcomes[name] = outcome._replace(rounds=rounds)
+    file.write_text(json.dumps(kept))
     return outcomes
 
 

@@ -7,6 +7,7 @@ import inspect
 import itertools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+import yaml
 from doors import program, read_table
 from sounds import ffmpeg, needs_ffmpeg
 
@@ -25,6 +27,7 @@ from splitter import errors
 from splitter.cli import commands, exit_code
 from splitter.dataset import ProcessorDataset
 from splitter.engine import Summary
+from splitter.options import RunOptions
 from splitter.parameters import docstring_section, recipe_parameters
 from splitter.recipes import RECIPES, load_recipe
 from splitter.records import InputFile, OutputFile
@@ -346,6 +349,31 @@ def test_the_test_command_does_what_ci_does(tmp_path):
     assert awk
     found = subprocess.run(["bash", "-c", awk[1]], cwd=CHECKOUT, capture_output=True, text=True, check=True)
     assert found.stdout == f"{command}\n"
+
+
+# -- what needs a cluster -----------------------------------------------------------------------------------
+
+RAY = DOCS / "ray.md"
+FILE = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_what_needs_a_cluster_is_well_formed(tmp_path, monkeypatch):
+    """Scripts are shell, the job is YAML, and each command takes the options that it is shown with."""
+    monkeypatch.chdir(tmp_path)
+    for page in (README, RAY):
+        for name, content in FILE.findall(page.read_text(encoding="utf-8")):
+            (tmp_path / name).write_text(content, encoding="utf-8")
+    for script in tmp_path.glob("*.sbatch"):
+        subprocess.run(["bash", "-n", script], check=True)
+    job = yaml.safe_load((tmp_path / "rayjob.yaml").read_text(encoding="utf-8"))
+    assert job["spec"]["entrypoint"].startswith("splitter run ")
+    blocks = "".join(FENCED.findall(RAY.read_text(encoding="utf-8"))).replace("\\\n", " ")
+    shown = re.findall(r"splitter run ([^>;\n]*)", blocks)
+    assert len(shown) >= 8
+    for command in shown:
+        context = commands.commands["run"].make_context("run", shlex.split(command))
+        options = {name: value for name, value in context.params.items() if value}
+        RunOptions.of({name: options[name] for name in options if name in RunOptions.__dataclass_fields__})
 
 
 # -- batches and parallelism ------------------------------------------------------------------------------

@@ -246,7 +246,44 @@ def test_annotations_in_a_column(recordings, tmp_path, capfd, ending):
     made = run(capfd, dataset, tmp_path / "out", "--annotations", "column=my notes")
     check(tmp_path / "out", [row for row in made if row["input"] != "b.flac"], ["a.wav", "sub/c.wav"])
     (skipped,) = (row for row in made if row["input"] == "b.flac")
-    assert (skipped["output"], skipped["skipped"]) == ("", "there are no annotations of it")
+    assert not skipped["output"]
+    assert skipped["skipped"] == "there are no annotations of it in column 'my notes'"
+
+
+def test_recordings_elsewhere_have_their_notes_beside_them(recordings, tmp_path, capfd, monkeypatch):
+    """A name in a column is in the recording's own folder where that is absolute, not in the current one."""
+    write_files(recordings, {"sub/c.srt": WRITERS[".srt"](["whatever"])})
+    for name in (str(recordings / "sub/c.wav"), (recordings / "sub/c.wav").as_uri()):
+        dataset = write_list(tmp_path / "l.csv", [["input", "notes"], [name, "c.srt"]])
+        monkeypatch.chdir(tmp_path)
+        ((*outputs,), _) = Segments(str(dataset), annotations="column=notes")[0]
+        assert [output.metadata["label"] for output in outputs] == [label for _, _, label in ANNOTATIONS]
+
+
+def test_nothing_says_where_to_cut(recordings, tmp_path, capfd):
+    """The manifest says where annotations were looked for, and how to name them."""
+    dataset = write_list(recordings / "l.csv", [["input", "speaker"], ["a.wav", "7"]])
+    (row,) = run(capfd, dataset, tmp_path / "out")
+    assert row["skipped"] == (
+        "there are no annotations of it: the list has no columns start and end, and no annotation file is "
+        "beside it; --annotations says where they are"
+    )
+    (row,) = run(capfd, dataset, tmp_path / "beside", "--annotations", "beside")
+    assert row["skipped"] == "there are no annotations of it: no annotation file is beside it"
+
+
+def test_a_folder_of_annotations(recordings, tmp_path, capfd):
+    """It is refused before work, with what to do instead."""
+    dataset = write_list(recordings / "l.csv", [["input"], ["a.wav"]])
+    said = here(
+        capfd, "run", dataset, "--recipe", "segments", "--annotations", recordings, "-o", tmp_path / "out"
+    )
+    assert said.code == 2
+    assert said.err == (
+        f"splitter: --annotations {recordings}: is a folder, not a file; put its files beside the recordings "
+        "and say --annotations beside, or name them in a column\n"
+    )
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("ending", MANY)
@@ -257,7 +294,7 @@ def test_one_file_about_many_recordings(recordings, tmp_path, capfd, ending):
     made = run(capfd, dataset, tmp_path / "out", "--annotations", str(recordings / f"all{ending}"))
     check(tmp_path / "out", [row for row in made if row["output"]], ["a.wav", "sub/c.wav"])
     assert [(row["input"], row["skipped"]) for row in made if not row["output"]] == [
-        ("b.flac", "there are no annotations of it")
+        ("b.flac", f"there are no annotations of it in {recordings / f'all{ending}'}")
     ]
 
 

@@ -182,6 +182,18 @@ def test_equal_keys_of_two_archives_are_all_kept(folder, capfd):
         (folder / "out.tar").unlink()
 
 
+def test_equal_keys_are_numbered_by_split_and_map(folder, capfd):
+    """They take samples of several archives into one as well."""
+    for name in "12":
+        write_tar(folder / f"{name}.tar", [("a.txt", name.encode())])
+    for options in (["split", "-o", folder / "o{shard}.tar"], ["map", "-o", folder / "o0.tar", "-c", ":"]):
+        assert tar(*options, folder / "1.tar", folder / "2.tar") == 1
+        assert "--same-keys number" in capfd.readouterr().err
+        assert tar(*options, folder / "1.tar", folder / "2.tar", "--same-keys", "number") == 0
+        assert read_tar(folder / "o0.tar") == [("a.txt", b"1"), ("a-2.txt", b"2")]
+        (folder / "o0.tar").unlink()
+
+
 def test_sort_by_chance(folder):
     """The same order for the same seed, whatever fits into memory."""
     write_tar(folder / "in.tar", in_order(60))

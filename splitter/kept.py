@@ -1,0 +1,130 @@
+"""What a run keeps of its dataset list in the output folder.
+
+With it, and the commit records, the manifest can be put together without the list, the inputs or the recipe,
+and parts that do not know each other divide the inputs alike.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from splitter.errors import Refused
+from splitter.inputs import Layout, Row, Survey, key_hash, rows_of_csv
+from splitter.manifest import Journal, State
+from splitter.storage import OWN_FOLDER, SHARES, LocalStorage
+
+LIST = f"{OWN_FOLDER}/dataset.csv"
+_LISTED = f"{OWN_FOLDER}/list.json"
+_STALE = f"{OWN_FOLDER}/stale"
+# an input, and the part that it belongs to
+_SHARE = np.dtype([("key", "<u8"), ("part", "<u2")])
+# an input, and what it was when its outputs were made
+_MARK = np.dtype([("key", "<u8"), ("fingerprint", "<u8")])
+
+
+@dataclass(frozen=True)
+class Listed:
+    """How the rows of the list name inputs.
+
+    Attributes:
+        column: Which column holds the paths.
+        root: The folder that relative paths start from.
+        keep_extension: Whether the folder of an input has its extension.
+        group_rows: Whether all rows with the same path are one input.
+    """
+
+    column: str
+    root: str
+    keep_extension: bool
+    group_rows: bool
+
+
+def keep_list(storage: LocalStorage, listed: Listed, found: Survey, journal: Journal, state: State) -> None:
+    """Keep the list of a run that begins now, and which inputs have only what was made before a change."""
+    marks = np.empty(len(state.stale), _MARK)
+    marks["key"] = found.keys[state.stale]
+    marks["fingerprint"] = journal.entries["fingerprint"][state.entries[state.stale]]
+    # before the list: a death in between makes a manifest with too little in it, never with too much
+    if len(marks):
+        storage.write(_STALE, marks.tobytes())
+    else:
+        forget_stale(storage)
+    content = json.dumps(dataclasses.asdict(listed)).encode()
+    if not storage.exists(_LISTED) or storage.read(_LISTED) != content:
+        storage.write(_LISTED, content)
+    storage.settle(LIST)
+
+
+def forget_stale(storage: LocalStorage) -> None:
+    """Nothing is left from before a change."""
+    if storage.exists(_STALE):
+        storage.remove([_STALE])
+
+
+def stale_entries(storage: LocalStorage, journal: Journal, entries: np.ndarray) -> np.ndarray:
+    """Which entries hold what was made before a change, when the last run began, and are not done since."""
+    if not storage.exists(_STALE):
+        return np.zeros(len(entries), bool)
+    marks = np.frombuffer(storage.read(_STALE), _MARK)
+    marks = marks[np.argsort(marks["key"], kind="stable")]
+    there = journal.entries[entries]
+    at = np.minimum(np.searchsorted(marks["key"], there["key"]), len(marks) - 1)
+    same: np.ndarray = (marks["key"][at] == there["key"]) & (marks["fingerprint"][at] == there["fingerprint"])
+    return same
+
+
+def kept_list(storage: LocalStorage) -> tuple[Row, str, np.ndarray]:
+    """The columns of the list, which of them holds the paths, and the key of each input, in its order."""
+    if not (storage.exists(LIST) and storage.exists(_LISTED)):
+        raise Refused(f"{storage.root}: no run has begun its work there yet; start one with 'splitter run'")
+    try:
+        listed = Listed(**json.loads(storage.read(_LISTED)))
+        header, rows = rows_of_csv(storage.path(LIST))
+        at = header.index(listed.column)
+    except (ValueError, TypeError) as error:
+        raise Refused(f"{storage.path(_LISTED)}: is damaged ({error}); start the run again") from None
+    layout = Layout(listed.root, listed.keep_extension)
+    keys = np.fromiter((key_hash(layout.key(row[at])) for row in rows), "u8")
+    if listed.group_rows:
+        keys = keys[np.sort(np.unique(keys, return_index=True)[1])]
+    return header, listed.column, keys
+
+
+def inputs_of_part(storage: LocalStorage, found: Survey) -> np.ndarray | None:
+    """Which inputs are for this part of the run; None if it is for all.
+
+    The first part of as many that comes divides the inputs, and keeps that for the others.
+    """
+    part = storage.part
+    if part is None:
+        return None
+    name = f"{SHARES}{part.of}"
+    with storage.gate():
+        known = np.frombuffer(storage.read(name) if storage.exists(name) else b"", _SHARE)
+        part_of, now = _shares(known, found.keys, found.sizes, part.of)
+        if len(now) > len(known):
+            storage.write(name, now.tobytes())
+    mine: np.ndarray = part_of == part.number
+    return mine
+
+
+def _shares(known: np.ndarray, keys: np.ndarray, sizes: np.ndarray, of: int) -> tuple[np.ndarray, np.ndarray]:
+    """The part of each input, and what is known with the new ones added.
+
+    New inputs are dealt out in turn, the largest first. One that was dealt out stays with its part, even
+    if its size has changed meanwhile or cannot be seen: no two parts ever work on the same input.
+    """
+    part_of = np.zeros(len(keys), "u2")
+    if len(known):
+        at = np.minimum(np.searchsorted(known["key"], keys), len(known) - 1)
+        same = known["key"][at] == keys
+        part_of[same] = known["part"][at[same]]
+    new = np.flatnonzero(part_of == 0)
+    order = new[np.argsort(-sizes[new], kind="stable")]
+    part_of[order] = np.arange(len(order)) % of + 1
+    added = np.empty(len(new), _SHARE)
+    added["key"], added["part"] = keys[new], part_of[new]
+    known = np.concatenate((known, added))
+    return part_of, known[np.argsort(known["key"], kind="stable")] if len(new) else known

@@ -1,0 +1,155 @@
+"""A Ray cluster of several nodes on this machine, with a token of its own, that grows and shrinks.
+
+The nodes are started by a process of their own, which ends them when its standard input ends: nothing
+remains, whatever becomes of the tests.
+"""
+
+import contextlib
+import json
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from launcher import environment, eventually
+
+MARK = "SPLITTER_TEST_CLUSTER"
+SERVER = Path(__file__).parent / "ray_server.py"
+
+
+class RayNodes:
+    """A cluster; each node is known by its number, and the first cannot be removed."""
+
+    def __init__(self, folder: Path, *, nodes: int = 3, cpus: int = 1, within: Sequence[str] = ()) -> None:
+        """Start the nodes; `folder` is for what they say, `within` a command to start them somewhere else."""
+        # below the system's own folder, since the path of a socket must be short
+        self._place = tempfile.mkdtemp(prefix="nodes-", dir="/tmp")
+        self.mark = secrets.token_hex(16)
+        self.environ = {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            # where --address auto looks
+            "RAY_TMPDIR": self._place,
+        }
+        quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0"}
+        self._said = folder / "ray nodes.txt"
+        with self._said.open("wb") as said:
+            self._server = subprocess.Popen(
+                [*within, sys.executable, str(SERVER), self._place],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                env=environment(**self.environ, **quiet, **{MARK: self.mark}),
+                start_new_session=True,
+            )
+        try:
+            self.nodes = [self.add(num_cpus=cpus) for _ in range(nodes)]
+        except BaseException:
+            self.end()
+            raise
+
+    def add(
+        self, *, folder: Path | None = None, environ: Mapping[str, str] | None = None, **offers: object
+    ) -> int:
+        """Start a node that offers some resources; in another folder, or with more in its environment."""
+        place = {"folder": str(folder or "/"), "environ": dict(environ or {})}
+        answer = self._ask({"add": offers, **place})
+        self.address: str = answer["address"]
+        return answer["node"]
+
+    def remove(self, node: int) -> None:
+        """Kill all processes of a node, as when its machine is gone."""
+        self._ask({"remove": node})
+
+    def _ask(self, request: Mapping[str, Any]) -> Any:
+        assert self._server.stdin
+        assert self._server.stdout
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        answer = self._server.stdout.readline()
+        assert answer, self._said.read_text()
+        return json.loads(answer)
+
+    def end(self) -> None:
+        """End all nodes; nothing of theirs is left."""
+        try:
+            self._server.communicate(timeout=60)
+            left = self.processes()
+            eventually(lambda: not self.processes(), lambda: f"still there: {left}", 10)
+        finally:
+            self._server.kill()
+            for process in self.processes():
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            shutil.rmtree(self._place, ignore_errors=True)
+
+    # -- what is at work there ---------------------------------------------------------------------------
+
+    def processes(self) -> list[psutil.Process]:
+        """All living processes of the cluster."""
+        return with_variable(MARK, self.mark)
+
+    def others(self) -> list[psutil.Process]:
+        """The guards, their runners and what these have started."""
+        found = {process.pid: process for process in self.processes() if _is_relay(process)}
+        for process in self.guards():
+            with contextlib.suppress(psutil.Error):
+                found.update({child.pid: child for child in process.children(recursive=True)})
+        return list(found.values())
+
+    def guards(self) -> list[psutil.Process]:
+        """The guards that Ray's workers have started, each behind a process that stands in for it."""
+        relays = {process.pid: process for process in self.processes() if _is_relay(process)}
+        stand_ins = {pid for pid, process in relays.items() if _parent(process) not in relays}
+        return [process for process in relays.values() if _parent(process) in stand_ins]
+
+    def runners(self) -> list[psutil.Process]:
+        """The processes that hold the user's code."""
+        return [child for guard in self.guards() for child in _children(guard)]
+
+    def raylets(self) -> list[int]:
+        """The process that each living node is known by, the newest last."""
+        raylets = [process for process in self.processes() if process.name() == "raylet"]
+        return [process.pid for process in sorted(raylets, key=psutil.Process.create_time)]
+
+    def workers(self) -> list[psutil.Process]:
+        """The Ray workers that have a guard."""
+        found = []
+        for guard in self.guards():
+            with contextlib.suppress(psutil.Error):
+                found.append(guard.parents()[1])
+        return found
+
+
+def with_variable(name: str, value: str | None = None) -> list[psutil.Process]:
+    """The living processes that were started with a variable in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            there = process.environ().get(name)
+            if there and there == (value or there) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def _is_relay(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any("splitter.relay" in word for word in process.cmdline())
+    return False
+
+
+def _parent(process: psutil.Process) -> int:
+    with contextlib.suppress(psutil.Error):
+        return process.ppid()
+    return 0
+
+
+def _children(process: psutil.Process) -> Iterator[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        yield from (child for child in process.children() if child.status() != psutil.STATUS_ZOMBIE)

@@ -1,0 +1,89 @@
+"""Recipes for runs on Ray: they note where they are at work, and end processes that are not their own."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+from faulty import FAULTS, halves, note
+
+from splitter import InputFile, ProcessorDataset, Skip
+from splitter.dataset import Result
+
+
+class Located(ProcessorDataset):
+    """Two outputs for an input; notes which node it is done on, and when it begins and ends.
+
+    runner <- guard <- stand-in <- Ray worker <- raylet, which is the node.
+    """
+
+    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull), seconds: float = 0.0) -> None:
+        super().__init__(inputs)
+        self.log, self.seconds = Path(log), seconds
+
+    def setup(self) -> None:
+        note(self.log, "setup", os.getpid())
+
+    def process(self, input_file: InputFile) -> Result:
+        note(self.log, "at work", 1)
+        note(self.log, "worked", os.getpid())
+        note(self.log, "host", socket.gethostname())
+        note(self.log, "node", psutil.Process().parents()[3].pid)
+        text = input_file.read_text()
+        time.sleep(self.seconds)
+        if text in ENDS:
+            ENDS[text]()
+        if text in FAULTS:
+            return FAULTS[text]()
+        if text == "skip":
+            raise Skip("not wanted")
+        note(self.log, "at work", -1)
+        return halves(text), {"length": len(text)}
+
+
+class Asked(ProcessorDataset):
+    """Tells what is in the environment."""
+
+    def process(self, input_file: InputFile) -> Result:
+        return [], {"word": os.environ.get("A_WORD", "")}
+
+
+class Loud(ProcessorDataset):
+    """Prints what it reads, on both streams and from a program that it starts."""
+
+    def setup(self) -> None:
+        print("ready")  # noqa: T201 - so do users
+
+    def process(self, input_file: InputFile) -> Result:
+
+        text = input_file.read_text()
+        print(f"{text} said")  # noqa: T201
+        print(f"{text} complained", file=sys.stderr)  # noqa: T201
+        subprocess.run(["echo", text, "by a program"], check=True)
+        return self._outputs(text), {}
+
+    def _outputs(self, text: str) -> Iterator[Any]:
+        print(f"{text}, late")  # noqa: T201
+        yield from halves(text)
+
+
+def _ray_worker() -> psutil.Process:
+    return psutil.Process().parents()[2]
+
+
+def _kill_the_worker() -> None:
+    _ray_worker().kill()
+    time.sleep(60)
+
+
+def _stop_the_worker() -> None:
+    _ray_worker().send_signal(signal.SIGSTOP)
+
+
+ENDS = {"kill the Ray worker": _kill_the_worker, "stop the Ray worker": _stop_the_worker}

@@ -1,0 +1,153 @@
+"""Runs spread over the nodes of a Ray cluster: what they make, how many are at work, what they say."""
+
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+from doors import CHECKOUT, write_list
+from executors.conformance import good_inputs, with_faults
+from executors.ray_nodes import RayNodes
+from faulty import noted
+from launcher import FAULTY, Driver, Launcher, check_manifest, make_inputs, published
+
+from splitter.sinks import SINKS
+
+RECIPES = Path(__file__).parent / "ray_recipes.py"
+SPEECH = Path(__file__).parent / "ray_speech.py"
+HEARD = ["lecture.flac", "greeting.wav", "studio.wav", "telephone.wav", "interview.aiff"]
+
+
+class Work:
+    """Some inputs, and runs over them."""
+
+    def __init__(self, launcher: Launcher, cluster: RayNodes, folder: Path) -> None:
+        self.launcher, self.cluster, self.folder = launcher, cluster, folder
+        self.log = folder / "log"
+        launcher.environ.update(cluster.environ)
+        launcher.elsewhere = cluster
+
+    def run(self, texts: dict[str, str], recipe: str, *options: object, output: str = "outputs") -> Driver:
+        """A run on the cluster."""
+        ray = ("--executor", "ray", "--address", self.cluster.address)
+        return self.local(texts, recipe, *ray, *options, output=output)
+
+    def local(self, texts: dict[str, str], recipe: str, *options: object, output: str) -> Driver:
+        """A run on this machine."""
+        self.dataset = make_inputs(self.folder / "data", texts)
+        fixed = ("--recipe", recipe, "--output", self.folder / output)
+        return self.launcher.run("run", self.dataset, *fixed, *options)
+
+    def most_at_work(self) -> int:
+        """How many inputs were at work at a time, at the most."""
+        return max(accumulate(map(int, noted(self.log, "at work"))))
+
+
+@pytest.fixture
+def work(launcher: Launcher, cluster: RayNodes, folder: Path) -> Work:
+    return Work(launcher, cluster, folder)
+
+
+LOCATED = f"{RECIPES}:Located"
+
+
+def test_the_same_as_on_this_machine(work: Work):
+    """With every sink, all that is published is, byte for byte, what the local executor makes."""
+    texts = with_faults(good_inputs(40), ["raise", "ten then raise", "skip", "segfault", "os._exit"])
+    for sink in SINKS:
+        recipe = (f"{FAULTY}:Faulty", "--sink", sink)
+        local = work.local(texts, *recipe, "--workers", 2, output=f"local {sink}")
+        assert local.code == 1, local.stderr
+        spread = work.run(texts, *recipe, "--batch-size", 4, output=f"ray {sink}")
+        assert spread.code == 1, spread.stderr
+        assert published(work.folder / f"ray {sink}") == published(work.folder / f"local {sink}")
+
+
+def test_nodes_at_work(work: Work):
+    """Batches are spread over the nodes, a worker process is set up once, and keeps what it has loaded."""
+    run = work.run(
+        good_inputs(24), LOCATED, "--log", work.log, "--seconds", 0.1, "--batch-size", 2, "--workers", 5
+    )
+    assert run.code == 0, run.stderr
+    assert len(set(noted(work.log, "node"))) >= 2
+    runners = noted(work.log, "setup")
+    assert len(runners) == len(set(runners)) == 3
+    assert set(noted(work.log, "worked")) <= set(runners)
+    assert work.most_at_work() <= 3
+    assert "note: the cluster has room for 3 batches at a time now, less than --workers 5" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("offers", "takes", "most"),
+    [
+        # two share the GPU, and their workers live on from task to task
+        ({"num_cpus": 4, "num_gpus": 1}, ["--num-gpus", 0.5, "--num-cpus", 0.5], 2),
+        ({"num_cpus": 4, "resources": {"disk": 1}}, ["--resources", "disk=1", "--num-cpus", 0], 1),
+        ({"num_cpus": 4, "resources": {"wide": 9}}, ["--resources", "wide=1", "--num-cpus", 2], 2),
+        (
+            {"num_cpus": 4, "resources": {"bound": 9}},
+            ["--resources", "bound=1", "--workers", "1:2"],
+            2,
+        ),
+    ],
+)
+def test_what_a_batch_takes(work: Work, offers: dict[str, object], takes: list[object], most: int):
+    """No more batches are at work than there is room for, each in a worker that is set up once."""
+    node = work.cluster.add(**offers)
+    try:
+        options = ("--log", work.log, "--seconds", 0.2, "--batch-size", 1)
+        run = work.run(good_inputs(10), LOCATED, *options, *takes)
+    finally:
+        work.cluster.remove(node)
+    assert run.code == 0, run.stderr
+    assert work.most_at_work() == most
+    runners = noted(work.log, "setup")
+    assert len(runners) == len(set(runners))
+    assert set(noted(work.log, "worked")) == set(runners)
+    # Ray may start a worker more than it uses at a time
+    assert len(runners) <= most + 2
+
+
+def test_what_user_code_prints(work: Work):
+    """It reaches the terminal, each line marked by its input; nothing of Ray's does, unless asked for."""
+    texts = {"a.txt": "one", "b.txt": "two"}
+    run = work.run(texts, f"{RECIPES}:Loud", "--workers", 1, "--batch-size", 2)
+    assert run.code == 0, run.stderr
+    expected = ["[worker] ready"]
+    for name, text in texts.items():
+        said = [f"{text} said", f"{text} complained", f"{text} by a program", f"{text}, late"]
+        expected += [f"[{name}] {line}" for line in said]
+    lines = run.stderr.splitlines()
+    assert sorted(line for line in lines if line.startswith("[")) == sorted(expected)
+    rest = [line for line in lines if not line.startswith("[")]
+    assert [line.split()[0] for line in rest] == ["2", "2", "manifest:", "next:"], run.stderr
+
+    shown = work.run(texts, f"{RECIPES}:Loud", "--verbose", output="verbose")
+    assert shown.code == 0, shown.stderr
+    assert "Connecting to existing Ray cluster" in shown.stderr
+
+
+def test_a_runtime_environment(work: Work):
+    """What Ray is asked to prepare is there for the recipe."""
+    asked = work.folder / "asked for.yaml"
+    asked.write_text("env_vars:\n  A_WORD: from far away\n")
+    run = work.run({"a.txt": "one"}, f"{RECIPES}:Asked", "--runtime-env", asked)
+    assert run.code == 0, run.stderr
+    assert [row["word"] for row in check_manifest(work.folder / "outputs")] == ["from far away"]
+
+
+def test_a_model_that_is_loaded_once(work: Work):
+    """silero-vad hears the same as on this machine, with one model for each worker process."""
+    sounds = [CHECKOUT / "data_samples" / "speech" / name for name in HEARD]
+    dataset = write_list(work.folder / "dataset.csv", [["input"], *[[str(path)] for path in sounds]])
+    recipe = ("--recipe", f"{SPEECH}:Counted", "--log", work.log)
+    local = work.launcher.run("run", dataset, *recipe, "--workers", 1, "--output", work.folder / "local")
+    assert local.code == 0, local.stderr
+    work.log.unlink()
+    ray = ("--executor", "ray", "--address", work.cluster.address, "--workers", 2, "--batch-size", 1)
+    spread = work.launcher.run("run", dataset, *recipe, *ray, "--output", work.folder / "ray")
+    assert spread.code == 0, spread.stderr
+    assert published(work.folder / "ray") == published(work.folder / "local")
+    loaded, used = noted(work.log, "loaded"), noted(work.log, "used")
+    assert len(loaded) == len(set(loaded)) <= 3
+    assert set(used) == set(loaded)
+    assert len(used) == len(sounds) > len(loaded)

@@ -1,0 +1,50 @@
+"""What a terminal shows of a run on Ray."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from doors import CHECKOUT
+
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+def shown_on_a_terminal(*arguments: object) -> str:
+    """All that a run has written to a terminal, without what moves the cursor."""
+    ours, theirs = pty.openpty()
+    environ = {**os.environ, "PYTHONPATH": str(CHECKOUT), "TERM": "xterm", "COLUMNS": "160"}
+    command = [sys.executable, "-m", "splitter", "run", *map(str, arguments)]
+    with subprocess.Popen(command, stderr=theirs, stdout=theirs, env=environ) as process:
+        os.close(theirs)
+        seen = b""
+        try:
+            while part := os.read(ours, 1 << 16):
+                seen += part
+        except OSError:
+            # Linux says so when the last writer is gone
+            pass
+        os.close(ours)
+    assert process.returncode == 0, seen
+    return CONTROL.sub("", seen.decode())
+
+
+def test_nodes_and_cpus_in_use(folder: Path):
+    """They stand in the live line from the start, before anything is done; nothing of Ray's own log does."""
+    words = folder / "inputs"
+    words.mkdir()
+    for number in range(6):
+        (words / f"{number}.txt").write_text("preprocessing")
+    options = ["--recipe", "words", "--executor", "ray", "--workers", 2, "--output", folder / "outputs"]
+    shown = shown_on_a_terminal(words, *options)
+    lines = [line.strip() for line in re.split(r"[\r\n]+", shown) if line.strip(" ━╸╺")]
+    assert lines[0] == "6 inputs (78 bytes) to do"
+    live = [re.sub(r"^[━╸╺]+ ", "", line) for line in lines[1:-3]]
+    assert any(
+        re.match(r"0/6 0 outputs, 0 bytes, 0\.0 inputs/s on 1 node, [0-2] of 2 CPUs ", line) for line in live
+    ), live
+    assert any(" on 1 node, 2 of 2 CPUs " in line for line in live), live
+    assert lines[-3].startswith("6 of 6 inputs done; 72 outputs"), lines
+    assert all(re.match(r"\d/6 ", line) for line in live), live

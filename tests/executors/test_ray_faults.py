@@ -1,0 +1,279 @@
+"""Runs on a Ray cluster that loses workers, nodes and drivers."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+from doors import read_table
+from executors.conformance import good_inputs
+from executors.ray_nodes import RayNodes, with_variable
+from faulty import noted
+from launcher import Driver, Launcher, check_complete, check_manifest, eventually, make_inputs, published
+
+from splitter.keeper import VARIABLE
+
+RECIPES = Path(__file__).parent / "ray_recipes.py"
+SECONDS_TO_STALL = 60.0
+SECONDS_TO_LEAVE = 10.0
+
+
+class Work:
+    """A dataset, what comes of it without Ray, and runs of it with Ray."""
+
+    def __init__(self, launcher: Launcher, cluster: RayNodes, folder: Path) -> None:
+        self.launcher, self.cluster, self.folder = launcher, cluster, folder
+        self.output, self.log = folder / "outputs", folder / "log"
+        launcher.environ.update(cluster.environ)
+
+    def inputs(self, texts: dict[str, str]) -> None:
+        """The inputs to work on."""
+        self.dataset = make_inputs(self.folder / "data", texts)
+        recipe = ("--recipe", f"{RECIPES}:Located", "--log", self.log)
+        self.fixed = ("run", self.dataset, *recipe)
+
+    def expected(self) -> dict[str, bytes]:
+        """What the local executor makes of them."""
+        output = self.folder / "local"
+        run = self.launcher.run(*self.fixed, "--output", output, "--workers", 2)
+        assert run.code == 0, run.stderr
+        self.log.unlink()
+        return published(output)
+
+    def start(
+        self, *options: object, private: bool = False, environ: Mapping[str, str] | None = None
+    ) -> Driver:
+        """Begin a run on the cluster, or on a private one."""
+        self.launcher.elsewhere = None if private else self.cluster
+        address = () if private else ("--address", self.cluster.address)
+        ray = ("--executor", "ray", *address, "--output", self.output)
+        return self.launcher.start(*self.fixed, *ray, *options, environ=environ)
+
+    def begun(self, count: int = 1) -> bool:
+        """Whether so many inputs were begun."""
+        return len(noted(self.log, "node")) >= count
+
+
+@pytest.fixture
+def work(launcher: Launcher, cluster: RayNodes, folder: Path) -> Work:
+    return Work(launcher, cluster, folder)
+
+
+def no_noise(run: Driver) -> None:
+    """What it said is splitter's, and none of it is Ray's."""
+    for line in run.stderr.splitlines():
+        assert not line.startswith(("(", "[", "Traceback", " ")), run.stderr
+        assert "ray::" not in line, run.stderr
+
+
+@pytest.mark.parametrize("kind", ["workers", "guards", "runners"])
+def test_processes_killed(work: Work, kind: str):
+    """Whatever is killed on a node, the run starts it again and leaves what an undisturbed one leaves."""
+    work.inputs(good_inputs(40))
+    expected = work.expected()
+    run = work.start("--seconds", 0.1, "--batch-size", 5)
+    run.until(lambda: work.begun(3))
+    kinds = {
+        "workers": work.cluster.workers,
+        "guards": work.cluster.guards,
+        "runners": work.cluster.runners,
+    }
+    for process in kinds[kind]():
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    assert run.wait() == 0, run.stderr
+    assert ("a worker process was lost" in run.stderr) == (kind != "runners")
+    check_complete(work.output, expected)
+    no_noise(run)
+
+
+def test_a_node_lost_in_the_middle_of_its_batches(work: Work):
+    """When a node is gone, the others do its batches: identical, and the run hardly stalls."""
+    work.inputs(good_inputs(60))
+    expected = work.expected()
+    node = work.cluster.add(num_cpus=2)
+    raylet = work.cluster.raylets()[-1]
+    run = work.start("--seconds", 0.1, "--batch-size", 5)
+    run.until(lambda: str(raylet) in noted(work.log, "node"))
+    work.cluster.remove(node)
+    began = time.monotonic()
+    assert run.wait() == 0, run.stderr
+    assert time.monotonic() - began < SECONDS_TO_STALL
+    assert "a worker process was lost" in run.stderr
+    assert len(set(noted(work.log, "node"))) > 1
+    check_complete(work.output, expected)
+    no_noise(run)
+
+
+def test_a_worker_lost_after_its_commit(work: Work):
+    """A batch whose outputs are in place is done, though nobody has heard of it: no row comes twice."""
+    work.inputs({**good_inputs(7), "last.txt": "stop the Ray worker"})
+    run = work.start("--batch-size", 8)
+    records = work.output / ".splitter" / "records"
+    run.until(lambda: [name for name in records.glob("*") if not name.name.endswith(".begun")])
+    run.until(lambda: not list(records.glob("*.begun")))
+    for process in work.cluster.workers():
+        process.kill()
+    assert run.wait() == 0, run.stderr
+    rows = check_manifest(work.output)
+    assert len(rows) == 2 * 8
+    assert len({row["output"] for row in rows}) == len(rows)
+    # each input was done once
+    assert len(noted(work.log, "node")) == 8
+
+
+@pytest.mark.parametrize("mates", [0, 19])
+def test_an_input_that_ends_its_ray_worker_each_time(work: Work, mates: int):
+    """It is found among its batch mates, which are done, and is one row in errors.csv."""
+    work.inputs({**good_inputs(mates), "bad.txt": "kill the Ray worker"})
+    run = work.start("--batch-size", 10, "--workers", 2)
+    assert run.wait() == 1, run.stderr
+    [row] = read_table(work.output / "errors.csv")
+    assert (row["input"], row["error"]) == ("bad.txt", "Crashed")
+    assert "its worker was ended 3 times with this input alone" in row["message"]
+    assert len(check_manifest(work.output)) == 2 * mates
+    no_noise(run)
+
+
+def test_a_cluster_that_shrinks_to_nothing(work: Work):
+    """When no node is left that could do a batch the run waits, and goes on when one comes."""
+    work.inputs(good_inputs(30))
+    expected = work.expected()
+    node = work.cluster.add(num_cpus=1, resources={"spot": 1})
+    run = work.start("--seconds", 0.1, "--batch-size", 5, "--resources", "spot=1")
+    run.until(lambda: work.begun(3))
+    work.cluster.remove(node)
+    run.until(lambda: not work.cluster.guards())
+    time.sleep(1)
+    assert run.poll() is None, run.stderr
+    again = work.cluster.add(num_cpus=1, resources={"spot": 1})
+    try:
+        assert run.wait() == 0, run.stderr
+    finally:
+        work.cluster.remove(again)
+    check_complete(work.output, expected)
+    no_noise(run)
+
+
+def test_a_cluster_that_has_to_grow_first(work: Work):
+    """A run that is told so waits for the first node that could do a batch, and asks for it."""
+    work.inputs(good_inputs(6))
+    expected = work.expected()
+    run = work.start("--batch-size", 2, "--resources", "late=1", "--workers", "1:2")
+    run.until(lambda: "the cluster has room for 0 batches at a time now" in run.stderr)
+    node = work.cluster.add(num_cpus=1, resources={"late": 1})
+    try:
+        assert run.wait() == 0, run.stderr
+    finally:
+        work.cluster.remove(node)
+    check_complete(work.output, expected)
+
+
+# -- the driver -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_the_driver_killed(work: Work, private: bool):
+    """Its workers are gone within seconds, and so is a private Ray with its folder; the next run goes on."""
+    work.inputs(good_inputs(30))
+    expected = work.expected()
+    run = work.start("--seconds", 0.2, "--batch-size", 2, "--workers", 2, private=private)
+    run.until(lambda: work.begun(5))
+    theirs = private_rays()
+    assert bool(theirs) == private
+    folders = {folder for process in theirs for folder in folders_of(process)}
+    assert bool(folders) == private
+    run.kill()
+    eventually(
+        lambda: not (run.others() or private_rays()),
+        lambda: f"still there: {run.others()}, {private_rays()}",
+        SECONDS_TO_LEAVE,
+    )
+    eventually(lambda: not any(folder.exists() for folder in folders), lambda: str(folders), SECONDS_TO_LEAVE)
+    done = len(set(noted(work.log, "worked")))
+    assert done >= 1
+    again = work.start("--workers", 2)
+    assert again.wait() == 0, again.stderr
+    check_complete(work.output, expected)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_ctrl_c(work: Work, private: bool):
+    """Exit code 130 in little time, with a manifest of what is committed, and nothing left at work."""
+    work.inputs(good_inputs(60))
+    run = work.start("--seconds", 0.2, "--batch-size", 2, "--workers", 2, private=private)
+    run.until(lambda: work.begun(8))
+    run.signal(signal.SIGINT)
+    assert run.wait(SECONDS_TO_LEAVE) == 130, run.stderr
+    assert "interrupted; what is committed is kept" in run.stderr
+    no_noise(run)
+    run.check_gone()
+    assert private_rays() == []
+    rows = check_manifest(work.output)
+    assert 0 < len(rows) < 2 * 60
+    assert not list((work.output / ".splitter" / "records").glob("*.begun"))
+    assert run.others() == []
+
+
+def test_ctrl_c_while_ray_starts(work: Work):
+    """It is no different before there is anything to interrupt."""
+    work.inputs(good_inputs(3))
+    run = work.start(private=True)
+    run.until(private_rays)
+    run.signal(signal.SIGINT)
+    assert run.wait(SECONDS_TO_LEAVE) == 130, run.stderr
+    no_noise(run)
+    assert private_rays() == []
+
+
+def test_two_private_rays_at_a_time(work: Work):
+    """Each is its own, whatever address the environment names and however long the path of its folder is."""
+    work.inputs(good_inputs(10))
+    expected = work.expected()
+    temporary = work.folder / "a temporary folder with a long name"
+    temporary.mkdir()
+    environ = {"RAY_ADDRESS": work.cluster.address, "TMPDIR": str(temporary)}
+    outputs = [work.folder / "first", work.folder / "second"]
+    runs = [
+        work.start("--seconds", 0.2, "--workers", 1, "--output", output, private=True, environ=environ)
+        for output in outputs
+    ]
+    for run in runs:
+        assert run.wait() == 0, run.stderr
+        no_noise(run)
+    assert len(set(noted(work.log, "node"))) == 2
+    assert not {*noted(work.log, "node")} & {*map(str, work.cluster.raylets())}
+    for output in outputs:
+        check_complete(output, expected)
+    assert private_rays() == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_second_ctrl_c(work: Work):
+    """It ends the driver at once, and the private Ray within seconds."""
+    work.inputs(good_inputs(30))
+    run = work.start("--seconds", 0.5, "--workers", 2, private=True)
+    run.until(lambda: work.begun(1))
+    run.signal(signal.SIGINT)
+    time.sleep(0.1)
+    run.signal(signal.SIGINT)
+    assert run.wait(SECONDS_TO_LEAVE) == 130, run.stderr
+    eventually(lambda: not private_rays(), lambda: str(private_rays()), SECONDS_TO_LEAVE)
+
+
+def private_rays() -> list[psutil.Process]:
+    """The processes of private Rays."""
+    return with_variable(VARIABLE)
+
+
+def folders_of(process: psutil.Process) -> list[Path]:
+    """The temporary folders that are named in its command line."""
+    found = []
+    for word in process.cmdline():
+        for part in word.replace("=", " ").split():
+            path = Path(part)
+            found += [one for one in [path, *path.parents] if one.name.startswith("splitter-")]
+    return found

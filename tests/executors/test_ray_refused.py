@@ -1,0 +1,98 @@
+"""What a run on Ray refuses before any work: one line that says what to do, and exit code 2."""
+
+import contextlib
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+from executors.ray_nodes import RayNodes
+from launcher import Driver, Launcher, make_inputs
+
+RECIPES = Path(__file__).parent / "ray_recipes.py"
+QUICK = 20.0
+
+
+def refused(launcher: Launcher, folder: Path, *options: object, **environ: str) -> str:
+    """The one line of a run that is refused, without its mark; nothing was written."""
+    dataset = make_inputs(folder / "data", {"a.txt": "one"})
+    ray = ("--recipe", f"{RECIPES}:Located", "--executor", "ray", "--output", folder / "outputs")
+    run: Driver = launcher.start("run", dataset, *ray, *options, environ=environ)
+    assert run.wait(QUICK) == 2, run.stderr
+    assert run.stderr.count("\n") == 1, run.stderr
+    assert not (folder / "outputs").exists()
+    return run.stderr.strip().removeprefix("splitter: ")
+
+
+def a_free_port() -> int:
+    """One where nothing listens."""
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "ray://127.0.0.1:{port}", "localhost:{port}"])
+def test_an_address_where_nothing_is(launcher: Launcher, folder: Path, address: str):
+    address = address.format(port=a_free_port())
+    said = refused(launcher, folder, "--address", address)
+    assert said == f"--address {address}: cannot be reached: Connection refused; is the cluster up?"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--workers", 0], "--workers 0: works in this process, without Ray; leave --executor ray out"),
+        (["--device", "cuda"], "--device cuda: say how much of a GPU a batch takes, as --num-gpus 1 or 0.25"),
+        (["--address", "local"], "--address local: leave it out; without it Ray is a private one"),
+        (["--runtime-env", "nowhere.yaml"], "--runtime-env nowhere.yaml: cannot be read: No such file"),
+        (["--runtime-env", "data/a.txt"], "--runtime-env data/a.txt: must hold names and values"),
+        (["--resources", "much"], "--resources 'much': write NAME=AMOUNT"),
+    ],
+)
+def test_options_that_make_no_sense(launcher: Launcher, folder: Path, options: list[object], says: str):
+    assert refused(launcher, folder, *options).startswith(says)
+
+
+def test_no_cluster_to_find(launcher: Launcher, folder: Path):
+    """--address auto without a cluster on this machine."""
+    if any(process.name() == "gcs_server" for process in psutil.process_iter()):
+        pytest.skip("a cluster of somebody else's is at work on this machine")
+    said = refused(launcher, folder, "--address", "auto", RAY_TMPDIR=str(folder))
+    assert said.startswith("--address auto: Could not find any running Ray instance")
+
+
+def test_a_private_ray_without_the_gpu(launcher: Launcher, folder: Path):
+    """A batch is not left waiting for a GPU that this machine does not have."""
+    said = refused(launcher, folder, "--num-gpus", 0.5, CUDA_VISIBLE_DEVICES="")
+    assert said.startswith("no node of the Ray cluster has 1 CPU, 0.5 GPU for a batch; ask for less")
+
+
+# -- a cluster that is there ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("environ", [{"RAY_AUTH_TOKEN": "ab" * 32}, {"RAY_AUTH_MODE": "disabled"}])
+def test_a_token_that_is_wrong_or_missing(
+    launcher: Launcher, folder: Path, cluster: RayNodes, environ: dict[str, str]
+):
+    said = refused(launcher, folder, "--address", cluster.address, **{**cluster.environ, **environ})
+    assert said.startswith(f"--address {cluster.address}: the token is missing or wrong; set RAY_AUTH_MODE")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--num-gpus", 1], "no node of the Ray cluster has 1 CPU, 1 GPU for a batch"),
+        (["--num-cpus", 9], "no node of the Ray cluster has 9 CPU for a batch"),
+        (["--resources", "disk=1"], "no node of the Ray cluster has 1 CPU, 1 disk for a batch"),
+        (["--runtime-env", "missing.yaml"], "--address {address}: directory /nowhere must be an existing"),
+        (["--runtime-env", "wheel.yaml"], "node {node}: the runtime environment cannot be set up: "),
+    ],
+)
+def test_what_the_cluster_does_not_have(
+    launcher: Launcher, folder: Path, cluster: RayNodes, options: list[object], says: str
+):
+    (folder / "missing.yaml").write_text("working_dir: /nowhere")
+    (folder / "wheel.yaml").write_text("pip: [/nowhere/no-wheel-1.0-py3-none-any.whl]")
+    address = cluster.address
+    said = refused(launcher, folder, "--address", address, *options, **cluster.environ)
+    assert said.startswith(says.format(address=address, node=address.partition(":")[0]))
