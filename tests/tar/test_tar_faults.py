@@ -182,7 +182,8 @@ def started(folder, *arguments):
         cwd=folder,
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        # what a killed one leaves there goes with the test's own folder
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "TMPDIR": str(folder.parent)},
     )
 
 
