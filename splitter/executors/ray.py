@@ -411,7 +411,8 @@ def _private_ray(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
         "RAY_enable_metrics_collection": "0",
     }
     try:
-        with _environment(settings):
+        # threads of Ray's ask with the token until the last moment
+        with _environment(settings), _shut_down_after():
             try:
                 ray.init(
                     address="local",
@@ -425,8 +426,16 @@ def _private_ray(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
                 raise RunStopped(f"Ray cannot be started here: {_reason(error)}") from None
             yield
     finally:
-        ray.shutdown()
         keeping.communicate()
+
+
+@contextlib.contextmanager
+def _shut_down_after() -> Iterator[None]:
+    """Leave Ray, whatever happens."""
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def _short_folder() -> str:
@@ -489,16 +498,46 @@ def _refuse_silent(address: str) -> None:
 def _refuse_locked(address: str) -> None:
     """Refuse a cluster that asks for another token: Ray would try, and say so, twenty times."""
     if "://" in address:
-        return
-    found = canonicalize_bootstrap_address_or_die(address)
-    try:
-        with _without_stderr():
-            GcsClient(address=found)
-    except ray.exceptions.AuthenticationError:
+        is_open = _opens_to_a_client(address)
+    else:
+        found = canonicalize_bootstrap_address_or_die(address)
+        try:
+            with _without_stderr():
+                GcsClient(address=found)
+            is_open = True
+        except ray.exceptions.AuthenticationError:
+            is_open = False
+    if not is_open:
         raise Refused(
             f"--address {address}: the token is missing or wrong; set RAY_AUTH_MODE=token and "
             "RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH, as they are on the cluster"
+        )
+
+
+def _opens_to_a_client(address: str) -> bool:
+    """Whether a server for Ray's clients takes our token: Ray would try long, and not say what is wrong."""
+    try:
+        import grpc
+    except ImportError:
+        raise Refused(f"--address {address}: needs Ray's client: pip install 'ray[client]'") from None
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray.core.generated import ray_client_pb2, ray_client_pb2_grpc
+
+    messages: Any = ray_client_pb2
+    ping = messages.ClusterInfoRequest(type=messages.ClusterInfoType.PING)
+    metadata = [("client_id", secrets.token_hex(16))]
+    try:
+        with _without_stderr(), init_grpc_channel(urlsplit(address).netloc) as channel:
+            server = ray_client_pb2_grpc.RayletDriverStub(channel)  # type: ignore[no-untyped-call]
+            server.ClusterInfo(ping, metadata=metadata, timeout=SECONDS_TO_CONNECT)
+    except grpc.RpcError as error:
+        if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+            return False
+        raise Refused(
+            f"--address {address}: no server for Ray's clients answers there; its port is 10001, or that of "
+            "ray start --head --ray-client-server-port, and the cluster needs ray[client]"
         ) from None
+    return True
 
 
 @contextlib.contextmanager
@@ -520,7 +559,7 @@ def _reason(error: BaseException) -> str:
     lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
     if isinstance(error, ray.exceptions.RuntimeEnvSetupError):
         return f"the runtime environment cannot be set up: {lines[-1]}"
-    if isinstance(error, ray.exceptions.RayTaskError):
-        # what stands above is a traceback
+    if isinstance(error, (ray.exceptions.RayTaskError, ConnectionAbortedError)):
+        # what stands above is a traceback, of the task or of the server for Ray's clients
         return lines[-1]
     return lines[0] if lines else type(error).__name__

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from launcher import environment, eventually
+from launcher import LONG, environment, eventually
 
 MARK = "SPLITTER_TEST_CLUSTER"
 SERVER = Path(__file__).parent / "ray_server.py"
+RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 
 
 class RayNodes:
@@ -125,6 +126,32 @@ class RayNodes:
             with contextlib.suppress(psutil.Error):
                 found.append(guard.parents()[1])
         return found
+
+
+@contextlib.contextmanager
+def ray_start(*options: str) -> Iterator[dict[str, str]]:
+    """A cluster of one node, by `ray start --head`; gives the environment to reach it."""
+    mark, place = secrets.token_hex(16), tempfile.mkdtemp(prefix="head-", dir="/tmp")
+    environ = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_TMPDIR": place}
+    head = ["--head", "--port=0", "--num-cpus=2", "--object-store-memory=80000000", "--disable-usage-stats"]
+    try:
+        started = subprocess.run(
+            [*RAY, "start", *head, *options],
+            env=environment(**environ, RAY_enable_metrics_collection="0", **{MARK: mark}),
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+            check=False,
+        )
+        assert started.returncode == 0, started.stdout + started.stderr
+        yield environ
+    finally:
+        while left := with_variable(MARK, mark):
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(left, timeout=1)
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def with_variable(name: str, value: str | None = None) -> list[psutil.Process]:
