@@ -362,7 +362,7 @@ def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, post: _P
     while True:
         try:
             batch: Batch = pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             return
         post.note(BETWEEN_INPUTS)
         try:

@@ -177,7 +177,7 @@ def serve(connection: Connection) -> None:
     while True:
         try:
             batch = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the driver of this run
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             return
         connection.send_bytes(pickle.dumps(answer(batch)))
 
@@ -202,7 +202,7 @@ def _ready(mission: Mission) -> "Callable[[Batch], Report]":
         guard = _guard(job, mission)
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything while it is imported
         reason = f"{type(error).__name__}: {error}"
-        fault = f"{socket.gethostname()}: the recipe cannot be loaded there: {reason}"
+        fault = f"node {socket.gethostname()}: the recipe cannot be loaded there: {reason}"
         return lambda _: _stopped(f"{fault}; install what it needs on that node, or name it with --pip")
 
     def answer(batch: "Batch") -> "Report":

@@ -328,7 +328,7 @@ def test_help_shows_the_recipes_options(capfd, listing):
     ):
         assert expected in own
     assert "hidden" not in text
-    assert "--workers INTEGER" in rest
+    assert "--workers TEXT" in rest
     assert "--number" not in rest
 
 
