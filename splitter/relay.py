@@ -75,9 +75,13 @@ def work(mission: bytes, run: str, batch: bytes) -> bytes | None:
         _guards.pop(other).end()
     if key not in _guards:
         _guards[key] = _GuardProcess(mission)
-    report = _guards[key].run(batch)
-    if report is None:
-        _guards.pop(key).end()
+    report = None
+    try:
+        report = _guards[key].run(batch)
+    finally:
+        # it is dead, or the task is cancelled
+        if report is None:
+            _guards.pop(key).end()
     return report
 
 

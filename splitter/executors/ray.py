@@ -74,6 +74,7 @@ class RayExecutor(Executor):
         self._mission: Any = None
         self._tasks: set[Any] = set()
         self._lost = self._told = False
+        self._ours = True
 
     # -- what the run asks ---------------------------------------------------------------------------------
 
@@ -128,13 +129,14 @@ class RayExecutor(Executor):
             if self._lost:
                 patience = SECONDS_FOR_LOST_NODE
         finally:
-            self._cancel()
+            self._end_tasks()
             # what comes next counts on no worker being at work
             job.storage.wait_for_workers(patience)
 
     def close(self) -> None:
         """Leave the cluster; a private one ends."""
         self._connected = False
+        self._mission = None
         self._open.close()
 
     # -- batches -------------------------------------------------------------------------------------------
@@ -220,11 +222,19 @@ class RayExecutor(Executor):
         room = f"the cluster has room for {show_count(self._slots, 'batch')} at a time now"
         return [f"{room}, less than --workers {wanted}; the others wait until it grows"]
 
-    def _cancel(self) -> None:
-        """End the batches that are still at work, and the workers that hold them."""
+    def _end_tasks(self) -> None:
+        """End the batches that are still at work, and the workers that hold them.
+
+        Ray ends a job's workers when its driver leaves. A forced cancel would do as well, but when a task
+        ends by itself at that moment, Ray takes the driver's process down (2.60: task_manager.cc, "Check
+        failed").
+        """
+        if self._tasks and self._ours:
+            self.close()
         for reference in self._tasks:
-            with contextlib.suppress(Exception):
-                ray.cancel(reference, force=True)
+            if not self._ours:
+                with contextlib.suppress(Exception):
+                    ray.cancel(reference)
         self._tasks.clear()
 
     # -- the cluster ---------------------------------------------------------------------------------------
@@ -266,6 +276,7 @@ class RayExecutor(Executor):
     def _connect(self) -> None:
         if self._connected:
             return
+        self._ours = not ray.is_initialized()
         with _own_handlers():
             if self.cluster.address:
                 self._open.enter_context(_joined(self.cluster.address, self.cluster))
@@ -373,6 +384,16 @@ def _settings(cluster: Cluster) -> dict[str, Any]:
     }
 
 
+def _init(address: str, cluster: Cluster) -> None:
+    """Connect to a cluster; through Ray's client once more, as its server sometimes fails to start one."""
+    try:
+        ray.init(address=address, **_settings(cluster))
+    except ConnectionError:
+        if not address.startswith("ray://"):
+            raise
+        ray.init(address=address, **_settings(cluster))
+
+
 @contextlib.contextmanager
 def _joined(address: str, cluster: Cluster) -> Iterator[None]:
     """Be connected to a cluster; one that this process is connected to already stays so."""
@@ -382,7 +403,7 @@ def _joined(address: str, cluster: Cluster) -> Iterator[None]:
     _refuse_silent(address)
     try:
         _refuse_locked(address)
-        ray.init(address=address, **_settings(cluster))
+        _init(address, cluster)
     except (ConnectionError, ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
         raise Refused(f"--address {address}: {_reason(error)}") from None
     try:
