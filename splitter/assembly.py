@@ -5,10 +5,10 @@ import time
 import numpy as np
 
 from splitter.batch import Report
-from splitter.engine import STALE, Summary, forget_earlier
+from splitter.engine import Summary, forget_earlier
 from splitter.errors import Refused
 from splitter.kept import forget_stale, kept_list, stale_entries
-from splitter.manifest import DONE, FAILED, NOT_DONE, SKIPPED, Journal
+from splitter.manifest import DONE, STALE, Journal
 from splitter.storage import OWN_FOLDER, LocalStorage
 
 
@@ -24,36 +24,22 @@ def assemble_manifest(storage: LocalStorage) -> Summary:
         journal.recover()
         journal.load()
         entries = journal.find(keys)
-        known = entries >= 0
-        status = np.zeros(len(entries), "u1")
-        status[known] = journal.entries["status"][entries[known]]
-        status[known] = np.where(stale_entries(storage, journal, entries[known]), STALE, status[known])
-        finished = (status == DONE) | (status == SKIPPED)
-        journal.write_manifest(entries[finished], header)
-        journal.write_errors(entries[status == FAILED], header)
-        made = journal.entries[entries[finished]]
+        known = np.flatnonzero(entries >= 0)
+        status = journal.status(entries)
+        status[known[stale_entries(storage, journal, entries[known])]] = STALE
+        journal.write_tables(entries, status, header)
         gone = journal.others(entries)
-        stale = int((status == STALE).sum())
-        if not stale:
+        if not (status == STALE).any():
             forget_stale(storage)
             forget_earlier(storage)
+        # those that are done; a skipped input has neither
+        made = journal.entries[entries[status == DONE]]
         journal.compact(np.concatenate((entries[known], gone)))
-        return Summary(
+        return Summary.of(
+            status,
             output=storage.root,
-            inputs=len(status),
-            done=int((status == DONE).sum()),
-            skipped=int((status == SKIPPED).sum()),
-            failed=int((status == FAILED).sum()),
-            left=int((status == NOT_DONE).sum()),
-            stale=stale,
-            unreadable=0,
-            unreadable_names=[],
-            unreadable_why="",
             gone=len(gone),
-            pruned=0,
             work=Report(outputs=int(made["outputs"].sum()), bytes=int(made["bytes"].sum())),
             seconds=time.monotonic() - began,
-            limited=False,
-            stopped="",
             assembled=True,
         )

@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from splitter.manifest import (
     OUTPUT_COLUMNS,
     OWN_COLUMNS,
     SKIPPED,
+    STALE,
     Journal,
     State,
     compare,
@@ -56,13 +57,11 @@ RUN = f"{OWN_FOLDER}/run.json"
 ROUNDS_WITHOUT_PROGRESS = 3
 NAMES_SHOWN = 3
 LONGEST_VALUE = 100
-# beside the status of a commit record: what it says is of before a change
-STALE = 255
 # in RUN, beside how the run processes inputs
 EARLIER = "earlier"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """What a run came to.
 
@@ -94,17 +93,24 @@ class Summary:
     failed: int
     left: int
     stale: int
-    unreadable: int
-    unreadable_names: list[str]
-    unreadable_why: str
+    unreadable: int = 0
+    unreadable_names: list[str] = field(default_factory=list)
+    unreadable_why: str = ""
     gone: int
-    pruned: int
+    pruned: int = 0
     work: Report
     seconds: float
-    limited: bool
-    stopped: str
+    limited: bool = False
+    stopped: str = ""
     part: Part | None = None
     assembled: bool = False
+
+    @classmethod
+    def of(cls, status: np.ndarray, **others: Any) -> "Summary":  # noqa: ANN401 - the other fields
+        """Count what inputs have come to."""
+        kinds = {"done": DONE, "skipped": SKIPPED, "failed": FAILED, "left": NOT_DONE, "stale": STALE}
+        counts: dict[str, Any] = {name: int((status == kind).sum()) for name, kind in kinds.items()}
+        return cls(inputs=len(status), **counts, **others)
 
     @property
     def manifest(self) -> str:
@@ -403,22 +409,18 @@ class _Work:
             fault = str(error)
         self.journal.load()
         entries = self.journal.find(self.found.keys)
-        known = entries >= 0
-        status = np.zeros(len(entries), "u1")
-        status[known] = self.journal.entries["status"][entries[known]]
+        status = self.journal.status(entries)
         # neither table has them: their rows would stand there for what they are no longer
         status[self._still_stale(first.stale, entries)] = STALE
         gone = self.journal.others(entries)
         try:
             if not fault and self.mine is None:
-                finished = (status == DONE) | (status == SKIPPED)
-                self.journal.write_manifest(entries[finished], self.table.header)
-                self.journal.write_errors(entries[status == FAILED], self.table.header)
+                self.journal.write_tables(entries, status, self.table.header)
                 if not ((status == STALE).any() or len(first.unreadable) or self.done.unreadable):
                     _note(self.storage, self.how, [])
                     forget_stale(self.storage)
                 if compact:
-                    self.journal.compact(np.concatenate((entries[known], gone)))
+                    self.journal.compact(np.concatenate((entries[entries >= 0], gone)))
         except StorageError as error:
             fault = str(error)
         self.stopped = self.stopped or fault
@@ -436,14 +438,9 @@ class _Work:
             status = status[self.mine]
         names = [self.table.listed(int(index)) for index in unreadable[:NAMES_SHOWN]]
         names += self.done.unreadable_names
-        return Summary(
+        return Summary.of(
+            status,
             output=self.storage.root,
-            inputs=len(status),
-            done=int((status == DONE).sum()),
-            skipped=int((status == SKIPPED).sum()),
-            failed=int((status == FAILED).sum()),
-            left=int((status == NOT_DONE).sum()),
-            stale=int((status == STALE).sum()),
             unreadable=len(unreadable) + len(set(self.done.unreadable)),
             unreadable_names=[one_line(name) for name in names[:NAMES_SHOWN]],
             unreadable_why=self._why_unreadable(unreadable),

@@ -42,6 +42,8 @@ OWN_COLUMNS = (*OUTPUT_COLUMNS, SKIPPED_COLUMN, *ERROR_COLUMNS)
 FEW_RECORDS = 64
 
 NOT_DONE, DONE, SKIPPED, FAILED = range(4)
+# no commit record has this one: what it says is of before a change
+STALE = 255
 
 ENTRY = np.dtype(
     [
@@ -291,6 +293,13 @@ class Journal:
             found[same] = self._by_key[at[same]]
         return found
 
+    def status(self, entries: np.ndarray) -> np.ndarray:
+        """What inputs have come to, by the numbers of their entries."""
+        status = np.full(len(entries), NOT_DONE, "u1")
+        known = entries >= 0
+        status[known] = self.entries["status"][entries[known]]
+        return status
+
     def others(self, entries: np.ndarray) -> np.ndarray:
         """The entries that count, but for the given ones."""
         chosen = np.zeros(len(self.entries), bool)
@@ -357,6 +366,11 @@ class Journal:
                 file.write(piece)
         # the oldest first, so that what made a record void never goes before it
         self._storage.remove(f"{RECORDS}/{old}" for old in self._names)
+
+    def write_tables(self, entries: np.ndarray, status: np.ndarray, columns: Sequence[str]) -> None:
+        """Write manifest.csv and errors.csv; inputs that are stale, or not done, stand in neither."""
+        self.write_manifest(entries[(status == DONE) | (status == SKIPPED)], columns)
+        self.write_errors(entries[status == FAILED], columns)
 
     def write_manifest(self, entries: np.ndarray, columns: Sequence[str]) -> None:
         """Write manifest.csv from the entries of inputs that are done, in the order given."""
@@ -538,9 +552,8 @@ def compare(
     entries = journal.find(found.keys)
     known = entries >= 0
     numbers = entries[known]
-    status = np.zeros(len(entries), "u1")
+    status = journal.status(entries)
     same = np.zeros(len(entries), bool)
-    status[known] = journal.entries["status"][numbers]
     if fingerprints is not None:
         same[known] = journal.entries["fingerprint"][numbers] == fingerprints[known]
     finished = (status == DONE) | (status == SKIPPED)
