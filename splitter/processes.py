@@ -17,6 +17,7 @@ from typing import IO, Any, Generic, TypeVar, cast
 
 import psutil
 
+from splitter.errors import Interrupted
 from splitter.options import usable_cpus
 
 FEW_ITEMS = 4
@@ -105,6 +106,31 @@ def signals_held_back() -> Iterator[None]:
 def signals_let_in() -> None:
     """Undo that in a process that was started meanwhile."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING_TO_END)
+
+
+@contextlib.contextmanager
+def signals_raise() -> Iterator[None]:
+    """Turn the first signal that asks to end into Interrupted; the second ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+
+    def interrupt(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's arguments
+        if seen:
+            # nothing is lost: what is done is on storage, and the workers end with this process
+            os._exit(128 + number)
+        seen.append(number)
+        raise Interrupted(number)
+
+    # what nohup, or a shell's `&`, has had ignored stays ignored, and what C code handles stays with it
+    numbers = [number for number in ASKING_TO_END if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    old = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def by_value(content: object, code: type) -> bytes:

@@ -3,15 +3,11 @@
 This module is imported with the package, so what is heavy is imported when a run begins.
 """
 
-import contextlib
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from splitter.errors import Interrupted, Refused, RunStopped
+from splitter.errors import Refused, RunStopped
 from splitter.options import RunOptions
 
 if TYPE_CHECKING:
@@ -57,6 +53,7 @@ def run_dataset(
 ) -> "Summary":
     """The whole run; returns numbers and paths. Raises Refused before any work, Interrupted at a signal."""
     from splitter.engine import Engine
+    from splitter.processes import signals_raise
     from splitter.storage import LocalStorage
 
     if sys.platform == "win32":
@@ -69,6 +66,7 @@ def run_dataset(
 def assemble(output: str | os.PathLike[str]) -> "Summary":
     """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
     from splitter.assembly import assemble_manifest
+    from splitter.processes import signals_raise
     from splitter.storage import LocalStorage
 
     with signals_raise():
@@ -86,30 +84,3 @@ def _folder(output: str | os.PathLike[str]) -> str:
     if "://" in folder:
         raise Refused(f"{folder}: is a URL; give a folder as --output")
     return os.path.expanduser(folder)
-
-
-@contextlib.contextmanager
-def signals_raise() -> Iterator[None]:
-    """Turn the first signal that asks to end into Interrupted; the second ends at once."""
-    from splitter.processes import ASKING_TO_END
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    seen: list[int] = []
-
-    def interrupt(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's arguments
-        if seen:
-            # nothing is lost: what is committed is on storage, and the workers end with this process
-            os._exit(128 + number)
-        seen.append(number)
-        raise Interrupted(number)
-
-    # what nohup, or a shell's `&`, has had ignored stays ignored, and what C code handles stays with it
-    numbers = [number for number in ASKING_TO_END if signal.getsignal(number) not in (signal.SIG_IGN, None)]
-    old = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -36,8 +36,11 @@ def _tool(function: Tool) -> Tool:
 
     @functools.wraps(function)
     def run(*args: Any, **values: Any) -> int:  # noqa: ANN401 - what click has parsed
+        from splitter.processes import signals_raise
+
         try:
-            with _interruptible():
+            # signals raise, so that temporary files are removed
+            with signals_raise():
                 return function(*args, **values) or 0
         except Interrupted as interruption:
             _say("interrupted; nothing half done is left")
@@ -48,26 +51,6 @@ def _tool(function: Tool) -> Tool:
             return _BROKEN_PIPE
 
     return run  # type: ignore[return-value]
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Have signals raise, so that temporary files are removed."""
-
-    def interrupt(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's arguments
-        raise Interrupted(number)
-
-    numbers = [
-        number
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) != signal.SIG_IGN
-    ]
-    old = [signal.signal(number, interrupt) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, old, strict=True):
-            signal.signal(number, handler)
 
 
 def _say(line: str) -> None:
