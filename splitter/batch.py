@@ -173,7 +173,8 @@ class Report:
         for name in ("inputs", "done", "skipped", "failed", "outputs", "bytes", "seconds", "apart"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failures = (self.failures + other.failures)[:FAILURES_SHOWN]
-        self.unreadable = self.unreadable + other.unreadable
+        # in place: over many batches a new list each time would take longer and longer
+        self.unreadable += other.unreadable
         self.unreadable_names = (self.unreadable_names + other.unreadable_names)[:FAILURES_SHOWN]
         self.unreadable_why = self.unreadable_why or other.unreadable_why
         self.stop = self.stop or other.stop
