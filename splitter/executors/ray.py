@@ -33,7 +33,7 @@ from splitter.errors import Refused, RunStopped
 from splitter.executors.base import Cluster, Executor, Limits
 from splitter.inputs import InputList
 from splitter.options import usable_cpus
-from splitter.processes import by_value
+from splitter.processes import ASKING_TO_END, by_value
 from splitter.progress import show_count
 from splitter.storage import OWN_FOLDER, SHARED
 from splitter.travel import code_beside
@@ -72,7 +72,8 @@ class RayExecutor(Executor):
         self._slots = self._nodes = self._cpus = self._gpus = 0
         self._packed = b""
         self._mission: Any = None
-        self._tasks: set[Any] = set()
+        # of each batch in Ray's hands only what its inputs are called: there may be many, and they are large
+        self._at_work: dict[Any, list[int]] = {}
         self._lost = self._told = False
         self._ours = True
 
@@ -109,7 +110,7 @@ class RayExecutor(Executor):
     def place(self) -> str:
         """The nodes that take batches, and how much of them is in use."""
         self._look()
-        busy = min(len(self._tasks), self._slots)
+        busy = min(len(self._at_work), self._slots)
         there = [show_count(self._nodes, "node")]
         cpus, gpus = self.cluster.cpus, self.cluster.gpus
         for takes, total, noun in ((cpus, self._cpus, "CPU"), (gpus, self._gpus, "GPU")):
@@ -171,8 +172,7 @@ class RayExecutor(Executor):
             max_calls=0,
             scheduling_strategy="SPREAD",
         )(relay.work)
-        # of each batch only what its inputs are called: there may be many, and they are large
-        at_work: dict[Any, list[int]] = {}
+        at_work = self._at_work
         heard = time.monotonic()
         more = True
         # nothing is done yet, but there is something to see
@@ -185,7 +185,6 @@ class RayExecutor(Executor):
                     break
                 reference = task.remote(self._mission, job.storage.run, pickle.dumps(batch))
                 at_work[reference] = batch.keys
-                self._tasks.add(reference)
             if not at_work:
                 return
             finished = _finished(list(at_work))
@@ -194,7 +193,6 @@ class RayExecutor(Executor):
                 yield Report()
             for reference in finished:
                 heard = time.monotonic()
-                self._tasks.discard(reference)
                 report = _report_of(reference, at_work.pop(reference))
                 self._lost = self._lost or not report.inputs
                 yield report
@@ -229,13 +227,13 @@ class RayExecutor(Executor):
         ends by itself at that moment, Ray takes the driver's process down (2.60: task_manager.cc, "Check
         failed").
         """
-        if self._tasks and self._ours:
+        left, self._at_work = [*self._at_work], {}
+        if left and self._ours:
             self.close()
-        for reference in self._tasks:
-            if not self._ours:
-                with contextlib.suppress(Exception):
-                    ray.cancel(reference)
-        self._tasks.clear()
+            return
+        for reference in left:
+            with contextlib.suppress(Exception):
+                ray.cancel(reference)
 
     # -- the cluster ---------------------------------------------------------------------------------------
 
@@ -254,15 +252,16 @@ class RayExecutor(Executor):
 
     def _slots_of(self, resources: dict[str, float]) -> int:
         """How many batches fit into a node."""
-        needs = {"CPU": self.cluster.cpus, "GPU": self.cluster.gpus, **self.cluster.resources}
-        return min(
-            (int(resources.get(name, 0) / amount + 1e-9) for name, amount in needs.items() if amount),
-            default=1,
-        )
+        places = (int(resources.get(name, 0) / amount + 1e-9) for name, amount in self._needs().items())
+        return min(places, default=1)
+
+    def _needs(self) -> dict[str, float]:
+        """What a batch takes, by Ray's names."""
+        all_of_it = {"CPU": self.cluster.cpus, "GPU": self.cluster.gpus, **self.cluster.resources}
+        return {name: amount for name, amount in all_of_it.items() if amount}
 
     def _wanted(self) -> str:
-        needs = {"CPU": self.cluster.cpus, "GPU": self.cluster.gpus, **self.cluster.resources}
-        return ", ".join(f"{amount:g} {name}" for name, amount in needs.items() if amount)
+        return ", ".join(f"{amount:g} {name}" for name, amount in self._needs().items())
 
     def _refuse_without_room(self) -> None:
         """Refuse to wait for a node that nobody will start."""
@@ -491,8 +490,7 @@ def _read_environment_again() -> None:
 @contextlib.contextmanager
 def _own_handlers() -> Iterator[None]:
     """Keep the run's signal handlers: Ray sets its own."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: signal.getsignal(number) for number in ASKING_TO_END}
     try:
         yield
     finally:
