@@ -9,7 +9,8 @@ from splitter.engine import Summary, forget_earlier
 from splitter.errors import Refused
 from splitter.kept import forget_stale, kept_list, stale_entries
 from splitter.manifest import DONE, STALE, Journal
-from splitter.storage import OWN_FOLDER, LocalStorage
+from splitter.places import OWN_FOLDER
+from splitter.storage import LocalStorage
 
 
 def assemble_manifest(storage: LocalStorage) -> Summary:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from splitter.csv_text import ENCODING, ESCAPE, CsvText, Row, parse_rows
 from splitter.dataset import ProcessorDataset, Result, checked_result, one_at_a_time
 from splitter.errors import (
     BadResult,
@@ -24,21 +25,7 @@ from splitter.errors import (
     StorageError,
     UnreadableInput,
 )
-from splitter.inputs import (
-    ENCODING,
-    ESCAPE,
-    UNREADABLE,
-    CsvText,
-    Layout,
-    Row,
-    Survey,
-    Table,
-    fingerprint,
-    look_at,
-    make_input,
-    parse_rows,
-    same_name,
-)
+from splitter.inputs import Survey, Table, make_input
 from splitter.manifest import (
     DONE,
     FAILED,
@@ -51,6 +38,7 @@ from splitter.manifest import (
     State,
     merged_type,
 )
+from splitter.places import UNREADABLE, Layout, fingerprint, look_at, same_name
 from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scalar, Scratch
 from splitter.sinks import Sink, SinkWriter

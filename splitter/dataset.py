@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from torch.utils.data import Dataset
 
 from splitter.errors import BadResult, Refused
-from splitter.inputs import InputList, Layout, Table, copy_list, look_at, read_source, with_stage
+from splitter.inputs import Table, copy_list
+from splitter.places import Layout, look_at
 from splitter.records import InputFile, OutputFile, Scalar, Scratch
+from splitter.sources import InputList, read_source, with_stage
 
 if TYPE_CHECKING:
     from splitter.frame import Manifest

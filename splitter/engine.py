@@ -20,18 +20,7 @@ from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
 from splitter.errors import Interrupted, Refused, StorageError, UnreadableInput
 from splitter.executors import Cluster, Executor, Limits, executor_class
 from splitter.identity import Identity, file_of
-from splitter.inputs import (
-    InputList,
-    Layout,
-    Survey,
-    Table,
-    advice_on_missing,
-    copy_list,
-    look_at,
-    read_source,
-    survey,
-    with_stage,
-)
+from splitter.inputs import Survey, Table, advice_on_missing, copy_list, survey
 from splitter.kept import LIST, Listed, forget_stale, inputs_of_part, keep_list
 from splitter.manifest import (
     DONE,
@@ -49,9 +38,11 @@ from splitter.manifest import (
 )
 from splitter.options import RunOptions
 from splitter.parts import Part
+from splitter.places import OWN_FOLDER, Layout, look_at
 from splitter.progress import Display, one_line, show_count
 from splitter.sinks import SINKS
-from splitter.storage import OWN_FOLDER, LocalStorage
+from splitter.sources import InputList, read_source, with_stage
+from splitter.storage import LocalStorage
 
 RUN = f"{OWN_FOLDER}/run.json"
 ROUNDS_WITHOUT_PROGRESS = 3

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from splitter.csv_text import ENCODING, ESCAPE, Row
 from splitter.errors import Refused
-from splitter.inputs import CANNOT_READ_URLS, ENCODING, ESCAPE, Row, is_url
 from splitter.manifest import ERROR_COLUMNS, ERRORS, MANIFEST, OUTPUT_COLUMNS, SCHEMA
+from splitter.places import CANNOT_READ_URLS, is_url
 
 if TYPE_CHECKING:
     from splitter.engine import Summary

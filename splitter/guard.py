@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from splitter.batch import BETWEEN_INPUTS, TOGETHER, Batch, Failure, Job, Report, Worker
+from splitter.csv_text import parse_rows
 from splitter.errors import Crashed, MemoryExceeded, RunStopped, TimedOut
-from splitter.inputs import parse_rows
 from splitter.manifest import DONE, FAILED, SKIPPED, Journal, Record
 from splitter.processes import (
     adopt_orphans,

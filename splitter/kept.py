@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from splitter.csv_text import Row, rows_of_csv
 from splitter.errors import Refused
-from splitter.inputs import Layout, Row, Survey, key_hash, rows_of_csv
+from splitter.inputs import Survey
 from splitter.manifest import Journal, State
-from splitter.storage import OWN_FOLDER, SHARES, LocalStorage
+from splitter.places import OWN_FOLDER, Layout, key_hash
+from splitter.storage import SHARES, LocalStorage
 
 LIST = f"{OWN_FOLDER}/dataset.csv"
 _LISTED = f"{OWN_FOLDER}/list.json"

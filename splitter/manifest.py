@@ -23,9 +23,11 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
+from splitter.csv_text import CsvText, Row, parse_rows
 from splitter.errors import Refused, StorageError
-from splitter.inputs import CsvText, Layout, Row, Survey, Table, folders_around, parse_rows, same_name
-from splitter.storage import OWN_FOLDER, LocalStorage
+from splitter.inputs import Survey, Table
+from splitter.places import OWN_FOLDER, Layout, folders_around, same_name
+from splitter.storage import LocalStorage
 
 RECORDS = f"{OWN_FOLDER}/records"
 SCHEMA = f"{OWN_FOLDER}/schema.json"

@@ -19,8 +19,8 @@ import psutil
 
 from splitter.errors import Refused, StorageError
 from splitter.parts import Part
+from splitter.places import OWN_FOLDER
 
-OWN_FOLDER = ".splitter"
 STAGING = f"{OWN_FOLDER}/staging"
 LOCK = f"{OWN_FOLDER}/lock"
 WORKERS = f"{OWN_FOLDER}/workers"

@@ -17,14 +17,15 @@ PACKAGE = Path(splitter.__file__).parent
 # A module imports only from lines above its own; a package stands for all its modules.
 ROOMS = """
     ending errors parts
-    flac identity mp3 ogg options parameters progress records stages wav
-    decoders keeper processes storage travel
-    voice
+    csv_text flac identity mp3 ogg options parameters progress records stages wav
+    decoders keeper places processes travel
+    storage voice
     av_decoder resampling tape
     recordings
     audio
     tar
-    inputs sinks
+    sinks sources
+    inputs
     annotations dataset manifest
     batch cutting frame kept
     guard recipes

@@ -22,8 +22,10 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset
 
 from splitter import InputList, OutputFile, ProcessorDataset
+from splitter.csv_text import parse_rows
 from splitter.errors import Refused
-from splitter.inputs import copy_list, parse_rows, read_source
+from splitter.inputs import copy_list
+from splitter.sources import read_source
 
 
 class Copy(ProcessorDataset):

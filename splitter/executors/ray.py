@@ -31,11 +31,12 @@ from splitter import keeper, relay
 from splitter.batch import Batch, Job, Report
 from splitter.errors import Refused, RunStopped
 from splitter.executors.base import Cluster, Executor, Limits
-from splitter.inputs import InputList
 from splitter.options import usable_cpus
+from splitter.places import OWN_FOLDER
 from splitter.processes import ASKING_TO_END, by_value
 from splitter.progress import show_count
-from splitter.storage import OWN_FOLDER, SHARED
+from splitter.sources import InputList
+from splitter.storage import SHARED
 from splitter.travel import code_beside
 
 BATCHES_PER_WORKER = 2
