@@ -19,7 +19,7 @@ ROOMS = """
     ending errors parts
     csv_text flac identity mp3 ogg options parameters progress records stages wav
     decoders keeper places processes travel
-    storage voice
+    content storage voice
     av_decoder resampling tape
     recordings
     audio

@@ -1,14 +1,11 @@
 """The sink of loose files: `<path of the input, without extension>/<output name>`."""
 
-import contextlib
-import io
 import os
 import shutil
 import stat
 from collections.abc import Collection
 
-import xxhash
-
+from splitter.content import measure, write_content
 from splitter.errors import BadResult, NameTaken, StorageError
 from splitter.records import Content, Scratch
 from splitter.sinks.base import Sink, SinkWriter, Stored
@@ -17,9 +14,6 @@ from splitter.storage import LocalStorage
 LONGEST_PATH, LONGEST_PART = 4000, 255
 # so many characters are at most 252 bytes
 SHORT_PATH = 63
-READ_AT_ONCE = 1 << 20
-# small writes are gathered; what is larger goes to the file as it is, without a copy
-GATHERED = 1 << 16
 
 
 class FilesSink(Sink):
@@ -82,7 +76,7 @@ class FilesWriter(SinkWriter):
                if self._storage.exists(name)):  # fmt: skip
             # another name of it, where case does not count
             return
-        if not stat.S_ISREG(found.st_mode) or found.st_size != size or _measure(path)[1] != checksum:
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size or measure(path)[1] != checksum:
             raise _taken(output, "is there already")
 
     def _folder(self) -> str:
@@ -132,130 +126,3 @@ def _is_too_long(path: str) -> bool:
     """Whether a file system would not take the path, or one of its parts."""
     name = path.encode("utf-8", "surrogateescape")
     return len(name) > LONGEST_PATH or max(map(len, name.split(b"/"))) > LONGEST_PART
-
-
-# -- content of any kind, to a file ------------------------------------------------------------------------
-
-
-class _Hashing(io.FileIO):
-    """A file that takes the checksum of what is written, as long as it is written in sequence."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path, "w+")
-        self.digest = xxhash.xxh3_128()
-        self.end = 0
-        self.in_sequence = True
-        self.fault: OSError | None = None
-
-    def write(self, data: "io.ReadableBuffer") -> int:  # type: ignore[name-defined]
-        """Write, and hash what was written."""
-        self.in_sequence = self.in_sequence and self.tell() == self.end
-        try:
-            written = super().write(data)
-        except OSError as error:
-            self.fault = error
-            raise
-        if self.in_sequence:
-            self.digest.update(memoryview(data)[:written])
-            self.end += written
-        return written
-
-    def truncate(self, size: int | None = None) -> int:
-        """Cut the file; the checksum is then taken from the whole."""
-        self.in_sequence = False
-        return super().truncate(size)
-
-    def fileno(self) -> int:
-        """Give the descriptor, to which a program or NumPy may write past this object."""
-        self.in_sequence = False
-        return super().fileno()
-
-
-def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, str]:
-    """Write an output's content to a new file; returns its size and checksum."""
-    if isinstance(content, str):
-        content = content.encode()
-    if isinstance(content, memoryview):
-        content = content.tobytes()
-    if isinstance(content, (bytes, bytearray)):
-        return _write_bytes(path, content)
-    if isinstance(content, os.PathLike):
-        return _take_file(path, os.fsdecode(content), scratch)
-    if callable(content):
-        return _write_with(path, content)
-    kind = type(content).__name__
-    raise BadResult(
-        f"the content of {os.path.basename(path)!r} is a {kind}; expected bytes, str, a path or a callable"
-    )
-
-
-def _write_bytes(path: str, content: bytes | bytearray) -> tuple[int, str]:
-    # in the fewest calls: for a short piece a file object costs as much as the writing
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-        try:
-            written = os.write(descriptor, content)
-            while written < len(content):
-                written += os.write(descriptor, memoryview(content)[written:])
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise StorageError.of(error, path) from error
-    return len(content), _checksum(xxhash.xxh3_128(content))
-
-
-def _write_with(path: str, writer: "Content") -> tuple[int, str]:
-    try:
-        raw = _Hashing(path)
-    except OSError as error:
-        raise StorageError.of(error, path) from error
-    file = io.BufferedRandom(raw, GATHERED)
-    try:
-        with file:
-            writer(file)  # type: ignore[operator,misc]
-    except BaseException:
-        with contextlib.suppress(OSError):
-            raw.close()
-        if raw.fault is None:
-            raise
-    if raw.fault is not None:
-        # whatever the user's code made of it: the disk is full, or broken
-        raise StorageError.of(raw.fault, path) from raw.fault
-    if raw.in_sequence:
-        return raw.end, _checksum(raw.digest)
-    return _measure(path)
-
-
-def _take_file(path: str, source: str, scratch: Scratch) -> tuple[int, str]:
-    """Move a file that lies in scratch; copy any other, which may be somebody's original."""
-    if not os.path.isfile(source):
-        raise BadResult(f"the content of {os.path.basename(path)!r} is the path {source!r}, where no file is")
-    if not os.path.islink(source) and os.stat(source).st_nlink == 1 and scratch.holds(source):
-        try:
-            os.rename(source, path)
-        except OSError:
-            return _copy(source, path)
-        return _measure(path)
-    return _copy(source, path)
-
-
-def _copy(source: str, path: str) -> tuple[int, str]:
-    with open(source, "rb") as reader:
-        return _write_with(path, lambda file: shutil.copyfileobj(reader, file, READ_AT_ONCE))
-
-
-def _measure(path: str) -> tuple[int, str]:
-    digest = xxhash.xxh3_128()
-    size = 0
-    try:
-        with open(path, "rb", buffering=0) as file:
-            while block := file.read(READ_AT_ONCE):
-                digest.update(block)
-                size += len(block)
-    except OSError as error:
-        raise StorageError.of(error, path) from error
-    return size, _checksum(digest)
-
-
-def _checksum(digest: xxhash.xxh3_128) -> str:
-    return f"xxh128:{digest.hexdigest()}"

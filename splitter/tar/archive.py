@@ -6,7 +6,6 @@ Python's tarfile takes a damaged header for the end of an archive, and keeps eve
 """
 
 import functools
-import operator
 import os
 import struct
 import tempfile
@@ -408,5 +407,4 @@ def _block(name: bytes, size: int, kind: bytes) -> bytes:
     fields = [name, b"0000644\0", b"0000000\0", b"0000000\0", b"%011o\0" % size, b"00000000000\0", b" " * 8]
     owner = [b"", b"", b"0000000\0", b"0000000\0", b""]
     block = _FIELDS.pack(*fields, kind, b"", b"ustar\0", b"00", *owner)
-    total = functools.reduce(operator.add, block)
-    return block[:148] + b"%06o\0 " % total + block[156:]
+    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
