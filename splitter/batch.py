@@ -1,19 +1,16 @@
-"""Plan batches; run one in a worker: process, store, commit."""
+"""Run a batch in a worker: process, store, commit."""
 
 import errno
-import math
 import os
 import random
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
-
-from splitter.csv_text import ENCODING, ESCAPE, CsvText, Row, parse_rows
+from splitter.csv_text import CsvText, Row, parse_rows
 from splitter.dataset import ProcessorDataset, Result, checked_result, one_at_a_time
 from splitter.errors import (
     BadResult,
@@ -25,22 +22,19 @@ from splitter.errors import (
     StorageError,
     UnreadableInput,
 )
-from splitter.inputs import Survey, Table, make_input
+from splitter.inputs import make_input
 from splitter.manifest import (
     DONE,
     FAILED,
-    OWN_COLUMNS,
     SKIPPED,
-    SKIPPED_COLUMN,
     Head,
     Journal,
     RecordWriter,
-    State,
-    merged_type,
 )
 from splitter.places import UNREADABLE, Layout, fingerprint, look_at, same_name
 from splitter.progress import one_line
-from splitter.records import InputFile, OutputFile, Scalar, Scratch
+from splitter.records import InputFile, OutputFile, Scratch
+from splitter.rows import NO_FILE, Made, RowMaker
 from splitter.sinks import Sink, SinkWriter
 from splitter.storage import LocalStorage
 
@@ -49,7 +43,6 @@ LONGEST_MESSAGE = 10_000
 LONGEST_NAME = 255
 BETWEEN_INPUTS = -1
 TOGETHER = -2
-NO_FILE = ("", "", "")
 
 
 @dataclass(frozen=True)
@@ -197,108 +190,6 @@ class Losses:
         if times == self.TIMES:
             message = f"its worker was ended {times} times with this input alone (out of memory?)"
             self.failures[keys[0]] = Failure(Crashed.__name__, message, attempts=times)
-
-
-# -- planning ---------------------------------------------------------------------------------------------
-
-
-class Planner:
-    """Makes batches of what is to be done, the largest inputs first.
-
-    Without a fixed size it starts with small batches, learns from their reports how long an input
-    takes, and makes batches long enough that dispatch and commit cost little, and small enough that
-    the work stays spread to the end and little is lost in a crash.
-    """
-
-    MOST_INPUTS = 50_000
-    SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
-    TOGETHER_INPUTS = 32
-    ALIKE_BYTES = 1 << 16
-
-    def __init__(  # noqa: PLR0913
-        self,
-        job: Job,
-        table: Table,
-        found: Survey,
-        state: State,
-        journal: Journal,
-        *,
-        workers: int,
-        size: int | None,
-        failures: Mapping[int, Failure] | None = None,
-    ) -> None:
-        """Plan the inputs that `state` says are to be done."""
-        self._table, self._found, self._state, self._journal = table, found, state, journal
-        self._generation, self._workers = journal.next_generation, max(1, workers)
-        # parts do not know each other's generation
-        self._mark = f"{job.storage.part.mark}-" if job.storage.part else ""
-        self._size = size or (self.TOGETHER_INPUTS if job.dataset.process_batch else None)
-        self._failures = failures or {}
-        self._began = time.monotonic()
-        self._seconds_per_input = 0.0
-        self._order = self._largest_first(state.todo, found.sizes[state.todo])
-        self._stale = np.isin(self._order, state.changed)
-
-    @classmethod
-    def _largest_first(cls, inputs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Sorted by size, except that what is small or nearly the same stays in list order."""
-        steps = np.where(sizes < cls.ALIKE_BYTES, 0, np.log2(np.maximum(sizes, 1)).astype("i8"))
-        return inputs[np.argsort(-steps, kind="stable")]
-
-    @property
-    def batches(self) -> int:
-        """How many batches there will be: exact for a fixed size, else at least so many."""
-        return math.ceil(len(self._order) / (self._size or self._first_size()))
-
-    def learn(self, report: Report) -> None:
-        """Take the time of a finished batch into account."""
-        if report.inputs:
-            self._seconds_per_input = report.seconds / report.inputs
-
-    def __iter__(self) -> Iterator[Batch]:
-        """The batches, each made when a worker is free to take it."""
-        start = number = 0
-        while start < len(self._order):
-            stop = min(len(self._order), start + self._next_size(len(self._order) - start))
-            yield self._batch(f"{self._generation:06d}-{self._mark}{number:06d}", start, stop)
-            start, number = stop, number + 1
-
-    def _first_size(self) -> int:
-        return max(1, min(32, len(self._order) // (self._workers * 32)))
-
-    def _next_size(self, left: int) -> int:
-        if self._size:
-            return self._size
-        if not self._seconds_per_input:
-            return self._first_size()
-        elapsed = time.monotonic() - self._began
-        seconds = min(self.LONGEST_SECONDS, max(self.SHORTEST_SECONDS, elapsed / 50))
-        spread = math.ceil(left / (self._workers * 4))
-        return max(1, min(int(seconds / self._seconds_per_input), spread, self.MOST_INPUTS))
-
-    def _batch(self, name: str, start: int, stop: int) -> Batch:
-        chosen = np.sort(self._order[start:stop])
-        stale: dict[int, list[str]] = {}
-        if self._stale[start:stop].any():
-            places = np.flatnonzero(np.isin(chosen, self._state.changed))
-            outputs = self._journal.outputs_of_each(self._state.entries[chosen[places]])
-            stale = dict(zip(places.tolist(), outputs, strict=True))
-        texts = [text for first, last in _runs(chosen) for text in self._table.texts(first, last + 1)]
-        found = self._found
-        keys, sizes, times = (
-            column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns)
-        )
-        known = self._failures
-        failures = {place: known[key] for place, key in enumerate(keys) if key in known} if known else {}
-        return Batch(name, texts, keys, sizes, times, stale, failures)
-
-
-def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
-    """The first and the last of each run of successive numbers."""
-    breaks = np.flatnonzero(np.diff(numbers) != 1)
-    firsts = np.concatenate((numbers[:1], numbers[breaks + 1]))
-    lasts = np.concatenate((numbers[breaks], numbers[-1:]))
-    return zip(firsts.tolist(), lasts.tolist(), strict=True)
 
 
 # -- one batch --------------------------------------------------------------------------------------------
@@ -530,171 +421,6 @@ class _Task:
         self.report.failed += 1
         if len(self.report.failures) < FAILURES_SHOWN:
             self.report.failures.append((one_line(listed), f"{failure.error}: {failure.message}"))
-
-
-# -- the rows of the manifest -------------------------------------------------------------------------------
-
-Metadata = Mapping[str, Scalar]
-# where an output is, its metadata, and the columns of its row
-Made = tuple[Sequence[str], Metadata, Row]
-Types = tuple[tuple[str, str], ...]
-
-_TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): ""}
-
-
-class RowMaker:
-    """Makes an input's rows of the manifest, and refuses metadata that the manifest cannot hold."""
-
-    def __init__(self, header: Row, declared: Mapping[str, type]) -> None:
-        """`header` holds the dataset's columns; `declared` the types of metadata keys."""
-        self._columns = tuple(header)
-        self._taken = {*header, *OWN_COLUMNS}
-        self._declared = dict(declared)
-        self._shapes: dict[tuple[Any, ...], Types | None] = {}
-        self._heads: dict[tuple[Types, Types], Head] = {}
-        self._csv = CsvText()
-        self._skipped = Head(self._columns, (), ((SKIPPED_COLUMN, "str"),))
-
-    def make(self, row: Row, outputs: list[Made], metadata: Metadata) -> tuple[Head, bytes]:
-        """One row for each output, or a single one for an input that made none."""
-        output_types, owns, usual = self._alike([own for _, own, _ in outputs])
-        input_types, [metadata], plain = self._alike([metadata])
-        shared = [*metadata.values()]
-        head = self._head(output_types, input_types)
-        try:
-            text = _joined(outputs, shared) if usual and plain else b""
-            return head, text or self._csv.encode(
-                _rows_of(outputs, owns, shared) or [[*row, *NO_FILE, *shared]]
-            )
-        except ValueError:
-            _refuse_what_cannot_be_written([*owns, metadata])
-            raise
-
-    def skipped(self, row: Row, reason: str) -> tuple[Head, bytes]:
-        """The row of an input that was left out."""
-        return self._skipped, self._csv.encode([[*row, *NO_FILE, reason]])
-
-    def _alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata], bool]:
-        """Keys with their types, and each metadata with just these keys in this order.
-
-        The last says whether they are as they were given, and no value is missing.
-        """
-        try:
-            keys = {*map(tuple, all_metadata)}
-            kinds = {tuple(map(type, metadata.values())) for metadata in all_metadata}
-        except (TypeError, AttributeError):
-            return self._made_alike(all_metadata)
-        if len(keys) != 1 or len(kinds) != 1:
-            return self._made_alike(all_metadata)
-        # the usual case: the same keys and types throughout, and nothing to convert
-        shape = keys.pop(), kinds.pop()
-        if shape not in self._shapes:
-            plain = not self._declared.keys() & set(shape[0]) and all(kind in _TYPES for kind in shape[1])
-            names = (_TYPES.get(kind, "") for kind in shape[1])
-            self._shapes[shape] = tuple(zip(shape[0], names, strict=True)) if plain else None
-        types = self._shapes[shape]
-        if types is None:
-            return self._made_alike(all_metadata)
-        return types, all_metadata, type(None) not in shape[1]
-
-    def _made_alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata], bool]:
-        types: dict[str, str] = {}
-        plain = [self._plain(metadata, types) for metadata in all_metadata]
-        return tuple(types.items()), [{key: values.get(key) for key in types} for values in plain], False
-
-    def _plain(self, metadata: Metadata, types: dict[str, str]) -> dict[str, Scalar]:
-        """The metadata with values of Python's own types; notes the type of each key."""
-        if not isinstance(metadata, Mapping):
-            raise BadResult(f"metadata is a {type(metadata).__name__}; expected a mapping of scalars")
-        values: dict[str, Scalar] = {}
-        for key, value in metadata.items():
-            values[key] = self._scalar(key, value)
-            types[key] = merged_type(types.get(key, ""), _TYPES[self._declared.get(key, type(values[key]))])
-        return values
-
-    def _scalar(self, key: str, value: Any) -> Scalar:  # noqa: ANN401 - whatever a user's method gave
-        plain = _python_value(value)
-        if type(plain) not in _TYPES:
-            kind = type(value).__name__
-            raise BadResult(f"metadata {key!r} is a {kind}; expected str, int, float, bool or None")
-        wanted = self._declared.get(key)
-        if wanted is None or plain is None or type(plain) is wanted:
-            return plain
-        if wanted is str:
-            return str(plain)
-        if wanted is float and type(plain) is int:
-            return float(plain)
-        raise BadResult(f"metadata {key!r} is {plain!r}; metadata_types says {wanted.__name__}")
-
-    def _head(self, outputs: Types, inputs: Types) -> Head:
-        head = self._heads.get((outputs, inputs))
-        if head is None:
-            self._check_keys(dict(outputs), dict(inputs))
-            head = self._heads[outputs, inputs] = Head(self._columns, outputs, inputs)
-        return head
-
-    def _check_keys(self, outputs: Mapping[Any, str], inputs: Mapping[Any, str]) -> None:
-        for key in (*outputs, *inputs):
-            if not isinstance(key, str) or not key:
-                raise BadResult(f"metadata key {key!r} is a {type(key).__name__}; expected a name")
-            try:
-                key.encode(ENCODING, ESCAPE)
-            except UnicodeEncodeError:
-                raise BadResult(f"metadata key {key!r} cannot be written as UTF-8; rename it") from None
-            if key in self._columns:
-                raise BadResult(
-                    f"metadata {key!r} would hide the dataset column of that name; --rename {key}=NEW"
-                )
-            if key in self._taken:
-                raise BadResult(f"metadata {key!r} has the name of a column of the manifest's own; rename it")
-            if key in outputs and key in inputs:
-                raise BadResult(
-                    f"metadata {key!r} is given both for the outputs and for the input; rename one"
-                )
-
-
-def _rows_of(outputs: list[Made], owns: list[Metadata], shared: list[Scalar]) -> list[tuple[Scalar, ...]]:
-    return [(*columns, *place, *own.values(), *shared) for (place, _, columns), own in zip(outputs, owns)]  # noqa: B905
-
-
-def _joined(outputs: list[Made], shared: list[Scalar]) -> bytes:
-    """Rows without a field that needs quotes, in half the time that the csv module takes; else nothing."""
-    ends = [*map(str, shared)]
-    lines = [",".join([*columns, *place, *map(str, own.values()), *ends]) for place, own, columns in outputs]
-    if not lines:
-        return b""
-    place, own, columns = outputs[0]
-    commas = (len(columns) + len(place) + len(own) + len(ends) - 1) * len(lines)
-    lines.append("")
-    text = "\n".join(lines)
-    if text.count(",") != commas or text.count("\n") != len(outputs) or '"' in text or "\r" in text:
-        return b""
-    return text.encode(ENCODING, ESCAPE)
-
-
-def _refuse_what_cannot_be_written(all_metadata: Iterable[Metadata]) -> None:
-    """Name the value that the CSV library or the encoding gave up on."""
-    for metadata in all_metadata:
-        for key, value in metadata.items():
-            try:
-                str(value).encode(ENCODING, ESCAPE)
-            except ValueError as error:
-                raise BadResult(f"metadata {key!r} cannot be written: {error}") from None
-
-
-def _python_value(value: Any) -> Scalar:  # noqa: ANN401 - whatever a user's method gave
-    """A numpy or torch scalar, a path, a member of a str or int Enum as the plain value it stands for."""
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        value = value.item()
-    if type(value) in _TYPES:
-        return cast("Scalar", value)
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    return cast("Scalar", os.fspath(value) if isinstance(value, os.PathLike) else value)
 
 
 def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401

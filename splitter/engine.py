@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from splitter.batch import Job, Losses, Planner, Report
+from splitter.batch import Job, Losses, Report
 from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
 from splitter.errors import Interrupted, Refused, StorageError, UnreadableInput
 from splitter.executors import Cluster, Executor, Limits, executor_class
@@ -39,6 +39,7 @@ from splitter.manifest import (
 from splitter.options import RunOptions
 from splitter.parts import Part
 from splitter.places import OWN_FOLDER, Layout, look_at
+from splitter.plan import Planner
 from splitter.progress import Display, one_line, show_count
 from splitter.sinks import SINKS
 from splitter.sources import InputList, read_source, with_stage

@@ -27,8 +27,9 @@ ROOMS = """
     sinks sources
     inputs
     annotations dataset manifest
+    rows
     batch cutting frame kept
-    guard recipes
+    guard plan recipes
     relay
     executors
     engine
