@@ -16,9 +16,9 @@ PACKAGE = Path(splitter.__file__).parent
 
 # A module imports only from lines above its own; a package stands for all its modules.
 ROOMS = """
-    ending errors parts
+    ending errors parts urls
     csv_text flac identity mp3 ogg options parameters progress records stages wav
-    decoders keeper places processes travel
+    decoders keeper places processes stores travel
     content storage voice
     av_decoder resampling tape
     recordings

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 from splitter.errors import Refused, TarError
+from splitter.stores import client, reason
 
 STANDARD = "-"
 GZIPPED = (".gz", ".tgz")
@@ -69,38 +70,24 @@ def _opened(place: str) -> Iterator[BinaryIO]:
         if place == STANDARD:
             raw: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115 - closed below
         elif is_url(place):
-            raw = _filesystem(place).open(place, "rb")
+            store, path = client(place)
+            raw = store.open(path, "rb")
         else:
             raw = open(place, "rb", buffering=0)  # noqa: SIM115
     except Exception as error:  # the client of a store raises what it likes
         if not isinstance(error, OSError) and not is_url(place):
             raise
-        raise TarError(f"{name}: cannot be read: {_reason(error)}") from None
+        raise TarError(f"{name}: cannot be read: {_said(error, place)}") from None
     with raw:
         yield raw
 
 
-def _reason(error: Exception) -> str:
+def _said(error: Exception, place: str) -> str:
+    """Why a place cannot be read or written."""
+    if is_url(place):
+        return reason(error)
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(str(said).split())
-
-
-def _filesystem(url: str) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
-    """What reads and writes a URL, or a refusal that says what is missing."""
-    try:
-        import fsspec
-    except ImportError:
-        raise Refused(f"{url}: URLs need the package fsspec; run: pip install fsspec") from None
-    protocol = url.partition(":")[0]
-    try:
-        return fsspec.core.url_to_fs(url)[0]
-    except ImportError as error:
-        # fsspec says it in words only: "Install s3fs to access S3"
-        named = re.search(r"install ([\w-]+) to|requires \W?([\w-]+)", str(error), re.IGNORECASE)
-        remedy = f"run: pip install {named[1] or named[2]}" if named else str(error)
-        raise Refused(f"{url}: a package for {protocol} URLs is missing; {remedy}") from None
-    except ValueError as error:
-        raise Refused(f"{url}: {error}; URLs are those that fsspec knows") from None
 
 
 # -- inputs -----------------------------------------------------------------------------------------------
@@ -111,7 +98,7 @@ def sources_of(given: Sequence[str]) -> list[Source]:
     found = [source for text in given for source in _sources(text)]
     for source in found:
         if is_url(source.place):
-            _filesystem(source.place)
+            client(source.place)
         elif source.place != STANDARD:
             _check_readable(source.place)
     if sum(source.place == STANDARD for source in found) > 1:
@@ -134,11 +121,11 @@ def _matches(text: str, varying: str) -> list[Source]:
     if not glob.has_magic(text) or (is_url(text) and not re.search(r"[*\[]", text)):
         return [Source(text, varying)]
     if is_url(text):
-        filesystem = _filesystem(text)
+        store, path = client(text)
         try:
-            found = [filesystem.unstrip_protocol(name) for name in sorted(filesystem.glob(text))]
+            found = [store.unstrip_protocol(name) for name in sorted(store.glob(path))]
         except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
-            raise Refused(f"{text}: cannot be listed: {_reason(error)}") from None
+            raise Refused(f"{text}: cannot be listed: {_said(error, text)}") from None
     else:
         found = sorted(glob.glob(text))
     if not found:
@@ -180,7 +167,7 @@ def _check_readable(path: str) -> None:
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
-        raise Refused(f"{path}: cannot be read: {_reason(error)}") from None
+        raise Refused(f"{path}: cannot be read: {_said(error, path)}") from None
     if stat.S_ISDIR(mode):
         raise Refused(
             f"{path}: is a folder; expected tar archives, or write: tar -cf - FOLDER | splitter ..."
@@ -200,7 +187,7 @@ def check_target(place: str) -> None:
     elif place.startswith("pipe:"):
         raise Refused(f"{place}: commands are not run; write: splitter tar ... -o - | COMMAND")
     elif is_url(place):
-        _filesystem(place)
+        client(place)
     elif os.path.isdir(place):
         raise Refused(f"{place}: is a folder; name a file")
     elif os.path.lexists(place) and not os.path.isfile(place):
@@ -211,14 +198,18 @@ def check_target(place: str) -> None:
 
 def exists(place: str) -> bool:
     """Whether a file or an object is there."""
-    return bool(_filesystem(place).exists(place)) if is_url(place) else os.path.lexists(place)
+    if not is_url(place):
+        return os.path.lexists(place)
+    store, path = client(place)
+    return bool(store.exists(path))
 
 
 def remove(place: str) -> None:
     """Remove a file or an object, if it is there."""
     if is_url(place):
         if exists(place):
-            _filesystem(place).rm_file(place)
+            store, path = client(place)
+            store.rm_file(path)
     else:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(place)
@@ -247,10 +238,11 @@ def _raw(place: str) -> Iterator[BinaryIO]:
         with tempfile.NamedTemporaryFile(prefix="splitter-", buffering=_BUFFER) as file:
             yield cast("BinaryIO", file)
             file.flush()
+            store, path = client(place)
             try:
-                _filesystem(place).put_file(file.name, place)
+                store.put_file(file.name, path)
             except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
-                raise TarError(f"{place}: cannot be written: {_reason(error)}") from None
+                raise TarError(f"{place}: cannot be written: {_said(error, place)}") from None
     else:
         with _replacing(place) as file:
             yield file
@@ -268,7 +260,7 @@ def _replacing(place: str) -> Iterator[BinaryIO]:
     try:
         descriptor = _locked(temporary, place)
     except OSError as error:
-        raise Refused(f"{place}: cannot be written: {_reason(error)}") from None
+        raise Refused(f"{place}: cannot be written: {_said(error, place)}") from None
     try:
         with open(descriptor, "wb", buffering=_BUFFER) as file:
             file.truncate()

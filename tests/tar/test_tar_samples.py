@@ -290,7 +290,7 @@ def test_a_missing_package_is_named(folder):
         said = program("tar", "cat", *places, cwd=folder, python=("-c", hidden))
         assert said.code == 2
         assert len(said.lines) == 1
-        assert "pip install s3fs" in said.err
+        assert "pip install 'splitter-ml[s3]'" in said.err
     said = program("tar", "cat", "nobody://x/in.tar", "-o", "out.tar", cwd=folder)
     assert (said.code, len(said.lines)) == (2, 1)
     assert "nobody" in said.err

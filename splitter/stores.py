@@ -1,0 +1,269 @@
+"""Stores that URLs name: their clients, what their errors mean, and trying again.
+
+A client belongs to the process that made it, and brings a thread: it does not survive a fork, and nothing
+should be forked by a process that has one.
+"""
+
+import errno
+import os
+import random
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import xxhash
+
+from splitter.errors import Refused
+from splitter.urls import without_secrets
+
+TRIES = 6
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 20.0
+SECONDS_TO_CONNECT, SECONDS_OF_SILENCE = 30, 60
+# what brings the client of a store, where that is not told by fsspec in a form that can be installed
+_PACKAGES = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "hf": "huggingface_hub",
+    "http": "aiohttp requests",
+    "https": "aiohttp requests",
+    "az": "adlfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "sftp": "paramiko",
+    "ssh": "paramiko",
+}
+_EXTRAS = {"s3fs": "s3"}
+_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504, 509})
+_DENIED = frozenset({401, 403, 407})
+_MISSING = frozenset({404, 410})
+_PASSING = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("EAGAIN", "EBUSY", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "EIO", "ENETDOWN"),
+        *("ENETRESET", "ENETUNREACH", "ENOTCONN", "EPIPE", "EREMOTEIO", "ESTALE", "ETIMEDOUT"),
+    )
+    if hasattr(errno, name)
+)
+# of the clients' own, by the names of their classes, since importing these would take long
+_PASSING_CLASSES = frozenset(
+    {
+        "ClientConnectionError",
+        "ClientPayloadError",
+        "ConnectionError",
+        "FSTimeoutError",
+        "HTTPClientError",
+        "IncompleteRead",
+        "ProtocolError",
+        "RequestException",
+        "ResponseParserError",
+        "TransportError",
+    }
+)
+_NO_SUCH_HOST = re.compile(
+    r"name or service not known|nodename nor servname|name resolution|getaddrinfo", re.IGNORECASE
+)
+# in what stores call a version, the best first
+_VERSION_FIELDS = (
+    *("ETag", "etag", "blob_id", "md5Hash", "content_md5", "Content-MD5", "Digest", "generation"),
+    *("LastModified", "Last-Modified", "last_modified", "mtime", "updated", "modified", "modify", "created"),
+)
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+
+class Found(NamedTuple):
+    """What is known of a file without reading it.
+
+    Attributes:
+        size: Its bytes.
+        changed: When it was changed, in nanoseconds; or a number that stands for its version in a store.
+    """
+
+    size: int
+    changed: int
+
+
+# -- clients ----------------------------------------------------------------------------------------------
+
+_clients: dict[tuple[int, str], Any] = {}
+_OF_CLIENT = re.compile(r"[^:]+://[^/?#]*")
+
+
+def client(url: str) -> tuple[Any, str]:
+    """What reads and writes the store of a URL, and what the URL's file is called there.
+
+    It keeps no listings, so that it tells what there is now. Refuses a URL that no client is there for.
+    """
+    begin = _OF_CLIENT.match(url)
+    # a chain such as zip://a.wav::s3://bucket/a.zip needs a client for itself
+    if begin is None or "::" in url:
+        return _made(url)
+    # the version of an object is asked for by a client that knows versions
+    key = os.getpid(), begin[0] + ("?versionId" if "versionId=" in url else "")
+    if key not in _clients:
+        _clients[key] = _made(url)[0]
+    return _clients[key], url
+
+
+def _made(url: str) -> tuple[Any, str]:
+    import fsspec
+
+    protocol = url.partition(":")[0].lower()
+    shown = without_secrets(url)
+    try:
+        options = _patience_with_servers() if protocol in ("http", "https") else {}
+        found: tuple[Any, str] = fsspec.core.url_to_fs(url, use_listings_cache=False, **options)
+    except ImportError as error:
+        raise Refused(
+            f"{shown}: a package for {protocol}:// is missing; {_remedy(protocol, error)}"
+        ) from None
+    except ValueError as error:
+        known = "URLs are those that fsspec knows" if "not known" in str(error) else "mend the URL"
+        raise Refused(f"{shown}: {_one_line(error)}; {known}") from None
+    return found
+
+
+def _remedy(protocol: str, error: ImportError) -> str:
+    package = _PACKAGES.get(protocol)
+    if package is None:
+        # fsspec says it in words only: "Install ossfs to access Alibaba Object Storage System"
+        named = re.search(r"install ([\w-]+) (?:to|for)|requires \W?([\w-]+)", str(error), re.IGNORECASE)
+        package = (named[1] or named[2]) if named else ""
+    if not package:
+        return _one_line(error)
+    extra = _EXTRAS.get(package)
+    return f"run: pip install 'splitter-ml[{extra}]'" if extra else f"run: pip install {package}"
+
+
+def _patience_with_servers() -> dict[str, Any]:
+    """Give up on a server that says nothing, not on a file that is large; and take ~/.netrc and proxies."""
+    import aiohttp
+    import fsspec
+
+    asked = fsspec.config.conf.get("https", {}).get("client_kwargs", {})
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=SECONDS_TO_CONNECT, sock_read=SECONDS_OF_SILENCE)
+    return {"client_kwargs": {"timeout": timeout, "trust_env": True, **asked}}
+
+
+# -- errors -----------------------------------------------------------------------------------------------
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether what a store could not do may succeed when it is tried again: it is busy, or out of reach."""
+    for one in _causes(error):
+        status = _status(one)
+        if status is not None:
+            return status in _BUSY
+        if isinstance(one, socket.gaierror) or _NO_SUCH_HOST.search(str(one)):
+            return False
+        if isinstance(one, (TimeoutError, ConnectionError)):
+            return True
+        if isinstance(one, (FileNotFoundError, PermissionError, FileExistsError)):
+            continue
+        if isinstance(one, OSError) and one.errno in _PASSING:
+            return True
+        if _PASSING_CLASSES & {kind.__name__ for kind in type(one).__mro__}:
+            return True
+    return False
+
+
+def is_missing(error: BaseException) -> bool:
+    """Whether a store says that there is no such file."""
+    return _meaning(error) == "missing"
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, for a message: in words that are the same for every store, without secrets."""
+    words = {
+        "missing": "there is no such file",
+        "denied": "access is denied; check the credentials",
+        "no host": "its server cannot be found",
+        "busy": f"the server was busy {TRIES} times in a row",
+    }
+    meaning = _meaning(error)
+    if meaning == "busy":
+        said = next((status for one in _causes(error) if (status := _status(one))), None)
+        return f"{words[meaning]}{f' (status {said})' if said else f': {_one_line(error)}'}"
+    return words.get(meaning) or _one_line(error)
+
+
+def _meaning(error: BaseException) -> str:
+    for one in _causes(error):
+        status = _status(one)
+        if status in _MISSING:
+            return "missing"
+        if status in _DENIED or isinstance(one, PermissionError) or "Credentials" in type(one).__name__:
+            return "denied"
+        if isinstance(one, socket.gaierror) or _NO_SUCH_HOST.search(str(one)):
+            return "no host"
+    if may_pass(error):
+        return "busy"
+    return "missing" if isinstance(error, FileNotFoundError) and len([*_causes(error)]) == 1 else ""
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it comes from: some clients say FileNotFoundError of whatever has happened."""
+    one: BaseException | None = error
+    while one is not None:
+        yield one
+        one = one.__cause__ or getattr(one, "os_error", None)
+
+
+def _status(error: BaseException) -> int | None:
+    """The status that a server has answered with."""
+    response = getattr(error, "response", None)
+    candidates = [getattr(error, "status", None), getattr(error, "code", None)]
+    candidates.append(getattr(response, "status_code", None))
+    if isinstance(response, dict):
+        candidates.append(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
+    for status in candidates:
+        if isinstance(status, int) and 100 <= status < 600:  # noqa: PLR2004 - what HTTP has
+            return int(status)
+    return None
+
+
+def _one_line(error: BaseException) -> str:
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(without_secrets(str(said)).split())
+
+
+# -- trying again -----------------------------------------------------------------------------------------
+
+
+def with_retries(
+    call: Callable[Arguments, Answer], *arguments: Arguments.args, **named: Arguments.kwargs
+) -> Answer:
+    """The call's answer; tried again, later and later, while the store is busy or out of reach."""
+    for attempt in range(1, TRIES):
+        try:
+            return call(*arguments, **named)
+        except Exception as error:
+            if not may_pass(error):
+                raise
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1))
+            # many workers that were refused together must not come back together
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+    return call(*arguments, **named)
+
+
+# -- what is known of a file ------------------------------------------------------------------------------
+
+
+def found_in(info: dict[str, Any]) -> Found | None:
+    """What a store's answer says of a file; None if it is not enough to tell whether the file has changed."""
+    size, version = info.get("size"), _version(info)
+    return None if size is None or version is None else Found(int(size), version)
+
+
+def _version(info: dict[str, Any]) -> int | None:
+    for name in _VERSION_FIELDS:
+        value = info.get(name)
+        if value not in (None, ""):
+            # 63 bits: it stands where files have their time
+            return xxhash.xxh3_64_intdigest(str(value).encode()) >> 1
+    return None
