@@ -14,13 +14,28 @@ from splitter.run import run
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
     from splitter.frame import read_manifest
+    from splitter.outputs import read_output
     from splitter.sources import InputList
 
 __version__ = "0.1.0"
-__all__ = ["InputFile", "InputList", "OutputFile", "ProcessorDataset", "Skip", "read_manifest", "run"]
+__all__ = [
+    "InputFile",
+    "InputList",
+    "OutputFile",
+    "ProcessorDataset",
+    "Skip",
+    "read_manifest",
+    "read_output",
+    "run",
+]
 
 # what needs torch or pandas is imported when it is asked for
-_LATER = {"ProcessorDataset": "dataset", "read_manifest": "frame", "InputList": "sources"}
+_LATER = {
+    "InputList": "sources",
+    "ProcessorDataset": "dataset",
+    "read_manifest": "frame",
+    "read_output": "outputs",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for

@@ -4,14 +4,15 @@ import csv
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
 from splitter.csv_text import ENCODING, ESCAPE, Row
 from splitter.errors import Refused
 from splitter.manifest import ERROR_COLUMNS, ERRORS, MANIFEST, OUTPUT_COLUMNS, SCHEMA
-from splitter.places import CANNOT_READ_URLS, is_url
+from splitter.outputs import FOLDER
+from splitter.places import CANNOT_READ_URLS, OWN_FOLDER, is_url
 
 if TYPE_CHECKING:
     from splitter.engine import Summary
@@ -25,7 +26,8 @@ class Manifest(pd.DataFrame):
         summary: The numbers of the run, when it comes from one.
     """
 
-    _metadata = ("failed", "summary")
+    # a list, or it cannot be unpickled
+    _metadata: ClassVar[list[str]] = ["failed", "summary"]
     failed: pd.DataFrame
     summary: "Summary | None"
 
@@ -34,12 +36,16 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
     """Read the manifest of an output folder, or a manifest.csv.
 
     Dataset columns are text, exactly as they were in the list. Metadata has the types it was made with.
+    Its rows know the folder that their output files are in.
     """
     file, home = _place(path)
     types, columns = _schema(os.path.join(home, SCHEMA))
     manifest: Manifest = Manifest(_read(file, types, OUTPUT_COLUMNS, columns))
     manifest.failed = _failed(os.path.join(home, ERRORS), columns)
     manifest.summary = summary
+    if os.path.isdir(os.path.expanduser(path)) or os.path.exists(os.path.join(home, OWN_FOLDER)):
+        # pandas passes it on to what is selected
+        manifest.attrs[FOLDER] = os.path.abspath(home)
     return manifest
 
 

@@ -24,6 +24,7 @@ ROOMS = """
     recordings
     audio
     tar
+    outputs
     sinks sources
     inputs
     annotations dataset manifest

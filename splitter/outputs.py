@@ -1,0 +1,419 @@
+"""Output files read back, whatever sink has stored them, from a folder or a URL.
+
+What a manifest has in its column `output`, and where that is:
+
+    speech/a/0.wav                                        a file of its own
+    shards/shard-000000.tar/00000000-000000.wav           bytes of an archive, from `shard_offset` on
+    shards/shard-000000.parquet/00000000-000000.wav       row `shard_offset` of a table
+"""
+
+import bisect
+import contextlib
+import functools
+import io
+import itertools
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import xxhash
+
+from splitter.content import checksum_of
+from splitter.errors import Refused, StorageError, UnreadableInput
+from splitter.places import is_url, look_at, without_scheme
+from splitter.tar.archive import read_members
+
+# the columns of a shard's table that may hold contents
+CONTENTS = ("audio", "file")
+FOLDER = "splitter output folder"
+MOST_OPEN = 16
+MOST_FOLDERS = 4
+_SHARD = re.compile(r"(shards/shard-\d{6}(?:-\d+)?\.(?:tar|parquet))/(.+)", re.DOTALL)
+_REMEDY = "if the outputs were made anew, read the manifest again; if not, restore the file"
+
+
+def shard_of(output: str) -> tuple[str, str]:
+    """The shard that an output is in and its name there; no shard for a file of its own.
+
+    >>> shard_of("shards/shard-000002.tar/00000007-000000.wav")
+    ('shards/shard-000002.tar', '00000007-000000.wav')
+    >>> shard_of("speech/a/0.wav")
+    ('', 'speech/a/0.wav')
+    """
+    match = _SHARD.fullmatch(output)
+    return (match[1], match[2]) if match else ("", output)
+
+
+def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes:  # noqa: ANN401 - see below
+    """The content of the output file that a row of the manifest names, wherever the sink has put it.
+
+    Args:
+        row: A row of `splitter.read_manifest`: a Series, a namedtuple of `itertuples`, or a dict.
+        output: The output folder. A Series knows it, as long as it was taken from the manifest itself.
+    """
+    values = _values(row)
+    folder = output if output is not None else _attributes(row).get(FOLDER)
+    if folder is None:
+        raise Refused(
+            "read_output: the row does not know its output folder; give it, as read_output(row, 'outputs')"
+        )
+    name = values.get("output")
+    if not isinstance(name, str) or not name:
+        listed = next((value for value in values.values() if isinstance(value, str)), "?")
+        raise Refused(f"read_output: the row of {listed} has no output file; leave out rows without `output`")
+    checksum = values.get("checksum")
+    return _reader(os.fspath(folder)).read(
+        name,
+        size=_number(values.get("size")),
+        checksum=checksum if isinstance(checksum, str) else "",
+        shard_offset=_number(values.get("shard_offset")),
+    )
+
+
+def _values(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller gave
+    values = row._asdict() if isinstance(row, tuple) and hasattr(row, "_asdict") else row
+    if isinstance(values, Mapping):
+        return values
+    # a Series; a table would give the name of a column for each key
+    if getattr(values, "ndim", None) == 1 and hasattr(values, "to_dict"):
+        found: Mapping[str, Any] = values.to_dict()
+        return found
+    kind = type(row).__name__
+    raise Refused(f"read_output: {kind} is not a row of the manifest; give one row, such as manifest.iloc[0]")
+
+
+def _attributes(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller gave
+    found = getattr(row, "attrs", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _number(value: Any) -> int | None:  # noqa: ANN401 - a number of any library, or text, or missing
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+@functools.lru_cache(MOST_FOLDERS)
+def _reader(folder: str) -> "OutputReader":
+    return OutputReader(folder)
+
+
+class OutputReader:
+    """Reads the outputs of one folder; keeps open, in each process, the shards it has used last."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Nothing is opened before the first output is read."""
+        self.folder = os.fspath(folder)
+        self._process = 0
+        self._files: _Files
+        self._shards: dict[str, _Shard] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What is open stays in its process."""
+        return type(self), (self.folder,)
+
+    def read(
+        self, output: str, *, size: int | None = None, checksum: str = "", shard_offset: int | None = None
+    ) -> bytes:
+        """The content of an output; it must have the size and the checksum, where they are given."""
+        self._be_here()
+        shard, name = shard_of(_checked(output))
+        if not shard:
+            content = self._files.read(name)
+            return self._as_stated(output, content, size, checksum)
+        known = self._shards.get(shard)
+        if known is not None:
+            try:
+                return self._as_stated(output, known.read(name, size, shard_offset), size, checksum)
+            except StorageError:
+                # it may have been made anew since it was opened
+                del self._shards[shard]
+        content = self._opened(shard).read(name, size, shard_offset)
+        return self._as_stated(output, content, size, checksum)
+
+    def _be_here(self) -> None:
+        """Nothing that is open, and no client of a store, is of use after a fork."""
+        if self._process != os.getpid():
+            self._shards = {}
+            self._files = RemoteFiles(self.folder) if is_url(self.folder) else LocalFiles(self.folder)
+            self._process = os.getpid()
+
+    def _opened(self, shard: str) -> "_Shard":
+        kind = TarShard if shard.endswith(".tar") else ParquetShard
+        found = kind(self._files, shard)
+        if len(self._shards) >= MOST_OPEN:
+            self._shards.pop(next(iter(self._shards)), None)
+        self._shards[shard] = found
+        return found
+
+    def _as_stated(self, output: str, content: bytes, size: int | None, checksum: str) -> bytes:
+        if size is not None and len(content) != size:
+            what = f"has {len(content):,} bytes where the manifest says {size:,}"
+        elif checksum and checksum_of(xxhash.xxh3_128(content)) != checksum:
+            what = "has not the checksum that the manifest says"
+        else:
+            return content
+        raise StorageError(f"{self._files.place(output)}: {what}; {_REMEDY}")
+
+
+def _checked(output: str) -> str:
+    """A name that stays in its folder; a manifest may have been edited."""
+    if "\0" in output or any(part in ("", ".", "..") for part in output.split("/")):
+        raise Refused(
+            f"{output!r:.200}: is not the name of an output file; it leads out of the output folder"
+        )
+    return output
+
+
+# -- where the folder is -----------------------------------------------------------------------------------
+
+
+class _Files(ABC):
+    """The files of an output folder, by their names in it."""
+
+    @abstractmethod
+    def place(self, name: str) -> str:
+        """What messages call a file."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """A whole file."""
+
+    @abstractmethod
+    def open(self, name: str) -> BinaryIO:
+        """A file to read and to seek in."""
+
+    @abstractmethod
+    def table(self, name: str) -> Any:  # noqa: ANN401 - whatever Arrow reads from
+        """A file as Arrow takes it, which closes it when it is done with it."""
+
+    @abstractmethod
+    def ranges(self, name: str) -> "_Ranges":
+        """A file of which parts will be read."""
+
+    def fault(self, name: str, error: Exception) -> StorageError:
+        """A file cannot be read."""
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        if isinstance(error, FileNotFoundError):
+            reason = "it is not there"
+        return StorageError(f"cannot read {self.place(name)}: {' '.join(str(reason).split())}")
+
+
+class _Ranges(ABC):
+    @abstractmethod
+    def read(self, start: int, size: int) -> bytes:
+        """Some bytes; fewer at the end of the file."""
+
+
+class LocalFiles(_Files):
+    """In a folder of this machine."""
+
+    def __init__(self, folder: str) -> None:
+        """Keep to this folder, wherever the process goes."""
+        self._root = os.path.abspath(os.path.expanduser(without_scheme(folder)))
+
+    def place(self, name: str) -> str:
+        """The path."""
+        return f"{self._root}/{name}"
+
+    def read(self, name: str) -> bytes:
+        """A whole file."""
+        with self.open(name) as file:
+            try:
+                return file.read()
+            except OSError as error:
+                raise self.fault(name, error) from error
+
+    def open(self, name: str) -> BinaryIO:
+        """A plain file; anything else could block."""
+        try:
+            look_at(self.place(name))
+            return open(self.place(name), "rb", buffering=0)
+        except UnreadableInput as error:
+            raise StorageError(f"cannot read {error}") from None
+        except OSError as error:
+            raise self.fault(name, error) from error
+
+    def table(self, name: str) -> Any:  # noqa: ANN401 - of Arrow
+        """A file of Arrow's own."""
+        import pyarrow as pa
+
+        self.open(name).close()
+        return pa.OSFile(self.place(name))
+
+    def ranges(self, name: str) -> "_LocalRanges":
+        """Read by position, which threads may share."""
+        with self.open(name) as file:
+            return _LocalRanges(self, name, os.dup(file.fileno()))
+
+
+class _LocalRanges(_Ranges):
+    def __init__(self, files: LocalFiles, name: str, descriptor: int) -> None:
+        self._files, self._name, self._descriptor = files, name, descriptor
+
+    def read(self, start: int, size: int) -> bytes:
+        try:
+            content = os.pread(self._descriptor, size, start)
+            while 0 < len(content) < size and (more := self._rest(start, size, len(content))):
+                content += more
+        except OSError as error:
+            raise self._files.fault(self._name, error) from error
+        return content
+
+    def _rest(self, start: int, size: int, known: int) -> bytes:
+        # a system call reads two gigabytes at most
+        return os.pread(self._descriptor, size - known, start + known)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+class RemoteFiles(_Files):
+    """At a URL."""
+
+    def __init__(self, folder: str) -> None:
+        """The client of the store is made in this process."""
+        import fsspec
+
+        self._url = folder.rstrip("/")
+        self._client, self._root = fsspec.core.url_to_fs(self._url)
+
+    def place(self, name: str) -> str:
+        """The URL."""
+        return f"{self._url}/{name}"
+
+    def path(self, name: str) -> str:
+        """What the client calls it; nothing in a name is taken for a scheme or a host."""
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def read(self, name: str) -> bytes:
+        """A whole object."""
+        return self.part(name, None, None)
+
+    def part(self, name: str, start: int | None, end: int | None) -> bytes:
+        """Some bytes of an object, in one request."""
+        try:
+            content: bytes = self._client.cat_file(self.path(name), start=start, end=end)
+        except Exception as error:  # the client of a store raises what it likes
+            raise self.fault(name, error) from error
+        return content
+
+    def open(self, name: str) -> BinaryIO:
+        """An object to seek in."""
+        try:
+            file: BinaryIO = self._client.open(self.path(name), "rb")
+        except Exception as error:
+            raise self.fault(name, error) from error
+        return file
+
+    def table(self, name: str) -> Any:  # noqa: ANN401 - of fsspec
+        """The same."""
+        return self.open(name)
+
+    def ranges(self, name: str) -> "_RemoteRanges":
+        """Each part is one request."""
+        return _RemoteRanges(self, name)
+
+
+class _RemoteRanges(_Ranges):
+    def __init__(self, files: RemoteFiles, name: str) -> None:
+        self._files, self._name = files, name
+
+    def read(self, start: int, size: int) -> bytes:
+        # a server takes an empty range for a fault
+        return self._files.part(self._name, start, start + size) if size else b""
+
+
+# -- shards ------------------------------------------------------------------------------------------------
+
+
+class _Shard(ABC):
+    """A shard that is open."""
+
+    def __init__(self, files: _Files, shard: str) -> None:
+        self._files, self._shard = files, shard
+
+    @abstractmethod
+    def read(self, name: str, size: int | None, offset: int | None) -> bytes:
+        """The content of an output; without an offset it is looked for by its name."""
+
+    def _missing(self, name: str) -> StorageError:
+        return StorageError(f"{self._files.place(self._shard)}: there is no {name!r:.200} in it; {_REMEDY}")
+
+
+class TarShard(_Shard):
+    """An archive."""
+
+    def __init__(self, files: _Files, shard: str) -> None:
+        super().__init__(files, shard)
+        self._ranges = files.ranges(shard)
+
+    def read(self, name: str, size: int | None, offset: int | None) -> bytes:
+        """One read of a range."""
+        if size is not None and offset is not None and offset >= 0:
+            return self._ranges.read(offset, size)
+        with self._files.open(self._shard) as file:
+            stream = io.BufferedReader(file)  # type: ignore[type-var]
+            for member in read_members(stream, self._files.place(self._shard)):
+                if member.name == name:
+                    return member.read()
+        raise self._missing(name)
+
+
+class ParquetShard(_Shard):
+    """A table, of which the row group that was used last is kept."""
+
+    def __init__(self, files: _Files, shard: str) -> None:
+        super().__init__(files, shard)
+        import pyarrow.parquet as pq
+
+        with self._telling():
+            self._table = pq.ParquetFile(files.table(shard), pre_buffer=True)
+            schema = self._table.schema_arrow
+            self._column = next((name for name in CONTENTS if name in schema.names), "")
+            groups = self._table.metadata
+        rows = (groups.row_group(number).num_rows for number in range(groups.num_row_groups))
+        self._ends = list(itertools.accumulate(rows))
+        self._kept: tuple[int, Any] = (-1, None)
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """What Arrow raises is one error that names the shard."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            place = self._files.place(self._shard)
+            raise StorageError(f"{place}: cannot be read: {' '.join(str(error).split())}") from error
+
+    def read(self, name: str, size: int | None, offset: int | None) -> bytes:  # noqa: ARG002 - of the seam
+        """One row of its row group."""
+        row = self._row_of(name) if offset is None else offset
+        group = bisect.bisect_right(self._ends, row)
+        if row < 0 or group == len(self._ends) or not self._column:
+            raise self._missing(name)
+        kept, contents = self._kept
+        with self._telling():
+            if kept != group:
+                found = self._table.read_row_group(group, columns=[self._column], use_threads=False)
+                contents = found.column(self._column)
+                self._kept = group, contents
+            start = self._ends[group - 1] if group else 0
+            value = contents[row - start].as_py()
+        if value is None or value["bytes"] is None:
+            raise self._missing(name)
+        content: bytes = value["bytes"]
+        return content
+
+    def _row_of(self, name: str) -> int:
+        with self._telling():
+            found = self._table.read(columns=["key"], use_threads=False)
+            keys: list[str] = found.column("key").to_pylist()
+        key = name.rpartition(".")[0]
+        if key not in keys:
+            raise self._missing(name)
+        return keys.index(key)
