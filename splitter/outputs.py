@@ -15,15 +15,17 @@ import itertools
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
 import xxhash
 
 from splitter.content import checksum_of
 from splitter.errors import Refused, StorageError, UnreadableInput
-from splitter.places import is_url, look_at, without_scheme
+from splitter.places import look_at
 from splitter.tar.archive import read_members
+from splitter.urls import is_url, without_scheme, without_secrets
 
 # the columns of a shard's table that may hold contents
 CONTENTS = ("audio", "file")
@@ -194,13 +196,6 @@ class _Files(ABC):
     def ranges(self, name: str) -> "_Ranges":
         """A file of which parts will be read."""
 
-    def fault(self, name: str, error: Exception) -> StorageError:
-        """A file cannot be read."""
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        if isinstance(error, FileNotFoundError):
-            reason = "it is not there"
-        return StorageError(f"cannot read {self.place(name)}: {' '.join(str(reason).split())}")
-
 
 class _Ranges(ABC):
     @abstractmethod
@@ -236,6 +231,10 @@ class LocalFiles(_Files):
             raise StorageError(f"cannot read {error}") from None
         except OSError as error:
             raise self.fault(name, error) from error
+
+    def fault(self, name: str, error: OSError) -> StorageError:
+        """A file cannot be read."""
+        return StorageError(f"cannot read {self.place(name)}: {error.strerror or error}")
 
     def table(self, name: str) -> Any:  # noqa: ANN401 - of Arrow
         """A file of Arrow's own."""
@@ -276,18 +275,16 @@ class RemoteFiles(_Files):
 
     def __init__(self, folder: str) -> None:
         """The client of the store is made in this process."""
-        import fsspec
+        from splitter.stores import client
 
-        self._url = folder.rstrip("/")
-        self._client, self._root = fsspec.core.url_to_fs(self._url)
+        self._client, self._root = client(folder.rstrip("/"))
+        self._shown = without_secrets(folder.rstrip("/"))
+        # elsewhere a name is taken as it is
+        self._quoted = folder.lower().startswith(("http:", "https:"))
 
     def place(self, name: str) -> str:
         """The URL."""
-        return f"{self._url}/{name}"
-
-    def path(self, name: str) -> str:
-        """What the client calls it; nothing in a name is taken for a scheme or a host."""
-        return f"{self._root.rstrip('/')}/{name}"
+        return f"{self._shown}/{name}"
 
     def read(self, name: str) -> bytes:
         """A whole object."""
@@ -295,19 +292,22 @@ class RemoteFiles(_Files):
 
     def part(self, name: str, start: int | None, end: int | None) -> bytes:
         """Some bytes of an object, in one request."""
-        try:
-            content: bytes = self._client.cat_file(self.path(name), start=start, end=end)
-        except Exception as error:  # the client of a store raises what it likes
-            raise self.fault(name, error) from error
+        content: bytes = self._asked(name, self._client.cat_file, start=start, end=end)
         return content
 
     def open(self, name: str) -> BinaryIO:
         """An object to seek in."""
-        try:
-            file: BinaryIO = self._client.open(self.path(name), "rb")
-        except Exception as error:
-            raise self.fault(name, error) from error
+        file: BinaryIO = self._asked(name, self._client.open, mode="rb")
         return file
+
+    def _asked(self, name: str, call: Callable[..., Any], **how: Any) -> Any:  # noqa: ANN401 - as the client
+        from splitter.stores import reason, with_retries
+
+        path = f"{self._root}/{quote(name) if self._quoted else name}"
+        try:
+            return with_retries(call, path, **how)
+        except Exception as error:  # the client of a store raises what it likes
+            raise StorageError(f"cannot read {self.place(name)}: {reason(error)}") from error
 
     def table(self, name: str) -> Any:  # noqa: ANN401 - of fsspec
         """The same."""

@@ -4,8 +4,10 @@ import contextlib
 import os
 import pickle
 import shutil
+import uuid
 from pathlib import Path
 
+import fsspec
 import pandas as pd
 import pytest
 from doors import here, read_table, write_files, write_list
@@ -271,3 +273,13 @@ def test_a_reader_can_be_pickled_and_forked(outputs: Path, expected: list[bytes]
             code = int(reader.read(row["output"], **values) != expected[-1])
         os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_outputs_are_read_from_a_url(outputs: Path, expected: list[bytes]):
+    """A loose file is one object, a member of an archive one range of it."""
+    url = f"memory://{uuid.uuid4().hex}/out"
+    fsspec.filesystem("memory").put(f"{outputs}/", url, recursive=True)
+    rows = [row for row in read_table(outputs / "manifest.csv") if row["output"]]
+    assert [splitter.read_output(row, url) for row in rows] == expected
+    with pytest.raises(StorageError, match=r"cannot read memory://.*/out/gone\.txt: "):
+        splitter.read_output({"output": "gone.txt"}, url)
