@@ -21,7 +21,7 @@ from splitter.errors import Interrupted, Refused, StorageError, UnreadableInput
 from splitter.executors import Cluster, Executor, Limits, executor_class
 from splitter.identity import Identity, file_of
 from splitter.inputs import Survey, Table, advice_on_missing, copy_list, survey
-from splitter.kept import LIST, Listed, forget_stale, inputs_of_part, keep_list
+from splitter.kept import LAST_RUN, LIST, RUN, Listed, forget_stale, inputs_of_part, keep_list
 from splitter.manifest import (
     DONE,
     FAILED,
@@ -45,7 +45,6 @@ from splitter.sinks import SINKS
 from splitter.sources import InputList, read_source, with_stage
 from splitter.storage import LocalStorage
 
-RUN = f"{OWN_FOLDER}/run.json"
 ROUNDS_WITHOUT_PROGRESS = 3
 NAMES_SHOWN = 3
 LONGEST_VALUE = 100
@@ -413,10 +412,22 @@ class _Work:
                     forget_stale(self.storage)
                 if compact:
                     self.journal.compact(np.concatenate((entries[entries >= 0], gone)))
+                self._note_what_it_took()
         except StorageError as error:
             fault = str(error)
         self.stopped = self.stopped or fault
         return self._summary(status, first.unreadable, len(gone))
+
+    def _note_what_it_took(self) -> None:
+        """For the report: what is published has no clock."""
+        if self.done.inputs:
+            took = {
+                "seconds": round(time.monotonic() - self.began, 3),
+                "inputs": self.done.inputs,
+                "outputs": self.done.outputs,
+                "bytes": self.done.bytes,
+            }
+            self.storage.write(LAST_RUN, json.dumps(took).encode(), durable=False)
 
     def _still_stale(self, stale: np.ndarray, entries: np.ndarray) -> np.ndarray:
         """Those of some inputs that have only what was made before this run, though they can be read."""

@@ -18,7 +18,10 @@ from splitter.places import OWN_FOLDER, Layout, key_hash
 from splitter.storage import SHARES, LocalStorage
 
 LIST = f"{OWN_FOLDER}/dataset.csv"
-_LISTED = f"{OWN_FOLDER}/list.json"
+LISTED = f"{OWN_FOLDER}/list.json"
+# how inputs are processed, and what the last run that did something came to
+RUN = f"{OWN_FOLDER}/run.json"
+LAST_RUN = f"{OWN_FOLDER}/last_run.json"
 _STALE = f"{OWN_FOLDER}/stale"
 # an input, and the part that it belongs to
 _SHARE = np.dtype([("key", "<u8"), ("part", "<u2")])
@@ -54,8 +57,8 @@ def keep_list(storage: LocalStorage, listed: Listed, found: Survey, journal: Jou
     else:
         forget_stale(storage)
     content = json.dumps(dataclasses.asdict(listed)).encode()
-    if not storage.exists(_LISTED) or storage.read(_LISTED) != content:
-        storage.write(_LISTED, content)
+    if not storage.exists(LISTED) or storage.read(LISTED) != content:
+        storage.write(LISTED, content)
     storage.settle(LIST)
 
 
@@ -79,14 +82,14 @@ def stale_entries(storage: LocalStorage, journal: Journal, entries: np.ndarray) 
 
 def kept_list(storage: LocalStorage) -> tuple[Row, str, np.ndarray]:
     """The columns of the list, which of them holds the paths, and the key of each input, in its order."""
-    if not (storage.exists(LIST) and storage.exists(_LISTED)):
+    if not (storage.exists(LIST) and storage.exists(LISTED)):
         raise Refused(f"{storage.root}: no run has begun its work there yet; start one with 'splitter run'")
     try:
-        listed = Listed(**json.loads(storage.read(_LISTED)))
+        listed = Listed(**json.loads(storage.read(LISTED)))
         header, rows = rows_of_csv(storage.path(LIST))
         at = header.index(listed.column)
     except (ValueError, TypeError) as error:
-        raise Refused(f"{storage.path(_LISTED)}: is damaged ({error}); start the run again") from None
+        raise Refused(f"{storage.path(LISTED)}: is damaged ({error}); start the run again") from None
     layout = Layout(listed.root, listed.keep_extension)
     keys = np.fromiter((key_hash(layout.key(row[at])) for row in rows), "u8")
     if listed.group_rows:

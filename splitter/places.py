@@ -16,7 +16,8 @@ from splitter.errors import UnreadableInput
 
 UNREADABLE = -1
 OWN_FOLDER = ".splitter"
-RESERVED_FOLDERS = frozenset({OWN_FOLDER, "manifest.csv", "errors.csv", "shards"})
+REPORT = "report.html"
+RESERVED_FOLDERS = frozenset({OWN_FOLDER, "manifest.csv", "errors.csv", REPORT, "shards"})
 
 
 @dataclass(frozen=True)

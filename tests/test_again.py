@@ -1,6 +1,7 @@
 """The same command again: it does what is not done and what changed, and nothing else."""
 
 import itertools
+import json
 import os
 import random
 from collections.abc import Callable
@@ -986,3 +987,16 @@ def test_what_errors_csv_says_is_the_same_in_every_run(words, tmp_path, capfd):
             said.append([(row["input"], row["message"]) for row in read_table(out / "errors.csv")])
         assert said[0] == said[1]
         assert len(said[0]) == 4
+
+
+def test_what_a_run_took_is_kept_apart_from_what_is_published(words, folder, capfd):
+    """The last run that did something notes how long it took; one that has nothing to do leaves that alone."""
+    out = folder / "out"
+    command = ["run", words, "--recipe=words", "--root", folder / "inputs", "--output", out, "--quiet"]
+    assert here(capfd, *command).code == 0
+    note = out / ".splitter" / "last_run.json"
+    first = json.loads(note.read_text())
+    assert (first["inputs"], first["seconds"] > 0) == (4, True)
+    assert first["outputs"] == len(read_table(out / "manifest.csv"))
+    assert here(capfd, *command).code == 0
+    assert json.loads(note.read_text()) == first

@@ -699,6 +699,7 @@ class TestCollisions:
             "Shards.wav",
             "shards/a",
             "MANIFEST.CSV/a",
+            "report.html/a",
         ],
     )
     def test_names_of_splitters_own(self, folder, out, name):
