@@ -35,7 +35,7 @@ from splitter.places import UNREADABLE, Layout, fingerprint, look_at, same_name
 from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scratch
 from splitter.rows import NO_FILE, Made, RowMaker
-from splitter.sinks import Sink, SinkWriter
+from splitter.sinks import Nowhere, Sink, SinkWriter
 from splitter.storage import LocalStorage
 
 FAILURES_SHOWN = 3
@@ -93,6 +93,7 @@ class Batch:
         stale: By place in the batch, the outputs of an earlier run that are to be replaced.
         failures: By place in the batch, inputs that are known to fail and are not tried.
         one_by_one: Whether to leave `process_batch` aside.
+        trial: Whether to try the inputs only, until one gives an output file: nothing is stored.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Batch:
     stale: dict[int, list[str]] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
     one_by_one: bool = False
+    trial: bool = False
 
     def __len__(self) -> int:
         """How many inputs it holds."""
@@ -119,7 +121,27 @@ class Batch:
             {at - start: names for at, names in self.stale.items() if start <= at < stop},
             {at - start: failure for at, failure in self.failures.items() if start <= at < stop},
             self.one_by_one,
+            self.trial,
         )
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of an input in a trial.
+
+    Attributes:
+        key: What it is called in commit records.
+        status: Whether it is done, skipped or failed.
+        head: The columns of its rows.
+        outputs: The names of its output files.
+        failure: Why it failed, if it did.
+    """
+
+    key: int
+    status: int
+    head: Head
+    outputs: list[str]
+    failure: Failure | None
 
 
 @dataclass
@@ -128,7 +150,7 @@ class Report:
 
     `unreadable` has the keys of inputs that cannot be read now, and keep what they had. `lost` has those of a
     batch whose worker was lost with it, and `said` what user code printed, by input. `apart` counts batches
-    that `process_batch` did not do, so that their inputs were tried one by one.
+    that `process_batch` did not do, so that their inputs were tried one by one. `tried` is of a trial.
     """
 
     inputs: int = 0
@@ -148,6 +170,7 @@ class Report:
     lost: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     said: list[tuple[str, str]] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
 
     def __iadd__(self, other: "Report") -> "Report":
         """Add up two reports."""
@@ -160,6 +183,7 @@ class Report:
         self.unreadable_why = self.unreadable_why or other.unreadable_why
         self.stop = self.stop or other.stop
         self.apart_why = self.apart_why or other.apart_why
+        self.tried += other.tried
         return self
 
 
@@ -229,8 +253,7 @@ class Worker:
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; raises StorageError when the output cannot be written."""
         began = time.perf_counter()
-        stale = [name for names in batch.stale.values() for name in names]
-        task = _Task(batch, self._job, self._job.sink.open(self._job.storage, batch.name, stale))
+        task = _Task(batch, self._job, self._writer(batch))
         together = self._job.dataset.process_batch
         if together and not batch.one_by_one:
             self._process_together(task, together)
@@ -238,10 +261,22 @@ class Worker:
             if place not in task.finished:
                 self._mark(place)
                 self._process_one(task, place)
+            if batch.trial and task.report.outputs:
+                break
         self._mark(BETWEEN_INPUTS)
-        self._commit(task)
+        if batch.trial:
+            self._job.storage.unstage(batch.name)
+        else:
+            self._commit(task)
         task.report.seconds = time.perf_counter() - began
         return task.report
+
+    def _writer(self, batch: Batch) -> SinkWriter:
+        storage = self._job.storage
+        if batch.trial:
+            return Nowhere(storage, batch.name)
+        stale = [name for names in batch.stale.values() for name in names]
+        return self._job.sink.open(storage, batch.name, stale)
 
     def _process_one(self, task: "_Task", place: int) -> None:
         known = task.batch.failures.get(place)
@@ -388,10 +423,21 @@ class _Task:
         return layout.folder(layout.key(self.rows[place][0][self._job.at]))
 
     def add(  # noqa: PLR0913 - the fields of an entry
-        self, place: int, status: int, *, head: Head, outputs: int, size: int, text: bytes
+        self,
+        place: int,
+        status: int,
+        *,
+        head: Head,
+        outputs: int,
+        size: int,
+        text: bytes,
+        failure: Failure | None = None,
     ) -> None:
         """Note what became of an input."""
         batch = self.batch
+        if batch.trial:
+            names = self.sink.names() if outputs else []
+            self.report.tried.append(Tried(batch.keys[place], status, head, names, failure))
         # as the survey found the file: if it has changed since, the next run does it again
         mark = fingerprint(batch.texts[place], batch.sizes[place], batch.times[place], self._job.seed)
         self.record.add(batch.keys[place], mark, status, head=head, outputs=outputs, size=size, text=text)
@@ -417,7 +463,8 @@ class _Task:
             self.report.unreadable_why = self.report.unreadable_why or failure.message
             return
         text = CsvText().encode([[*row, failure.error, failure.message, failure.traceback, failure.attempts]])
-        self.add(place, FAILED, head=Head(tuple(self._job.header)), outputs=0, size=0, text=text)
+        head = Head(tuple(self._job.header))
+        self.add(place, FAILED, head=head, outputs=0, size=0, text=text, failure=failure)
         self.report.failed += 1
         if len(self.report.failures) < FAILURES_SHOWN:
             self.report.failures.append((one_line(listed), f"{failure.error}: {failure.message}"))

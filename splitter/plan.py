@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -92,14 +93,19 @@ class Planner:
             places = np.flatnonzero(np.isin(chosen, self._state.changed))
             outputs = self._journal.outputs_of_each(self._state.entries[chosen[places]])
             stale = dict(zip(places.tolist(), outputs, strict=True))
-        texts = [text for first, last in _runs(chosen) for text in self._table.texts(first, last + 1)]
-        found = self._found
-        keys, sizes, times = (
-            column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns)
-        )
+        batch = make_batch(name, self._table, self._found, chosen)
         known = self._failures
-        failures = {place: known[key] for place, key in enumerate(keys) if key in known} if known else {}
-        return Batch(name, texts, keys, sizes, times, stale, failures)
+        if known:
+            failures = {place: known[key] for place, key in enumerate(batch.keys) if key in known}
+            batch = replace(batch, failures=failures)
+        return replace(batch, stale=stale)
+
+
+def make_batch(name: str, table: Table, found: Survey, chosen: np.ndarray) -> Batch:
+    """Some inputs of the list, by their numbers in ascending order."""
+    texts = [text for first, last in _runs(chosen) for text in table.texts(first, last + 1)]
+    keys, sizes, times = (column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns))
+    return Batch(name, texts, keys, sizes, times)
 
 
 def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:

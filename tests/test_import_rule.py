@@ -33,6 +33,7 @@ ROOMS = """
     guard plan recipes
     relay
     executors
+    trial
     engine
     assembly
     run

@@ -72,7 +72,10 @@ class RayExecutor(Executor):
         self._looked_at = 0.0
         self._slots = self._nodes = self._cpus = self._gpus = 0
         self._packed = b""
+        # for which job that is
+        self._job: Job | None = None
         self._mission: Any = None
+        self._missions = 0
         # of each batch in Ray's hands only what its inputs are called: there may be many, and they are large
         self._at_work: dict[Any, list[int]] = {}
         self._lost = self._told = False
@@ -101,7 +104,7 @@ class RayExecutor(Executor):
         """Reach the cluster that is asked for, and find the output folder from each of its nodes."""
         if not inputs:
             return
-        self._packed = self._pack(job)
+        self._pack_once(job)
         if self.cluster.address or self.cluster.gpus:
             self._connect()
             self._refuse_without_room()
@@ -123,8 +126,10 @@ class RayExecutor(Executor):
         """Do the batches and report each as it is finished; those of lost workers are left out."""
         del busy  # Ray starts no worker before there is a batch for it
         self._connect()
+        self._pack_once(job)
         if self._mission is None:
             self._mission = ray.put(self._packed)
+            self._missions += 1
         patience = SECONDS_TO_LEAVE
         try:
             yield from self._reports(job, iter(batches))
@@ -142,6 +147,11 @@ class RayExecutor(Executor):
         self._open.close()
 
     # -- batches -------------------------------------------------------------------------------------------
+
+    def _pack_once(self, job: Job) -> None:
+        """Have the job ready to be sent; after a trial it may be another."""
+        if job is not self._job:
+            self._packed, self._job, self._mission = self._pack(job), job, None
 
     def _pack(self, job: Job) -> bytes:
         recipe = type(job.dataset)
@@ -174,6 +184,8 @@ class RayExecutor(Executor):
             scheduling_strategy="SPREAD",
         )(relay.work)
         at_work = self._at_work
+        # a guard is for one job
+        run = f"{job.storage.run} {self._missions}"
         heard = time.monotonic()
         more = True
         # nothing is done yet, but there is something to see
@@ -184,7 +196,7 @@ class RayExecutor(Executor):
                 if batch is None:
                     more = False
                     break
-                reference = task.remote(self._mission, job.storage.run, pickle.dumps(batch))
+                reference = task.remote(self._mission, run, pickle.dumps(batch))
                 at_work[reference] = batch.keys
             if not at_work:
                 return

@@ -2,7 +2,8 @@
 
 from splitter.sinks.base import Sink, SinkWriter
 from splitter.sinks.files import FilesSink
+from splitter.sinks.nowhere import Nowhere
 
 SINKS: dict[str, type[Sink]] = {"files": FilesSink}
 
-__all__ = ["SINKS", "FilesSink", "Sink", "SinkWriter"]
+__all__ = ["SINKS", "FilesSink", "Nowhere", "Sink", "SinkWriter"]
