@@ -38,7 +38,7 @@ from splitter.manifest import (
 )
 from splitter.options import RunOptions
 from splitter.parts import Part
-from splitter.places import OWN_FOLDER, Layout, look_at
+from splitter.places import Layout, look_at
 from splitter.plan import Planner
 from splitter.progress import Display, one_line, show_count
 from splitter.sinks import SINKS

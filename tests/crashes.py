@@ -21,9 +21,8 @@ from typing import Any, NoReturn
 import xxhash
 
 import splitter.engine  # noqa: F401 - what a fork would otherwise import each time
-from splitter import manifest, read_manifest
+from splitter import content, manifest, read_manifest
 from splitter.cli import exit_code
-from splitter.sinks import files
 
 RECIPE = Path(__file__).with_name("marked.py")
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink"}
@@ -128,10 +127,10 @@ class _Watch:
                 watch.count("write")
                 return super().write(data)
 
-        class WatchedHashing(files._Hashing, Watched):
+        class WatchedHashing(content._Hashing, Watched):
             pass
 
-        files._Hashing = WatchedHashing
+        content._Hashing = WatchedHashing
         builtins.open = _opener(builtins.open, Watched)
 
     def count(self, kind: str) -> None:

@@ -990,7 +990,7 @@ def test_what_errors_csv_says_is_the_same_in_every_run(words, tmp_path, capfd):
 
 
 def test_what_a_run_took_is_kept_apart_from_what_is_published(words, folder, capfd):
-    """The last run that did something notes how long it took; one that has nothing to do leaves that alone."""
+    """The last run that did something notes how long it took; one with nothing to do leaves that."""
     out = folder / "out"
     command = ["run", words, "--recipe=words", "--root", folder / "inputs", "--output", out, "--quiet"]
     assert here(capfd, *command).code == 0
