@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 import xxhash
 
 import splitter.engine  # noqa: F401 - what a fork would otherwise import each time
-from splitter import content, manifest, read_manifest
+from splitter import content as contents_module
+from splitter import manifest, read_manifest
 from splitter.cli import exit_code
 
 RECIPE = Path(__file__).with_name("marked.py")
@@ -127,10 +128,10 @@ class _Watch:
                 watch.count("write")
                 return super().write(data)
 
-        class WatchedHashing(content._Hashing, Watched):
+        class WatchedHashing(contents_module._Hashing, Watched):
             pass
 
-        content._Hashing = WatchedHashing
+        contents_module._Hashing = WatchedHashing
         builtins.open = _opener(builtins.open, Watched)
 
     def count(self, kind: str) -> None:
