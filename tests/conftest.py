@@ -10,11 +10,18 @@ import pytest
 
 # what they assert is shown as in a test
 pytest.register_assert_rewrite(
-    "crashes", "doors", "executors.conformance", "executors.ray_nodes", "launcher", "sinks.conformance"
+    "crashes",
+    "doors",
+    "executors.conformance",
+    "executors.ray_nodes",
+    "launcher",
+    "object_store",
+    "sinks.conformance",
 )
 
 from doors import WORDS, write_files, write_list  # noqa: E402
 from launcher import Launcher, LauncherProcess  # noqa: E402
+from object_store import faulty_s3, recorded_s3, s3, s3_server  # noqa: E402, F401 - fixtures
 
 
 @pytest.fixture

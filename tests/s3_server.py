@@ -1,0 +1,159 @@
+"""An S3 server on loopback, and a proxy before it that records requests and fails some of them.
+
+A script of its own, as tests fork and kill: it prints the two ports, and ends with its standard input.
+"""
+
+import http.client
+import http.server
+import os
+import random
+import socket
+import struct
+import sys
+import threading
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+SLOW_DOWN = b"""<?xml version="1.0" encoding="UTF-8"?>
+<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"""
+HALF = "half an answer"
+LOST = "no answer, though it was done"
+KINDS = ("slow down", "reset", LOST, HALF)
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """Passes requests on to the server; the first part of a request's path says which of them fail.
+
+    /<share>-<seed>/<bucket>/<key>: of a hundred requests `share` fail, chosen by the seed and how many came
+    before. Signatures are not checked by the server, so the path may be another one there.
+    """
+
+    protocol_version = "HTTP/1.1"
+    target: tuple[str, int]
+    log: Path
+    counts: dict[str, int]
+    gate = threading.Lock()
+    # an answer is sent at once
+    wbufsize = -1
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        """Any request."""
+        body = self._body()
+        way, _, rest = self.path.lstrip("/").partition("/")
+        kind = self._fault(way)
+        self._note(f"{self.command} /{rest} {kind}")
+        if kind == "reset":
+            self._reset()
+            return
+        if kind == "slow down":
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, {"Content-Type": "application/xml"}, SLOW_DOWN)
+            return
+        status, headers, content = self._ask(rest, body)
+        if kind == LOST:
+            self._reset()
+        elif kind == HALF and len(content) > 1 and self.command != "HEAD":
+            self._answer(status, headers, content, sent=len(content) // 2)
+            self._reset()
+        else:
+            self._answer(status, headers, content)
+
+    do_PUT = do_POST = do_HEAD = do_DELETE = do_GET  # noqa: N815 - the names that the library calls
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        return b"".join(parts)
+
+    def _fault(self, way: str) -> str:
+        share, _, seed = way.partition("-")
+        with self.gate:
+            count = self.counts[way] = self.counts.get(way, 0) + 1
+        chance = random.Random(f"{seed} {count}")
+        return chance.choice(KINDS) if chance.random() * 100 < int(share) else ""
+
+    def _note(self, line: str) -> None:
+        with self.gate, self.log.open("a") as log:
+            log.write(f"{line.rstrip()}\n")
+
+    def _ask(self, rest: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection(*self.target, timeout=60)
+        left_out = ("expect", "transfer-encoding", "content-length", "connection")
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in left_out}
+        connection.request(self.command, f"/{rest}", body, {**headers, "Content-Length": str(len(body))})
+        answer = connection.getresponse()
+        content = answer.read()
+        found = {
+            name: value
+            for name, value in answer.getheaders()
+            if name.lower() not in ("connection", "transfer-encoding", "date", "server")
+        }
+        connection.close()
+        return answer.status, found, content
+
+    def _answer(self, status: int, headers: dict[str, str], content: bytes, sent: int | None = None) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            if name.lower() != "content-length" or self.command == "HEAD":
+                self.send_header(name, value)
+        if self.command != "HEAD" and status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content[:sent])
+            self.wfile.flush()
+
+    def _reset(self) -> None:
+        """Drop the connection in a way that the other end notices at once."""
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+
+    def handle_expect_100(self) -> bool:
+        """Let the client send the body."""
+        going_on = super().handle_expect_100()
+        self.wfile.flush()
+        return going_on
+
+    def finish(self) -> None:
+        """The connection may be gone already."""
+        try:
+            super().finish()
+        except (OSError, ValueError):
+            self.close_connection = True
+
+    def log_message(self, *arguments: Any) -> None:
+        """Print nothing."""
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128
+    daemon_threads = True
+
+    def handle_error(self, *arguments: Any) -> None:
+        """A client that goes away is nothing to print."""
+
+
+def main(log: str) -> None:
+    """Serve until standard input ends."""
+    from moto.server import ThreadedMotoServer
+
+    moto = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    moto.start()
+    Proxy.target, Proxy.log, Proxy.counts = moto.get_host_and_port(), Path(log), {}
+    proxy = _Server(("127.0.0.1", 0), Proxy)
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    print(Proxy.target[1], proxy.server_address[1], flush=True)  # noqa: T201 - for the tests
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
