@@ -1,40 +1,62 @@
-"""Ends what a private Ray has started, when the run that started it is gone, however it went.
+"""Ends what a process has had started, when that process is gone, however it went.
 
-A script of its own, started as `python keeper.py MARK FOLDER` before Ray is. It waits for the end of its
-standard input, which only the driver holds; then it kills every process that has MARK in its environment,
-and removes FOLDER. Ray's own reaper leaves some of its agents alive for half a minute.
+A script of its own, started as `python keeper.py MARK FOLDER` before the rest is. It waits for the end of its
+standard input, which only the process that is to be survived holds; then it kills every process that has MARK
+in its environment, and removes FOLDER. So nothing is left of a private Ray, whose own reaper lets some of its
+agents live for half a minute, nor of the programs that `splitter tar map` runs.
 """
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import psutil
 
-VARIABLE = "SPLITTER_PRIVATE_RAY"
+VARIABLE = "SPLITTER_KEPT"
+_ALL_STARTED = b"all started"
 _SECONDS_TO_END = 10.0
 _LOOK_EVERY = 0.05
 # a process that is being started has nothing in its environment yet
 _LOOKS = 3
 
 
+@contextlib.contextmanager
+def keeping(folder: str, *, all_started: bool = False) -> Iterator[dict[str, str]]:
+    """Have all that is started with these variables end with the block, or with this process; so the folder.
+
+    With `all_started` none of them is just being started when the block ends, which makes that quicker.
+    """
+    mark = secrets.token_hex(16)
+    keeper = subprocess.Popen(  # noqa: S603 - this file
+        [sys.executable, __file__, mark, folder], stdin=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        yield {VARIABLE: mark}
+    finally:
+        keeper.communicate(_ALL_STARTED if all_started else b"")
+
+
 def main(mark: str, folder: str) -> None:
     """Wait for the driver's end, then clear up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    sys.stdin.buffer.read()
+    looks = 1 if sys.stdin.buffer.read() == _ALL_STARTED else _LOOKS
     give_up = time.monotonic() + _SECONDS_TO_END
     nothing = 0
-    while nothing < _LOOKS and time.monotonic() < give_up:
+    while nothing < looks and time.monotonic() < give_up:
         found = [process for process in psutil.process_iter() if _is_marked(process, mark)]
         nothing = 0 if found else nothing + 1
         for process in found:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        time.sleep(_LOOK_EVERY)
+        if nothing < looks:
+            time.sleep(_LOOK_EVERY)
     shutil.rmtree(folder, ignore_errors=True)
 
 

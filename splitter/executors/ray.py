@@ -12,7 +12,6 @@ import pickle
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,10 +26,11 @@ from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ignore[attr-defined]
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from splitter import keeper, relay
+from splitter import relay
 from splitter.batch import Batch, Job, Report
 from splitter.errors import Refused, RunStopped
 from splitter.executors.base import Cluster, Executor, Limits
+from splitter.keeper import keeping
 from splitter.options import usable_cpus
 from splitter.places import OWN_FOLDER
 from splitter.processes import ASKING_TO_END, by_value
@@ -430,36 +430,26 @@ def _private_ray(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
     if ray.is_initialized():
         raise Refused("Ray is in use in this process already; give --address auto, or call ray.shutdown()")
     folder = _short_folder()
-    mark = secrets.token_hex(16)
-    keeping = subprocess.Popen(  # noqa: S603 - a file of this package
-        [sys.executable, keeper.__file__, mark, folder],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-    )
     settings = {
-        keeper.VARIABLE: mark,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_enable_metrics_collection": "0",
     }
-    try:
-        # threads of Ray's ask with the token until the last moment
-        with _environment(settings), _shut_down_after():
-            try:
-                ray.init(
-                    address="local",
-                    include_dashboard=False,
-                    _temp_dir=folder,
-                    object_store_memory=OBJECT_STORE_BYTES,
-                    **size,
-                    **_settings(cluster),
-                )
-            except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
-                raise RunStopped(f"Ray cannot be started here: {_reason(error)}") from None
-            yield
-    finally:
-        keeping.communicate()
+    # threads of Ray's ask with the token until the last moment
+    with keeping(folder) as mark, _environment({**settings, **mark}), _shut_down_after():
+        try:
+            ray.init(
+                address="local",
+                include_dashboard=False,
+                _temp_dir=folder,
+                object_store_memory=OBJECT_STORE_BYTES,
+                **size,
+                **_settings(cluster),
+            )
+        except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
+            raise RunStopped(f"Ray cannot be started here: {_reason(error)}") from None
+        yield
 
 
 @contextlib.contextmanager

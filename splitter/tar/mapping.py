@@ -14,12 +14,13 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from splitter.errors import BadResult, InputError, Refused, RunStopped, TarError, TimedOut
+from splitter.keeper import keeping
 from splitter.tar.archive import HELD_BYTES, Member, Part, Waiting, read_members, split_name
 from splitter.tar.places import STANDARD, Source, exists, is_url, remove, writing
 from splitter.tar.samples import Sample, SampleWriter, read_samples, samples_of
@@ -68,6 +69,8 @@ class Program:
     arguments: Sequence[str]
     workers: int = 1
     seconds: float | None = None
+    _folder: str = field(default="", init=False)
+    _mark: dict[str, str] = field(default_factory=dict, init=False)
     _running: set[int] = field(default_factory=set, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _stopped: bool = field(default=False, init=False)
@@ -76,6 +79,15 @@ class Program:
         """Refuse a program that there is not."""
         if shutil.which(self.arguments[0]) is None:
             raise Refused(f"{self.arguments[0]}: there is no such program")
+
+    @contextlib.contextmanager
+    def ready(self) -> Iterator[None]:
+        """Within this it can be run; afterwards nothing is left of it, also when this process is killed."""
+        with (
+            tempfile.TemporaryDirectory(prefix="splitter-", ignore_cleanup_errors=True) as self._folder,
+            keeping(self._folder, all_started=True) as self._mark,
+        ):
+            yield
 
     def outcomes(self, samples: Iterable[Sample]) -> Generator[Outcome, None, None]:
         """What comes of each sample, in order."""
@@ -95,7 +107,7 @@ class Program:
 
     def run(self, sample: Sample) -> Outcome:
         """Run it on one sample."""
-        folder = tempfile.mkdtemp(prefix="splitter-")
+        folder = tempfile.mkdtemp(dir=self._folder)
         try:
             _lay_out(sample, folder)
             self._call(sample, folder)
@@ -107,14 +119,19 @@ class Program:
 
     def _call(self, sample: Sample, folder: str) -> None:
         # to a file, not a pipe: a process left in the background may hold that open for ever
-        with tempfile.TemporaryFile(prefix="splitter-") as printed:
+        with tempfile.TemporaryFile(dir=self._folder) as printed:
             with self._lock:
                 if self._stopped:
                     raise CommandFailed("was not begun")
                 process = subprocess.Popen(  # noqa: S603 - an argument list
                     self.arguments,
                     cwd=folder,
-                    env={**os.environ, "SPLITTER_KEY": sample.key, "SPLITTER_ARCHIVE": sample.place},
+                    env={
+                        **os.environ,
+                        **self._mark,
+                        "SPLITTER_KEY": sample.key,
+                        "SPLITTER_ARCHIVE": sample.place,
+                    },
                     stdin=subprocess.DEVNULL,
                     stdout=printed,
                     stderr=subprocess.STDOUT,
@@ -273,20 +290,25 @@ class Mapping:
 
     def into_one(self, sources: Sequence[Source], target: str, counts: Counts) -> None:
         """Run over the samples of all archives into one."""
-        self._write(samples_of(sources), target, counts)
+        with self.program.ready():
+            self._write(samples_of(sources), target, counts)
 
     def one_by_one(self, pairs: Sequence[tuple[Source, str]], counts: Counts) -> None:
         """Run over each archive into one of its own; those that are there and whole are left alone."""
-        for source, target in pairs:
-            if not self.fresh and self._is_done(target):
-                counts.skipped += 1
-                counts.failed += failures_of(target)
-                continue
-            try:
-                self._write(read_samples(source), target, counts)
-            except TarError as error:
-                counts.damaged += 1
-                self.report(str(error))
+        with self.program.ready():
+            for source, target in pairs:
+                self._one(source, target, counts)
+
+    def _one(self, source: Source, target: str, counts: Counts) -> None:
+        if not self.fresh and self._is_done(target):
+            counts.skipped += 1
+            counts.failed += failures_of(target)
+            return
+        try:
+            self._write(read_samples(source), target, counts)
+        except TarError as error:
+            counts.damaged += 1
+            self.report(str(error))
 
     def _is_done(self, target: str) -> bool:
         if not exists(target) or (self.retry_failed and exists(target + ERRORS)):

@@ -177,38 +177,38 @@ def test_a_damaged_archive_of_a_list_does_not_stop_the_others(folder, capfd):
     assert sorted(path.name for path in folder.glob("o-*")) == ["o-a.tar", "o-c.tar"]
 
 
-def test_nothing_is_left_behind(folder, monkeypatch):
-    """Neither folders nor processes, those in the background included, when a run ends or is interrupted."""
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_behind(folder, number):
+    """Neither folders nor processes, those in the background included, when a run ends or is ended."""
     scratch = folder / "scratch"
     scratch.mkdir()
     write_tar(folder / "in.tar", numbers(4))
-    script = f"sleep 333 & echo $! >> '{folder.parent}/pids'; sleep $1"
-    for number, seconds in [(None, "0"), (signal.SIGTERM, "333")]:
-        process = subprocess.Popen(
-            [
-                *[sys.executable, "-m", "splitter", "tar", "map", "in.tar", "-o", "o.tar"],
-                *["--workers", "2", "--", "sh", "-c", script, "sh", seconds],
-            ],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(CHECKOUT), "TMPDIR": str(scratch)},
-            stderr=subprocess.DEVNULL,
-        )
-        pids = folder.parent / "pids"
-        give_up = time.monotonic() + 30
-        if number:
-            while not pids.exists() or len(pids.read_text().split()) < 2:
-                assert time.monotonic() < give_up
-                time.sleep(0.02)
-            process.send_signal(number)
-        assert process.wait(30) == (128 + number if number else 0)
-        for pid in pids.read_text().split():
-            while alive(int(pid)):
-                assert time.monotonic() < give_up
-                time.sleep(0.02)
-        assert list(scratch.iterdir()) == []
-        pids.unlink()
-        assert (folder / "o.tar").exists() == (not number)
-        (folder / "o.tar").unlink(missing_ok=True)
+    # one in the group of the script, and one that has left it
+    apart = f"{sys.executable} -c 'import os, time; os.setsid(); time.sleep(333)'"
+    note = f"echo $! >> '{folder.parent}/pids'"
+    script = f"sleep 333 & {note}; {apart} & {note}; sleep $1"
+    process = subprocess.Popen(
+        [
+            *[sys.executable, "-m", "splitter", "tar", "map", "in.tar", "-o", "o.tar"],
+            *["--workers", "2", "--", "sh", "-c", script, "sh", "333" if number else "0"],
+        ],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "TMPDIR": str(scratch)},
+        stderr=subprocess.DEVNULL,
+    )
+    pids = folder.parent / "pids"
+    give_up = time.monotonic() + 30
+    if number:
+        while not pids.exists() or len(pids.read_text().split()) < 4:
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+        process.send_signal(number)
+    expected = {None: 0, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    assert process.wait(30) == expected
+    while any(alive(int(pid)) for pid in pids.read_text().split()) or list(scratch.iterdir()):
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    assert (folder / "o.tar").exists() == (not number)
 
 
 def alive(pid):
