@@ -5,8 +5,9 @@ import time
 import numpy as np
 
 from splitter.batch import Report
-from splitter.engine import Summary, forget_earlier
+from splitter.engine import Summary
 from splitter.errors import Refused
+from splitter.how import forget_earlier
 from splitter.kept import forget_stale, kept_list, stale_entries
 from splitter.manifest import DONE, STALE, Journal
 from splitter.places import OWN_FOLDER

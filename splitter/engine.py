@@ -13,15 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from splitter.batch import Job, Losses, Report
 from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
 from splitter.errors import Interrupted, Refused, StorageError, UnreadableInput
 from splitter.executors import Cluster, Executor, Limits, executor_class
-from splitter.identity import Identity, file_of
+from splitter.how import how_before, note_how, recipe_how, seed_of
 from splitter.inputs import Survey, Table, advice_on_missing, copy_list, survey
-from splitter.kept import LAST_RUN, LIST, RUN, Listed, forget_stale, inputs_of_part, keep_list
+from splitter.kept import LAST_RUN, LIST, Listed, forget_stale, inputs_of_part, keep_list
 from splitter.manifest import (
     DONE,
     FAILED,
@@ -48,8 +47,6 @@ from splitter.storage import LocalStorage
 ROUNDS_WITHOUT_PROGRESS = 3
 NAMES_SHOWN = 3
 LONGEST_VALUE = 100
-# in RUN, beside how the run processes inputs
-EARLIER = "earlier"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +141,7 @@ class Engine:
             if advice:
                 self.display.warn(advice)
             how = self._how()
-            seed = xxhash.xxh3_64_intdigest(json.dumps([how, header], sort_keys=True).encode())
+            seed = seed_of(how, header)
             sink = SINKS[self.options.sink]()
             job = Job(self.dataset, self.storage, sink, layout, header, table.at, seed, self.options.retries)
             listed = Listed(listing.path_column, root, self.options.keep_extension, self.dataset.group_rows)
@@ -168,32 +165,12 @@ class Engine:
 
     def _how(self) -> dict[str, Any]:
         """How inputs are processed: whatever changes the outputs."""
-        how = {
-            "recipe": type(self.dataset).__qualname__,
-            "file of the recipe": file_of(type(self.dataset)),
-            "group_rows": self.dataset.group_rows,
-            "metadata_types": {key: kind.__name__ for key, kind in self.dataset.metadata_types.items()},
-            "version": self.dataset.version,
-            "device": self.dataset.device,
+        return {
+            **recipe_how(self.dataset, self.display.warn),
             "sink": self.options.sink,
             **SINKS[self.options.sink]().options(),
             "keep_extension": self.options.keep_extension,
-            **{f"parameter {name}": self._identity(name) for name in self.dataset.parameters},
         }
-        plain: dict[str, Any] = json.loads(json.dumps(how))
-        return plain
-
-    def _identity(self, name: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-        """What stands for a parameter in fingerprints; says so where nothing can."""
-        identity = Identity()
-        plain = identity.of(self.dataset.parameters[name])
-        if identity.unknown:
-            kinds = ", ".join(identity.unknown)
-            self.display.warn(
-                f"parameter {name}: what is in a {kinds} cannot be told, so a change of it will not be "
-                "noticed; bump `version` when it changes"
-            )
-        return plain
 
 
 class _Work:
@@ -242,7 +219,7 @@ class _Work:
         """Find out what is to be done, and refuse what must not be."""
         self._look()
         self.executor.check(self.job, len(self.table))
-        before, earlier = _before(self.storage)
+        before, earlier = how_before(self.storage)
         if not self.options.fresh:
             self._refuse_another_layout(before, how)
         self._remove_what_is_asked()
@@ -251,7 +228,7 @@ class _Work:
         self.first, self.generation = state, self.journal.next_generation
         earlier = [one for one in (*earlier, before) if one and one != how]
         self._announce(state, how, earlier)
-        _note(self.storage, how, earlier if len(state.stale) or len(state.unreadable) else [])
+        note_how(self.storage, how, earlier if len(state.stale) or len(state.unreadable) else [])
         keep_list(self.storage, self.listed, self.found, self.journal, state)
         return state
 
@@ -408,7 +385,7 @@ class _Work:
             if not fault and self.mine is None:
                 self.journal.write_tables(entries, status, self.table.header)
                 if not ((status == STALE).any() or len(first.unreadable) or self.done.unreadable):
-                    _note(self.storage, self.how, [])
+                    note_how(self.storage, self.how, [])
                     forget_stale(self.storage)
                 if compact:
                     self.journal.compact(np.concatenate((entries[entries >= 0], gone)))
@@ -464,32 +441,6 @@ class _Work:
                 return str(error)
             return "it is there again"
         return self.done.unreadable_why
-
-
-def _before(storage: LocalStorage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """How the last run processed inputs, and how those did before it that made what is still there."""
-    try:
-        before: dict[str, Any] = json.loads(storage.read(RUN)) if storage.exists(RUN) else {}
-        return before, [*map(dict, before.pop(EARLIER, []))]
-    except (ValueError, TypeError, AttributeError):
-        # it serves to say what changed; what is done, and how, is in the commit records
-        raise StorageError(
-            f"{storage.path(RUN)}: is damaged; remove it, and run the same command again"
-        ) from None
-
-
-def _note(storage: LocalStorage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
-    """Keep for the next run how this one processes inputs, and how what it has not replaced was made."""
-    content = json.dumps({**how, EARLIER: earlier}, indent=1).encode()
-    if not storage.exists(RUN) or storage.read(RUN) != content:
-        storage.write(RUN, content)
-
-
-def forget_earlier(storage: LocalStorage) -> None:
-    """Nothing is left of what was made in another way than by the last run."""
-    how, earlier = _before(storage)
-    if earlier:
-        _note(storage, how, [])
 
 
 def _first(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.ndarray | None:

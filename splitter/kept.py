@@ -6,6 +6,7 @@ and parts that do not know each other divide the inputs alike.
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,19 +83,44 @@ def stale_entries(storage: LocalStorage, journal: Journal, entries: np.ndarray) 
 
 def kept_list(storage: LocalStorage) -> tuple[Row, str, np.ndarray]:
     """The columns of the list, which of them holds the paths, and the key of each input, in its order."""
+    listed, header, rows = kept_rows(storage)
+    layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
+    keys = np.fromiter((key_hash(layout.key(row[at])) for row in rows), "u8")
+    if listed.group_rows:
+        keys = keys[np.sort(np.unique(keys, return_index=True)[1])]
+    return header, listed.column, keys
+
+
+def kept_rows(storage: LocalStorage) -> tuple[Listed, Row, Iterator[Row]]:
+    """How the list names inputs, its columns and its rows."""
     if not (storage.exists(LIST) and storage.exists(LISTED)):
         raise Refused(f"{storage.root}: no run has begun its work there yet; start one with 'splitter run'")
     try:
         listed = Listed(**json.loads(storage.read(LISTED)))
         header, rows = rows_of_csv(storage.path(LIST))
-        at = header.index(listed.column)
+        header.index(listed.column)
     except (ValueError, TypeError) as error:
         raise Refused(f"{storage.path(LISTED)}: is damaged ({error}); start the run again") from None
-    layout = Layout(listed.root, listed.keep_extension)
-    keys = np.fromiter((key_hash(layout.key(row[at])) for row in rows), "u8")
-    if listed.group_rows:
-        keys = keys[np.sort(np.unique(keys, return_index=True)[1])]
-    return header, listed.column, keys
+    return listed, header, rows
+
+
+def listed_inputs(storage: LocalStorage, numbers: np.ndarray) -> Iterator[tuple[int, str]]:
+    """Some inputs of the list as they are written there, by their numbers."""
+    listed, header, rows = kept_rows(storage)
+    layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
+    wanted = np.zeros(int(numbers.max(initial=0)) + 1, bool)
+    wanted[numbers] = True
+    seen: set[str] = set()
+    number = -1
+    for row in rows:
+        if listed.group_rows:
+            key = layout.key(row[at])
+            if key in seen:
+                continue
+            seen.add(key)
+        number += 1
+        if number < len(wanted) and wanted[number]:
+            yield number, row[at]
 
 
 def inputs_of_part(storage: LocalStorage, found: Survey) -> np.ndarray | None:

@@ -278,6 +278,20 @@ class Journal:
         self._where, self._text_at = np.concatenate(where), np.concatenate(text_at)
         self._keep_newest()
 
+    def peek(self) -> list[str] | None:
+        """Read the index as it will be when `recover` is called, and change nothing.
+
+        Returns what the batches that were begun and not committed may have published; None if there are none.
+        """
+        # one that is committed has only its mark left to drop
+        names = self._record_names()
+        begun = [name for name in names if name.endswith(BEGUN) and name.removesuffix(BEGUN) not in names]
+        batches = [self._begun(f"{RECORDS}/{name}") for name in begun]
+        self.load()
+        keys = np.array([key for some, _ in batches for key in some], "u8")
+        self._by_key = self._by_key[~np.isin(self.entries["key"][self._by_key], keys)]
+        return [name for _, some in batches for name in some] if batches else None
+
     def _keep_newest(self) -> None:
         keys = self.entries["key"].copy()
         order = np.argsort(keys, kind="stable")
@@ -334,6 +348,12 @@ class Journal:
             at = len(self._heads[self.entries["head"][number]].columns)
             yield [row[at] for row in parse_rows(text) if row[at]]
 
+    def rows_of_each(self, entries: np.ndarray) -> Iterator[tuple[Head, list[Row]]]:
+        """The rows of each entry as they stand in its record, and what their columns are."""
+        entries = np.asarray(entries, "i8")
+        for number, text in zip(entries.tolist(), self._texts(entries), strict=True):
+            yield self._heads[self.entries["head"][number]], parse_rows(text)
+
     def listed(self, entries: np.ndarray, column: str) -> list[str]:
         """Some inputs as they were written in the list."""
         names = []
@@ -371,32 +391,37 @@ class Journal:
 
     def write_tables(self, entries: np.ndarray, status: np.ndarray, columns: Sequence[str]) -> None:
         """Write manifest.csv and errors.csv; inputs that are stale, or not done, stand in neither."""
-        self.write_manifest(entries[(status == DONE) | (status == SKIPPED)], columns)
-        self.write_errors(entries[status == FAILED], columns)
-
-    def write_manifest(self, entries: np.ndarray, columns: Sequence[str]) -> None:
-        """Write manifest.csv from the entries of inputs that are done, in the order given."""
-        heads = self._heads_in_order(entries)
-        union = _union(tuple(columns), heads)
-        schema = {"columns": list(columns), "types": dict((*union.outputs, *union.inputs))}
-        content = json.dumps(schema).encode()
+        content = self.schema(entries, status, columns)
         if not self._storage.exists(SCHEMA) or self._storage.read(SCHEMA) != content:
             # with these types the manifest of the run before could not be read
             self._storage.remove([MANIFEST])
             self._storage.write(SCHEMA, content)
         with self._storage.replacing(MANIFEST, durable=False) as file:
-            places = [_places(head, union) for head in self._heads]
-            _write_rows(file, union.names, self._pieces(entries), places)
-
-    def write_errors(self, entries: np.ndarray, columns: Sequence[str]) -> None:
-        """Write errors.csv from the entries of inputs that failed; none if there are none."""
-        if not len(entries):
+            file.writelines(self.manifest(entries, status, columns))
+        if not (status == FAILED).any():
             self._storage.remove([ERRORS])
             return
-        names = [*columns, *ERROR_COLUMNS]
         with self._storage.replacing(ERRORS, durable=False) as file:
-            places = [_positions(names, [*head.columns, *ERROR_COLUMNS]) for head in self._heads]
-            _write_rows(file, names, self._pieces(entries), places)
+            file.writelines(self.errors(entries, status, columns))
+
+    def schema(self, entries: np.ndarray, status: np.ndarray, columns: Sequence[str]) -> bytes:
+        """What is kept of the manifest's columns and their types."""
+        union = _union(tuple(columns), self._heads_in_order(entries[_is_in_manifest(status)]))
+        schema = {"columns": list(columns), "types": dict((*union.outputs, *union.inputs))}
+        return json.dumps(schema).encode()
+
+    def manifest(self, entries: np.ndarray, status: np.ndarray, columns: Sequence[str]) -> Iterator[bytes]:
+        """manifest.csv in pieces of whole rows: of the inputs that are done, in the order given."""
+        entries = entries[_is_in_manifest(status)]
+        union = _union(tuple(columns), self._heads_in_order(entries))
+        places = [_places(head, union) for head in self._heads]
+        return _table(union.names, self._pieces(entries), places)
+
+    def errors(self, entries: np.ndarray, status: np.ndarray, columns: Sequence[str]) -> Iterator[bytes]:
+        """errors.csv, likewise: of the inputs that failed."""
+        names = [*columns, *ERROR_COLUMNS]
+        places = [_positions(names, [*head.columns, *ERROR_COLUMNS]) for head in self._heads]
+        return _table(names, self._pieces(entries[status == FAILED]), places)
 
     def _heads_in_order(self, entries: np.ndarray) -> list[Head]:
         seen: dict[int, None] = {}
@@ -423,6 +448,12 @@ class Journal:
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
             length = int(ends[stop] - at[start])
             yield int(heads[start]), opened.read(int(where[start]), int(at[start]), length)
+
+
+def _is_in_manifest(status: np.ndarray) -> np.ndarray:
+    """Which inputs have rows there; those that are stale, or not done, have none."""
+    chosen: np.ndarray = (status == DONE) | (status == SKIPPED)
+    return chosen
 
 
 def _generation_of(record: str) -> int:
@@ -505,20 +536,18 @@ def _positions(names: Iterable[str], there: Iterable[str], start: int = 0) -> Pl
     return [positions.get(name) for name in names]
 
 
-def _write_rows(
-    file: IO[bytes], header: Row, pieces: Iterator[tuple[int, bytes]], places_of: list[Places]
-) -> None:
-    """Write a table from pieces whose columns may be fewer or in another order."""
+def _table(header: Row, pieces: Iterator[tuple[int, bytes]], places_of: list[Places]) -> Iterator[bytes]:
+    """A table from pieces whose columns may be fewer or in another order."""
     csv_text = CsvText()
-    file.write(csv_text.encode([header]))
+    yield csv_text.encode([header])
     as_they_are = [*range(len(header))]
     for number, piece in pieces:
         places = places_of[number]
         if places == as_they_are:
-            file.write(piece)
+            yield piece
             continue
         rows = [["" if at is None else row[at] for at in places] for row in parse_rows(piece)]
-        file.write(csv_text.encode(rows))
+        yield csv_text.encode(rows)
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,11 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> Generator[Result, None, None]:
+def in_processes(
+    function: Callable[[Item], Result], items: Sequence[Item], workers: int | None = None
+) -> Generator[Result, None, None]:
     """The function of each item, in order; with many items in as many processes as there are CPUs."""
-    cpus = usable_cpus()
+    cpus = workers or usable_cpus()
     if len(items) < FEW_ITEMS or cpus == 1 or sys.platform != "linux" or threading.active_count() > 1:
         yield from map(function, items)
         return

@@ -6,11 +6,13 @@ Names are relative to the output folder, with forward slashes.
 import contextlib
 import errno
 import fcntl
+import io
 import os
 import re
 import secrets
 import shutil
 import socket
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
@@ -210,6 +212,35 @@ class LocalStorage:
         """Whether a name is there."""
         return os.path.lexists(self.path(name))
 
+    def open_output(self, name: str) -> io.FileIO:
+        """A published file to read; an OSError says what is there instead, and nothing can block."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(self.path(name), flags)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "it is not a plain file")
+            return io.FileIO(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def walk(self) -> Iterator[str]:
+        """The names of all files, but for splitter's own folder; links are not followed."""
+        folders = [""]
+        while folders:
+            folder = folders.pop()
+            try:
+                with os.scandir(f"{self.root}/{folder}") as entries:
+                    for entry in entries:
+                        name = f"{folder}{entry.name}"
+                        if entry.is_dir(follow_symlinks=False):
+                            if name != OWN_FOLDER:
+                                folders.append(f"{name}/")
+                        else:
+                            yield name
+            except OSError as error:
+                raise StorageError(f"cannot read {self.path(folder)}: {error.strerror}") from error
+
     def remove(self, names: Iterable[str]) -> None:
         """Delete files, and the folders that this leaves empty; missing ones are no error."""
         folders = set()
@@ -328,6 +359,30 @@ class LocalStorage:
             os.close(descriptor)
             if own >= 0:
                 os.close(own)
+
+    def users(self) -> tuple[str, tuple[bytes, ...]]:
+        """Who is at work in the folder, if anybody, and what differs when a run was there meanwhile.
+
+        Nothing is written, and nobody is kept waiting.
+        """
+        parts = (f"{OWN_FOLDER}/{name}" for name in self.names(OWN_FOLDER) if _PART_LOCK.fullmatch(name))
+        signs = []
+        for name in (LOCK, *parts, WORKERS):
+            try:
+                descriptor = os.open(self.path(name), os.O_RDONLY)
+            except OSError:
+                continue
+            try:
+                signs.append(os.pread(descriptor, 1000, 0))
+                # workers on other machines hold it together
+                fcntl.flock(descriptor, (fcntl.LOCK_EX if name == WORKERS else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = _owner(descriptor)
+                who = f"process {owner[1]} on {owner[0]}" if len(owner) > 1 else "another run"
+                return who, tuple(signs)
+            finally:
+                os.close(descriptor)
+        return "", tuple(signs)
 
     @property
     def lock_descriptors(self) -> list[int]:

@@ -29,13 +29,14 @@ ROOMS = """
     inputs
     annotations dataset manifest
     rows
-    batch cutting frame kept
-    guard plan recipes
+    batch cutting frame headers kept
+    guard how plan recipes
     relay
     executors
-    trial
+    apart trial
     engine
-    assembly
+    assembly verification
+    again
     run
     __init__
     cli

@@ -243,7 +243,7 @@ def test_thousands_of_records_take_few_open_files(storage: LocalStorage):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 24, hard))
-        journal.write_manifest(entries, ["input"])
+        journal.write_tables(entries, journal.status(entries), ["input"])
         journal.compact(entries)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,0 +1,76 @@
+"""How inputs are processed: whatever changes the outputs. It enters each fingerprint, and is kept beside them."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import xxhash
+
+from splitter.dataset import ProcessorDataset
+from splitter.errors import StorageError
+from splitter.identity import Identity, file_of
+from splitter.kept import RUN
+from splitter.storage import LocalStorage
+
+PARAMETER = "parameter "
+# in RUN, beside how the run processes inputs
+_EARLIER = "earlier"
+
+
+def recipe_how(dataset: ProcessorDataset, tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """What the recipe has to do with it; `tell` hears which parameters nothing can be said of."""
+    how = {
+        "recipe": type(dataset).__qualname__,
+        "file of the recipe": file_of(type(dataset)),
+        "group_rows": dataset.group_rows,
+        "metadata_types": {key: kind.__name__ for key, kind in dataset.metadata_types.items()},
+        "version": dataset.version,
+        "device": dataset.device,
+        **{f"{PARAMETER}{name}": _identity(name, dataset, tell) for name in dataset.parameters},
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(how))
+    return plain
+
+
+def _identity(name: str, dataset: ProcessorDataset, tell: Callable[[str], None]) -> Any:  # noqa: ANN401 - JSON
+    """What stands for a parameter in fingerprints; says so where nothing can."""
+    identity = Identity()
+    plain = identity.of(dataset.parameters[name])
+    if identity.unknown:
+        kinds = ", ".join(identity.unknown)
+        tell(
+            f"parameter {name}: what is in a {kinds} cannot be told, so a change of it will not be "
+            "noticed; bump `version` when it changes"
+        )
+    return plain
+
+
+def seed_of(how: dict[str, Any], header: Sequence[str]) -> int:
+    """The part of every fingerprint that says how inputs are processed."""
+    return xxhash.xxh3_64_intdigest(json.dumps([how, [*header]], sort_keys=True).encode())
+
+
+def how_before(storage: LocalStorage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """How the last run processed inputs, and how those did before it that made what is still there."""
+    try:
+        before: dict[str, Any] = json.loads(storage.read(RUN)) if storage.exists(RUN) else {}
+        return before, [*map(dict, before.pop(_EARLIER, []))]
+    except (ValueError, TypeError, AttributeError):
+        # it serves to say what changed; what is done, and how, is in the commit records
+        raise StorageError(
+            f"{storage.path(RUN)}: is damaged; remove it, and run the same command again"
+        ) from None
+
+
+def note_how(storage: LocalStorage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
+    """Keep for the next run how this one processes inputs, and how what it has not replaced was made."""
+    content = json.dumps({**how, _EARLIER: earlier}, indent=1).encode()
+    if not storage.exists(RUN) or storage.read(RUN) != content:
+        storage.write(RUN, content)
+
+
+def forget_earlier(storage: LocalStorage) -> None:
+    """Nothing is left of what was made in another way than by the last run."""
+    how, earlier = how_before(storage)
+    if earlier:
+        note_how(storage, how, [])

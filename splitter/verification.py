@@ -1,0 +1,495 @@
+"""`splitter verify`: whether all that runs have left in an output folder is there, and is what it was.
+
+    commit records ── manifest.csv, errors.csv     must be what would be written from them
+                   ├─ output files                 must be there and whole, and nothing else
+                   └─ the kept dataset list        each of its inputs must be accounted for
+
+The commit records are the truth. Nothing is written, no lock is taken, and nobody is kept waiting.
+"""
+
+import csv
+import io
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field
+from functools import cache, partial
+from itertools import islice
+from typing import BinaryIO
+
+import numpy as np
+import xxhash
+
+from splitter.content import checksum_of
+from splitter.csv_text import Row, parse_rows
+from splitter.errors import Refused, StorageError
+from splitter.headers import SoundHeader, header_of
+from splitter.kept import kept_list, listed_inputs, stale_entries
+from splitter.manifest import (
+    DONE,
+    ERRORS,
+    FAILED,
+    MANIFEST,
+    NOT_DONE,
+    OUTPUT_COLUMNS,
+    SCHEMA,
+    SKIPPED,
+    STALE,
+    Head,
+    Journal,
+)
+from splitter.places import OWN_FOLDER, key_hash
+from splitter.processes import in_processes
+from splitter.progress import show_bytes, show_count, show_seconds
+from splitter.storage import LocalStorage
+
+READ_AT_ONCE = 1 << 20
+# what one process checks at a time: a file counts as many bytes as could be read while it is opened
+BLOCK_BYTES, FILE_BYTES = 1 << 26, 1 << 15
+NAMES_AT_ONCE = 20_000
+HEADER_COLUMNS = ("sample_rate", "channels", "frames")
+MAKE_TABLES = "'splitter manifest' makes it anew from the commit records"
+RUN_AGAIN = "run the same command again"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    Attributes:
+        kind: missing, size, checksum, header, unreadable, extra, row, table, input, batch, record, or again.
+        file: The file it is about, relative to the output folder; for `input`, the input as it is listed.
+        message: What is wrong with it.
+    """
+
+    kind: str
+    file: str
+    message: str
+
+
+@dataclass
+class Verdict:
+    """What a verification came to.
+
+    Attributes:
+        output: The output folder.
+        inputs: How many the dataset list has.
+        done: How many of them have their rows in the manifest.
+        skipped: How many the recipe left out, with a row that says why.
+        failed: How many stand in errors.csv.
+        outputs: How many output files were read.
+        bytes: How many bytes that was.
+        made_again: How many inputs were processed once more, and what came out compared.
+        gone: How many inputs have outputs and are no longer in the list.
+        seconds: How long it took.
+        findings: What is wrong.
+    """
+
+    output: str
+    inputs: int = 0
+    done: int = 0
+    skipped: int = 0
+    failed: int = 0
+    outputs: int = 0
+    bytes: int = 0
+    made_again: int = 0
+    gone: int = 0
+    seconds: float = 0.0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all is well, else 1."""
+        return int(not self.ok)
+
+    def to_json(self) -> str:
+        """For scripts."""
+        content = asdict(self)
+        return json.dumps({"output": content.pop("output"), "ok": self.ok, **content}, ensure_ascii=True)
+
+    def __str__(self) -> str:
+        """The last line of the command."""
+        read = f"{show_count(self.outputs, 'output')} ({show_bytes(self.bytes)}) read"
+        again = f", {show_count(self.made_again, 'input')} made again" if self.made_again else ""
+        what = f"{show_count(self.inputs, 'input')}, {read}{again} in {show_seconds(self.seconds)}"
+        if not self.ok:
+            return f"{self.output}: {show_count(len(self.findings), 'finding')}; {what}"
+        others = [(self.failed, "failed, as errors.csv says"), (self.gone, "no longer in the list")]
+        more = "".join(f"; {count:,} {words}" for count, words in others if count)
+        return f"{self.output}: all is well: {what}{more}"
+
+
+def nothing(_: Finding) -> None:
+    """Tell nobody."""
+
+
+class Verification:
+    """One verification of an output folder."""
+
+    def __init__(
+        self,
+        storage: LocalStorage,
+        *,
+        workers: int | None = None,
+        tell: Callable[[Finding], None] = nothing,
+    ) -> None:
+        """Use as many processes as there are CPUs, or `workers`; `tell` hears each finding as it is made."""
+        self.storage, self.workers, self._tell = storage, workers, tell
+        self.verdict = Verdict(storage.root)
+        self.journal = Journal(storage)
+        # the hashes of the names that may be there
+        self._known: list[np.ndarray] = []
+
+    def run(self, deep: Callable[["Verification", np.ndarray], None] | None = None) -> Verdict:
+        """Look at everything; `deep` is then called with the entries of the inputs that are done."""
+        began = time.monotonic()
+        if not self.storage.exists(OWN_FOLDER):
+            raise Refused(f"{self.storage.root}: is no output folder of splitter; give the --output of a run")
+        at_work, before = self.storage.users()
+        if at_work:
+            raise Refused(f"{self.storage.root}: is in use by {at_work}; verify it when that has ended")
+        try:
+            self._look(deep)
+        except StorageError as error:
+            self.find("record", OWN_FOLDER, str(error))
+        if self.storage.users() != ("", before):
+            raise Refused(f"{self.storage.root}: a run has begun there meanwhile; verify it when that has ended")
+        self.verdict.seconds = time.monotonic() - began
+        return self.verdict
+
+    def find(self, kind: str, file: str, message: str) -> None:
+        """Note that something is wrong."""
+        self._note(Finding(kind, file, message))
+
+    def _note(self, finding: Finding) -> None:
+        self.verdict.findings.append(finding)
+        self._tell(finding)
+
+    def _look(self, deep: "Callable[[Verification, np.ndarray], None] | None") -> None:
+        header, column, keys = kept_list(self.storage)
+        half_done = self.journal.peek()
+        if half_done is not None:
+            self.find("batch", OWN_FOLDER, f"a run was interrupted in the middle of a batch; {RUN_AGAIN}")
+        entries = self.journal.find(keys)
+        status = self.journal.status(entries)
+        known = np.flatnonzero(entries >= 0)
+        status[known[stale_entries(self.storage, self.journal, entries[known])]] = STALE
+        self._count(status)
+        self._inputs(status)
+        journal = self.journal
+        self._table(MANIFEST, partial(journal.manifest, entries, status, header))
+        if (status == FAILED).any():
+            self._table(ERRORS, partial(journal.errors, entries, status, header))
+        elif self.storage.exists(ERRORS):
+            self.find("table", ERRORS, "is there, and no input has failed")
+        self._schema(journal.schema(entries, status, header))
+        done = entries[status == DONE]
+        self._outputs(done)
+        # what has no rows in the manifest, and may be there all the same
+        gone = journal.others(entries)
+        self.verdict.gone = int((journal.entries["outputs"][gone] > 0).sum())
+        self._allow(journal.outputs(np.concatenate((gone, entries[status == STALE]))))
+        self._allow(half_done or [])
+        self._extra()
+        if deep:
+            deep(self, np.flatnonzero(status == DONE))
+
+    def _count(self, status: np.ndarray) -> None:
+        verdict = self.verdict
+        verdict.inputs = len(status)
+        verdict.done, verdict.skipped, verdict.failed = (
+            int((status == kind).sum()) for kind in (DONE, SKIPPED, FAILED)
+        )
+
+    # -- every input of the list ---------------------------------------------------------------------------
+
+    def _inputs(self, status: np.ndarray) -> None:
+        left = np.flatnonzero((status == NOT_DONE) | (status == STALE))
+        if not len(left):
+            return
+        words = {NOT_DONE: "is in no commit record, so it is not done", STALE: "has changed, and is not done since"}
+        for number, listed in listed_inputs(self.storage, left):
+            self.find("input", listed, f"{words[int(status[number])]}; {RUN_AGAIN}")
+
+    # -- the tables ----------------------------------------------------------------------------------------
+
+    def _schema(self, content: bytes) -> None:
+        if not self.storage.exists(SCHEMA) or self.storage.read(SCHEMA) != content:
+            self.find("table", SCHEMA, f"is not what the commit records say; {MAKE_TABLES}")
+
+    def _table(self, name: str, pieces: Callable[[], Iterator[bytes]]) -> None:
+        """Whether a table is, byte for byte, what would be written from the commit records."""
+        try:
+            with self.storage.open_output(name) as file:
+                if _is_same(pieces(), file):
+                    return
+                file.seek(0)
+                self._differences(name, pieces, file)
+        except FileNotFoundError:
+            self.find("table", name, f"is not there; {MAKE_TABLES}")
+        except OSError as error:
+            self.find("table", name, f"cannot be read: {_reason(error)}")
+
+    def _differences(self, name: str, pieces: Callable[[], Iterator[bytes]], file: BinaryIO) -> None:
+        """Say which rows of a table are not what is committed, by their lines."""
+        committed, there = _hashes(pieces()), _hashes(_blocks_of(file))
+        lost = _pick(pieces(), _only_in(committed, there))
+        file.seek(0)
+        more = _pick(_blocks_of(file), _only_in(there, committed))
+        if not (lost or more):
+            line = int(np.flatnonzero(committed != there)[0]) + 1
+            self.find("row", name, f"its rows are in another order, from line {line:,} on; {MAKE_TABLES}")
+            return
+        header = parse_rows(next(pieces()))[0]
+        for about in _compared(name, header, lost, more):
+            self.find("row", name, about)
+
+    # -- the output files ----------------------------------------------------------------------------------
+
+    def _outputs(self, done: np.ndarray) -> None:
+        """Read every output file that a row names, in many processes."""
+        check = partial(_check_block, self.storage, self.journal, done)
+        with closing(in_processes(check, _parts_of(self.journal.entries[done]), self.workers)) as checked:
+            for part in checked:
+                self.verdict.outputs += part.outputs
+                self.verdict.bytes += part.bytes
+                self._known.append(part.names)
+                for finding in part.findings:
+                    self._note(finding)
+
+    def _allow(self, names: Iterable[str]) -> None:
+        """These may be there, too."""
+        self._known.append(_name_hashes(names))
+
+    def _extra(self) -> None:
+        """Files that nothing accounts for."""
+        known = np.sort(np.concatenate(self._known))
+        own = {MANIFEST, ERRORS}
+        for names in _in_groups(self.storage.walk(), NAMES_AT_ONCE):
+            numbers = _name_hashes(names)
+            at = np.minimum(np.searchsorted(known, numbers), max(0, len(known) - 1))
+            strange = known[at] != numbers if len(known) else np.ones(len(numbers), bool)
+            for index in np.flatnonzero(strange).tolist():
+                if names[index] not in own:
+                    self.find("extra", names[index], "is there, and no row of the manifest names it")
+
+
+# -- output files, in a process of many ----------------------------------------------------------------------
+
+
+@dataclass
+class _Part:
+    """What one process has found out about some outputs."""
+
+    names: np.ndarray
+    outputs: int = 0
+    bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+def _parts_of(entries: np.ndarray) -> list[tuple[int, int]]:
+    """The entries in parts that take about the same time each."""
+    work = entries["bytes"].astype("i8") + entries["outputs"].astype("i8") * FILE_BYTES
+    cuts = np.flatnonzero(np.diff(np.cumsum(work) // BLOCK_BYTES)) + 1
+    bounds = [0, *cuts.tolist(), len(entries)]
+    return [(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False) if start < stop]
+
+
+def _check_block(
+    storage: LocalStorage, journal: Journal, entries: np.ndarray, block: tuple[int, int]
+) -> _Part:
+    """Read the outputs of some entries, and compare them with their rows."""
+    names: list[str] = []
+    part = _Part(np.empty(0, "u8"))
+    for head, rows in journal.rows_of_each(entries[slice(*block)]):
+        at, sound = len(head.columns), _header_columns(head)
+        for row in rows:
+            if len(row) <= at or not row[at]:
+                continue
+            names.append(row[at])
+            problem = _check_output(storage, row, at, sound, part)
+            if problem:
+                part.findings.append(Finding(problem[0], row[at], problem[1]))
+    part.names = _name_hashes(names)
+    return part
+
+
+@cache
+def _header_columns(head: Head) -> tuple[tuple[str, int], ...]:
+    """Where the rows say what the header of a recording says, too."""
+    first = len(head.columns) + len(OUTPUT_COLUMNS)
+    types = dict((*head.outputs, *head.inputs))
+    return tuple(
+        (key, place)
+        for place, key in enumerate(head.keys, first)
+        if key in HEADER_COLUMNS and types[key] == "int"
+    )
+
+
+def _check_output(
+    storage: LocalStorage, row: Row, at: int, sound: tuple[tuple[str, int], ...], part: _Part
+) -> tuple[str, str] | None:
+    """The kind of what is wrong with an output, and what that is."""
+    name, size, checksum = row[at], row[at + 1], row[at + 2]
+    if not size.isdecimal() or any(step in ("", ".", "..") for step in name.split("/")):
+        return "record", "is not what a run could have committed: its commit record is damaged"
+    try:
+        with storage.open_output(name) as file:
+            start, there, found = _read(file)
+            part.outputs += 1
+            part.bytes += there
+            if there != int(size):
+                return "size", f"has {there:,} bytes where the manifest says {int(size):,}"
+            if found != checksum:
+                return "checksum", f"has the checksum {found} where the manifest says {checksum}"
+            header = header_of(name, start, there, file) if sound else None
+    except FileNotFoundError:
+        return "missing", "is not there"
+    except OSError as error:
+        return "unreadable", f"cannot be read: {_reason(error)}"
+    return _header_fault(header, row, sound) if header else None
+
+
+def _read(file: BinaryIO) -> tuple[memoryview, int, str]:
+    """The first bytes, the size and the checksum."""
+    digest, buffer, size = xxhash.xxh3_128(), _buffer(), 0
+    start = buffer[:0]
+    while count := file.readinto(buffer[min(size, READ_AT_ONCE) :]):  # type: ignore[attr-defined]
+        block = buffer[min(size, READ_AT_ONCE) :][:count]
+        digest.update(block)
+        size += count
+        if size <= READ_AT_ONCE:
+            start = buffer[:size]
+    return start, size, checksum_of(digest)
+
+
+@cache
+def _buffer() -> memoryview:
+    """One for each process: the first bytes of a file, and behind them any others."""
+    return memoryview(bytearray(2 * READ_AT_ONCE))
+
+
+def _header_fault(
+    header: SoundHeader, row: Row, sound: tuple[tuple[str, int], ...]
+) -> tuple[str, str] | None:
+    for key, place in sound:
+        there = getattr(header, key)
+        if there is not None and row[place] and row[place] != str(there):
+            return "header", f"its header says {there:,} for {key} where the manifest says {row[place]}"
+    return None
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def _name_hashes(names: Iterable[str]) -> np.ndarray:
+    return np.fromiter(map(key_hash, names), "u8")
+
+
+def _in_groups(names: Iterator[str], size: int) -> Iterator[list[str]]:
+    while group := list(islice(names, size)):
+        yield group
+
+
+# -- a table that differs, line by line ----------------------------------------------------------------------
+
+
+def _is_same(pieces: Iterator[bytes], file: BinaryIO) -> bool:
+    reader = io.BufferedReader(file, READ_AT_ONCE)  # type: ignore[type-var]
+    try:
+        return all(reader.read(len(piece)) == piece for piece in pieces) and not reader.read(1)
+    finally:
+        reader.detach()
+
+
+def _blocks_of(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(READ_AT_ONCE):
+        yield block
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines with their ends; only the last may be without."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+    if rest:
+        yield rest
+
+
+def _hashes(pieces: Iterator[bytes]) -> np.ndarray:
+    return np.fromiter(map(xxhash.xxh3_64_intdigest, _lines(pieces)), "u8")
+
+
+def _only_in(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The places of the lines that are not among the others, or more often than there."""
+    order = np.argsort(some, kind="stable")
+    values, first, counts = np.unique(some[order], return_index=True, return_counts=True)
+    there, how_often = np.unique(others, return_counts=True)
+    allowed = np.zeros(len(values), "i8")
+    if len(there):
+        at = np.minimum(np.searchsorted(there, values), len(there) - 1)
+        allowed = np.where(there[at] == values, how_often[at], 0)
+    rank = np.arange(len(order)) - np.repeat(first, counts)
+    return np.sort(order[rank >= np.repeat(allowed, counts)])
+
+
+def _pick(pieces: Iterator[bytes], places: np.ndarray) -> list[tuple[int, bytes]]:
+    """Some lines, with their numbers from 1 on."""
+    wanted = set(places.tolist())
+    return [(number + 1, line) for number, line in enumerate(_lines(pieces)) if number in wanted]
+
+
+def _compared(
+    table: str, header: Row, lost: list[tuple[int, bytes]], more: list[tuple[int, bytes]]
+) -> Iterator[str]:
+    """What has become of the rows that are not what was committed."""
+    committed: dict[str, list[Row]] = {}
+    for number, line in lost:
+        row = _parsed(line)
+        if number == 1:
+            row = []
+        committed.setdefault(_named(table, header, row) or f"line {number:,}", []).append(row)
+    for number, line in more:
+        row = _parsed(line)
+        name = _named(table, header, row)
+        before = committed.get(name, [])
+        if number == 1 and committed.pop("line 1", None):
+            yield f"line 1 holds other columns than are committed; {MAKE_TABLES}"
+        elif before:
+            yield f"line {number:,}, the row of {name}: {_edited(header, before.pop(0), row)}"
+        else:
+            yield f"line {number:,}{name and f', the row of {name},'} is no row that was committed"
+    for name, rows in committed.items():
+        for _ in rows:
+            yield f"the row of {name} is not there"
+
+
+def _parsed(line: bytes) -> Row:
+    """A row that stands on one line; none where it does not."""
+    with suppress(csv.Error):
+        rows = parse_rows(line)
+        return rows[0] if rows else []
+    return []
+
+
+def _named(table: str, header: Row, row: Row) -> str:
+    """What a row is about: its output file, or its input."""
+    if len(row) != len(header):
+        return ""
+    output = row[header.index(OUTPUT_COLUMNS[0])] if table == MANIFEST else ""
+    return output or row[0]
+
+
+def _edited(header: Row, before: Row, now: Row) -> str:
+    for name, one, other in zip(header, before, now, strict=True):
+        if one != other:
+            return f"{name} is {other[:100]!r} where {one[:100]!r} is committed"
+    return "is not written as it is committed"
