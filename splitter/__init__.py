@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Skip
 from splitter.records import InputFile, OutputFile
-from splitter.run import run
+from splitter.run import run, verify
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
@@ -27,6 +27,7 @@ __all__ = [
     "read_manifest",
     "read_output",
     "run",
+    "verify",
 ]
 
 # what needs torch or pandas is imported when it is asked for

@@ -10,7 +10,7 @@ import numpy as np
 
 from splitter.apart import Apart, apart
 from splitter.batch import Batch, Job
-from splitter.csv_text import Row
+from splitter.csv_text import Row, parse_rows
 from splitter.dataset import ProcessorDataset
 from splitter.errors import Refused, RunStopped, UnreadableInput
 from splitter.executors import Limits
@@ -60,7 +60,9 @@ def _shipped(kept: dict[str, Any]) -> str:
         if place == made_by:
             return name
     own = f"{kept.get('file of the recipe')}.py:{kept.get('recipe')}"
-    raise Refused(f"--deep: the outputs were made by a recipe of your own; name it, as --recipe path/to/{own}")
+    raise Refused(
+        f"--deep: the outputs were made by a recipe of your own; name it, as --recipe path/to/{own}"
+    )
 
 
 def _made(recipe: type[ProcessorDataset], name: str, kept: dict[str, Any]) -> ProcessorDataset:
@@ -136,11 +138,11 @@ class Again:
             try:
                 found = look_at(place.job.layout.place(listed))
             except (OSError, UnreadableInput) as error:
-                verification.find("again", listed, f"cannot be made again: {error}")
+                verification.find("source", listed, f"cannot be made again: {error}")
                 continue
             mark = fingerprint(text, found.st_size, found.st_mtime_ns, place.job.seed)
             if mark != journal.entries["fingerprint"][entry]:
-                verification.find("again", listed, "cannot be made again: it has changed since")
+                verification.find("source", listed, "cannot be made again: it has changed since")
                 continue
             batch.texts.append(text)
             batch.keys.append(int(keys[index]))
@@ -159,18 +161,11 @@ class Again:
         keys_made = np.array(batch.keys, "u8")
         made, committed = mine.find(keys_made), journal.find(keys_made)
         for index, (one, other) in enumerate(zip(made.tolist(), committed.tolist(), strict=True)):
-            name = table_name(batch.texts[index], place.job.at)
+            name = parse_rows(batch.texts[index])[0][place.job.at]
             for file, message in _differences(name, _one(journal, other), _one(mine, one), mine, one):
-                verification.find("again", file, message)
+                verification.find("source" if file == name else "again", file, message)
         verification.verdict.made_again += len(batch)
         place.storage.remove(mine.outputs(made[made >= 0]))
-
-
-def table_name(text: bytes, at: int) -> str:
-    """An input as its row has it."""
-    from splitter.csv_text import parse_rows
-
-    return parse_rows(text)[0][at]
 
 
 def _one(journal: Journal, entry: int) -> tuple[Head, list[Row]] | None:

@@ -44,4 +44,3 @@ def apart(job: Job, limits: Limits) -> Iterator[Apart]:
         storage.prepare()
         with storage.locked(), contextlib.closing(executor):
             yield Apart(replace(job, storage=storage, sink=FilesSink()), executor)
-

@@ -18,6 +18,7 @@ from splitter.tar.commands import tar
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
+    from splitter.verification import Finding
 
 REFUSED = 2
 _CLICK_TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, str: click.STRING}
@@ -78,6 +79,7 @@ def _complain(error: click.ClickException) -> int:
     \b
     splitter run dataset.csv          do every input of a list, into the folder outputs/
     splitter manifest outputs         put the manifest together, after a run in parts
+    splitter verify outputs           check that everything is there, and is what it was
     splitter recipes                  what there is to do to an input""",
 )
 @click.version_option(__version__, prog_name="splitter", message="%(prog)s %(version)s")
@@ -291,6 +293,44 @@ def manifest(output: str, quiet: bool) -> int:  # noqa: FBT001 - what click give
             return interruption.exit_code
         display.summary(summary)
         return summary.exit_code
+
+
+@commands.command()
+@click.argument("output")
+@click.option(
+    "--deep",
+    metavar="[N|all]",
+    is_flag=False,
+    flag_value="8",
+    help="Also make the outputs of N inputs again, or of all, and compare; alone it is 8.",
+)
+@click.option(
+    "--recipe", help="What --deep is to use, if the outputs were made by your own recipe: file.py:Class."
+)
+@click.option("--workers", type=click.INT, help="How many processes read. Default: the CPUs there are.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
+def verify(output: str, deep: str | None, recipe: str | None, workers: int | None, as_json: bool) -> int:  # noqa: FBT001 - what click gives
+    """Check that all that runs have left in the folder OUTPUT is there, and is what it was.
+
+    Every output file against its row, every row against the commit records, every input of the dataset list;
+    and that there is nothing else. Nothing is written. Exit code 1 if anything is found, a line for each.
+    """
+    from splitter.progress import one_line
+    from splitter.run import verify as verified
+
+    def tell(finding: "Finding") -> None:
+        name = finding.file if finding.of_input else f"{output.rstrip('/')}/{finding.file}"
+        click.echo(one_line(f"{name}: {finding.message}"))
+
+    if recipe and not deep:
+        raise Refused(f"--recipe {recipe}: is only for --deep; add that, or leave it out")
+    many = int(deep) if deep and deep.isdecimal() else deep
+    try:
+        verdict = verified(output, deep=many, recipe=recipe, workers=workers, tell=None if as_json else tell)
+    except Interrupted as interruption:
+        return interruption.exit_code
+    click.echo(verdict.to_json() if as_json else one_line(str(verdict)))
+    return verdict.exit_code
 
 
 @commands.command()

@@ -1,4 +1,7 @@
-"""How inputs are processed: whatever changes the outputs. It enters each fingerprint, and is kept beside them."""
+"""How inputs are processed: whatever changes the outputs.
+
+It enters each fingerprint, and is kept beside the outputs.
+"""
 
 import json
 from collections.abc import Callable, Sequence

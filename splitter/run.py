@@ -11,10 +11,13 @@ from splitter.errors import Refused, RunStopped
 from splitter.options import RunOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from splitter.dataset import ProcessorDataset
     from splitter.engine import Summary
     from splitter.frame import Manifest
     from splitter.progress import Display
+    from splitter.verification import Finding, Verdict
 
 
 def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401
@@ -71,6 +74,42 @@ def assemble(output: str | os.PathLike[str]) -> "Summary":
 
     with signals_raise():
         return assemble_manifest(LocalStorage(_folder(output)))
+
+
+def verify(
+    output: str | os.PathLike[str],
+    *,
+    deep: int | str | None = None,
+    recipe: "ProcessorDataset | str | None" = None,
+    workers: int | None = None,
+    tell: "Callable[[Finding], None] | None" = None,
+) -> "Verdict":
+    """Whether all that runs have left in an output folder is there, and is what it was; nothing is written.
+
+    Args:
+        output: The output folder.
+        deep: Also process so many inputs once more, or all, and compare what comes out.
+        recipe: What `deep` is to use, where it is not one that comes along: the dataset, or a name as for
+            `--recipe`.
+        workers: How many processes read. Default: the CPUs this process may use.
+        tell: Called with each finding as it is made.
+    """
+    from splitter.again import Again, recipe_again
+    from splitter.processes import signals_raise
+    from splitter.storage import LocalStorage
+    from splitter.verification import Verification, nothing
+
+    if deep is not None and deep != "all" and (not isinstance(deep, int) or deep < 1):
+        raise Refused(f"--deep {deep}: write how many inputs to make again, or all")
+    if workers is not None and workers < 1:
+        raise Refused(f"--workers {workers}: must be at least 1")
+    storage = LocalStorage(_folder(output))
+    verification = Verification(storage, workers=workers, tell=tell or nothing)
+    with signals_raise():
+        if deep is None:
+            return verification.run()
+        most = deep if isinstance(deep, int) else None
+        return verification.run(lambda: Again(recipe_again(storage, recipe), most=most, workers=workers))
 
 
 def _folder(output: str | os.PathLike[str]) -> str:

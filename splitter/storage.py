@@ -216,13 +216,10 @@ class LocalStorage:
         """A published file to read; an OSError says what is there instead, and nothing can block."""
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         descriptor = os.open(self.path(name), flags)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "it is not a plain file")
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return io.FileIO(descriptor)
-        except BaseException:
-            os.close(descriptor)
-            raise
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a plain file")
 
     def walk(self) -> Iterator[str]:
         """The names of all files, but for splitter's own folder; links are not followed."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
-from itertools import islice
+from itertools import islice, pairwise
 from typing import BinaryIO
 
 import numpy as np
@@ -58,14 +58,21 @@ class Finding:
     """One thing that is not as it should be.
 
     Attributes:
-        kind: missing, size, checksum, header, unreadable, extra, row, table, input, batch, record, or again.
-        file: The file it is about, relative to the output folder; for `input`, the input as it is listed.
+        kind: `missing`, `size`, `checksum`, `header`, `unreadable`, `extra` and `again` are about an output
+            file, `row` and `table` about manifest.csv or errors.csv, `batch` and `record` about what is in
+            .splitter, `input` and `source` about an input of the list.
+        file: The file it is about, relative to the output folder, or the input as it is listed.
         message: What is wrong with it.
     """
 
     kind: str
     file: str
     message: str
+
+    @property
+    def of_input(self) -> bool:
+        """Whether it is about an input, and not a file of the output folder."""
+        return self.kind in ("input", "source")
 
 
 @dataclass
@@ -146,20 +153,23 @@ class Verification:
         # the hashes of the names that may be there
         self._known: list[np.ndarray] = []
 
-    def run(self, deep: Callable[["Verification", np.ndarray], None] | None = None) -> Verdict:
-        """Look at everything; `deep` is then called with the entries of the inputs that are done."""
+    def run(self, deep: Callable[[], "Deeper"] | None = None) -> Verdict:
+        """Look at everything; what `deep` gives, before that, then looks at the inputs that are done."""
         began = time.monotonic()
         if not self.storage.exists(OWN_FOLDER):
             raise Refused(f"{self.storage.root}: is no output folder of splitter; give the --output of a run")
         at_work, before = self.storage.users()
         if at_work:
             raise Refused(f"{self.storage.root}: is in use by {at_work}; verify it when that has ended")
+        deeper = deep() if deep else None
         try:
-            self._look(deep)
+            self._look(deeper)
         except StorageError as error:
             self.find("record", OWN_FOLDER, str(error))
         if self.storage.users() != ("", before):
-            raise Refused(f"{self.storage.root}: a run has begun there meanwhile; verify it when that has ended")
+            raise Refused(
+                f"{self.storage.root}: a run has begun there meanwhile; verify it when that has ended"
+            )
         self.verdict.seconds = time.monotonic() - began
         return self.verdict
 
@@ -171,8 +181,8 @@ class Verification:
         self.verdict.findings.append(finding)
         self._tell(finding)
 
-    def _look(self, deep: "Callable[[Verification, np.ndarray], None] | None") -> None:
-        header, column, keys = kept_list(self.storage)
+    def _look(self, deeper: "Deeper | None") -> None:
+        header, _, keys = kept_list(self.storage)
         half_done = self.journal.peek()
         if half_done is not None:
             self.find("batch", OWN_FOLDER, f"a run was interrupted in the middle of a batch; {RUN_AGAIN}")
@@ -197,8 +207,8 @@ class Verification:
         self._allow(journal.outputs(np.concatenate((gone, entries[status == STALE]))))
         self._allow(half_done or [])
         self._extra()
-        if deep:
-            deep(self, np.flatnonzero(status == DONE))
+        if deeper:
+            deeper(self, np.flatnonzero(status == DONE))
 
     def _count(self, status: np.ndarray) -> None:
         verdict = self.verdict
@@ -213,7 +223,10 @@ class Verification:
         left = np.flatnonzero((status == NOT_DONE) | (status == STALE))
         if not len(left):
             return
-        words = {NOT_DONE: "is in no commit record, so it is not done", STALE: "has changed, and is not done since"}
+        words = {
+            NOT_DONE: "is in no commit record, so it is not done",
+            STALE: "has changed, and is not done since",
+        }
         for number, listed in listed_inputs(self.storage, left):
             self.find("input", listed, f"{words[int(status[number])]}; {RUN_AGAIN}")
 
@@ -280,6 +293,10 @@ class Verification:
                     self.find("extra", names[index], "is there, and no row of the manifest names it")
 
 
+# looks at inputs of the kept list, by their numbers
+Deeper = Callable[[Verification, np.ndarray], None]
+
+
 # -- output files, in a process of many ----------------------------------------------------------------------
 
 
@@ -298,7 +315,7 @@ def _parts_of(entries: np.ndarray) -> list[tuple[int, int]]:
     work = entries["bytes"].astype("i8") + entries["outputs"].astype("i8") * FILE_BYTES
     cuts = np.flatnonzero(np.diff(np.cumsum(work) // BLOCK_BYTES)) + 1
     bounds = [0, *cuts.tolist(), len(entries)]
-    return [(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False) if start < stop]
+    return [(start, stop) for start, stop in pairwise(bounds) if start < stop]
 
 
 def _check_block(
@@ -461,7 +478,7 @@ def _compared(
         row = _parsed(line)
         name = _named(table, header, row)
         before = committed.get(name, [])
-        if number == 1 and committed.pop("line 1", None):
+        if number == 1 and committed.pop("line 1", []):
             yield f"line 1 holds other columns than are committed; {MAKE_TABLES}"
         elif before:
             yield f"line {number:,}, the row of {name}: {_edited(header, before.pop(0), row)}"

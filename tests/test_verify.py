@@ -1,0 +1,474 @@
+"""`splitter verify` finds whatever was done to an output folder, and nothing else."""
+
+import csv
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import xxhash
+from doors import WORDS, here, program, read_table, write_files, write_list
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import splitter
+from splitter import InputFile, OutputFile, ProcessorDataset, Skip
+from splitter.verification import Verdict
+
+MORE = {"deep/er/e.txt": "naïve", "deep/f g.txt": "comma,word", "empty.txt": "", "deep/lost.txt": None}
+LIAR = '''
+import io
+import numpy as np
+import soundfile
+from splitter import OutputFile, ProcessorDataset
+
+class Liar(ProcessorDataset):
+    """Says something else of a recording than its header does."""
+
+    def __init__(self, inputs, key: str = "", ending: str = "wav"):
+        super().__init__(inputs)
+        self.key, self.ending = key, ending
+
+    def process(self, input_file):
+        content = io.BytesIO()
+        soundfile.write(content, np.zeros((4000, 2)), 16000, format=self.ending)
+        about = {"sample_rate": 16000, "channels": 2, "frames": 4000}
+        if self.key:
+            about[self.key] += 1
+        return [OutputFile(f"0.{self.ending}", content.getvalue(), about)], {}
+'''
+SIGNER = '''
+from splitter import OutputFile, ProcessorDataset, Skip
+
+SIGN = "!"
+
+class Signer(ProcessorDataset):
+    """Signs each text."""
+
+    def __init__(self, inputs, times: int = 1):
+        super().__init__(inputs)
+        self.times = times
+
+    def process(self, input_file):
+        text = input_file.read_text()
+        if not text:
+            raise Skip("it is empty")
+        return [OutputFile("signed.txt", text + SIGN * self.times, {"length": len(text)})], {}
+'''
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """The outputs of a run over words in several folders; one of the inputs is missing, so it failed."""
+    folder = tmp_path_factory.mktemp("verify") / "it's a naïve folder"
+    texts = {**WORDS, **MORE}
+    write_files(folder / "inputs", {name: text for name, text in texts.items() if text is not None})
+    write_list(folder / "list.csv", [["input", "label"], *([name, f"{name}, loud"] for name in texts)])
+    done = program(
+        *("run", folder / "list.csv", "--root", "inputs", "--recipe", "words"),
+        *("--output", folder / "outputs", "--quiet", "--workers", "2"),
+    )
+    assert done.code == 1, done
+    return folder / "outputs"
+
+
+@pytest.fixture
+def outputs(made, folder) -> Path:
+    """A copy of them, to be damaged."""
+    return Path(shutil.copytree(made, folder / "outputs", symlinks=True))
+
+
+def found(verdict: Verdict, name: str) -> bool:
+    """Whether a finding names a file."""
+    return any(finding.file == name or name in finding.message for finding in verdict.findings)
+
+
+def output_names(outputs: Path) -> list[str]:
+    return [row["output"] for row in read_table(outputs / "manifest.csv") if row["output"]]
+
+
+def test_nothing_is_found_where_nothing_is_wrong(outputs, capfd):
+    said = here(capfd, "verify", outputs)
+    assert (said.code, said.err) == (0, "")
+    (line,) = said.out.splitlines()
+    assert "all is well: 8 inputs, " in line
+    assert "1 failed, as errors.csv says" in line
+
+
+def test_nothing_is_written(outputs):
+    """The folder can be somebody else's, on a disk that cannot be written."""
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in outputs.rglob("*")}
+    for path in [*outputs.rglob("*"), outputs]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        assert splitter.verify(outputs).ok
+    finally:
+        for path in [outputs, *outputs.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert before == {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in outputs.rglob("*")}
+
+
+def test_the_json_is_one_object_of_a_fixed_shape(outputs, capfd):
+    (outputs / "a/0.txt").unlink()
+    said = here(capfd, "verify", outputs, "--json")
+    content = json.loads(said.out)
+    assert (said.code, content["ok"], content["inputs"], content["failed"]) == (1, False, 8, 1)
+    assert content["findings"] == [{"kind": "missing", "file": "a/0.txt", "message": "is not there"}]
+    assert list(content) == [
+        *("output", "ok", "inputs", "done", "skipped", "failed", "outputs", "bytes", "made_again", "gone"),
+        *("seconds", "findings"),
+    ]
+
+
+# -- damage ------------------------------------------------------------------------------------------------
+
+
+def flip(outputs: Path, draw: Callable) -> str:
+    """One byte of an output or a table is another."""
+    name = draw(st.sampled_from([*output_names(outputs), "manifest.csv", "errors.csv"]))
+    content = bytearray((outputs / name).read_bytes())
+    place = draw(st.integers(0, len(content) - 1))
+    content[place] ^= draw(st.integers(1, 255))
+    (outputs / name).write_bytes(content)
+    return name
+
+
+def cut(outputs: Path, draw: Callable) -> str:
+    name = draw(st.sampled_from([*output_names(outputs), "manifest.csv", "errors.csv"]))
+    os.truncate(outputs / name, draw(st.integers(0, (outputs / name).stat().st_size - 1)))
+    return name
+
+
+def append(outputs: Path, draw: Callable) -> str:
+    name = draw(st.sampled_from([*output_names(outputs), "manifest.csv", "errors.csv"]))
+    with (outputs / name).open("ab") as file:
+        file.write(draw(st.binary(min_size=1, max_size=9)))
+    return name
+
+
+def delete(outputs: Path, draw: Callable) -> str:
+    name = draw(st.sampled_from([*output_names(outputs), "manifest.csv", "errors.csv"]))
+    (outputs / name).unlink()
+    return name
+
+
+def put_a_stranger(outputs: Path, draw: Callable) -> str:
+    """Anything that no run has made: a file, an empty one, a link, deep down or in a folder of its own."""
+    folder = draw(st.sampled_from(["", "a/", "deep/er/e/", "new/folder/", "deep/"]))
+    name = f"{folder}{draw(st.sampled_from(['0.txt.bak', '.hidden', 'ü', 'manifest.csv.old', '9.txt']))}"
+    (outputs / name).parent.mkdir(parents=True, exist_ok=True)
+    if draw(st.booleans()):
+        (outputs / name).write_bytes(draw(st.binary(max_size=3)))
+    else:
+        (outputs / name).symlink_to("nowhere")
+    return name
+
+
+def swap(outputs: Path, draw: Callable) -> str:
+    """Two outputs have each other's names."""
+    contents = {name: (outputs / name).read_bytes() for name in output_names(outputs)}
+    one = draw(st.sampled_from(sorted(contents)))
+    other = draw(st.sampled_from([name for name in sorted(contents) if contents[name] != contents[one]]))
+    (outputs / one).write_bytes(contents[other])
+    (outputs / other).write_bytes(contents[one])
+    return one
+
+
+def replace(outputs: Path, draw: Callable) -> str:
+    """Something else has the name of an output."""
+    name = draw(st.sampled_from(output_names(outputs)))
+    content = (outputs / name).read_bytes()
+    (outputs / name).unlink()
+    kind = draw(st.sampled_from(["folder", "pipe", "link to the same content"]))
+    if kind == "folder":
+        (outputs / name).mkdir()
+    elif kind == "pipe":
+        os.mkfifo(outputs / name)
+    else:
+        (outputs.parent / "elsewhere").write_bytes(content)
+        (outputs / name).symlink_to(outputs.parent / "elsewhere")
+    return name
+
+
+def edit_rows(outputs: Path, draw: Callable) -> str:
+    """A row of a table is edited, removed, doubled or moved, by a CSV library."""
+    table = draw(st.sampled_from(["manifest.csv", "errors.csv"]))
+    with (outputs / table).open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    at = draw(st.integers(0, len(rows) - 1))
+    row = rows[at]
+    what = draw(st.sampled_from(["edit", "remove", "double", "move", "rename a column"]))
+    name = row[header.index("output")] if table == "manifest.csv" else row[0]
+    if what == "edit":
+        column = draw(st.integers(0, len(row) - 1))
+        rows[at] = [*row[:column], row[column] + draw(st.sampled_from(["x", ",", "0", "\n"])), *row[column + 1 :]]
+        name = table
+    elif what == "remove":
+        rows.remove(row)
+    elif what == "double":
+        rows.insert(draw(st.integers(0, len(rows))), row)
+    elif what == "move" and len(rows) > 1:
+        other = draw(st.sampled_from([place for place in range(len(rows)) if rows[place] != row]))
+        rows[at], rows[other] = rows[other], rows[at]
+        name = table
+    else:
+        header[draw(st.integers(0, len(header) - 1))] += "2"
+        name = table
+    with (outputs / table).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
+    return name or table
+
+
+DAMAGE = [flip, cut, append, delete, put_a_stranger, swap, replace, edit_rows]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_all_damage_is_found_and_the_file_named(made, folder, damage, data):
+    """Of any kind, at any place."""
+    shutil.rmtree(folder / "outputs", ignore_errors=True)
+    outputs = Path(shutil.copytree(made, folder / "outputs"))
+    name = damage(outputs, data.draw)
+    verdict = splitter.verify(outputs, workers=1)
+    assert verdict.exit_code == 1
+    assert found(verdict, name), (name, verdict.findings)
+
+
+def test_each_finding_is_one_line_that_names_the_file(outputs, capfd):
+    (outputs / "a/0.txt").unlink()
+    (outputs / "b/1.txt").write_text("xx")
+    (outputs / "a/new\nline").write_text("")
+    said = here(capfd, "verify", outputs)
+    assert said.code == 1
+    *lines, last = said.out.splitlines()
+    (row,) = (row for row in read_table(outputs / "manifest.csv") if row["output"] == "b/1.txt")
+    checksums = f"the checksum xxh128:{xxhash.xxh3_128_hexdigest(b'xx')}", row["checksum"]
+    assert lines == [
+        f"{outputs}/a/0.txt: is not there",
+        f"{outputs}/b/1.txt: has {checksums[0]} where the manifest says {checksums[1]}",
+        f"{outputs}/a/new\\nline: is there, and no row of the manifest names it",
+    ]
+    assert "3 findings" in last
+
+
+def test_an_edited_row_is_told_by_its_line_and_column(outputs, capfd):
+    path = outputs / "manifest.csv"
+    path.write_text(path.read_text().replace(",si,simple", ",sí,simple"))
+    said = here(capfd, "verify", outputs)
+    assert said.lines == []
+    assert said.out.splitlines()[0] == (
+        f"{path}: line 2, the row of a/0.txt: part is 'sí' where 'si' is committed"
+    )
+
+
+def test_a_table_saved_with_other_line_ends_is_found(outputs):
+    path = outputs / "manifest.csv"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert not splitter.verify(outputs).ok
+
+
+def test_a_lost_commit_record_is_inputs_that_are_not_accounted_for(outputs):
+    records = sorted((outputs / ".splitter/records").iterdir())
+    records[0].unlink()
+    kinds = {finding.kind for finding in splitter.verify(outputs).findings}
+    assert "input" in kinds
+
+
+def test_a_damaged_commit_record_is_a_finding(outputs):
+    record = min((outputs / ".splitter/records").iterdir())
+    os.truncate(record, record.stat().st_size - 1)
+    verdict = splitter.verify(outputs)
+    assert [finding.kind for finding in verdict.findings] == ["record"]
+    assert found(verdict, record.name)
+
+
+def test_what_a_limited_run_has_left_for_later_is_named(words, folder, capfd):
+    here(capfd, "run", words, "--root", "inputs", "--recipe", "words", "--limit", "3", "-o", folder / "out")
+    said = here(capfd, "verify", folder / "out")
+    assert said.code == 1
+    assert said.out.startswith("d.txt: is in no commit record, so it is not done; run the same command again\n")
+
+
+def test_a_run_that_was_interrupted_is_said(outputs):
+    """As it will be when the run is continued: the batch's inputs are not done, its files are nobody's fault."""
+    record = max((outputs / ".splitter/records").iterdir())
+    begun = record.with_name("000009-000000.begun")
+    begun.write_text(json.dumps({"keys": [1], "names": ["half/done.txt"]}))
+    write_files(outputs, {"half/done.txt": "x"})
+    assert [finding.kind for finding in splitter.verify(outputs).findings] == ["batch"]
+
+
+def test_outputs_of_inputs_no_longer_listed_are_no_damage(folder, words, capfd):
+    here(capfd, "run", words, "--root", "inputs", "--recipe", "words", "-o", folder / "out")
+    write_list(words, [["input"], ["a.txt"]])
+    here(capfd, "run", words, "--root", "inputs", "--recipe", "words", "-o", folder / "out")
+    said = here(capfd, "verify", folder / "out")
+    assert said.code == 0
+    assert "3 no longer in the list" in said.out
+
+
+def test_a_run_at_work_is_left_alone(launcher, words, folder, capfd):
+    """Verify says so, and the run does not wait for it either."""
+    recipe = write_files(folder, {"slow.py": SLOW}) / "slow.py"
+    run = launcher.start("run", words, "--root", "inputs", "--recipe", f"{recipe}:Slow", "--output", folder / "out")
+    run.until((folder / "began").exists)
+    said = here(capfd, "verify", folder / "out")
+    assert said.code == 2
+    assert "is in use by process" in said.err
+    assert said.err.endswith("verify it when that has ended\n")
+
+
+SLOW = '''
+import time
+from pathlib import Path
+from splitter import ProcessorDataset
+
+class Slow(ProcessorDataset):
+    def process(self, input_file):
+        Path(__file__).with_name("began").touch()
+        time.sleep(60)
+'''
+
+
+@pytest.mark.parametrize("place", ["missing", "empty", "strange"])
+def test_what_is_no_output_folder_is_refused(folder, place, capfd):
+    write_files(folder, {"strange/file.txt": "x"})
+    (folder / "empty").mkdir()
+    said = here(capfd, "verify", folder / place)
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert "is no output folder of splitter" in said.err
+
+
+# -- headers of recordings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["wav", "flac", "ogg", "aiff"])
+@pytest.mark.parametrize("key", ["", "sample_rate", "channels", "frames"])
+def test_a_header_that_disagrees_with_its_row_is_found(folder, ending, key, capfd):
+    write_files(folder, {"liar.py": LIAR, "inputs/a.txt": "x"})
+    recipe = ["--recipe", f"{folder}/liar.py:Liar", "--key", key, "--ending", ending, "--workers", "0"]
+    assert here(capfd, "run", folder / "inputs", *recipe, "-o", folder / "out").code == 0
+    findings = splitter.verify(folder / "out").findings
+    assert [finding.kind for finding in findings] == (["header"] if key else [])
+    assert not key or key in findings[0].message
+
+
+@pytest.mark.parametrize("made_as", ["wav", "flac", "ogg", "mp3"])
+def test_the_headers_of_our_own_recordings_agree(folder, made_as, capfd):
+    """Of whatever kind, cut from a recording with an odd number of samples."""
+    (folder / "in").mkdir()
+    soundfile.write(folder / "in/a.wav", np.random.default_rng(1).uniform(-1, 1, (30_001, 2)), 16000)
+    run = ["run", folder / "in", "--seconds", "0.7", "--format", made_as, "--workers", "0"]
+    assert here(capfd, *run, "-o", folder / "out").code == 0
+    assert here(capfd, "verify", folder / "out").code == 0
+
+
+# -- made again --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def signed(folder, capfd) -> Path:
+    """The outputs of a recipe of the user's own."""
+    write_files(folder, {"signer.py": SIGNER, **{f"inputs/{name}": text for name, text in WORDS.items()}})
+    write_files(folder / "inputs", {"empty.txt": ""})
+    recipe = ["--recipe", f"{folder}/signer.py:Signer", "--times", "3"]
+    assert here(capfd, "run", folder / "inputs", *recipe, "-o", folder / "signed").code == 0
+    return folder / "signed"
+
+
+def test_outputs_made_again_are_the_same(outputs, made, capfd):
+    """With the recipe and the parameters of the run, from the kept list; nothing else has to be given."""
+    said = here(capfd, "verify", outputs, "--deep", "all")
+    assert (said.code, said.err) == (0, "")
+    assert "7 inputs made again" in said.out
+
+
+def test_a_sample_is_spread_over_the_list(outputs):
+    assert splitter.verify(outputs, deep=3).made_again == 3
+
+
+def test_code_that_has_changed_unnoticed_is_found(signed, folder, capfd):
+    """The version is what it was, so a run would not notice."""
+    own = ["--deep", "all", "--recipe", f"{folder}/signer.py:Signer"]
+    assert here(capfd, "verify", signed, *own).code == 0
+    recipe = folder / "signer.py"
+    recipe.write_text(recipe.read_text().replace('SIGN = "!"', 'SIGN = "?"'))
+    said = here(capfd, "verify", signed, *own)
+    assert said.code == 1
+    assert len(said.out.splitlines()) == 5
+    assert said.out.startswith(f"{signed}/a/signed.txt: made again, its checksum is ")
+
+
+def test_one_s_own_recipe_has_to_be_named(signed, capfd):
+    """No code is run because an output folder says so."""
+    said = here(capfd, "verify", signed, "--deep")
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert "--recipe path/to/signer.py:Signer" in said.err
+
+
+def test_another_version_is_refused(signed, folder, capfd):
+    recipe = folder / "signer.py"
+    recipe.write_text(recipe.read_text().replace("    def __init__", "    version = 2\n\n    def __init__", 1))
+    said = here(capfd, "verify", signed, "--deep", "--recipe", f"{recipe}:Signer")
+    assert said.code == 2
+    assert "version is 2 and was 1 when the outputs were made" in said.err
+
+
+def test_a_source_that_is_gone_or_changed_is_named(signed, folder, capfd):
+    (folder / "inputs/a.txt").unlink()
+    (folder / "inputs/b.txt").write_text("another text")
+    said = here(capfd, "verify", signed, "--deep", "all", "--recipe", f"{folder}/signer.py:Signer")
+    assert said.code == 1
+    assert f"a.txt: cannot be made again: {folder}/inputs/a.txt: is not there" in said.out
+    assert "b.txt: cannot be made again: it has changed since" in said.out
+    assert "2 inputs made again" in said.out
+
+
+def test_nothing_is_left_in_the_temporary_folder(outputs, tmp_path, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    assert splitter.verify(outputs, deep="all").ok
+    assert not [*temporary.iterdir()]
+
+
+class Halves(ProcessorDataset):
+    """Both halves of a word."""
+
+    group_rows = True
+
+    def process(self, input_file: InputFile):
+        text = input_file.read_text()
+        if not text:
+            raise Skip("nothing")
+        return [OutputFile(f"{row['half']}.txt", text[: len(text) // 2], {}, number)
+                for number, row in enumerate(input_file.rows)], {}  # fmt: skip
+
+
+def test_a_recipe_from_python_that_groups_rows_is_made_again(folder):
+    write_files(folder, {"a.txt": "simple", "b.txt": "scaleable", "c.txt": ""})
+    rows = [{"input": str(folder / name), "half": half} for half in "12" for name in ("a.txt", "b.txt", "c.txt")]
+    Halves(rows).run(folder / "out", workers=0, quiet=True)
+    verdict = splitter.verify(folder / "out", deep="all", recipe=Halves(()))
+    assert (verdict.ok, verdict.made_again, verdict.skipped) == (True, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--deep", "0"], "--deep 0: write how many inputs to make again, or all"),
+        (["--deep", "some"], "--deep some: write how many inputs to make again, or all"),
+        (["--workers", "0"], "--workers 0: must be at least 1"),
+        (["--recipe", "words"], "--recipe words: is only for --deep; add that, or leave it out"),
+        (["--deep", "--recipe", "chunk"], "--deep: Chunk: recipe is 'Chunk' and was 'Words' when"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(outputs, arguments, text, capfd):
+    said = here(capfd, "verify", outputs, *arguments)
+    assert said.code == 2
+    assert said.err.startswith(f"splitter: {text}")
