@@ -205,7 +205,11 @@ def edit_rows(outputs: Path, draw: Callable) -> str:
     name = row[header.index("output")] if table == "manifest.csv" else row[0]
     if what == "edit":
         column = draw(st.integers(0, len(row) - 1))
-        rows[at] = [*row[:column], row[column] + draw(st.sampled_from(["x", ",", "0", "\n"])), *row[column + 1 :]]
+        rows[at] = [
+            *row[:column],
+            row[column] + draw(st.sampled_from(["x", ",", "0", "\n"])),
+            *row[column + 1 :],
+        ]
         name = table
     elif what == "remove":
         rows.remove(row)
@@ -291,11 +295,13 @@ def test_what_a_limited_run_has_left_for_later_is_named(words, folder, capfd):
     here(capfd, "run", words, "--root", "inputs", "--recipe", "words", "--limit", "3", "-o", folder / "out")
     said = here(capfd, "verify", folder / "out")
     assert said.code == 1
-    assert said.out.startswith("d.txt: is in no commit record, so it is not done; run the same command again\n")
+    assert said.out.startswith(
+        "d.txt: is in no commit record, so it is not done; run the same command again\n"
+    )
 
 
 def test_a_run_that_was_interrupted_is_said(outputs):
-    """As it will be when the run is continued: the batch's inputs are not done, its files are nobody's fault."""
+    """What the batch was to publish is nobody's fault; its inputs are not done."""
     record = max((outputs / ".splitter/records").iterdir())
     begun = record.with_name("000009-000000.begun")
     begun.write_text(json.dumps({"keys": [1], "names": ["half/done.txt"]}))
@@ -315,7 +321,9 @@ def test_outputs_of_inputs_no_longer_listed_are_no_damage(folder, words, capfd):
 def test_a_run_at_work_is_left_alone(launcher, words, folder, capfd):
     """Verify says so, and the run does not wait for it either."""
     recipe = write_files(folder, {"slow.py": SLOW}) / "slow.py"
-    run = launcher.start("run", words, "--root", "inputs", "--recipe", f"{recipe}:Slow", "--output", folder / "out")
+    run = launcher.start(
+        "run", words, "--root", "inputs", "--recipe", f"{recipe}:Slow", "--output", folder / "out"
+    )
     run.until((folder / "began").exists)
     said = here(capfd, "verify", folder / "out")
     assert said.code == 2
@@ -323,7 +331,7 @@ def test_a_run_at_work_is_left_alone(launcher, words, folder, capfd):
     assert said.err.endswith("verify it when that has ended\n")
 
 
-SLOW = '''
+SLOW = """
 import time
 from pathlib import Path
 from splitter import ProcessorDataset
@@ -332,7 +340,7 @@ class Slow(ProcessorDataset):
     def process(self, input_file):
         Path(__file__).with_name("began").touch()
         time.sleep(60)
-'''
+"""
 
 
 @pytest.mark.parametrize("place", ["missing", "empty", "strange"])
@@ -413,7 +421,9 @@ def test_one_s_own_recipe_has_to_be_named(signed, capfd):
 
 def test_another_version_is_refused(signed, folder, capfd):
     recipe = folder / "signer.py"
-    recipe.write_text(recipe.read_text().replace("    def __init__", "    version = 2\n\n    def __init__", 1))
+    recipe.write_text(
+        recipe.read_text().replace("    def __init__", "    version = 2\n\n    def __init__", 1)
+    )
     said = here(capfd, "verify", signed, "--deep", "--recipe", f"{recipe}:Signer")
     assert said.code == 2
     assert "version is 2 and was 1 when the outputs were made" in said.err
@@ -452,7 +462,9 @@ class Halves(ProcessorDataset):
 
 def test_a_recipe_from_python_that_groups_rows_is_made_again(folder):
     write_files(folder, {"a.txt": "simple", "b.txt": "scaleable", "c.txt": ""})
-    rows = [{"input": str(folder / name), "half": half} for half in "12" for name in ("a.txt", "b.txt", "c.txt")]
+    rows = [
+        {"input": str(folder / name), "half": half} for half in "12" for name in ("a.txt", "b.txt", "c.txt")
+    ]
     Halves(rows).run(folder / "out", workers=0, quiet=True)
     verdict = splitter.verify(folder / "out", deep="all", recipe=Halves(()))
     assert (verdict.ok, verdict.made_again, verdict.skipped) == (True, 2, 1)
