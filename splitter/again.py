@@ -18,10 +18,9 @@ from splitter.how import PARAMETER, how_before, recipe_how, seed_of
 from splitter.inputs import Table, copy_list
 from splitter.kept import kept_rows
 from splitter.manifest import FAILED, OUTPUT_COLUMNS, SKIPPED, Head, Journal
-from splitter.options import usable_cpus
-from splitter.outputs import shard_of
+from splitter.options import RunOptions, usable_cpus
 from splitter.parameters import Parameter, recipe_parameters
-from splitter.places import Layout, fingerprint, key_hash, look_at
+from splitter.places import Layout, fingerprint, key_hash, look_at, shard_of
 from splitter.recipes import RECIPES, load_recipe
 from splitter.sinks import FilesSink
 from splitter.storage import LocalStorage
@@ -115,7 +114,7 @@ class Again:
             keys = np.fromiter((key_hash(layout.key(row[at])) for row in kept_rows(storage)[2]), "u8")
             if listed.group_rows:
                 keys = keys[table.group(keys)]
-            job = Job(self._recipe, storage, FilesSink(), layout, header, at, seed, retries=2)
+            job = Job(self._recipe, storage, FilesSink(RunOptions()), layout, header, at, seed, retries=2)
             with apart(job, Limits(self._workers)) as place:
                 for some in self._at_once(verification.journal, keys, done):
                     self._compare(verification, place, table, keys, some)

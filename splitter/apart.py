@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from splitter.batch import Batch, Job, Report
 from splitter.executors import Cluster, Executor, Limits, executor_class
+from splitter.options import RunOptions
 from splitter.sinks import FilesSink
 from splitter.storage import LocalStorage
 
@@ -43,4 +44,4 @@ def apart(job: Job, limits: Limits) -> Iterator[Apart]:
         storage = LocalStorage(f"{folder}/outputs")
         storage.prepare()
         with storage.locked(), contextlib.closing(executor):
-            yield Apart(replace(job, storage=storage, sink=FilesSink()), executor)
+            yield Apart(replace(job, storage=storage, sink=FilesSink(RunOptions())), executor)

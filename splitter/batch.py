@@ -1,5 +1,6 @@
 """Run a batch in a worker: process, store, commit."""
 
+import contextlib
 import errno
 import os
 import random
@@ -22,6 +23,7 @@ from splitter.errors import (
     StorageError,
     UnreadableInput,
 )
+from splitter.groups import Group, Kept
 from splitter.inputs import make_input
 from splitter.manifest import (
     DONE,
@@ -31,11 +33,12 @@ from splitter.manifest import (
     Journal,
     RecordWriter,
 )
+from splitter.outputs import OutputReader
 from splitter.places import UNREADABLE, Layout, fingerprint, look_at, same_name
 from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scratch
-from splitter.rows import NO_FILE, Made, RowMaker
-from splitter.sinks import Nowhere, Sink, SinkWriter
+from splitter.rows import Made, RowMaker
+from splitter.sinks import GroupWriter, Nowhere, Owner, Sink, SinkWriter
 from splitter.storage import LocalStorage
 
 FAILURES_SHOWN = 3
@@ -94,6 +97,7 @@ class Batch:
         failures: By place in the batch, inputs that are known to fail and are not tried.
         one_by_one: Whether to leave `process_batch` aside.
         trial: Whether to try the inputs only, until one gives an output file: nothing is stored.
+        group: What is to be known of inputs that share a shard.
     """
 
     name: str
@@ -105,6 +109,7 @@ class Batch:
     failures: dict[int, Failure] = field(default_factory=dict)
     one_by_one: bool = False
     trial: bool = False
+    group: Group | None = None
 
     def __len__(self) -> int:
         """How many inputs it holds."""
@@ -231,7 +236,10 @@ class Worker:
         self._journal = Journal(job.storage)
         self._process = one_at_a_time(job.dataset)
         self._process_id = os.getpid()
-        self._rows = RowMaker(job.header, job.dataset.metadata_types)
+        self._outputs = OutputReader(job.storage.root)
+        # of an output whose place is known when the batch is finished
+        self._unknown = ("",) * len(job.sink.columns)
+        self._rows = RowMaker(job.header, job.dataset.metadata_types, job.sink.columns)
         self._scratch = Scratch(scratch or job.storage.path(job.storage.staging))
 
     def _end_if_forked(self) -> None:
@@ -253,30 +261,60 @@ class Worker:
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; raises StorageError when the output cannot be written."""
         began = time.perf_counter()
-        task = _Task(batch, self._job, self._writer(batch))
-        together = self._job.dataset.process_batch
-        if together and not batch.one_by_one:
+        with contextlib.closing(self._writer(batch)) as writer:
+            task = _Task(batch, self._job, writer)
+            self._do(task)
+        task.report.seconds = time.perf_counter() - began
+        return task.report
+
+    def _do(self, task: "_Task") -> None:
+        batch, together = task.batch, self._job.dataset.process_batch
+        if together and not batch.one_by_one and len(batch):
             self._process_together(task, together)
-        for place in range(len(batch)):
-            if place not in task.finished:
-                self._mark(place)
-                self._process_one(task, place)
-            if batch.trial and task.report.outputs:
-                break
+        if batch.group is not None:
+            self._process_group(task, batch.group)
+            self._mark(BETWEEN_INPUTS)
+            self._commit_group(task, batch.group)
+            return
+        self._process_all(task)
         self._mark(BETWEEN_INPUTS)
         if batch.trial:
             self._job.storage.unstage(batch.name)
         else:
             self._commit(task)
-        task.report.seconds = time.perf_counter() - began
-        return task.report
 
     def _writer(self, batch: Batch) -> SinkWriter:
         storage = self._job.storage
         if batch.trial:
             return Nowhere(storage, batch.name)
         stale = [name for names in batch.stale.values() for name in names]
-        return self._job.sink.open(storage, batch.name, stale)
+        if batch.group is None:
+            return self._job.sink.open(storage, batch.name, stale)
+        return self._job.sink.open(storage, batch.name, [*stale, *batch.group.shards], batch.group.number)
+
+    def _process_all(self, task: "_Task") -> None:
+        for place in range(len(task.batch)):
+            self._process_next(task, place)
+            if task.batch.trial and task.report.outputs:
+                return
+
+    def _process_next(self, task: "_Task", place: int) -> None:
+        if place not in task.finished:
+            self._mark(place)
+            self._process_one(task, place)
+
+    def _process_group(self, task: "_Task", group: Group) -> None:
+        """Process inputs, and take along what others have, in the order of the group."""
+        place_of = {rank: place for place, rank in enumerate(group.ranks)}
+        kept_of = {kept.rank: kept for kept in group.kept}
+        for rank in sorted({**place_of, **kept_of}):
+            place = place_of.get(rank)
+            if place is not None:
+                self._process_next(task, place)
+            if rank in kept_of and place not in task.finished:
+                self._mark(BETWEEN_INPUTS)
+                task.carry(kept_of[rank], self._outputs)
+            task.group_sink.passed(rank)
 
     def _process_one(self, task: "_Task", place: int) -> None:
         known = task.batch.failures.get(place)
@@ -354,12 +392,12 @@ class Worker:
                 )
             name, content, own, row = output
             if content is None:
-                where: Sequence[str] = NO_FILE
+                where: Sequence[str] = self._rows.no_file
             else:
                 _check_name(name, names)
                 folder = folder or task.folder(place)
                 stored = task.sink.store(folder, name, content, scratch)
-                where = stored.output, str(stored.size), stored.checksum
+                where = stored.output, str(stored.size), stored.checksum, *self._unknown
                 size += stored.size
                 files += 1
             if not 0 <= row < len(rows):
@@ -367,18 +405,24 @@ class Worker:
             made.append((where, own, rows[row]))
         self._end_if_forked()
         head, text = self._rows.make(rows[0], made, metadata)
-        task.sink.keep_input()
-        task.add(place, DONE, head=head, outputs=files, size=size, text=text)
+        if task.batch.group is None:
+            task.sink.keep_input()
+            task.add(place, DONE, head=head, outputs=files, size=size, text=text)
+        else:
+            task.keep(place, head=head, outputs=files, size=size, text=text)
 
     def _commit(self, task: "_Task") -> None:
         """Begin, remove what is stale, publish, commit: the order that makes every crash recoverable."""
         batch = task.batch
         if not task.finished:
             return
-        appear = task.sink.names()
         vanish = [name for place, names in batch.stale.items() if place in task.finished for name in names]
+        self._publish(task, [batch.keys[place] for place in sorted(task.finished)], vanish)
+
+    def _publish(self, task: "_Task", keys: list[int], vanish: list[str]) -> None:
+        batch = task.batch
+        appear = task.sink.names()
         if appear or vanish:
-            keys = [batch.keys[place] for place in sorted(task.finished)]
             self._journal.begin(batch.name, keys, [*appear, *vanish])
             self._job.storage.remove(vanish)
             task.sink.publish()
@@ -386,6 +430,36 @@ class Worker:
         if appear or vanish:
             self._journal.end(batch.name)
             self._job.storage.unstage(batch.name)
+
+    def _commit_group(self, task: "_Task", group: Group) -> None:
+        """Publish the shards of a group in the place of those that there are.
+
+        Where something is taken along from those, the batch is promised, and brought to its end in any case.
+        """
+        batch, sink, storage = task.batch, task.group_sink, self._job.storage
+        if not (task.finished or group.dropped):
+            return
+        loose = [name for place in sorted(task.finished) for name in batch.stale.get(place, [])]
+        if not (task.made or loose or group.dropped or task.lost):
+            # nothing comes to the shards, and nothing goes
+            self._journal.commit(batch.name, task.record)
+            storage.unstage(batch.name)
+            return
+        sink.finish()
+        task.complete()
+        for key in group.dropped:
+            task.record.add_not_done(key)
+        vanish = [*dict.fromkeys([*group.shards, *loose])]
+        keys = [batch.keys[place] for place in sorted(task.finished)] + group.dropped
+        if not task.carried:
+            self._publish(task, keys, vanish)
+            return
+        storage.park(batch.name)
+        keys += [kept.key for kept, _ in task.carried]
+        names = [*dict.fromkeys([*sink.names(), *vanish])]
+        self._journal.promise(batch.name, keys, names, moves=sink.moves(), record=task.record)
+        self._journal.settle(batch.name)
+        storage.unstage(batch.name)
 
 
 class _Task:
@@ -398,6 +472,10 @@ class _Task:
         self.report = Report(inputs=len(batch))
         self.fault: Failure | None = None
         self.finished: set[int] = set()
+        # of a group: what was made, and taken along from older shards; the rows are complete at the end
+        self.carried: list[tuple[Kept, Owner]] = []
+        self.made: list[tuple[int, Owner, Head, int, int]] = []
+        self.lost = False
         self._job = job
         self.rows = [[row] for row in parse_rows(b"".join(batch.texts))]
         if job.dataset.group_rows:
@@ -446,6 +524,53 @@ class _Task:
         self.report.outputs += outputs
         self.report.bytes += size
 
+    # -- of a group ------------------------------------------------------------------------------------------
+
+    @property
+    def group_sink(self) -> GroupWriter:
+        """The sink, which takes the outputs of a group."""
+        assert isinstance(self.sink, GroupWriter)  # noqa: S101 - what an indivisible sink opens
+        return self.sink
+
+    def keep(self, place: int, *, head: Head, outputs: int, size: int, text: bytes) -> None:
+        """Note that an input is done, whose rows are complete when all of the group are."""
+        group = self.batch.group
+        assert group is not None  # noqa: S101 - given to an indivisible sink
+        owner = _owner(group.ranks[place], group.numbers[place], head, parse_rows(text))
+        self.sink.keep_input(owner)
+        self.made.append((place, owner, head, outputs, size))
+        self.finished.add(place)
+
+    def carry(self, kept: Kept, outputs: OutputReader) -> None:
+        """Take along what an input has in an older shard."""
+        owner = _owner(kept.rank, kept.number, kept.head, kept.rows)
+        try:
+            contents = [
+                outputs.read(name, size=size, checksum=checksum, shard_offset=offset)
+                for name, size, checksum, offset in _outputs_of(owner)
+            ]
+        except StorageError as error:
+            # somebody has damaged or removed the shard: what was in it is lost
+            self.record.add_not_done(kept.key)
+            self.report.notes.append(f"{error}; run again to make what it held")
+            self.lost = True
+            return
+        self.group_sink.carry(owner, contents)
+        self.carried.append((kept, owner))
+
+    def complete(self) -> None:
+        """Note what became of the inputs of a group, now that it is known where their outputs are."""
+        for place, owner, head, outputs, size in self.made:
+            text = CsvText().encode(owner.rows)
+            self.add(place, DONE, head=head, outputs=outputs, size=size, text=text)
+        for kept, owner in self.carried:
+            text = CsvText().encode(owner.rows)
+            sizes = [size for _, size, _, _ in _outputs_of(owner)]
+            count, total = len(sizes), sum(sizes)
+            self.record.add(
+                kept.key, kept.fingerprint, DONE, head=kept.head, outputs=count, size=total, text=text
+            )
+
     def skip(self, place: int, reason: str, rows: "RowMaker") -> None:
         """Leave an input out, with the reason."""
         self.sink.drop_input()
@@ -468,6 +593,18 @@ class _Task:
         self.report.failed += 1
         if len(self.report.failures) < FAILURES_SHOWN:
             self.report.failures.append((one_line(listed), f"{failure.error}: {failure.message}"))
+
+
+def _owner(rank: int, number: int, head: Head, rows: list[Row]) -> Owner:
+    types = {"size": "int", **dict((*head.outputs, *head.inputs))}
+    return Owner(rank, number, head.names, types, len(head.columns), rows)
+
+
+def _outputs_of(owner: Owner) -> list[tuple[str, int, str, int]]:
+    """Where each output of an input is: its name, size, checksum, and place in its shard."""
+    at = owner.at
+    there = (row[at : at + 5] for row in owner.rows if row[at])
+    return [(name, int(size), checksum, int(offset)) for name, size, checksum, _, offset in there]
 
 
 def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401

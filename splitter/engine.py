@@ -18,6 +18,7 @@ from splitter.batch import Job, Losses, Report
 from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
 from splitter.errors import Interrupted, Refused, StorageError, UnreadableInput
 from splitter.executors import Cluster, Executor, Limits, executor_class
+from splitter.groups import Groups, deal
 from splitter.how import how_before, note_how, recipe_how, seed_of
 from splitter.inputs import Survey, Table, advice_on_missing, copy_list, survey
 from splitter.kept import LAST_RUN, LIST, Listed, forget_stale, inputs_of_part, keep_list
@@ -37,10 +38,10 @@ from splitter.manifest import (
 )
 from splitter.options import RunOptions
 from splitter.parts import Part
-from splitter.places import Layout, look_at
-from splitter.plan import Planner
+from splitter.places import Layout, look_at, shard_of
+from splitter.plan import GroupPlanner, Planner
 from splitter.progress import Display, one_line, show_count
-from splitter.sinks import SINKS
+from splitter.sinks import SINKS, Sink
 from splitter.sources import InputList, read_source, with_stage
 from splitter.storage import LocalStorage
 
@@ -130,7 +131,8 @@ class Engine:
         output = self.storage.root
         listing = with_stage(_listing(self.dataset.inputs, self.options), leave_out=output)
         header, rows, root = read_source(listing, leave_out=output, tell=self.display.say)
-        _refuse_own_columns(header, listing)
+        sink = SINKS[self.options.sink](self.options)
+        _refuse_own_columns(header, listing, sink)
         refuse_columns(self.dataset, header)
         self.storage.prepare()
         with self.storage.locked(), self.storage.unless_refused(), self.storage.working_file(LIST) as file:
@@ -140,9 +142,8 @@ class Engine:
             advice = advice_on_missing(listing, table, layout, found)
             if advice:
                 self.display.warn(advice)
-            how = self._how()
+            how = self._how(sink)
             seed = seed_of(how, header)
-            sink = SINKS[self.options.sink]()
             job = Job(self.dataset, self.storage, sink, layout, header, table.at, seed, self.options.retries)
             listed = Listed(listing.path_column, root, self.options.keep_extension, self.dataset.group_rows)
             work = _Work(job, table, found, listed, self.options, executor, self.display, began)
@@ -163,12 +164,12 @@ class Engine:
         )
         return executor_class(options.executor)(limits, cluster)
 
-    def _how(self) -> dict[str, Any]:
+    def _how(self, sink: Sink) -> dict[str, Any]:
         """How inputs are processed: whatever changes the outputs."""
         return {
             **recipe_how(self.dataset, self.display.warn),
             "sink": self.options.sink,
-            **SINKS[self.options.sink]().options(),
+            **sink.options(),
             "keep_extension": self.options.keep_extension,
         }
 
@@ -190,18 +191,39 @@ class _Work:
         self.job, self.table, self.found, self.listed = job, table, found, listed
         self.options, self.executor, self.display = options, executor, display
         self.storage = job.storage
-        self.mine = inputs_of_part(self.storage, found)
+        self.groups = self._dealt()
+        self.mine = self._of_part()
         self.asked = _first(options.limit, len(table), self.mine)
         self.journal = Journal(self.storage)
         self.done = Report()
         self.began = began
         self.pruned = 0
         self.losses = Losses()
+        # keys of inputs whose outputs are to go from shards
+        self.dropped = np.empty(0, "u8")
         self.stopped = ""
         self.how: dict[str, Any] = {}
         # how things stood before this run did anything
         self.first: State | None = None
         self.generation = 0
+
+    def _dealt(self) -> Groups | None:
+        """Which inputs share a shard, if any do."""
+        if self.job.sink.divisible:
+            return None
+        return deal(
+            self.storage,
+            self.found,
+            shard_bytes=self.options.shard_bytes,
+            seed=self.options.shuffle,
+            afresh=self.options.fresh,
+        )
+
+    def _of_part(self) -> np.ndarray | None:
+        """Which inputs are for this part of the run; None if it is for all."""
+        if self.groups is None or self.storage.part is None:
+            return inputs_of_part(self.storage, self.found)
+        return self.groups.of_part(self.found.keys, self.storage.part)
 
     def through(self, how: dict[str, Any]) -> Summary:
         """From what is committed to the manifest."""
@@ -223,12 +245,14 @@ class _Work:
         if not self.options.fresh:
             self._refuse_another_layout(before, how)
         self._remove_what_is_asked()
-        state = self._compare()
+        state = self._leave_other_shards(self._compare(), [*earlier, before], how)
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
         self.first, self.generation = state, self.journal.next_generation
         earlier = [one for one in (*earlier, before) if one and one != how]
         self._announce(state, how, earlier)
         note_how(self.storage, how, earlier if len(state.stale) or len(state.unreadable) else [])
+        if self.groups is not None:
+            self.groups.write(self.storage)
         keep_list(self.storage, self.listed, self.found, self.journal, state)
         return state
 
@@ -249,8 +273,48 @@ class _Work:
             names = ", ".join(self.journal.listed(chosen[:NAMES_SHOWN], self.table.column))
             names += ", …" if self.pruned > NAMES_SHOWN else ""
             self.display.say(f"{option}: removing the outputs of {count}{where} ({names})")
-            self.journal.forget(chosen, f"{self.journal.next_generation:06d}-forget")
+            if self.groups is not None and not self.options.fresh:
+                # what else is in their shards stays: these are made again
+                shared = self._in_shards(chosen)
+                self.dropped, chosen = self.journal.entries["key"][chosen[shared]], chosen[~shared]
+            self._forget(chosen)
+
+    def _in_shards(self, entries: np.ndarray, *, other_than: str = "") -> np.ndarray:
+        """Which entries have outputs in shards, or in those of another kind."""
+        names = self.journal.outputs_of_each(entries)
+        shards = ((shard_of(one[0])[0] if one else "") for one in names)
+        return np.fromiter(
+            (bool(one) and not (other_than and one.endswith(other_than)) for one in shards), bool
+        )
+
+    def _forget(self, entries: np.ndarray) -> None:
+        """Remove what inputs have, and that they were done."""
+        if len(entries):
+            self.journal.forget(entries, f"{self.journal.next_generation:06d}-forget")
             self.journal.load()
+
+    def _leave_other_shards(self, state: State, earlier: list[dict[str, Any]], how: dict[str, Any]) -> State:
+        """After a change of the sink, remove shards of another kind first: they cannot be changed in part."""
+        others = {one.get("sink") for one in earlier} - {None, "files", how["sink"]}
+        if not others:
+            return state
+        entries = self.journal.others(np.empty(0, "i8"))
+        entries = entries[self._in_shards(entries, other_than=self.job.sink.suffix)]
+        kept = np.concatenate((state.entries[state.unreadable], state.gone))
+        if np.isin(entries, kept).any():
+            names = " and ".join(sorted(map(str, others)))
+            raise Refused(
+                f"{self.storage.root}: was made with --sink {names}, and holds outputs of inputs that cannot "
+                "be read now or are no longer in the list; stay with that sink, use --fresh, or choose "
+                "another --output"
+            )
+        if len(entries):
+            self.display.alert(
+                f"removing the shards of {show_count(len(entries), 'input')}, made with another sink"
+            )
+            self.storage.remove([MANIFEST])
+            self._forget(entries)
+        return self._compare()
 
     def _refuse_another_layout(self, before: dict[str, Any], how: dict[str, Any]) -> None:
         """Refuse to give inputs other folders, which may be those that other inputs have still."""
@@ -280,7 +344,7 @@ class _Work:
             count = show_count(len(state.changed), "finished input")
             self.display.alert(f"{count} changed, to be done again")
             self.storage.remove([MANIFEST])
-        if not len(state.todo):
+        if not len(state.todo) and not len(self.dropped):
             self.display.say(self._why_nothing(state))
 
     def _why_nothing(self, state: State) -> str:
@@ -297,34 +361,38 @@ class _Work:
         # without an input done, and without one found that is to blame
         stalled = known = 0
         allowed = self.options.failures_allowed(len(state.todo))
-        while len(state.todo) and not self.stopped:
-            if self._round(state, allowed) == len(state.todo):
+        while (len(state.todo) or len(self.dropped)) and not self.stopped:
+            planner = self._planner(state)
+            reported = self._round(planner, state, allowed)
+            if reported == len(state.todo) and not len(self.dropped):
                 return
-            left = len(state.todo), known
+            left = len(state.todo), len(self.dropped), known
             self._look()
             state = self._compare()
+            self.dropped = self.dropped[self.journal.find(self.dropped) >= 0]
             known = len(self.losses.failures)
-            stalled = stalled + 1 if (len(state.todo), known) == left else 0
+            stalled = stalled + 1 if (len(state.todo), len(self.dropped), known) == left else 0
             if stalled == ROUNDS_WITHOUT_PROGRESS:
                 self.stopped = (
                     f"worker processes were lost {stalled} times with nothing done in between; find out what "
                     "ends them (too little memory for so many --workers?) and run the same command again"
                 )
-            elif not self.stopped:
+            elif reported < planner.inputs and not self.stopped:
                 self.display.warn("a worker process was lost; starting again with what is not committed")
 
-    def _round(self, state: State, allowed: float) -> int:
+    def _planner(self, state: State) -> Planner | GroupPlanner:
+        what = self.job, self.table, self.found, state, self.journal
+        known = self.losses.failures
+        if self.groups is not None:
+            dropped = self.journal.find(self.dropped)
+            return GroupPlanner(
+                *what, groups=self.groups, dropped=dropped, most=self.losses.size, failures=known
+            )
+        size = self.losses.size or self.options.batch_size
+        return Planner(*what, workers=self.executor.workers, size=size, failures=known)
+
+    def _round(self, planner: Planner | GroupPlanner, state: State, allowed: float) -> int:
         """Run all batches once; returns how many inputs were reported on."""
-        planner = Planner(
-            self.job,
-            self.table,
-            self.found,
-            state,
-            self.journal,
-            workers=self.executor.workers,
-            size=self.losses.size or self.options.batch_size,
-            failures=self.losses.failures,
-        )
         reported = 0
         sizes = self.found.sizes[state.todo]
         self.display.start(inputs=len(state.todo), size=int(sizes[sizes > 0].sum()))
@@ -460,9 +528,9 @@ def _listing(inputs: InputList, options: RunOptions) -> InputList:
     return replace(inputs, **given, rename={**(inputs.rename or {}), **options.new_names})
 
 
-def _refuse_own_columns(header: list[str], listing: InputList) -> None:
+def _refuse_own_columns(header: list[str], listing: InputList, sink: Sink) -> None:
     for name in header:
-        if name in OWN_COLUMNS:
+        if name in (*OWN_COLUMNS, *dict(sink.columns)):
             message = f"the dataset list has a column {name!r}, which the manifest has of its own"
             message += f"; use --rename {name}=NEW"
             if name == OUTPUT_COLUMNS[0] != listing.column:

@@ -236,7 +236,7 @@ class Guard:
         self, death: "_Death", batch: Batch, name: str, killed: dict[int, int], total: Report
     ) -> list[Batch]:
         """What is left to do of a batch whose runner died; the next piece stands last."""
-        if self._journal.undo(name):
+        if self._journal.settle(name):
             total += _report_of(Record.read(self._job.storage, name), len(batch))
             return []
         self._job.storage.unstage(name)

@@ -9,7 +9,9 @@ input, then for each input its rows of manifest.csv (or its row of errors.csv) a
     …
 
 `<id>.begun` names what a batch is about to publish and to remove, and for which inputs. It is written
-before the first change and dropped after the commit, so one without its commit is a batch to undo.
+before the first change and dropped after the commit, so one without its commit is a batch to undo. A batch
+that takes along what older records have, as a shard that is made again does, is not undone but brought to
+its end: its begun record holds the record that is to be committed.
 """
 
 import contextlib
@@ -26,7 +28,7 @@ import numpy as np
 from splitter.csv_text import CsvText, Row, parse_rows
 from splitter.errors import Refused, StorageError
 from splitter.inputs import Survey, Table
-from splitter.places import OWN_FOLDER, Layout, folders_around, same_name
+from splitter.places import OWN_FOLDER, Layout, file_with, folders_around, same_name
 from splitter.storage import LocalStorage
 
 RECORDS = f"{OWN_FOLDER}/records"
@@ -215,30 +217,63 @@ class Journal:
         """Drop the begun record of a committed batch."""
         self._storage.remove([f"{RECORDS}/{batch}{BEGUN}"])
 
-    def undo(self, batch: str) -> bool:
-        """Finish or undo a batch whose worker is gone; says whether it was committed."""
+    def promise(
+        self,
+        batch: str,
+        keys: Sequence[int],
+        names: Sequence[str],
+        *,
+        moves: Sequence[tuple[str, str]],
+        record: RecordWriter,
+    ) -> None:
+        """Say what will be done in any case: what is staged is moved to its names, and the record counts.
+
+        For a batch that takes along what older records have: to undo it would lose that.
+        """
+        content = {"keys": [int(key) for key in keys], "names": [*names], "moves": [*moves]}
+        first = json.dumps(content).encode() + b"\n"
+        self._storage.write(f"{RECORDS}/{batch}{BEGUN}", first + record.to_bytes())
+
+    def settle(self, batch: str) -> bool:
+        """Bring to its end a batch that was begun: as promised, else undone; says whether it counts."""
         begun = f"{RECORDS}/{batch}{BEGUN}"
         committed = self._storage.exists(f"{RECORDS}/{batch}")
         if not committed and self._storage.exists(begun):
-            keys, names = self._begun(begun)
-            self._storage.remove(names)
-            record = RecordWriter()
-            for key in keys:
-                record.add_not_done(key)
-            self.commit(batch, record)
+            content, record = self._begun(begun)
+            committed = "moves" in content
+            if committed:
+                self._keep_promise(batch, content, record)
+            else:
+                self._undo(batch, content)
         self._storage.remove([begun])
         return committed
 
-    def _begun(self, name: str) -> tuple[list[int], list[str]]:
+    def _keep_promise(self, batch: str, content: dict[str, Any], record: bytes) -> None:
+        for source, target in content["moves"]:
+            self._storage.move(source, target)
+        there = {target for _, target in content["moves"]}
+        self._storage.remove(name for name in content["names"] if name not in there)
+        self._storage.write(f"{RECORDS}/{batch}", record)
+
+    def _undo(self, batch: str, content: dict[str, Any]) -> None:
+        self._storage.remove(content["names"])
+        record = RecordWriter()
+        for key in content["keys"]:
+            record.add_not_done(key)
+        self.commit(batch, record)
+
+    def _begun(self, name: str) -> tuple[dict[str, Any], bytes]:
+        first, _, record = self._storage.read(name).partition(b"\n")
         try:
-            content = json.loads(self._storage.read(name))
-            return content["keys"], content["names"]
+            content = json.loads(first)
+            _ = content["keys"], content["names"]
         except (ValueError, KeyError, TypeError) as error:
             message = f"{self._storage.path(name)}: is damaged ({error})"
             raise StorageError(f"{message}; remove it, and run with --fresh") from None
+        return content, record
 
     def recover(self) -> None:
-        """Undo every batch that was begun and not committed. Only under the lock, with no worker left.
+        """Settle every batch that was begun and not committed. Only under the lock, with no worker left.
 
         A part leaves alone what may be of another one that is at work.
         """
@@ -246,16 +281,16 @@ class Journal:
         with self._storage.gate() if part else contextlib.nullcontext():
             for name in self._record_names():
                 if name.endswith(BEGUN) and (part is None or part.may_undo(name)):
-                    self.undo(name.removesuffix(BEGUN))
+                    self.settle(name.removesuffix(BEGUN))
         self._storage.clear_staging()
         if part is None:
             self._storage.forget_parts()
 
     def forget(self, entries: np.ndarray, batch: str) -> int:
         """Remove the outputs of some inputs, and that they were done; returns how many files went."""
-        names = self.outputs(entries)
+        names = [*dict.fromkeys(map(file_with, self.outputs(entries)))]
         self.begin(batch, self.entries["key"][entries].tolist(), names)
-        self.undo(batch)
+        self.settle(batch)
         return len(names)
 
     # -- what is done --------------------------------------------------------------------------------
@@ -288,9 +323,9 @@ class Journal:
         begun = [name for name in names if name.endswith(BEGUN) and name.removesuffix(BEGUN) not in names]
         batches = [self._begun(f"{RECORDS}/{name}") for name in begun]
         self.load()
-        keys = np.array([key for some, _ in batches for key in some], "u8")
+        keys = np.array([key for content, _ in batches for key in content["keys"]], "u8")
         self._by_key = self._by_key[~np.isin(self.entries["key"][self._by_key], keys)]
-        return [name for _, some in batches for name in some] if batches else None
+        return [name for content, _ in batches for name in content["names"]] if batches else None
 
     def _keep_newest(self) -> None:
         keys = self.entries["key"].copy()

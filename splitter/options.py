@@ -6,7 +6,7 @@ import re
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from splitter.errors import Refused
@@ -24,6 +24,10 @@ _UNITS = {
     "ti": 2**40,
 }
 _LARGEST = 2**63
+_LEAST = {"limit": 1, "batch_size": 1, "retries": 0, "num_cpus": 0, "num_gpus": 0, "shard_maxcount": 1}
+_FOR_SHARDS = ("shard_size", "shard_maxcount", "shuffle", "field")
+_SHARD_BYTES = 10**9
+_FIELD = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
 _FOR_RAY = ("address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env", "verbose")
 
 
@@ -42,7 +46,12 @@ class RunOptions:
         limit: Take only the first N inputs, for a trial.
         part: Do only one of N parts, as K/N, while other processes or machines do the others; then
             'splitter manifest' puts the manifest together.
-        sink: Where output files go.
+        sink: Where output files go: loose files, or shards of many: tar archives as WebDataset reads them.
+        shard_size: How large a shard may become, such as 500MB or 1e8. Default: 1GB.
+        shard_maxcount: How many samples a shard may have. Default: as many as there is room for.
+        field: A column to write as a member of its own beside each output, as NAME=COLUMN, such as cls=label.
+            May be repeated.
+        shuffle: Shuffle samples over shards, by this number: the same number gives the same order.
         executor: What runs the batches: worker processes on this machine, or tasks of a Ray cluster.
         workers: How many batches are at work at a time; 0 is in this process, without protection, for a
             debugger. Default: the CPUs this process may use, or all that the Ray cluster has room for. With
@@ -71,18 +80,22 @@ class RunOptions:
     root: str | os.PathLike[str] | None = None
     delimiter: str | None = None
     pattern: str | None = None
-    rename: list[str] = field(default_factory=list)
+    rename: list[str] = dataclasses.field(default_factory=list)
     keep_extension: bool = False
     limit: int | None = None
     part: str | None = None
-    sink: Literal["files"] = "files"
+    sink: Literal["files", "webdataset"] = "files"
+    shard_size: int | str | None = None
+    shard_maxcount: int | None = None
+    field: list[str] = dataclasses.field(default_factory=list)
+    shuffle: int | None = None
     executor: Literal["local", "ray"] = "local"
     workers: int | str | None = None
     address: str | None = None
     num_cpus: float | None = None
     num_gpus: float | None = None
-    resources: list[str] = field(default_factory=list)
-    pip: list[str] = field(default_factory=list)
+    resources: list[str] = dataclasses.field(default_factory=list)
+    pip: list[str] = dataclasses.field(default_factory=list)
     runtime_env: str | os.PathLike[str] | None = None
     batch_size: int | None = None
     device: Literal["cpu", "cuda", "auto"] = "cpu"
@@ -101,7 +114,7 @@ class RunOptions:
         types_of = typing.get_type_hints(type(self))
         for option in dataclasses.fields(self):
             _check_type(option.name, getattr(self, option.name), types_of[option.name])
-        for name, least in {"limit": 1, "batch_size": 1, "retries": 0, "num_cpus": 0, "num_gpus": 0}.items():
+        for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise Refused(f"{flag(name)} {value}: must be at least {least}")
@@ -109,10 +122,18 @@ class RunOptions:
             wanted = "a number of seconds, more than 0; leave it out for no limit"
             raise Refused(f"--timeout {self.timeout:g}: must be {wanted}")
         self._check_executor()
+        self._check_sink()
         if self.workers_asked[1] == 0 and (self.timeout is not None or self.memory is not None):
             raise Refused("--timeout and --memory need a worker process; leave --workers 0 out")
         # the properties below refuse what they cannot read
-        _ = self.new_names, self.memory_bytes, self.failures_allowed(0), self.resources_asked
+        _ = (
+            self.new_names,
+            self.memory_bytes,
+            self.shard_bytes,
+            self.fields_asked,
+            self.failures_allowed(0),
+            self.resources_asked,
+        )
         if self.part_asked:
             self._check_part()
 
@@ -137,6 +158,18 @@ class RunOptions:
             raise Refused("--workers 0: works in this process, without Ray; leave --executor ray out")
         if self.executor != "ray" and least:
             raise Refused(f"--workers {self.workers}: a range is only for --executor ray")
+
+    def _check_sink(self) -> None:
+        """Refuse what the sink would not look at."""
+        for name in _FOR_SHARDS:
+            if self.sink == "files" and getattr(self, name) not in (None, []):
+                raise Refused(f"{flag(name)} is only for shards; add --sink webdataset, or leave it out")
+        if self.sink != "files" and self.batch_size is not None:
+            raise Refused(
+                f"--batch-size: with --sink {self.sink} a batch is what a shard is made of; leave it out"
+            )
+        if self.shuffle is not None and not 0 <= self.shuffle < _LARGEST:
+            raise Refused(f"--shuffle {self.shuffle}: must be a whole number from 0 on")
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "RunOptions":
@@ -202,6 +235,25 @@ class RunOptions:
     def memory_bytes(self) -> int | None:
         """What --memory says."""
         return None if self.memory is None else parse_size("--memory", self.memory)
+
+    @property
+    def shard_bytes(self) -> int:
+        """What --shard-size says."""
+        return _SHARD_BYTES if self.shard_size is None else parse_size("--shard-size", self.shard_size)
+
+    @property
+    def fields_asked(self) -> dict[str, str]:
+        """What --field says."""
+        fields = {}
+        for pair in self.field:
+            name, sign, column = pair.partition("=")
+            if not (sign and column and _FIELD.fullmatch(name)):
+                raise Refused(f"--field {pair!r}: write NAME=COLUMN, such as cls=label")
+            if name == "json" or name in fields:
+                why = "is the name of the manifest's row" if name == "json" else "is given twice"
+                raise Refused(f"--field {pair!r}: {name!r} {why}; choose another name")
+            fields[name] = column
+        return fields
 
     def failures_allowed(self, inputs: int) -> float:
         """How many inputs may fail before the run stops."""

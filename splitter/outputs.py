@@ -13,7 +13,6 @@ import functools
 import io
 import itertools
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
@@ -23,7 +22,7 @@ import xxhash
 
 from splitter.content import checksum_of
 from splitter.errors import Refused, StorageError, UnreadableInput
-from splitter.places import look_at
+from splitter.places import look_at, shard_of
 from splitter.tar.archive import read_members
 from splitter.urls import is_url, without_scheme, without_secrets
 
@@ -32,20 +31,7 @@ CONTENTS = ("audio", "file")
 FOLDER = "splitter output folder"
 MOST_OPEN = 16
 MOST_FOLDERS = 4
-_SHARD = re.compile(r"(shards/shard-\d{6}(?:-\d+)?\.(?:tar|parquet))/(.+)", re.DOTALL)
 _REMEDY = "if the outputs were made anew, read the manifest again; if not, restore the file"
-
-
-def shard_of(output: str) -> tuple[str, str]:
-    """The shard that an output is in and its name there; no shard for a file of its own.
-
-    >>> shard_of("shards/shard-000002.tar/00000007-000000.wav")
-    ('shards/shard-000002.tar', '00000007-000000.wav')
-    >>> shard_of("speech/a/0.wav")
-    ('', 'speech/a/0.wav')
-    """
-    match = _SHARD.fullmatch(output)
-    return (match[1], match[2]) if match else ("", output)
 
 
 def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes:  # noqa: ANN401 - see below

@@ -15,9 +15,10 @@ from splitter.csv_text import ENCODING, ESCAPE
 from splitter.errors import UnreadableInput
 
 UNREADABLE = -1
+SHARDS = "shards"
 OWN_FOLDER = ".splitter"
 REPORT = "report.html"
-RESERVED_FOLDERS = frozenset({OWN_FOLDER, "manifest.csv", "errors.csv", REPORT, "shards"})
+RESERVED_FOLDERS = frozenset({OWN_FOLDER, "manifest.csv", "errors.csv", REPORT, SHARDS})
 
 
 @dataclass(frozen=True)
@@ -123,3 +124,23 @@ def folders_around(path: str) -> Iterator[str]:
     while "/" in path:
         path = path[: path.rfind("/")]
         yield path
+
+
+_SHARD = re.compile(rf"({SHARDS}/shard-\d{{6,}}(?:-\d+)?\.(?:tar|parquet))/(.+)", re.DOTALL)
+
+
+def shard_of(output: str) -> tuple[str, str]:
+    """The shard that an output is in and its name there; no shard for a file of its own.
+
+    >>> shard_of("shards/shard-000002.tar/00000007-000000.wav")
+    ('shards/shard-000002.tar', '00000007-000000.wav')
+    >>> shard_of("speech/a/0.wav")
+    ('', 'speech/a/0.wav')
+    """
+    match = _SHARD.fullmatch(output)
+    return (match[1], match[2]) if match else ("", output)
+
+
+def file_with(output: str) -> str:
+    """The file that holds an output: its shard, or the output itself."""
+    return shard_of(output)[0] or output

@@ -2,14 +2,16 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from splitter.batch import Batch, Failure, Job, Report
+from splitter.groups import Group, Groups, Kept
 from splitter.inputs import Survey, Table
-from splitter.manifest import Journal, State
+from splitter.manifest import DONE, Journal, State
+from splitter.places import file_with, shard_of
 
 
 class Planner:
@@ -39,9 +41,7 @@ class Planner:
     ) -> None:
         """Plan the inputs that `state` says are to be done."""
         self._table, self._found, self._state, self._journal = table, found, state, journal
-        self._generation, self._workers = journal.next_generation, max(1, workers)
-        # parts do not know each other's generation
-        self._mark = f"{job.storage.part.mark}-" if job.storage.part else ""
+        self._name, self._workers = _batch_names(job, journal), max(1, workers)
         self._size = size or (self.TOGETHER_INPUTS if job.dataset.process_batch else None)
         self._failures = failures or {}
         self._began = time.monotonic()
@@ -60,6 +60,11 @@ class Planner:
         """How many batches there will be: exact for a fixed size, else at least so many."""
         return math.ceil(len(self._order) / (self._size or self._first_size()))
 
+    @property
+    def inputs(self) -> int:
+        """How many inputs the batches will have."""
+        return len(self._order)
+
     def learn(self, report: Report) -> None:
         """Take the time of a finished batch into account."""
         if report.inputs:
@@ -70,7 +75,7 @@ class Planner:
         start = number = 0
         while start < len(self._order):
             stop = min(len(self._order), start + self._next_size(len(self._order) - start))
-            yield self._batch(f"{self._generation:06d}-{self._mark}{number:06d}", start, stop)
+            yield self._batch(self._name(number), start, stop)
             start, number = stop, number + 1
 
     def _first_size(self) -> int:
@@ -94,18 +99,29 @@ class Planner:
             outputs = self._journal.outputs_of_each(self._state.entries[chosen[places]])
             stale = dict(zip(places.tolist(), outputs, strict=True))
         batch = make_batch(name, self._table, self._found, chosen)
-        known = self._failures
-        if known:
-            failures = {place: known[key] for place, key in enumerate(batch.keys) if key in known}
-            batch = replace(batch, failures=failures)
-        return replace(batch, stale=stale)
+        return replace(batch, stale=stale, failures=_known(self._failures, batch))
 
 
 def make_batch(name: str, table: Table, found: Survey, chosen: np.ndarray) -> Batch:
-    """Some inputs of the list, by their numbers in ascending order."""
+    """Some inputs of the list, by their numbers."""
     texts = [text for first, last in _runs(chosen) for text in table.texts(first, last + 1)]
     keys, sizes, times = (column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns))
     return Batch(name, texts, keys, sizes, times)
+
+
+def _known(failures: Mapping[int, Failure], batch: Batch) -> dict[int, Failure]:
+    """By place in a batch, the inputs that are known to fail."""
+    return (
+        {place: failures[key] for place, key in enumerate(batch.keys) if key in failures} if failures else {}
+    )
+
+
+def _batch_names(job: Job, journal: Journal) -> Callable[[int], str]:
+    """What the batches of a round are called, by their numbers."""
+    generation = journal.next_generation
+    # parts do not know each other's generation
+    mark = f"{job.storage.part.mark}-" if job.storage.part else ""
+    return lambda number: f"{generation:06d}-{mark}{number:06d}"
 
 
 def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -114,3 +130,115 @@ def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
     firsts = np.concatenate((numbers[:1], numbers[breaks + 1]))
     lasts = np.concatenate((numbers[breaks], numbers[-1:]))
     return zip(firsts.tolist(), lasts.tolist(), strict=True)
+
+
+class GroupPlanner:
+    """Makes a batch of each group that has something to be done; the largest first.
+
+    What else is in the shards of the group comes along, so that they can be made again.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        job: Job,
+        table: Table,
+        found: Survey,
+        state: State,
+        journal: Journal,
+        *,
+        groups: Groups,
+        dropped: np.ndarray,
+        most: int | None = None,
+        failures: Mapping[int, Failure] | None = None,
+    ) -> None:
+        """Plan what `state` says is to be done, and to leave out `dropped` entries; of each group `most`."""
+        self._table, self._found, self._state, self._journal = table, found, state, journal
+        self._groups, self._failures = groups, failures or {}
+        self._name = _batch_names(job, journal)
+        places = groups.places(found.keys)
+        self._input_at = np.full(len(groups.keys), -1, "i8")
+        self._input_at[places] = np.arange(len(places))
+        self._todo = _first_of_each(places[state.todo], groups.size, most)
+        self._dropped = groups.places(journal.entries["key"][dropped])
+        self._numbers = self._largest_first()
+
+    def _largest_first(self) -> np.ndarray:
+        """The groups with something to do; those of nearly the same size stay in order."""
+        size = self._groups.size
+        numbers = np.unique(np.concatenate((self._todo, self._dropped)) // size)
+        sizes = np.maximum(self._found.sizes[self._input_at[self._todo]], 0)
+        of_each = np.bincount(np.searchsorted(numbers, self._todo // size), sizes, minlength=len(numbers))
+        return numbers[np.argsort(-np.log2(np.maximum(of_each, 1)).astype("i8"), kind="stable")]
+
+    @property
+    def batches(self) -> int:
+        """How many batches there will be."""
+        return len(self._numbers)
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs the batches will have."""
+        return len(self._todo)
+
+    def learn(self, report: Report) -> None:
+        """A group is a batch, however long it takes."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches, each made when a worker is free to take it."""
+        for number in self._numbers.tolist():
+            yield self._batch(number)
+
+    def _batch(self, number: int) -> Batch:
+        groups = self._groups
+        first = number * groups.size
+        todo, dropped = (
+            np.sort(places[places // groups.size == number]) for places in (self._todo, self._dropped)
+        )
+        inputs = self._input_at[todo]
+        ranks, numbers = (todo - first).tolist(), groups.numbers[todo].tolist()
+        group = Group(
+            number, ranks, numbers, *self._kept(first, dropped), dropped=groups.keys[dropped].tolist()
+        )
+        batch = make_batch(self._name(number), self._table, self._found, inputs)
+        failures = _known(self._failures, batch)
+        return replace(batch, stale=self._stale(inputs), failures=failures, group=group)
+
+    def _stale(self, inputs: np.ndarray) -> dict[int, list[str]]:
+        """By place in the batch, the files with the outputs of inputs that were finished before."""
+        places = np.flatnonzero(np.isin(inputs, self._state.changed))
+        outputs = self._journal.outputs_of_each(self._state.entries[inputs[places]])
+        files = ([*dict.fromkeys(map(file_with, names))] for names in outputs)
+        return dict(zip(places.tolist(), files, strict=True))
+
+    def _kept(self, first: int, dropped: np.ndarray) -> tuple[list[Kept], list[str]]:
+        """What inputs of a group have in its shards, and these shards."""
+        journal, groups = self._journal, self._groups
+        keys = groups.keys[first : first + groups.size]
+        entries = journal.find(keys)
+        there = np.flatnonzero(entries >= 0)
+        made = journal.entries[entries[there]]
+        there = there[(made["status"] == DONE) & (made["outputs"] > 0)]
+        gone = set((dropped - first).tolist())
+        kept: list[Kept] = []
+        shards: dict[str, None] = {}
+        for rank, (head, rows) in zip(there.tolist(), journal.rows_of_each(entries[there]), strict=True):
+            at = len(head.columns)
+            found = dict.fromkeys(shard_of(row[at])[0] for row in rows if row[at])
+            # what a run with loose files has made stays where it is
+            if all(found):
+                shards |= found
+                if rank not in gone:
+                    mark = int(journal.entries["fingerprint"][entries[rank]])
+                    number = int(groups.numbers[first + rank])
+                    kept.append(Kept(rank, number, int(keys[rank]), mark, head, rows))
+        return kept, [*shards]
+
+
+def _first_of_each(places: np.ndarray, size: int, most: int | None) -> np.ndarray:
+    """The first few places of each group, or all of them."""
+    places = np.sort(places)
+    if most is None or not len(places):
+        return places
+    groups = places // size
+    starts = np.searchsorted(groups, groups)
+    return places[np.arange(len(places)) - starts < most]

@@ -22,10 +22,13 @@ _TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): ""}
 class RowMaker:
     """Makes an input's rows of the manifest, and refuses metadata that the manifest cannot hold."""
 
-    def __init__(self, header: Row, declared: Mapping[str, type]) -> None:
-        """`header` holds the dataset's columns; `declared` the types of metadata keys."""
+    def __init__(self, header: Row, declared: Mapping[str, type], columns: Types = ()) -> None:
+        """`header` holds the dataset's columns, `columns` the sink's; `declared` the types of metadata."""
         self._columns = tuple(header)
-        self._taken = {*header, *OWN_COLUMNS}
+        self._own_columns = columns
+        self._taken = {*header, *OWN_COLUMNS, *dict(columns)}
+        # in the place of where an output is
+        self.no_file = (*NO_FILE, *("" for _ in columns))
         self._declared = dict(declared)
         self._shapes: dict[tuple[Any, ...], Types | None] = {}
         self._heads: dict[tuple[Types, Types], Head] = {}
@@ -41,7 +44,7 @@ class RowMaker:
         try:
             text = _joined(outputs, shared) if usual and plain else b""
             return head, text or self._csv.encode(
-                _rows_of(outputs, owns, shared) or [[*row, *NO_FILE, *shared]]
+                _rows_of(outputs, owns, shared) or [[*row, *self.no_file, *shared]]
             )
         except ValueError:
             _refuse_what_cannot_be_written([*owns, metadata])
@@ -107,7 +110,7 @@ class RowMaker:
         head = self._heads.get((outputs, inputs))
         if head is None:
             self._check_keys(dict(outputs), dict(inputs))
-            head = self._heads[outputs, inputs] = Head(self._columns, outputs, inputs)
+            head = self._heads[outputs, inputs] = Head(self._columns, (*self._own_columns, *outputs), inputs)
         return head
 
     def _check_keys(self, outputs: Mapping[Any, str], inputs: Mapping[Any, str]) -> None:

@@ -314,6 +314,19 @@ class LocalStorage:
         """Remove what is left of a batch's staged files."""
         shutil.rmtree(self.path(f"{self.staging}/{batch}"), ignore_errors=True)
 
+    def park(self, batch: str) -> None:
+        """See to it that a batch's staged files outlive this machine: here they do."""
+
+    def move(self, source: str, target: str) -> None:
+        """Give a staged file its final name; one that has it already is no error."""
+        place = self.path(target)
+        try:
+            self._make_folder(os.path.dirname(place))
+            with contextlib.suppress(FileNotFoundError):
+                self._rename(self.path(source), place)
+        except OSError as error:
+            raise StorageError.of(error, place) from error
+
     def clear_staging(self) -> None:
         """Remove what earlier runs left on its way; a part, what is its own. Only under the lock."""
         folder = self.path(self.staging)

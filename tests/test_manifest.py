@@ -73,7 +73,7 @@ def test_an_attempt_that_was_undone_does_not_undo_the_next(storage: LocalStorage
     """A runner dies in the middle of publishing; its batch is tried again, and then the guard dies, too."""
     journal = Journal(storage)
     journal.begin("000001-000000-000000", [1, 2], ["1/0.txt", "2/0.txt"])
-    assert not journal.undo("000001-000000-000000")
+    assert not journal.settle("000001-000000-000000")
     journal.begin("000001-000000-000001", [1], ["1/0.txt"])
     storage.publish(_staged(storage), ["1/0.txt"])
     commit(storage, "000001-000000-000001", {1: ["1/0.txt"]})
@@ -107,7 +107,7 @@ def test_a_batch_that_committed_only_loses_its_begun_record(storage: LocalStorag
     journal.begin("000001-000000", [1], ["1/0.txt"])
     storage.publish(_staged(storage), ["1/0.txt"])
     commit(storage, "000001-000000", {1: ["1/0.txt"]})
-    assert journal.undo("000001-000000")
+    assert journal.settle("000001-000000")
     assert storage.names(RECORDS) == ["000001-000000"]
     assert done(storage) == {1: ["1/0.txt"]}
 

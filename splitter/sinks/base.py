@@ -1,10 +1,12 @@
 """The seam for sinks: how the output files of a batch are staged, and then published."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from splitter.csv_text import Row
+from splitter.options import RunOptions
 from splitter.records import Content, Scratch
 from splitter.storage import LocalStorage
 
@@ -14,7 +16,7 @@ class Stored:
     """An output file as the manifest names it.
 
     Attributes:
-        output: Its place, relative to the manifest.
+        output: Its place, relative to the manifest; empty if that is known only when the batch is finished.
         size: Its bytes.
         checksum: The kind of the checksum, a colon, and its value in hexadecimal.
     """
@@ -22,6 +24,27 @@ class Stored:
     output: str
     size: int
     checksum: str
+
+
+@dataclass(slots=True)
+class Owner:
+    """The input that outputs are of, as a shard tells of it.
+
+    Attributes:
+        rank: Its place among the inputs that share a shard.
+        number: What its samples are called by.
+        names: The columns of its rows.
+        types: The types of its metadata, by name.
+        at: Which column names the output.
+        rows: Its rows of the manifest; a shard fills in where the output of each is.
+    """
+
+    rank: int
+    number: int
+    names: Row
+    types: Mapping[str, str]
+    at: int
+    rows: list[Row]
 
 
 class SinkWriter(ABC):
@@ -36,8 +59,8 @@ class SinkWriter(ABC):
         """Forget what was stored since the last input was kept: it failed, and leaves no trace."""
 
     @abstractmethod
-    def keep_input(self) -> None:
-        """The input is done: what was stored for it will be published."""
+    def keep_input(self, owner: Owner | None = None) -> None:
+        """The input is done: what was stored for it will be published. Shards ask for its owner."""
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -47,18 +70,51 @@ class SinkWriter(ABC):
     def publish(self) -> None:
         """Give everything its final name, whole."""
 
+    def close(self) -> None:  # noqa: B027 - loose files are closed one by one
+        """Let go of what is open, also when the batch has come to nothing."""
+
+
+class GroupWriter(SinkWriter):
+    """Takes the outputs of inputs that share a shard, those of an earlier shard among them."""
+
+    @abstractmethod
+    def carry(self, owner: Owner, contents: list[bytes]) -> None:
+        """Take along what an input has in an older shard, which this batch replaces."""
+
+    @abstractmethod
+    def passed(self, rank: int) -> None:
+        """Inputs up to this place of the group are settled, one way or another."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Stage what is left: from now on all names are known, and the rows of owners are complete."""
+
+    @abstractmethod
+    def moves(self) -> list[tuple[str, str]]:
+        """What `publish` moves, and where to: names below the output folder."""
+
 
 class Sink(ABC):
     """Where output files go.
 
     Attributes:
-        divisible: Whether the inputs of a batch may be published apart from each other.
+        divisible: Whether the inputs of a batch may be published apart from each other. If not, a batch is
+            a group of inputs that share a shard.
+        columns: Columns that the sink adds to the manifest, and their types.
+        suffix: Of its shards, if it makes any.
     """
 
-    divisible = True
+    divisible: ClassVar[bool] = True
+    columns: ClassVar[tuple[tuple[str, str], ...]] = ()
+    suffix: ClassVar[str] = ""
+
+    def __init__(self, options: RunOptions) -> None:  # noqa: B027 - loose files have none
+        """Take from the options of the run what is the sink's."""
 
     @abstractmethod
-    def open(self, storage: LocalStorage, batch: str, stale: Collection[str] = ()) -> SinkWriter:
+    def open(
+        self, storage: LocalStorage, batch: str, stale: Collection[str] = (), group: int = 0
+    ) -> SinkWriter:
         """Begin a batch; `stale` names earlier outputs, which are removed before it is published."""
 
     def options(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from splitter.content import measure, write_content
 from splitter.errors import BadResult, NameTaken, StorageError
 from splitter.records import Content, Scratch
-from splitter.sinks.base import Sink, SinkWriter, Stored
+from splitter.sinks.base import Owner, Sink, SinkWriter, Stored
 from splitter.storage import LocalStorage
 
 LONGEST_PATH, LONGEST_PART = 4000, 255
@@ -19,7 +19,13 @@ SHORT_PATH = 63
 class FilesSink(Sink):
     """Each output is a file of its own, in the folder of its input."""
 
-    def open(self, storage: LocalStorage, batch: str, stale: Collection[str] = ()) -> "FilesWriter":
+    def open(
+        self,
+        storage: LocalStorage,
+        batch: str,
+        stale: Collection[str] = (),
+        group: int = 0,  # noqa: ARG002 - of shards
+    ) -> "FilesWriter":
         """Begin a batch."""
         return FilesWriter(storage, batch, stale)
 
@@ -98,7 +104,7 @@ class FilesWriter(SinkWriter):
             self._number += 1
         self._current = []
 
-    def keep_input(self) -> None:
+    def keep_input(self, owner: Owner | None = None) -> None:  # noqa: ARG002 - of shards
         """Remember the input's files for publishing."""
         if self._current:
             self._kept.append((f"{self._staging}/{self._number}", self._current))

@@ -4,7 +4,7 @@ import os
 
 from splitter.content import write_content
 from splitter.records import Content, Scratch
-from splitter.sinks.base import SinkWriter, Stored
+from splitter.sinks.base import Owner, SinkWriter, Stored
 from splitter.storage import LocalStorage
 
 
@@ -32,7 +32,7 @@ class Nowhere(SinkWriter):
         """Forget an input that has failed."""
         self._names = []
 
-    def keep_input(self) -> None:
+    def keep_input(self, owner: Owner | None = None) -> None:  # noqa: ARG002 - of shards
         """Have `names` tell of this input, as the last that was done."""
         self._kept, self._names = self._names, []
 

@@ -22,6 +22,7 @@ import pytest
 import xxhash
 from doors import read_table
 
+import splitter
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.dataset import Result
 from splitter.errors import RunStopped
@@ -225,6 +226,10 @@ class SinkConformance:
         """The content of the output that a row of the manifest names."""
         return (self.output / row["output"]).read_bytes()
 
+    def name(self, row: dict[str, str]) -> str:
+        """What the recipe has called it."""
+        return os.path.basename(row["output"])
+
     def left(self) -> set[str]:
         """Everything in the output folder that is not an output: it must be nothing."""
         there = {str(path.relative_to(self.output)) for path in self.output.rglob("*") if path.is_file()}
@@ -411,7 +416,7 @@ class SinkConformance:
         longest += "-" * (255 - len(longest.encode()))
         rows = self.run({"a": lambda _: [OutputFile(longest, b"1")], "b": lambda _: [OutputFile("x", b"2")]})
         assert [self.read(row) for row in rows["a"]] == [b"1"]
-        assert Path(rows["a"][0]["output"]).name == longest
+        assert self.name(rows["a"][0]) == longest
         self.output = self.folder / "again"
         self.run({"a": lambda _: [OutputFile(longest + "-", b"1")], "b": lambda _: [OutputFile("x", b"2")]})
         assert list(self.errors()) == ["a"]
@@ -423,7 +428,7 @@ class SinkConformance:
     def test_a_name_may_hold_anything_but_a_slash(self, name: str) -> None:
         rows = self.run({"a": lambda _: [OutputFile(name, b"1"), OutputFile("other", b"2")]})
         assert [self.read(row) for row in rows["a"]] == [b"1", b"2"]
-        assert Path(rows["a"][0]["output"]).name == name
+        assert self.name(rows["a"][0]) == name
 
     # -- a disk that is full, or broken
 
@@ -476,3 +481,31 @@ def file_size_limit(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
+class ShardConformance(SinkConformance):
+    """What every sink of shards must do besides."""
+
+    def run(
+        self, make: dict[str, Callable[[InputFile], Any]], **options: Any
+    ) -> dict[str, list[dict[str, str]]]:
+        """A batch is what a shard is made of."""
+        options.pop("batch_size", None)
+        return super().run(make, **options)
+
+    def read(self, row: dict[str, str]) -> bytes:
+        """By its place in the shard."""
+        content = splitter.read_output(row, self.output)
+        shard = "/".join(row["output"].split("/")[:2])
+        assert row["output"].count("/") == 2
+        assert (self.output / shard).is_file()
+        return content
+
+    def name(self, row: dict[str, str]) -> str:
+        """It stands in a column."""
+        return row["output_name"]
+
+    def left(self) -> set[str]:
+        """All but the shards that rows name."""
+        named = {"/".join(row["output"].split("/")[:2]) for row in self.rows()}
+        return super().left() - named

@@ -1,0 +1,360 @@
+"""What the sinks of shards share: samples in the order of their inputs, a new shard where one is full.
+
+group 7    input 112 | input 113 (failed) | input 114 | ...
+samples    112-0 112-1                      114-0
+shards     shard-000007.tar, and shard-000007-1.tar where that is full
+"""
+
+import contextlib
+import io
+import math
+import os
+import re
+import shutil
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import IO, Any, ClassVar
+
+import xxhash
+
+from splitter.content import READ_AT_ONCE, checksum_of, write_content
+from splitter.csv_text import Row
+from splitter.errors import StorageError
+from splitter.options import RunOptions
+from splitter.places import SHARDS
+from splitter.records import Content, Scalar, Scratch
+from splitter.sinks.base import GroupWriter, Owner, Sink, Stored
+from splitter.storage import LocalStorage
+from splitter.tar.archive import Part, Waiting
+
+# of contents that wait for their place; what is more waits on disk
+MOST_IN_MEMORY = 64 << 20
+# of a single one
+MOST_IN_ONE = 16 << 20
+NAME, OFFSET = "output_name", "shard_offset"
+# after the column that names the output
+SIZE_AT, CHECKSUM_AT, NAME_AT, OFFSET_AT = range(1, 5)
+_PLAIN_EXTENSION = re.compile(r"[a-z0-9_]{1,32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """An output file on its way into a shard.
+
+    Attributes:
+        key: What it is called there: the number of its input, and its own.
+        extension: The kind of its content, in small letters.
+        size: The bytes of its content.
+        checksum: Of its content, as the manifest has it.
+        content: The content, or where it waits.
+        row: Its row of the manifest, with typed values; its place in the shard is still to be filled in.
+    """
+
+    key: str
+    extension: str
+    size: int
+    checksum: str
+    content: bytes | Part
+    row: dict[str, Scalar]
+
+    @property
+    def member(self) -> str:
+        """Its name in the shard."""
+        return f"{self.key}.{self.extension}"
+
+
+class Shard(ABC):
+    """A shard that is being written."""
+
+    @abstractmethod
+    def __init__(self, path: str, name: str, sink: Any) -> None:  # noqa: ANN401 - the sink it is of
+        """Begin it; `name` is its place in the output."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The bytes that it has come to."""
+
+    @abstractmethod
+    def add(self, sample: Sample) -> int:
+        """Append a sample; returns its place in the shard."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish it."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Let go of the file; what is in it does not matter."""
+
+
+class ShardSink(Sink):
+    """Output files in shards: a batch makes one, or several where one is not enough.
+
+    Attributes:
+        shard: What a shard is.
+        taken: Extensions that mean something else in a shard.
+    """
+
+    divisible = False
+    columns = ((NAME, "str"), (OFFSET, "int"))
+    shard: ClassVar[type[Shard]]
+    taken: Collection[str] = ()
+
+    def __init__(self, options: RunOptions) -> None:
+        """Take how large shards may be, and whether samples are shuffled."""
+        super().__init__(options)
+        self.most_bytes = options.shard_bytes
+        self.most_samples = options.shard_maxcount or sys.maxsize
+        self.seed = options.shuffle
+
+    def open(
+        self, storage: LocalStorage, batch: str, stale: Collection[str] = (), group: int = 0
+    ) -> "ShardsWriter":
+        """Begin the shards of a group."""
+        return ShardsWriter(self, storage, batch, stale, group)
+
+    def options(self) -> dict[str, Any]:
+        """What changes the shards."""
+        limits = {"shard_size": self.most_bytes, "shard_maxcount": self.most_samples}
+        return {**limits, "shuffle": self.seed}
+
+    def check(self, row: Mapping[str, Scalar]) -> None:
+        """Refuse a row that cannot be told of in a shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An output that waits for its place."""
+
+    name: str
+    size: int
+    checksum: str
+    content: bytes | Part
+
+
+class ShardsWriter(GroupWriter):
+    """Writes samples in the order of their inputs, whatever order those are done in."""
+
+    def __init__(
+        self, sink: ShardSink, storage: LocalStorage, batch: str, stale: Collection[str], group: int
+    ) -> None:
+        """Nothing is made on disk before there is a first output."""
+        self._sink, self._storage, self._batch = sink, storage, batch
+        self._stale, self._group = stale, group
+        self._staging = ""
+        self._current: list[_Held] = []
+        # by the rank of their input, each with the row to complete and its column of the output
+        self._waiting: dict[int, list[tuple[Sample, Row, int]]] = {}
+        self._in_memory = 0
+        self._spool: IO[bytes] | None = None
+        self._put: Waiting
+        self._shard: Shard | None = None
+        self._count = 0
+        self._names: list[str] = []
+
+    # -- from the recipe -----------------------------------------------------------------------------------
+
+    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> Stored:  # noqa: ARG002
+        """Hold an output until its place is known."""
+        if isinstance(content, str):
+            content = content.encode()
+        if isinstance(content, (bytes, bytearray, memoryview)):
+            # one that can be written to is copied
+            held = self._hold(name, bytes(content))
+        else:
+            held = self._hold_file(name, content, scratch)
+        self._current.append(held)
+        return Stored("", held.size, held.checksum)
+
+    def _hold(self, name: str, content: bytes) -> _Held:
+        """Keep a content in memory while there is room, else on disk."""
+        checksum = checksum_of(xxhash.xxh3_128(content))
+        if self._in_memory + len(content) > MOST_IN_MEMORY:
+            return _Held(name, len(content), checksum, self._put_away(io.BytesIO(content)))
+        self._in_memory += len(content)
+        return _Held(name, len(content), checksum, content)
+
+    def _hold_file(self, name: str, content: Content, scratch: Scratch) -> _Held:
+        """What is, or will be, a file is one for a moment."""
+        path = f"{self._folder()}/{name}"
+        try:
+            size, checksum = write_content(path, content, scratch)
+            with open(path, "rb") as file:
+                if size <= MOST_IN_ONE:
+                    return self._hold(name, file.read())
+                return _Held(name, size, checksum, self._put_away(file))
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def _put_away(self, source: IO[bytes]) -> Part:
+        """Keep a content on disk, in one file with all others."""
+        try:
+            if self._spool is None:
+                self._spool = tempfile.TemporaryFile(dir=self._folder(), buffering=0)  # noqa: SIM115
+                self._put = Waiting(os.dup(self._spool.fileno()))
+            start = self._spool.seek(0, os.SEEK_END)
+            shutil.copyfileobj(source, self._spool, READ_AT_ONCE)
+            return Part(self._put, start, self._spool.tell() - start)
+        except OSError as error:
+            raise StorageError.of(error, self._folder()) from error
+
+    def _folder(self) -> str:
+        if not self._staging:
+            self._staging = self._storage.stage(self._batch)
+        return self._staging
+
+    def drop_input(self) -> None:
+        """Forget the outputs of the input at hand."""
+        self._in_memory -= sum(len(held.content) for held in self._current if isinstance(held.content, bytes))
+        self._current = []
+
+    def keep_input(self, owner: Owner | None = None) -> None:
+        """The outputs of the input at hand wait for those before them."""
+        assert owner is not None  # noqa: S101 - the seam
+        self._wait(owner, self._current)
+        self._current = []
+
+    def carry(self, owner: Owner, contents: list[bytes]) -> None:
+        """Take along outputs that an older shard has."""
+        rows = [row for row in owner.rows if row[owner.at + CHECKSUM_AT]]
+        names = [row[owner.at + NAME_AT] for row in rows]
+        self._wait(owner, [self._hold(name, content) for name, content in zip(names, contents, strict=True)])
+
+    def _wait(self, owner: Owner, outputs: list[_Held]) -> None:
+        at = owner.at
+        # a row without a checksum has no file
+        rows = [row for row in owner.rows if row[at + CHECKSUM_AT]]
+        waiting = []
+        for index, (held, row) in enumerate(zip(outputs, rows, strict=True)):
+            row[at], row[at + NAME_AT], row[at + OFFSET_AT] = "", held.name, ""
+            typed = typed_row(owner, row)
+            self._sink.check(typed)
+            key = f"{owner.number:08d}-{index:06d}"
+            extension = self._extension(held.name)
+            sample = Sample(key, extension, held.size, held.checksum, held.content, typed)
+            waiting.append((sample, row, at))
+        self._waiting[owner.rank] = waiting
+
+    def _extension(self, name: str) -> str:
+        extension = os.path.splitext(name)[1][1:].lower()
+        if not _PLAIN_EXTENSION.fullmatch(extension):
+            return "bin"
+        return f"output.{extension}" if extension in self._sink.taken else extension
+
+    # -- into shards -----------------------------------------------------------------------------------------
+
+    def passed(self, rank: int) -> None:
+        """Write what has waited for this."""
+        if self._sink.seed is None:
+            for ready in sorted(one for one in self._waiting if one <= rank):
+                self._write(self._waiting.pop(ready))
+
+    def finish(self) -> None:
+        """Write what is left, shuffled if that is wanted."""
+        left = [one for rank in sorted(self._waiting) for one in self._waiting[rank]]
+        self._waiting.clear()
+        seed = self._sink.seed
+        if seed is not None:
+            left.sort(key=lambda one: xxhash.xxh3_64_intdigest(one[0].key.encode(), seed))
+        self._write(left)
+        self._close()
+
+    def _write(self, ready: list[tuple[Sample, Row, int]]) -> None:
+        for sample, row, at in ready:
+            shard = self._shard
+            if shard is None or self._is_full(shard, sample):
+                self._close()
+                shard = self._shard = self._begin()
+            try:
+                row[at + OFFSET_AT] = str(shard.add(sample))
+            except OSError as error:
+                raise StorageError.of(error, self._storage.path(self._names[-1])) from error
+            row[at] = f"{self._names[-1]}/{sample.member}"
+            self._count += 1
+            if isinstance(sample.content, bytes):
+                self._in_memory -= sample.size
+
+    def _is_full(self, shard: Shard, sample: Sample) -> bool:
+        return self._count >= self._sink.most_samples or shard.size + sample.size > self._sink.most_bytes
+
+    def _begin(self) -> Shard:
+        part = f"-{len(self._names)}" if self._names else ""
+        name = f"{SHARDS}/shard-{self._group:06d}{part}{self._sink.suffix}"
+        place = self._storage.path(name)
+        if name not in self._stale and self._storage.exists(name):
+            raise StorageError(
+                f"{place}: is there already, and no run has made it; move it away, and run the same command "
+                "again"
+            )
+        self._names.append(name)
+        self._count = 0
+        path = f"{self._folder()}/{name}"
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            return self._sink.shard(path, name, self._sink)
+        except OSError as error:
+            raise StorageError.of(error, place) from error
+
+    def _close(self) -> None:
+        if self._shard is not None:
+            try:
+                self._shard.close()
+            except OSError as error:
+                raise StorageError.of(error, self._storage.path(self._names[-1])) from error
+            self._shard = None
+
+    def close(self) -> None:
+        """Let go of a shard that was not finished, and of what waited on disk."""
+        if self._shard is not None:
+            self._shard.discard()
+        if self._spool is not None:
+            self._spool.close()
+
+    # -- into place ------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """The shards of the group."""
+        return self._names
+
+    def moves(self) -> list[tuple[str, str]]:
+        """Each shard from staging to its place."""
+        return [(f"{self._storage.staging}/{self._batch}/{name}", name) for name in self._names]
+
+    def publish(self) -> None:
+        """Move all shards into place."""
+        if self._names:
+            self._storage.publish(f"{self._folder()}/{SHARDS}", self._names)
+
+
+# -- rows with typed values ----------------------------------------------------------------------------------
+
+
+def typed_row(owner: Owner, row: Row) -> dict[str, Scalar]:
+    """A row of the manifest as the values that it was made from; the dataset's columns are text."""
+    types = owner.types
+    return {
+        name: _typed(types[name], text) if place >= owner.at and name in types else text
+        for place, (name, text) in enumerate(zip(owner.names, row, strict=True))
+    }
+
+
+def _typed(kind: str, text: str) -> Scalar:
+    if kind == "str":
+        return text
+    if not text:
+        return None
+    if kind == "float":
+        return float(text)
+    if kind == "int":
+        return int(text)
+    return text == "True" if kind == "bool" else text
+
+
+def plain_json(value: Scalar) -> Scalar:
+    """A value that JSON has: what is not a finite number is null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

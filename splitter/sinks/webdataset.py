@@ -1,0 +1,90 @@
+"""The sink of WebDataset shards: tar archives, a sample for each output file."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from splitter.csv_text import ENCODING, ESCAPE
+from splitter.errors import BadResult
+from splitter.options import RunOptions
+from splitter.records import Scalar
+from splitter.sinks.shards import OFFSET, Sample, Shard, ShardSink, plain_json
+from splitter.tar.archive import BLOCK, ArchiveWriter, Member
+
+JSON = "json"
+
+
+class WebDatasetSink(ShardSink):
+    """Each output is a sample: its content, its row of the manifest as JSON, and the fields asked for."""
+
+    suffix = ".tar"
+
+    def __init__(self, options: RunOptions) -> None:
+        """Take which columns become members of their own."""
+        super().__init__(options)
+        self.fields = options.fields_asked
+        self.taken = (JSON, *self.fields)
+
+    def options(self) -> dict[str, Any]:
+        """What changes the shards."""
+        return {**super().options(), "field": self.fields}
+
+    def check(self, row: Mapping[str, Scalar]) -> None:
+        """Refuse an output that lacks a column which is to be a member."""
+        for name, column in self.fields.items():
+            if column not in row:
+                raise BadResult(f"--field {name}={column}: is neither a column of the dataset nor metadata")
+
+
+class TarShard(Shard):
+    """A tar archive; the members of a sample stand together."""
+
+    def __init__(self, path: str, name: str, sink: WebDatasetSink) -> None:
+        """Begin it."""
+        self._file = open(path, "wb", buffering=1 << 16)  # noqa: SIM115 - until it is closed
+        self._archive = ArchiveWriter(self._file)
+        self._name, self._fields = name, sink.fields
+
+    @property
+    def size(self) -> int:
+        """The bytes written so far."""
+        return self._archive.size
+
+    def add(self, sample: Sample) -> int:
+        """Write a sample; returns the byte at which its content begins."""
+        self._archive.add(Member(sample.member, sample.size, sample.content))
+        offset = self._archive.size - sample.size - -sample.size % BLOCK
+        row = {name: plain_json(value) for name, value in sample.row.items()}
+        row.update({"output": f"{self._name}/{sample.member}", OFFSET: offset})
+        self._write(sample, JSON, _as_json(row))
+        for name, column in self._fields.items():
+            value = row[column]
+            text = "" if value is None else str(value)
+            self._write(sample, name, text.encode(ENCODING, ESCAPE))
+        return offset
+
+    def _write(self, sample: Sample, field: str, content: bytes) -> None:
+        self._archive.add(Member(f"{sample.key}.{field}", len(content), content))
+
+    def close(self) -> None:
+        """Mark the end."""
+        self._archive.finish()
+        self._file.close()
+
+    def discard(self) -> None:
+        """Let go of the file."""
+        with contextlib.suppress(OSError):
+            # what is left in its buffer may have no room
+            self._file.close()
+
+
+def _as_json(row: Mapping[str, Scalar]) -> bytes:
+    try:
+        return json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        # bytes that are not UTF-8 came through as they were
+        return json.dumps(row).encode()
+
+
+WebDatasetSink.shard = TarShard
