@@ -23,7 +23,7 @@ from splitter.parameters import Parameter, recipe_parameters
 from splitter.places import Layout, fingerprint, key_hash, look_at, shard_of
 from splitter.recipes import RECIPES, load_recipe
 from splitter.sinks import FilesSink
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 from splitter.verification import Verification
 
 # what is made at a time, before it is compared and removed
@@ -33,7 +33,7 @@ MOST_IN_BATCH = 64
 _PLACES = frozenset({"output", "shard_offset"})
 
 
-def recipe_again(storage: LocalStorage, recipe: ProcessorDataset | str | None) -> ProcessorDataset:
+def recipe_again(storage: Storage, recipe: ProcessorDataset | str | None) -> ProcessorDataset:
     """The recipe that made the outputs, with the parameters of that run; refuses any other."""
     kept, _ = how_before(storage)
     if isinstance(recipe, ProcessorDataset):

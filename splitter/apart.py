@@ -21,15 +21,12 @@ class Apart:
     Attributes:
         job: What workers are told, with an output folder of its own.
         executor: What runs the batches: guarded processes on this machine.
+        storage: Where the outputs are, until it is left.
     """
 
     job: Job
     executor: Executor
-
-    @property
-    def storage(self) -> LocalStorage:
-        """Where the outputs are, until it is left."""
-        return self.job.storage
+    storage: LocalStorage
 
     def reports(self, batches: Sequence[Batch]) -> Generator[Report, None, None]:
         """Do some batches; what stops a run stops them."""
@@ -44,4 +41,4 @@ def apart(job: Job, limits: Limits) -> Iterator[Apart]:
         storage = LocalStorage(f"{folder}/outputs")
         storage.prepare()
         with storage.locked(), contextlib.closing(executor):
-            yield Apart(replace(job, storage=storage, sink=FilesSink(RunOptions())), executor)
+            yield Apart(replace(job, storage=storage, sink=FilesSink(RunOptions())), executor, storage)

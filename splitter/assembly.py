@@ -11,10 +11,10 @@ from splitter.how import forget_earlier
 from splitter.kept import forget_stale, kept_list, stale_entries
 from splitter.manifest import DONE, STALE, Journal
 from splitter.places import OWN_FOLDER
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 
 
-def assemble_manifest(storage: LocalStorage) -> Summary:
+def assemble_manifest(storage: Storage) -> Summary:
     """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
     began = time.monotonic()
     if not storage.exists(OWN_FOLDER):

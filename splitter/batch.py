@@ -39,7 +39,7 @@ from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scratch
 from splitter.rows import Made, RowMaker
 from splitter.sinks import GroupWriter, Nowhere, Owner, Sink, SinkWriter
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 
 FAILURES_SHOWN = 3
 LONGEST_MESSAGE = 10_000
@@ -64,7 +64,7 @@ class Job:
     """
 
     dataset: ProcessorDataset
-    storage: LocalStorage
+    storage: Storage
     sink: Sink
     layout: Layout
     header: Row
@@ -240,7 +240,7 @@ class Worker:
         # of an output whose place is known when the batch is finished
         self._unknown = ("",) * len(job.sink.columns)
         self._rows = RowMaker(job.header, job.dataset.metadata_types, job.sink.columns)
-        self._scratch = Scratch(scratch or job.storage.path(job.storage.staging))
+        self._scratch = Scratch(scratch or job.storage.scratch())
 
     def _end_if_forked(self) -> None:
         """End a copy of this process that user code has forked and let go: it must not do the batch too."""
@@ -261,6 +261,7 @@ class Worker:
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; raises StorageError when the output cannot be written."""
         began = time.perf_counter()
+        self._job.storage.confirm()
         with contextlib.closing(self._writer(batch)) as writer:
             task = _Task(batch, self._job, writer)
             self._do(task)
@@ -420,16 +421,19 @@ class Worker:
         self._publish(task, [batch.keys[place] for place in sorted(task.finished)], vanish)
 
     def _publish(self, task: "_Task", keys: list[int], vanish: list[str]) -> None:
-        batch = task.batch
+        batch, storage = task.batch, self._job.storage
         appear = task.sink.names()
+        storage.confirm()
         if appear or vanish:
             self._journal.begin(batch.name, keys, [*appear, *vanish])
-            self._job.storage.remove(vanish)
+            storage.remove(vanish)
             task.sink.publish()
+            # it may have taken long
+            storage.confirm()
         self._journal.commit(batch.name, task.record)
         if appear or vanish:
             self._journal.end(batch.name)
-            self._job.storage.unstage(batch.name)
+            storage.unstage(batch.name)
 
     def _commit_group(self, task: "_Task", group: Group) -> None:
         """Publish the shards of a group in the place of those that there are.
@@ -455,6 +459,7 @@ class Worker:
             self._publish(task, keys, vanish)
             return
         storage.park(batch.name)
+        storage.confirm()
         keys += [kept.key for kept, _ in task.carried]
         names = [*dict.fromkeys([*sink.names(), *vanish])]
         self._journal.promise(batch.name, keys, names, moves=sink.moves(), record=task.record)
@@ -628,7 +633,9 @@ def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401
 # -- failures ---------------------------------------------------------------------------------------------
 
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
-_SCRATCH = re.compile(r"[^\s'\"]*/\.splitter/staging(?:/part-\d+-of-\d+)?(?:/splitter-\w+)+")
+_SCRATCH = re.compile(
+    r"[^\s'\"]*(?:/\.splitter/staging(?:/part-\d+-of-\d+)?|/splitter-staging-\w+)(?:/splitter-\w+)+"
+)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN)
 

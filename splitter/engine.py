@@ -43,7 +43,7 @@ from splitter.plan import GroupPlanner, Planner
 from splitter.progress import Display, one_line, show_count
 from splitter.sinks import SINKS, Sink
 from splitter.sources import InputList, read_source, with_stage
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 
 ROUNDS_WITHOUT_PROGRESS = 3
 NAMES_SHOWN = 3
@@ -118,7 +118,7 @@ class Engine:
     """One run, until its list is read and its output folder is taken."""
 
     dataset: ProcessorDataset
-    storage: LocalStorage
+    storage: Storage
     options: RunOptions
     display: Display
 
@@ -135,7 +135,11 @@ class Engine:
         _refuse_own_columns(header, listing, sink)
         refuse_columns(self.dataset, header)
         self.storage.prepare()
-        with self.storage.locked(), self.storage.unless_refused(), self.storage.working_file(LIST) as file:
+        with (
+            self.storage.locked(elsewhere=executor.elsewhere),
+            self.storage.unless_refused(),
+            self.storage.working_file(LIST) as file,
+        ):
             table = copy_list(header, rows, file, listing.path_column)
             layout = Layout(root, self.options.keep_extension)
             found = survey(table, layout, group_rows=self.dataset.group_rows)
@@ -407,7 +411,7 @@ class _Work:
                 self._tell(report)
                 self.display.update(self.done, self.executor.place())
                 reported += report.inputs
-                self.stopped = report.stop
+                self.stopped = report.stop or self.storage.lost
                 if self.done.failed > allowed:
                     limit = f"more than --max-failures {self.options.max_failures}"
                     remedy = "look into errors.csv, mend the cause, and run again with --retry-failed"

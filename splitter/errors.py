@@ -79,6 +79,14 @@ class BadResult(InputError):
 class NameTaken(InputError):
     """A file that no run has made is where an output would go; it is left alone."""
 
+    @classmethod
+    def of(cls, name: str, why: str) -> "NameTaken":
+        """Say which name it is, and what to do."""
+        return cls(
+            f"{name} in the output folder {why}, and no run has made it; move it away, and run again with "
+            "--retry-failed"
+        )
+
 
 class TimedOut(InputError):
     """An input gave no result in the time allowed."""

@@ -20,7 +20,7 @@ from splitter.inputs import Survey
 from splitter.manifest import Head
 from splitter.parts import Part
 from splitter.places import OWN_FOLDER
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 
 GROUPS = f"{OWN_FOLDER}/groups"
 LEAST_BYTES = 16 << 20
@@ -105,7 +105,7 @@ class Groups:
         mine: np.ndarray = self.places(keys) // self.size % part.of == part.number - 1
         return mine
 
-    def write(self, storage: LocalStorage) -> None:
+    def write(self, storage: Storage) -> None:
         """Keep it for the runs to come."""
         dealt = np.empty(len(self.keys), _DEALT)
         dealt["key"], dealt["number"] = self.keys, self.numbers
@@ -114,7 +114,7 @@ class Groups:
             storage.write(GROUPS, content)
 
 
-def deal(storage: LocalStorage, found: Survey, *, shard_bytes: int, seed: int | None, afresh: bool) -> Groups:
+def deal(storage: Storage, found: Survey, *, shard_bytes: int, seed: int | None, afresh: bool) -> Groups:
     """The groups of an output, with inputs that are new to it added."""
     part = storage.part
     with storage.gate() if part else contextlib.nullcontext():
@@ -149,7 +149,7 @@ def _hashes(keys: np.ndarray, seed: int) -> np.ndarray:
     return np.array([xxhash.xxh3_64_intdigest(key.tobytes(), seed) for key in keys], "u8")
 
 
-def _read(storage: LocalStorage) -> Groups | None:
+def _read(storage: Storage) -> Groups | None:
     if not storage.exists(GROUPS):
         return None
     first, _, rest = storage.read(GROUPS).partition(b"\n")

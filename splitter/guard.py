@@ -90,6 +90,8 @@ class Guard:
         self._runner = 0
         # the runner's temporary files; they go with it, however it ends
         self._scratch = f"splitter-{secrets.token_hex(8)}"
+        # the batch that it is at
+        self._name = self._scratch
         # where the runner's last words go: the place in the code that it died or hung at
         self._last_words = nameless_file()
         self._voice = Voice() if listens else None
@@ -133,6 +135,8 @@ class Guard:
             self._pipe = None
         if self._runner:
             self._kill()
+            for name in (self._scratch, self._name):
+                self._job.storage.unstage(name)
 
     # -- one try -------------------------------------------------------------------------------------
 
@@ -140,6 +144,7 @@ class Guard:
         if not self._runner:
             self._start()
         assert self._pipe is not None  # noqa: S101 - made by _start
+        self._name = batch.name
         try:
             self._pipe.send(batch)
             answer = self._wait(len(batch))
@@ -339,6 +344,8 @@ class Guard:
     def _leave(self, number: int, frame: object) -> None:  # noqa: ARG002 - a signal handler's arguments
         with contextlib.suppress(Exception):
             self.stop()
+            if os.getppid() != parent_process():
+                self._job.storage.driver_is_gone()
         os._exit(128 + number)
 
 

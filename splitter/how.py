@@ -13,7 +13,7 @@ from splitter.dataset import ProcessorDataset
 from splitter.errors import StorageError
 from splitter.identity import Identity, file_of
 from splitter.kept import RUN
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 
 PARAMETER = "parameter "
 # in RUN, beside how the run processes inputs
@@ -53,7 +53,7 @@ def seed_of(how: dict[str, Any], header: Sequence[str]) -> int:
     return xxhash.xxh3_64_intdigest(json.dumps([how, [*header]], sort_keys=True).encode())
 
 
-def how_before(storage: LocalStorage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def how_before(storage: Storage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """How the last run processed inputs, and how those did before it that made what is still there."""
     try:
         before: dict[str, Any] = json.loads(storage.read(RUN)) if storage.exists(RUN) else {}
@@ -65,14 +65,14 @@ def how_before(storage: LocalStorage) -> tuple[dict[str, Any], list[dict[str, An
         ) from None
 
 
-def note_how(storage: LocalStorage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
+def note_how(storage: Storage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
     """Keep for the next run how this one processes inputs, and how what it has not replaced was made."""
     content = json.dumps({**how, _EARLIER: earlier}, indent=1).encode()
     if not storage.exists(RUN) or storage.read(RUN) != content:
         storage.write(RUN, content)
 
 
-def forget_earlier(storage: LocalStorage) -> None:
+def forget_earlier(storage: Storage) -> None:
     """Nothing is left of what was made in another way than by the last run."""
     how, earlier = how_before(storage)
     if earlier:

@@ -16,7 +16,7 @@ from splitter.errors import Refused
 from splitter.inputs import Survey
 from splitter.manifest import Journal, State
 from splitter.places import OWN_FOLDER, Layout, key_hash
-from splitter.storage import SHARES, LocalStorage
+from splitter.storage import SHARES, Storage
 
 LIST = f"{OWN_FOLDER}/dataset.csv"
 LISTED = f"{OWN_FOLDER}/list.json"
@@ -47,7 +47,7 @@ class Listed:
     group_rows: bool
 
 
-def keep_list(storage: LocalStorage, listed: Listed, found: Survey, journal: Journal, state: State) -> None:
+def keep_list(storage: Storage, listed: Listed, found: Survey, journal: Journal, state: State) -> None:
     """Keep the list of a run that begins now, and which inputs have only what was made before a change."""
     marks = np.empty(len(state.stale), _MARK)
     marks["key"] = found.keys[state.stale]
@@ -63,13 +63,13 @@ def keep_list(storage: LocalStorage, listed: Listed, found: Survey, journal: Jou
     storage.settle(LIST)
 
 
-def forget_stale(storage: LocalStorage) -> None:
+def forget_stale(storage: Storage) -> None:
     """Nothing is left from before a change."""
     if storage.exists(_STALE):
         storage.remove([_STALE])
 
 
-def stale_entries(storage: LocalStorage, journal: Journal, entries: np.ndarray) -> np.ndarray:
+def stale_entries(storage: Storage, journal: Journal, entries: np.ndarray) -> np.ndarray:
     """Which entries hold what was made before a change, when the last run began, and are not done since."""
     if not storage.exists(_STALE):
         return np.zeros(len(entries), bool)
@@ -81,7 +81,7 @@ def stale_entries(storage: LocalStorage, journal: Journal, entries: np.ndarray) 
     return same
 
 
-def kept_list(storage: LocalStorage) -> tuple[Row, str, np.ndarray]:
+def kept_list(storage: Storage) -> tuple[Row, str, np.ndarray]:
     """The columns of the list, which of them holds the paths, and the key of each input, in its order."""
     listed, header, rows = kept_rows(storage)
     layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
@@ -91,20 +91,20 @@ def kept_list(storage: LocalStorage) -> tuple[Row, str, np.ndarray]:
     return header, listed.column, keys
 
 
-def kept_rows(storage: LocalStorage) -> tuple[Listed, Row, Iterator[Row]]:
+def kept_rows(storage: Storage) -> tuple[Listed, Row, Iterator[Row]]:
     """How the list names inputs, its columns and its rows."""
     if not (storage.exists(LIST) and storage.exists(LISTED)):
         raise Refused(f"{storage.root}: no run has begun its work there yet; start one with 'splitter run'")
     try:
         listed = Listed(**json.loads(storage.read(LISTED)))
-        header, rows = rows_of_csv(storage.path(LIST))
+        header, rows = rows_of_csv(storage.on_disk(LIST))
         header.index(listed.column)
     except (ValueError, TypeError) as error:
         raise Refused(f"{storage.path(LISTED)}: is damaged ({error}); start the run again") from None
     return listed, header, rows
 
 
-def listed_inputs(storage: LocalStorage, numbers: np.ndarray) -> Iterator[tuple[int, str]]:
+def listed_inputs(storage: Storage, numbers: np.ndarray) -> Iterator[tuple[int, str]]:
     """Some inputs of the list as they are written there, by their numbers."""
     listed, header, rows = kept_rows(storage)
     layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
@@ -123,7 +123,7 @@ def listed_inputs(storage: LocalStorage, numbers: np.ndarray) -> Iterator[tuple[
             yield number, row[at]
 
 
-def inputs_of_part(storage: LocalStorage, found: Survey) -> np.ndarray | None:
+def inputs_of_part(storage: Storage, found: Survey) -> np.ndarray | None:
     """Which inputs are for this part of the run; None if it is for all.
 
     The first part of as many that comes divides the inputs, and keeps that for the others.

@@ -29,7 +29,7 @@ from splitter.csv_text import CsvText, Row, parse_rows
 from splitter.errors import Refused, StorageError
 from splitter.inputs import Survey, Table
 from splitter.places import OWN_FOLDER, Layout, file_with, folders_around, same_name
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 
 RECORDS = f"{OWN_FOLDER}/records"
 SCHEMA = f"{OWN_FOLDER}/schema.json"
@@ -151,7 +151,7 @@ class Record:
     texts_at: int
 
     @classmethod
-    def read(cls, storage: LocalStorage, name: str) -> "Record":
+    def read(cls, storage: Storage, name: str) -> "Record":
         """Read all but the texts."""
         with storage.open(f"{RECORDS}/{name}") as file:
             try:
@@ -181,7 +181,7 @@ class Journal:
     The names of records sort by age, and the newest entry of an input is its last.
     """
 
-    def __init__(self, storage: LocalStorage) -> None:
+    def __init__(self, storage: Storage) -> None:
         """Use the records of an output folder; call `recover` before anything else."""
         self._storage = storage
         self._names: list[str] = []
@@ -256,7 +256,7 @@ class Journal:
         self._storage.write(f"{RECORDS}/{batch}", record)
 
     def _undo(self, batch: str, content: dict[str, Any]) -> None:
-        self._storage.remove(content["names"])
+        self._storage.withdraw(content["names"])
         record = RecordWriter()
         for key in content["keys"]:
             record.add_not_done(key)
@@ -277,6 +277,7 @@ class Journal:
 
         A part leaves alone what may be of another one that is at work.
         """
+        self._storage.confirm()
         part = self._storage.part
         with self._storage.gate() if part else contextlib.nullcontext():
             for name in self._record_names():
@@ -298,6 +299,7 @@ class Journal:
     def load(self) -> None:
         """Read the index of every record."""
         self._names = [name for name in self._record_names() if not name.endswith(BEGUN)]
+        self._storage.have_at_hand([f"{RECORDS}/{name}" for name in self._names])
         heads: dict[Head, int] = {}
         entries, where, text_at = [np.empty(0, ENTRY)], [np.empty(0, "i4")], [np.empty(0, "i8")]
         for number, name in enumerate(self._names):
@@ -421,11 +423,16 @@ class Journal:
                 file.write(self.entries[block].tobytes())
             for _, piece in self._pieces(entries):
                 file.write(piece)
-        # the oldest first, so that what made a record void never goes before it
-        self._storage.remove(f"{RECORDS}/{old}" for old in self._names)
+        # what says that inputs are not done goes last, the oldest first: never before what it has made void
+        voiding = {*np.unique(self._where[self.entries["status"] == NOT_DONE]).tolist()}
+        names = [f"{RECORDS}/{old}" for old in self._names]
+        self._storage.remove(name for number, name in enumerate(names) if number not in voiding)
+        for number in sorted(voiding):
+            self._storage.remove([names[number]])
 
     def write_tables(self, entries: np.ndarray, status: np.ndarray, columns: Sequence[str]) -> None:
         """Write manifest.csv and errors.csv; inputs that are stale, or not done, stand in neither."""
+        self._storage.confirm()
         content = self.schema(entries, status, columns)
         if not self._storage.exists(SCHEMA) or self._storage.read(SCHEMA) != content:
             # with these types the manifest of the run before could not be read
@@ -506,7 +513,7 @@ class _OpenRecords:
 
     MOST = 16
 
-    def __init__(self, storage: LocalStorage, names: list[str]) -> None:
+    def __init__(self, storage: Storage, names: list[str]) -> None:
         self._storage, self._names = storage, names
         self._files: dict[int, IO[bytes]] = {}
 

@@ -6,6 +6,7 @@ import importlib.util
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -163,6 +164,22 @@ def _prctl(option: int, value: int) -> None:
     """Set a property of this process, where the system knows it (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def is_at_work(owner: list[str]) -> bool:
+    """Whether a driver, known by its machine and its number there, lives, or cannot be asked."""
+    match owner:
+        case [host, pid, *_] if host == socket.gethostname() and pid.isdecimal():
+            try:
+                # a killed driver stays in the table until its parent asks how it ended
+                return psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE
+            except psutil.NoSuchProcess:
+                return False
+            except psutil.AccessDenied:
+                return True
+        case [_, _, *_]:
+            return True
+    return False
 
 
 def parent_process() -> int:

@@ -57,11 +57,11 @@ def run_dataset(
     """The whole run; returns numbers and paths. Raises Refused before any work, Interrupted at a signal."""
     from splitter.engine import Engine
     from splitter.processes import signals_raise
-    from splitter.storage import LocalStorage
+    from splitter.remote import storage_of
 
     if sys.platform == "win32":
         raise Refused("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
-    storage = LocalStorage(_folder(output), options.part_asked)
+    storage = storage_of(_folder(output), options.part_asked)
     with signals_raise():
         return Engine(dataset, storage, options, display).run()
 
@@ -70,10 +70,10 @@ def assemble(output: str | os.PathLike[str]) -> "Summary":
     """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
     from splitter.assembly import assemble_manifest
     from splitter.processes import signals_raise
-    from splitter.storage import LocalStorage
+    from splitter.remote import storage_of
 
     with signals_raise():
-        return assemble_manifest(LocalStorage(_folder(output)))
+        return assemble_manifest(storage_of(_folder(output)))
 
 
 def verify(
@@ -97,13 +97,17 @@ def verify(
     from splitter.again import Again, recipe_again
     from splitter.processes import signals_raise
     from splitter.storage import LocalStorage
+    from splitter.urls import is_url, without_scheme
     from splitter.verification import Verification, nothing
 
     if deep is not None and deep != "all" and (not isinstance(deep, int) or deep < 1):
         raise Refused(f"--deep {deep}: write how many inputs to make again, or all")
     if workers is not None and workers < 1:
         raise Refused(f"--workers {workers}: must be at least 1")
-    storage = LocalStorage(_folder(output))
+    folder = _folder(output)
+    if is_url(folder):
+        raise Refused(f"{folder}: is a URL, which verify does not read; copy it to a folder first")
+    storage = LocalStorage(without_scheme(os.path.expanduser(folder)))
     verification = Verification(storage, workers=workers, tell=tell or nothing)
     with signals_raise():
         if deep is None:
@@ -120,6 +124,4 @@ def _folder(output: str | os.PathLike[str]) -> str:
         raise Refused(f"--output {output!r:.100}: is a {kind}; give the path of a folder") from None
     if not folder or "\0" in folder:
         raise Refused(f"--output {folder!r}: names no folder; give the path of one")
-    if "://" in folder:
-        raise Refused(f"{folder}: is a URL; give a folder as --output")
-    return os.path.expanduser(folder)
+    return folder

@@ -1,6 +1,7 @@
 """The output folder: everything splitter writes goes through here, whole or not at all.
 
-Names are relative to the output folder, with forward slashes.
+Names are relative to the output folder, with forward slashes. `Storage` is the seam; `LocalStorage` is a
+folder, and `splitter.remote` has its twin for object stores.
 """
 
 import contextlib
@@ -14,14 +15,15 @@ import shutil
 import socket
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-import psutil
-
-from splitter.errors import Refused, StorageError
+from splitter.content import measure
+from splitter.errors import NameTaken, Refused, StorageError
 from splitter.parts import Part
 from splitter.places import OWN_FOLDER
+from splitter.processes import is_at_work
 
 STAGING = f"{OWN_FOLDER}/staging"
 LOCK = f"{OWN_FOLDER}/lock"
@@ -31,11 +33,187 @@ SHARES = f"{OWN_FOLDER}/shares-of-"
 SHARED = "give an --output that every node sees, on a shared file system"
 SECONDS_FOR_DEAD_RUN = 15.0
 PATIENCE = 10
+LONGEST_PATH, LONGEST_PART = 4000, 255
+# so many characters are at most 252 bytes
+SHORT_PATH = 63
 _PART_LOCK = re.compile(r"part-(\d+)-of-(\d+)")
 _OF_PARTS = re.compile(r"part-\d+-of-\d+|shares-of-\d+|.*\.part-\d+-of-\d+\.new")
 
 
-class LocalStorage:
+class Storage(ABC):
+    """Where a run writes: what the rest of splitter calls.
+
+    Attributes:
+        root: The output folder, as messages name it.
+        part: Which part of the run this is for, if not for all.
+        run: A name that no other run has, while the lock is held.
+        staging: Where files on their way are, or are parked.
+        only_here: Whether nothing is seen of it outside of this process.
+    """
+
+    root: str
+    staging = STAGING
+    part: Part | None = None
+    run = ""
+    only_here = False
+
+    def path(self, name: str) -> str:
+        """Where a name is, for a message."""
+        return f"{self.root}/{name}"
+
+    @property
+    def lost(self) -> str:
+        """Why this run must not go on, once that is so: another one has taken its output over."""
+        return ""
+
+    # -- taking the output
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make the folder; refuse one that holds something else."""
+
+    @abstractmethod
+    def locked(self, *, elsewhere: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Hold the output for this run; `elsewhere` says that workers may be on other machines."""
+
+    @abstractmethod
+    def unless_refused(self) -> contextlib.AbstractContextManager[None]:
+        """Leave nothing behind in a folder that was new, should the run be refused. Only under the lock."""
+
+    @property
+    def lock_descriptors(self) -> list[int]:
+        """What workers hold open for as long as they live."""
+        return []
+
+    def confirm(self) -> None:  # noqa: B027 - a lock of the system cannot be lost
+        """Make sure that the output is this run's still; raises StorageError if another has taken it over."""
+
+    @abstractmethod
+    def at_work(self) -> contextlib.AbstractContextManager[None]:
+        """Be known to work on a batch, in a process that the driver has not forked."""
+
+    @abstractmethod
+    def wait_for_workers(self, seconds: float) -> bool:
+        """Wait until none of those is at work; says whether that has come."""
+
+    def gate(self) -> contextlib.AbstractContextManager[None]:
+        """Alone for a moment: whoever looks at what all parts share."""
+        return contextlib.nullcontext()
+
+    def forget_parts(self) -> None:  # noqa: B027 - most know none
+        """Remove what parts have left, but for their commit records. Only under the lock of a whole run."""
+
+    # -- files of the run's own
+
+    @abstractmethod
+    def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
+        """Store a small file, visible only when it is whole; `durable` ones outlive a power loss."""
+
+    @abstractmethod
+    def replacing(self, name: str, *, durable: bool = True) -> contextlib.AbstractContextManager[BinaryIO]:
+        """A file to write at length, which takes its name when the block ends without an error."""
+
+    @abstractmethod
+    def working_file(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        """An empty file to write and to read, which is of use to this run only.
+
+        One that an earlier run has left stays until this run has ended without being refused, or until
+        `settle`.
+        """
+
+    @abstractmethod
+    def settle(self, name: str) -> None:
+        """Give a working file its name: this run will not be refused any more."""
+
+    @abstractmethod
+    def on_disk(self, name: str) -> str:
+        """The path of a file on this machine, for as long as the lock is held."""
+
+    @abstractmethod
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, sorted."""
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether a name is there."""
+
+    @abstractmethod
+    def open(self, name: str) -> BinaryIO:
+        """A file to read from."""
+
+    def read(self, name: str) -> bytes:
+        """A whole file."""
+        with self.open(name) as file:
+            return file.read()
+
+    def have_at_hand(self, names: Sequence[str]) -> None:  # noqa: B027 - those of a folder are
+        """Be ready to open files that never change, once they are there."""
+
+    # -- outputs
+
+    @abstractmethod
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete files, and the folders that this leaves empty; missing ones are no error."""
+
+    def withdraw(self, names: Iterable[str]) -> None:
+        """Delete what a worker that is gone was about to publish, and what is half-way there."""
+        self.remove(names)
+
+    @abstractmethod
+    def publish(self, staged: str, names: list[str]) -> None:
+        """Give the files of a staged folder their final names, all of them in one folder."""
+
+    def publish_all(self, folders: Sequence[tuple[str, list[str]]]) -> None:
+        """Publish several staged folders."""
+        for staged, names in folders:
+            self.publish(staged, names)
+
+    @abstractmethod
+    def move(self, source: str, target: str) -> None:
+        """Give a file another name, in place of what has it; one that is not there was moved before."""
+
+    @abstractmethod
+    def unfit(self, name: str) -> str:
+        """Why an output cannot have a name here; nothing if it can."""
+
+    @abstractmethod
+    def may_hold(self, folder: str) -> bool:
+        """Whether an input's folder may have something in it that no run has made.
+
+        Raises NameTaken where there can be no such folder.
+        """
+
+    @abstractmethod
+    def refuse_taken(self, name: str, size: int, checksum: str, own: Collection[str]) -> None:
+        """Raise NameTaken where an output would replace what is none of `own`, unless it is the same."""
+
+    # -- staging: files on their way
+
+    @abstractmethod
+    def stage(self, batch: str) -> str:
+        """A new empty folder on this machine for a batch's files."""
+
+    @abstractmethod
+    def park(self, batch: str) -> None:
+        """Make a batch's staged files outlive this machine, as `.splitter/staging/<batch>/...`."""
+
+    @abstractmethod
+    def unstage(self, batch: str) -> None:
+        """Remove what is left of a batch's staged files, and of those that were parked."""
+
+    @abstractmethod
+    def clear_staging(self) -> None:
+        """Remove what earlier runs left on its way; a part, what is its own. Only under the lock."""
+
+    @abstractmethod
+    def scratch(self) -> str:
+        """A folder on this machine for temporary files, when there is no guard to make one."""
+
+    def driver_is_gone(self) -> None:  # noqa: B027 - the next run clears up in a folder
+        """Remove what the driver has left outside of the output. Only by a worker that does nothing more."""
+
+
+class LocalStorage(Storage):
     """An output folder on a local or a shared file system."""
 
     def __init__(self, root: str, part: Part | None = None) -> None:
@@ -48,11 +226,6 @@ class LocalStorage:
         self._made: list[str] = []
         self._settled: set[str] = set()
         self.lock_descriptor = self.part_descriptor = -1
-        self.run = ""
-
-    def path(self, name: str) -> str:
-        """Where a name is on this machine."""
-        return f"{self.root}/{name}"
 
     # -- the steps: every change to the folder is one of these --------------------------------
 
@@ -195,10 +368,9 @@ class LocalStorage:
         except FileNotFoundError:
             return []
 
-    def read(self, name: str) -> bytes:
-        """A whole file."""
-        with self.open(name) as file:
-            return file.read()
+    def on_disk(self, name: str) -> str:
+        """The file itself."""
+        return self.path(name)
 
     def open(self, name: str) -> BinaryIO:
         """A file to read from."""
@@ -298,6 +470,58 @@ class LocalStorage:
             os.makedirs(path, exist_ok=True)
             self._known_folders.add(path)
 
+    def move(self, source: str, target: str) -> None:
+        """Rename a file, and make the folder that it goes to."""
+        path = self.path(target)
+        for patience in reversed(range(PATIENCE)):
+            try:
+                self._make_folder(os.path.dirname(path))
+                self._rename(self.path(source), path)
+            except FileNotFoundError as error:
+                if not os.path.lexists(self.path(source)):
+                    return
+                self._known_folders.clear()
+                if not patience:
+                    raise StorageError.of(error, path) from error
+            except OSError as error:
+                raise StorageError.of(error, path) from error
+            else:
+                return
+
+    def unfit(self, name: str) -> str:
+        """What a file system does not take: the path, or one of its parts."""
+        if len(name) <= SHORT_PATH:
+            return ""
+        path = self.path(name).encode("utf-8", "surrogateescape")
+        long = len(path) > LONGEST_PATH or max(map(len, path.split(b"/"))) > LONGEST_PART
+        return "is too long" if long else ""
+
+    def may_hold(self, folder: str) -> bool:
+        """Whether the folder is there."""
+        try:
+            found = os.lstat(self.path(folder))
+        except FileNotFoundError:
+            return False
+        except NotADirectoryError:
+            raise NameTaken.of(folder, "lies below a file") from None
+        if not stat.S_ISDIR(found.st_mode):
+            raise NameTaken.of(folder, "is a file, where its folder must be")
+        return True
+
+    def refuse_taken(self, name: str, size: int, checksum: str, own: Collection[str]) -> None:
+        """Look at the file that has the name, if there is one."""
+        path = self.path(name)
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            return
+        beside = [other for other in own if os.path.dirname(other) == os.path.dirname(name)]
+        if any(os.path.samestat(found, os.lstat(self.path(other))) for other in beside if self.exists(other)):
+            # another name of it, where case does not count
+            return
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size or measure(path)[1] != checksum:
+            raise NameTaken.of(name, "is there already")
+
     # -- staging: files on their way --------------------------------------------------------------
 
     def stage(self, batch: str) -> str:
@@ -310,22 +534,16 @@ class LocalStorage:
             raise StorageError.of(error, path) from error
         return path
 
+    def scratch(self) -> str:
+        """The folder of staging, which is there as long as the lock is held."""
+        return self.path(self.staging)
+
+    def park(self, batch: str) -> None:
+        """They are where they outlive the machine already."""
+
     def unstage(self, batch: str) -> None:
         """Remove what is left of a batch's staged files."""
         shutil.rmtree(self.path(f"{self.staging}/{batch}"), ignore_errors=True)
-
-    def park(self, batch: str) -> None:
-        """See to it that a batch's staged files outlive this machine: here they do."""
-
-    def move(self, source: str, target: str) -> None:
-        """Give a staged file its final name; one that has it already is no error."""
-        place = self.path(target)
-        try:
-            self._make_folder(os.path.dirname(place))
-            with contextlib.suppress(FileNotFoundError):
-                self._rename(self.path(source), place)
-        except OSError as error:
-            raise StorageError.of(error, place) from error
 
     def clear_staging(self) -> None:
         """Remove what earlier runs left on its way; a part, what is its own. Only under the lock."""
@@ -343,12 +561,13 @@ class LocalStorage:
     # -- the lock ---------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, *, elsewhere: bool = False) -> Iterator[None]:
         """Hold the folder for this run.
 
         Workers inherit the lock on purpose: it is free only when the last of them is gone, so a new
-        run never meets a dead run's workers.
+        run never meets a dead run's workers. Those on other machines have a lock of their own.
         """
+        del elsewhere
         self.run = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
         descriptor, own = self._lock_file(LOCK), -1
         try:
@@ -515,7 +734,7 @@ class LocalStorage:
                 if not owner and not in_gate:
                     # parts sign their own locks
                     owner, who = self._part_at_work() or (owner, who)
-                if _is_at_work(owner) or time.monotonic() > give_up:
+                if is_at_work(owner) or time.monotonic() > give_up:
                     message = f"{self.root}: is in use by {who}; wait for it or choose another --output"
                     raise Refused(message) from None
                 time.sleep(0.05)
@@ -526,7 +745,7 @@ class LocalStorage:
         """Who holds the lock of a part, and which; one whose driver lives, if there is one."""
         with self.gate():
             found = self._parts_at_work()
-        found.sort(key=lambda one: not _is_at_work(one[1]))
+        found.sort(key=lambda one: not is_at_work(one[1]))
         return next(((owner, f"{part}{_by(owner)}") for part, owner in found), None)
 
 
@@ -537,22 +756,6 @@ def _owner(descriptor: int) -> list[str]:
 
 def _by(owner: list[str]) -> str:
     return f", process {owner[1]} on {owner[0]}" if len(owner) > 1 else ""
-
-
-def _is_at_work(owner: list[str]) -> bool:
-    """Whether the driver that wrote the lock lives, or cannot be asked."""
-    match owner:
-        case [host, pid, *_] if host == socket.gethostname() and pid.isdecimal():
-            try:
-                # a killed driver stays in the table until its parent asks how it ended
-                return psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE
-            except psutil.NoSuchProcess:
-                return False
-            except psutil.AccessDenied:
-                return True
-        case [_, _, *_]:
-            return True
-    return False
 
 
 def _missing(path: str) -> list[str]:

@@ -110,13 +110,18 @@ def client(url: str) -> tuple[Any, str]:
     return _clients[key], url
 
 
-def _made(url: str) -> tuple[Any, str]:
+def client_for(url: str, **options: Any) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
+    """A client for the store of a URL, with options of its own."""
+    return _made(url, **options)[0]
+
+
+def _made(url: str, **options: Any) -> tuple[Any, str]:  # noqa: ANN401 - the client's own
     import fsspec
 
     protocol = url.partition(":")[0].lower()
     shown = without_secrets(url)
     try:
-        options = _patience_with_servers() if protocol in ("http", "https") else {}
+        options = {**(_patience_with_servers() if protocol in ("http", "https") else {}), **options}
         found: tuple[Any, str] = fsspec.core.url_to_fs(url, use_listings_cache=False, **options)
     except ImportError as error:
         raise Refused(
@@ -175,6 +180,11 @@ def may_pass(error: BaseException) -> bool:
 def is_missing(error: BaseException) -> bool:
     """Whether a store says that there is no such file."""
     return _meaning(error) == "missing"
+
+
+def is_out_of_reach(error: BaseException) -> bool:
+    """Whether there is no such server, or no network to find it."""
+    return _meaning(error) == "no host"
 
 
 def reason(error: BaseException) -> str:

@@ -19,7 +19,9 @@ ROOMS = """
     ending errors parts urls
     csv_text flac identity mp3 ogg options parameters progress records stages wav
     decoders keeper places processes stores travel
-    content storage voice
+    content objects slices voice
+    ownership storage
+    remote
     av_decoder resampling tape
     recordings
     audio

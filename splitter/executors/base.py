@@ -53,7 +53,12 @@ class Executor(ABC):
     What it returns is only progress: the commit records tell what is done. It may end early, or leave
     batches out, when it loses workers; the run then looks at what is committed, and calls it again for
     the rest.
+
+    Attributes:
+        elsewhere: Whether workers may be on other machines, or outlive the driver.
     """
+
+    elsewhere = False
 
     def __init__(self, limits: Limits, cluster: Cluster) -> None:
         """Prepare nothing that needs to be undone."""

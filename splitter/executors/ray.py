@@ -64,6 +64,8 @@ _LOST = (
 class RayExecutor(Executor):
     """Runs batches as Ray tasks."""
 
+    elsewhere = True
+
     def __init__(self, limits: Limits, cluster: Cluster) -> None:
         """Connect to nothing yet."""
         super().__init__(limits, cluster)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from splitter.csv_text import Row
 from splitter.options import RunOptions
 from splitter.records import Content, Scratch
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,7 @@ class Sink(ABC):
         """Take from the options of the run what is the sink's."""
 
     @abstractmethod
-    def open(
-        self, storage: LocalStorage, batch: str, stale: Collection[str] = (), group: int = 0
-    ) -> SinkWriter:
+    def open(self, storage: Storage, batch: str, stale: Collection[str] = (), group: int = 0) -> SinkWriter:
         """Begin a batch; `stale` names earlier outputs, which are removed before it is published."""
 
     def options(self) -> dict[str, Any]:

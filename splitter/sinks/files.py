@@ -2,18 +2,13 @@
 
 import os
 import shutil
-import stat
 from collections.abc import Collection
 
-from splitter.content import measure, write_content
-from splitter.errors import BadResult, NameTaken, StorageError
+from splitter.content import write_content
+from splitter.errors import BadResult, StorageError
 from splitter.records import Content, Scratch
 from splitter.sinks.base import Owner, Sink, SinkWriter, Stored
-from splitter.storage import LocalStorage
-
-LONGEST_PATH, LONGEST_PART = 4000, 255
-# so many characters are at most 252 bytes
-SHORT_PATH = 63
+from splitter.storage import Storage
 
 
 class FilesSink(Sink):
@@ -21,7 +16,7 @@ class FilesSink(Sink):
 
     def open(
         self,
-        storage: LocalStorage,
+        storage: Storage,
         batch: str,
         stale: Collection[str] = (),
         group: int = 0,  # noqa: ARG002 - of shards
@@ -33,7 +28,7 @@ class FilesSink(Sink):
 class FilesWriter(SinkWriter):
     """Stages each input's outputs in a numbered folder, which publishing renames to its final name."""
 
-    def __init__(self, storage: LocalStorage, batch: str, stale: Collection[str] = ()) -> None:
+    def __init__(self, storage: Storage, batch: str, stale: Collection[str] = ()) -> None:
         """Nothing is made on disk before there is a first output."""
         self._stale = set(stale)
         self._there = False
@@ -47,43 +42,17 @@ class FilesWriter(SinkWriter):
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> Stored:
         """Write one output to staging."""
         output = f"{folder}/{name}"
-        if len(output) > SHORT_PATH and _is_too_long(self._storage.path(output)):
-            raise BadResult(f"the output's path is too long: {output[:80]}…")
+        unfit = self._storage.unfit(output)
+        if unfit:
+            raise BadResult(f"the output's path {unfit}: {output[:80]}…")
         path = f"{self._folder()}/{name}"
         if not self._current:
-            self._there = self._is_there(folder)
+            self._there = self._storage.may_hold(folder)
         size, checksum = write_content(path, content, scratch)
         if self._there and output not in self._stale:
-            self._refuse_taken(output, size, checksum)
+            self._storage.refuse_taken(output, size, checksum, self._stale)
         self._current.append(output)
         return Stored(output, size, checksum)
-
-    def _is_there(self, folder: str) -> bool:
-        """Whether the folder of an input has something in it, which may be a stranger's."""
-        try:
-            found = os.lstat(self._storage.path(folder))
-        except FileNotFoundError:
-            return False
-        except NotADirectoryError:
-            raise _taken(folder, "lies below a file") from None
-        if not stat.S_ISDIR(found.st_mode):
-            raise _taken(folder, "is a file, where its folder must be")
-        return True
-
-    def _refuse_taken(self, output: str, size: int, checksum: str) -> None:
-        """Refuse to replace what no run has made, unless it is the same."""
-        path = self._storage.path(output)
-        try:
-            found = os.lstat(path)
-        except FileNotFoundError:
-            return
-        beside = (name for name in self._stale if os.path.dirname(name) == os.path.dirname(output))
-        if any(os.path.samestat(found, os.lstat(self._storage.path(name))) for name in beside
-               if self._storage.exists(name)):  # fmt: skip
-            # another name of it, where case does not count
-            return
-        if not stat.S_ISREG(found.st_mode) or found.st_size != size or measure(path)[1] != checksum:
-            raise _taken(output, "is there already")
 
     def _folder(self) -> str:
         if not self._staging:
@@ -117,18 +86,4 @@ class FilesWriter(SinkWriter):
 
     def publish(self) -> None:
         """Move each input's folder into place."""
-        for staged, names in self._kept:
-            self._storage.publish(staged, names)
-
-
-def _taken(name: str, why: str) -> NameTaken:
-    return NameTaken(
-        f"{name} in the output folder {why}, and no run has made it; move it away, and run again with "
-        "--retry-failed"
-    )
-
-
-def _is_too_long(path: str) -> bool:
-    """Whether a file system would not take the path, or one of its parts."""
-    name = path.encode("utf-8", "surrogateescape")
-    return len(name) > LONGEST_PATH or max(map(len, name.split(b"/"))) > LONGEST_PART
+        self._storage.publish_all(self._kept)

@@ -5,13 +5,13 @@ import os
 from splitter.content import write_content
 from splitter.records import Content, Scratch
 from splitter.sinks.base import Owner, SinkWriter, Stored
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 
 
 class Nowhere(SinkWriter):
     """Writes each output to staging, so that it is known whether that can be done, and removes it."""
 
-    def __init__(self, storage: LocalStorage, batch: str) -> None:
+    def __init__(self, storage: Storage, batch: str) -> None:
         """Nothing is made on disk before there is a first output."""
         self._storage, self._batch = storage, batch
         self._staging = ""

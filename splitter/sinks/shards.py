@@ -27,7 +27,7 @@ from splitter.options import RunOptions
 from splitter.places import SHARDS
 from splitter.records import Content, Scalar, Scratch
 from splitter.sinks.base import GroupWriter, Owner, Sink, Stored
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 from splitter.tar.archive import Part, Waiting
 
 # of contents that wait for their place; what is more waits on disk
@@ -112,7 +112,7 @@ class ShardSink(Sink):
         self.seed = options.shuffle
 
     def open(
-        self, storage: LocalStorage, batch: str, stale: Collection[str] = (), group: int = 0
+        self, storage: Storage, batch: str, stale: Collection[str] = (), group: int = 0
     ) -> "ShardsWriter":
         """Begin the shards of a group."""
         return ShardsWriter(self, storage, batch, stale, group)
@@ -140,7 +140,7 @@ class ShardsWriter(GroupWriter):
     """Writes samples in the order of their inputs, whatever order those are done in."""
 
     def __init__(
-        self, sink: ShardSink, storage: LocalStorage, batch: str, stale: Collection[str], group: int
+        self, sink: ShardSink, storage: Storage, batch: str, stale: Collection[str], group: int
     ) -> None:
         """Nothing is made on disk before there is a first output."""
         self._sink, self._storage, self._batch = sink, storage, batch
