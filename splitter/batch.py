@@ -261,7 +261,7 @@ class Worker:
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; raises StorageError when the output cannot be written."""
         began = time.perf_counter()
-        self._job.storage.confirm()
+        self._job.storage.confirm(lately=True)
         with contextlib.closing(self._writer(batch)) as writer:
             task = _Task(batch, self._job, writer)
             self._do(task)

@@ -29,6 +29,7 @@ from splitter.urls import is_url, without_scheme, without_secrets
 # seconds for the first requests, before any work: a store that is not there is refused soon
 FIRST_PATIENCE = 10.0
 SECONDS_FOR_REQUESTS_TO_END = 2.0
+SECONDS_OF_TRUST = 10.0
 # where an object is there whole or not at all; what is missing here is a file system, or read-only
 STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "memory")
 _SECRET = re.compile(r"^(s3a?|gs|gcs|oss|oci|memory)://[^/]*@|^\w+://[^/]*:[^/]*@")
@@ -84,6 +85,7 @@ class RemoteStorage(Storage):
         self._parked: dict[str, list[str]] = {}
         self._on_disk: dict[str, BinaryIO] = {}
         self._seen: tuple[str, dict[str, int]] = ("", {})
+        self._confirmed = -SECONDS_OF_TRUST
 
     def __getstate__(self) -> dict[str, Any]:
         """For a worker that is not forked."""
@@ -237,10 +239,13 @@ class RemoteStorage(Storage):
         """That of the folder on local disk."""
         return [self._descriptor] if self._descriptor >= 0 else []
 
-    def confirm(self) -> None:
-        """Look whether a later run has come."""
+    def confirm(self, *, lately: bool = False) -> None:
+        """One LIST: whether a later run has come."""
+        if lately and time.monotonic() - self._confirmed < SECONDS_OF_TRUST:
+            return
         with self._reading(OWN_FOLDER):
             self._ownership.confirm()
+        self._confirmed = time.monotonic()
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:

@@ -85,8 +85,11 @@ class Storage(ABC):
         """What workers hold open for as long as they live."""
         return []
 
-    def confirm(self) -> None:  # noqa: B027 - a lock of the system cannot be lost
-        """Make sure that the output is this run's still; raises StorageError if another has taken it over."""
+    def confirm(self, *, lately: bool = False) -> None:  # noqa: B027 - a lock of the system cannot be lost
+        """Make sure that the output is this run's still; raises StorageError if another has taken it over.
+
+        With `lately`, to have looked some seconds ago is enough.
+        """
 
     @abstractmethod
     def at_work(self) -> contextlib.AbstractContextManager[None]:
