@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from splitter.frame import read_manifest
     from splitter.outputs import read_output
     from splitter.sources import InputList
+    from splitter.splits import split
 
 __version__ = "0.1.0"
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "read_manifest",
     "read_output",
     "run",
+    "split",
     "verify",
 ]
 
@@ -36,6 +38,7 @@ _LATER = {
     "ProcessorDataset": "dataset",
     "read_manifest": "frame",
     "read_output": "outputs",
+    "split": "splits",
 }
 
 

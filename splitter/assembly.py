@@ -1,27 +1,41 @@
-"""`splitter manifest`: the manifest from the commit records, after parts, or after a run that was killed."""
+"""The manifest from the commit records, with nothing processed: `splitter manifest` and `splitter split`."""
 
 import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from splitter.batch import Report
+from splitter.csv_text import Row
 from splitter.engine import Summary
 from splitter.errors import Refused
 from splitter.how import forget_earlier
 from splitter.kept import forget_stale, kept_list, stale_entries
 from splitter.manifest import DONE, STALE, Journal
 from splitter.places import OWN_FOLDER
+from splitter.splits import COLUMN, GROUPS, RULE, SplitRule, group_column
 from splitter.storage import Storage
+from splitter.tables import refuse_in_the_way, write_tables
 
 
-def assemble_manifest(storage: Storage) -> Summary:
-    """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
+def assemble_manifest(
+    storage: Storage,
+    *,
+    others: Sequence[str] | None = None,
+    change: Callable[[Row, str], None] | None = None,
+) -> Summary:
+    """Bring manifest.csv and errors.csv together from what is committed; nothing is processed.
+
+    `others` names the files that are wanted beside them. `change` is called before they are written, with the
+    columns of the manifest, and which of them has the paths.
+    """
     began = time.monotonic()
     if not storage.exists(OWN_FOLDER):
         raise Refused(f"{storage.root}: is no output folder of splitter; give the --output of a run")
     storage.prepare()
     with storage.locked():
-        header, _, keys = kept_list(storage)
+        header, path_column, keys = kept_list(storage)
+        refuse_in_the_way(storage, others or [])
         journal = Journal(storage)
         journal.recover()
         journal.load()
@@ -29,7 +43,9 @@ def assemble_manifest(storage: Storage) -> Summary:
         known = np.flatnonzero(entries >= 0)
         status = journal.status(entries)
         status[known[stale_entries(storage, journal, entries[known])]] = STALE
-        journal.write_tables(entries, status, header)
+        if change:
+            change(journal.columns(entries[known], header), path_column)
+        write_tables(storage, journal, entries, status, header, others=others)
         gone = journal.others(entries)
         if not (status == STALE).any():
             forget_stale(storage)
@@ -45,3 +61,29 @@ def assemble_manifest(storage: Storage) -> Summary:
             seconds=time.monotonic() - began,
             assembled=True,
         )
+
+
+def split_manifest(
+    storage: Storage, by: str | None, fractions: tuple[tuple[str, float], ...], seed: int
+) -> SplitRule:
+    """Give the manifest a column `split`, now and whenever it is made again; returns who goes where."""
+    kept = []
+    # before anything is looked at
+    SplitRule("", fractions, seed)
+
+    def change(columns: Row, path_column: str) -> None:
+        if COLUMN in columns:
+            raise Refused(
+                f"{storage.root}: the manifest has a column {COLUMN!r} of the dataset list, or of the "
+                "metadata; that one stays as it is"
+            )
+        kept.append(SplitRule(group_column(columns, by, (GROUPS[0], path_column)), fractions, seed))
+        kept[0].keep(storage)
+
+    assemble_manifest(storage, change=change)
+    return kept[0]
+
+
+def unsplit_manifest(storage: Storage) -> None:
+    """Take the column `split` out of the manifest."""
+    assemble_manifest(storage, change=lambda *_: storage.remove([RULE]))

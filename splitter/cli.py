@@ -14,6 +14,7 @@ from splitter.errors import Interrupted, Refused, RunStopped
 from splitter.options import RunOptions, flag, nearest
 from splitter.parameters import REQUIRED, Parameter, field_parameters, first_line, recipe_parameters
 from splitter.recipes import DEFAULT, RECIPES, load_recipe
+from splitter.table_names import other_tables
 from splitter.tar.commands import tar
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def _complain(error: click.ClickException) -> int:
     \b
     splitter run dataset.csv          do every input of a list, into the folder outputs/
     splitter manifest outputs         put the manifest together, after a run in parts
+    splitter split outputs            divide the outputs into train, validation and test
+    splitter stats outputs            count them, by any column
     splitter verify outputs           check that everything is there, and is what it was
     splitter recipes                  what there is to do to an input""",
 )
@@ -276,8 +279,14 @@ commands.add_command(tar)
 
 @commands.command()
 @click.argument("output")
+@click.option(
+    "--manifest-format",
+    metavar="FORMATS",
+    help="What it is written in: csv, parquet, jsonl; such as csv,parquet. Default: what there was.",
+)
+@click.option("--audiofolder", is_flag=True, help="Write metadata.csv for Hugging Face as well.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
-def manifest(output: str, quiet: bool) -> int:  # noqa: FBT001 - what click gives
+def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet: bool) -> int:  # noqa: FBT001 - what click gives
     """Put the manifest of the folder OUTPUT together, from what is committed there.
 
     For a run in parts (--part) when all of them are done, and for a run that was killed. Nothing is
@@ -286,9 +295,11 @@ def manifest(output: str, quiet: bool) -> int:  # noqa: FBT001 - what click give
     from splitter.progress import Display
     from splitter.run import assemble
 
+    asked = manifest_format is not None or audiofolder
+    others = other_tables(manifest_format or "csv", audiofolder=audiofolder) if asked else None
     with Display(quiet=quiet) as display:
         try:
-            summary = assemble(output)
+            summary = assemble(output, others=others)
         except Interrupted as interruption:
             return interruption.exit_code
         display.summary(summary)
@@ -331,6 +342,62 @@ def verify(output: str, deep: str | None, recipe: str | None, workers: int | Non
         return interruption.exit_code
     click.echo(verdict.to_json() if as_json else one_line(str(verdict)))
     return verdict.exit_code
+
+
+@commands.command()
+@click.argument("output")
+@click.option("--train", type=float, metavar="FRACTION", help="How much is to be in train, such as 0.8.")
+@click.option("--validation", type=float, metavar="FRACTION", help="How much is to be in validation.")
+@click.option("--test", type=float, metavar="FRACTION", help="How much is to be in test.")
+@click.option("--by", metavar="COLUMN", help="What is never divided, such as speaker. Default: the input.")
+@click.option("--seed", default=0, show_default=True, help="Another number, another choice.")
+@click.option("--label", metavar="COLUMN", help="Show how the classes of this column are shared.")
+@click.option("--remove", is_flag=True, help="Take the column out of the manifest again.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
+def split(  # noqa: PLR0913 - what click gives
+    *,
+    output: str,
+    by: str | None,
+    seed: int,
+    label: str | None,
+    remove: bool,
+    quiet: bool,
+    **given: float | None,
+) -> int:
+    """Give the manifest of the folder OUTPUT a column: train, validation or test.
+
+    All outputs of an input, or of a speaker, are in the same split. New inputs move none of the others, and
+    later runs keep the column.
+    """
+    from splitter.run import split_outputs, unsplit_outputs
+    from splitter.splits import fractions_of
+    from splitter.stats import split_lines
+
+    fractions = {name: fraction for name, fraction in given.items() if fraction is not None}
+    try:
+        if remove:
+            if fractions or by or label:
+                raise Refused("--remove: takes the column away; leave the other options out")
+            unsplit_outputs(output)
+            return 0
+        rule = split_outputs(output, by, fractions_of(fractions), seed)
+    except Interrupted as interruption:
+        return interruption.exit_code
+    if not quiet:
+        click.echo("\n".join(split_lines(output, rule.by, rule.names, label)))
+    return 0
+
+
+@commands.command()
+@click.argument("output")
+@click.option("--by", metavar="COLUMN", help="One line for each value of this column.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def stats(output: str, by: str | None, as_json: bool) -> None:  # noqa: FBT001 - what click gives
+    """Count the inputs, outputs, bytes, hours and failures of the folder or URL OUTPUT."""
+    from splitter.stats import stats_of
+
+    found = stats_of(output, by)
+    click.echo(found.to_json(by) if as_json else "\n".join(found.lines(by)))
 
 
 @commands.command()

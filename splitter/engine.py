@@ -44,6 +44,7 @@ from splitter.progress import Display, one_line, show_count
 from splitter.sinks import SINKS, Sink
 from splitter.sources import InputList, read_source, with_stage
 from splitter.storage import Storage
+from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables
 
 ROUNDS_WITHOUT_PROGRESS = 3
 NAMES_SHOWN = 3
@@ -244,6 +245,8 @@ class _Work:
     def _plan(self, how: dict[str, Any]) -> State:
         """Find out what is to be done, and refuse what must not be."""
         self._look()
+        refuse_column(self.storage, self.table.header)
+        refuse_in_the_way(self.storage, self.options.other_tables)
         self.executor.check(self.job, len(self.table))
         before, earlier = how_before(self.storage)
         if not self.options.fresh:
@@ -270,7 +273,7 @@ class _Work:
         kept = self.journal.find(self.found.keys[: 0 if self.options.fresh else None])
         chosen = self.journal.others(kept)
         if len(chosen) and (self.options.fresh or self.options.prune):
-            self.storage.remove([MANIFEST])
+            take_away(self.storage)
             self.pruned = len(chosen)
             count, option = show_count(self.pruned, "input"), "--fresh" if self.options.fresh else "--prune"
             where = "" if self.options.fresh else " no longer in the list"
@@ -347,7 +350,7 @@ class _Work:
                     self.display.alert(f"{name} changed from {was} to {_short(how.get(name))}")
             count = show_count(len(state.changed), "finished input")
             self.display.alert(f"{count} changed, to be done again")
-            self.storage.remove([MANIFEST])
+            take_away(self.storage)
         if not len(state.todo) and not len(self.dropped):
             self.display.say(self._why_nothing(state))
 
@@ -455,7 +458,8 @@ class _Work:
         gone = self.journal.others(entries)
         try:
             if not fault and self.mine is None:
-                self.journal.write_tables(entries, status, self.table.header)
+                others = self.options.other_tables
+                write_tables(self.storage, self.journal, entries, status, self.table.header, others=others)
                 if not ((status == STALE).any() or len(first.unreadable) or self.done.unreadable):
                     note_how(self.storage, self.how, [])
                     forget_stale(self.storage)

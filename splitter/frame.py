@@ -1,18 +1,15 @@
 """The manifest as a pandas DataFrame."""
 
-import csv
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
-from splitter.csv_text import ENCODING, ESCAPE, Row
 from splitter.errors import Refused
-from splitter.manifest import ERROR_COLUMNS, ERRORS, MANIFEST, OUTPUT_COLUMNS, SCHEMA
-from splitter.outputs import FOLDER
-from splitter.places import CANNOT_READ_URLS, OWN_FOLDER, is_url
+from splitter.manifest import ERROR_COLUMNS, ERRORS, OUTPUT_COLUMNS
+from splitter.outputs import FOLDER, Files
+from splitter.reading import AGAIN, open_table, place_of, schema_of
 
 if TYPE_CHECKING:
     from splitter.engine import Summary
@@ -38,14 +35,14 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
     Dataset columns are text, exactly as they were in the list. Metadata has the types it was made with.
     Its rows know the folder that their output files are in.
     """
-    file, home = _place(path)
-    types, columns = _schema(os.path.join(home, SCHEMA))
-    manifest: Manifest = Manifest(_read(file, types, OUTPUT_COLUMNS, columns))
-    manifest.failed = _failed(os.path.join(home, ERRORS), columns)
+    place = place_of(path, "read_manifest")
+    types, columns = schema_of(place.files)
+    manifest: Manifest = Manifest(_read(place.files, place.name, types, OUTPUT_COLUMNS, columns))
+    manifest.failed = _failed(place.files, columns)
     manifest.summary = summary
-    if os.path.isdir(os.path.expanduser(path)) or os.path.exists(os.path.join(home, OWN_FOLDER)):
+    if place.is_home:
         # pandas passes it on to what is selected
-        manifest.attrs[FOLDER] = os.path.abspath(home)
+        manifest.attrs[FOLDER] = place.files.folder
     return manifest
 
 
@@ -57,64 +54,18 @@ def no_manifest(summary: "Summary") -> Manifest:
     return manifest
 
 
-def _place(path: str | os.PathLike[str]) -> tuple[str, str]:
-    """The manifest, and the folder that it is in."""
-    try:
-        text = os.path.expanduser(os.fsdecode(path))
-    except TypeError:
-        kind = type(path).__name__
-        raise Refused(
-            f"read_manifest: {path!r:.100} is a {kind}; give the path of an output folder"
-        ) from None
-    if is_url(text) or "\0" in text:
-        reason = CANNOT_READ_URLS if is_url(text) else "cannot be a file"
-        raise Refused(f"read_manifest: {text!r} {reason}; give the path of an output folder")
-    file = os.path.join(text, MANIFEST) if os.path.isdir(text) else text
-    return file, os.path.dirname(file)
+def _failed(files: Files, columns: Sequence[str]) -> pd.DataFrame:
+    there = files.exists(ERRORS)
+    return _read(files, ERRORS, {"attempts": "int"}, ERROR_COLUMNS, columns) if there else pd.DataFrame()
 
 
-def _schema(path: str) -> tuple[dict[str, str], list[str]]:
-    """The types of metadata, and the columns of the dataset."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
-            return {**content["types"], "size": "int"}, content["columns"]
-    except (FileNotFoundError, NotADirectoryError):
-        # a manifest that was copied away from its folder: all text, but for what is always a number
-        return {"size": "int"}, []
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Refused(f"{path}: cannot be read ({error}); run again with the same output folder") from None
-
-
-def _failed(path: str, columns: Sequence[str]) -> pd.DataFrame:
-    there = os.path.exists(path)
-    return _read(path, {"attempts": "int"}, ERROR_COLUMNS, columns) if there else pd.DataFrame()
-
-
-def _read(path: str, types: Mapping[str, str], needed: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
-    """A table of splitter's own, which somebody may have edited, cut short, or put another in its place."""
-    rows: list[Row] = []
-    try:
-        with open(path, newline="", encoding=ENCODING, errors=ESCAPE) as file:
-            reader = csv.reader(file, strict=True)
-            header = next(reader, [])
-            if header and header[0] not in columns:
-                # spreadsheets mark a file as UTF-8
-                header[0] = header[0].removeprefix("\ufeff")
-            _check_header(path, header, needed)
-            for row in reader:
-                if len(row) == len(header):
-                    rows.append(row)
-                elif row:
-                    widths = f"{len(row)} columns where the first line has {len(header)}"
-                    raise Refused(f"{path}: line {reader.line_num} has {widths}; {_AGAIN}")
-    except FileNotFoundError:
-        raise Refused(f"{path}: there is no manifest; give the output folder of a finished run") from None
-    except OSError as error:
-        raise Refused(f"{path}: cannot be read: {error.strerror}") from None
-    except csv.Error as error:
-        raise Refused(f"{path}: line {reader.line_num} is not CSV ({error}); {_AGAIN}") from None
+def _read(
+    files: Files, name: str, types: Mapping[str, str], needed: Sequence[str], columns: Sequence[str]
+) -> pd.DataFrame:
+    header, found = open_table(files, name, needed, columns)
+    rows = [*found]
     values = zip(*rows, strict=True) if rows else [()] * len(header)
+    path = files.place(name)
     frame: pd.DataFrame = pd.DataFrame(
         {
             name: _column(texts, types.get(name, "str"), f"{path}: column {name!r}")
@@ -124,29 +75,13 @@ def _read(path: str, types: Mapping[str, str], needed: Sequence[str], columns: S
     return frame
 
 
-_AGAIN = "run again with the same output folder to have it made anew"
-
-
-def _check_header(path: str, header: Row, needed: Sequence[str]) -> None:
-    if not header:
-        raise Refused(f"{path}: is empty; {_AGAIN}")
-    missing = [name for name in needed if name not in header]
-    if missing:
-        raise Refused(
-            f"{path}: has no column {missing[0]!r}, so it is not of splitter; give the output folder of a run"
-        )
-    for name in header:
-        if header.count(name) > 1:
-            raise Refused(f"{path}: has two columns {name!r}; {_AGAIN}")
-
-
 def _column(texts: tuple[str, ...], kind: str, where: str) -> "pd.Series[Any]":
     convert, dtypes = _KINDS.get(kind, (str, ()))
     try:
         values = [None if not text and dtypes else convert(text) for text in texts]
     except ValueError:
         odd = next(text for text in texts if text and not _converts(convert, text))
-        raise Refused(f"{where} has {odd[:100]!r} where {_WORDS[kind]} is due; {_AGAIN}") from None
+        raise Refused(f"{where} has {odd[:100]!r} where {_WORDS[kind]} is due; {AGAIN}") from None
     missing = None in values
     for dtype in dtypes[missing:] if dtypes else ("str",):
         try:

@@ -15,11 +15,12 @@ its end: its begun record holds the record that is to be committed.
 """
 
 import contextlib
+import functools
 import json
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
@@ -29,6 +30,7 @@ from splitter.csv_text import CsvText, Row, parse_rows
 from splitter.errors import Refused, StorageError
 from splitter.inputs import Survey, Table
 from splitter.places import OWN_FOLDER, Layout, file_with, folders_around, same_name
+from splitter.splits import COLUMN, SplitRule
 from splitter.storage import Storage
 
 RECORDS = f"{OWN_FOLDER}/records"
@@ -457,13 +459,19 @@ class Journal:
         entries = entries[_is_in_manifest(status)]
         union = _union(tuple(columns), self._heads_in_order(entries))
         places = [_places(head, union) for head in self._heads]
-        return _table(union.names, self._pieces(entries), places)
+        rule = SplitRule.kept(self._storage)
+        split_of = None if rule is None else _split_of(rule, union.names, self._storage.root)
+        return _table(union.names, self._pieces(entries), places, split_of)
 
     def errors(self, entries: np.ndarray, status: np.ndarray, columns: Sequence[str]) -> Iterator[bytes]:
         """errors.csv, likewise: of the inputs that failed."""
         names = [*columns, *ERROR_COLUMNS]
         places = [_positions(names, [*head.columns, *ERROR_COLUMNS]) for head in self._heads]
         return _table(names, self._pieces(entries[status == FAILED]), places)
+
+    def columns(self, entries: np.ndarray, columns: Sequence[str]) -> Row:
+        """The columns that the manifest of some entries has."""
+        return _union(tuple(columns), self._heads_in_order(entries)).names
 
     def _heads_in_order(self, entries: np.ndarray) -> list[Head]:
         seen: dict[int, None] = {}
@@ -578,9 +586,36 @@ def _positions(names: Iterable[str], there: Iterable[str], start: int = 0) -> Pl
     return [positions.get(name) for name in names]
 
 
-def _table(header: Row, pieces: Iterator[tuple[int, bytes]], places_of: list[Places]) -> Iterator[bytes]:
+def _split_of(rule: SplitRule, header: Row, root: str) -> Callable[[Row], str]:
+    """What the column `split` has in a row."""
+    if COLUMN in header:
+        raise StorageError(
+            f"{root}: the metadata has a key {COLUMN!r}, which is a column of 'splitter split'; rename the "
+            f"key, or run: splitter split {root} --remove"
+        )
+    if rule.by not in header:
+        # of no row is the group known
+        return lambda _: ""
+    at = header.index(rule.by)
+    known = functools.lru_cache(1 << 16)(rule.of)
+    return lambda row: known(row[at])
+
+
+def _table(
+    header: Row,
+    pieces: Iterator[tuple[int, bytes]],
+    places_of: list[Places],
+    split_of: Callable[[Row], str] | None = None,
+) -> Iterator[bytes]:
     """A table from pieces whose columns may be fewer or in another order."""
     csv_text = CsvText()
+    if split_of is not None:
+        yield csv_text.encode([[*header, COLUMN]])
+        for number, piece in pieces:
+            places = places_of[number]
+            rows = [["" if at is None else row[at] for at in places] for row in parse_rows(piece)]
+            yield csv_text.encode([[*row, split_of(row)] for row in rows])
+        return
     yield csv_text.encode([header])
     as_they_are = [*range(len(header))]
     for number, piece in pieces:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from splitter.errors import Refused
 from splitter.parts import MOST_PARTS, Part
+from splitter.table_names import other_tables
 
 _UNITS = {
     "": 1,
@@ -52,6 +53,10 @@ class RunOptions:
         field: A column to write as a member of its own beside each output, as NAME=COLUMN, such as cls=label.
             May be repeated.
         shuffle: Shuffle samples over shards, by this number: the same number gives the same order.
+        manifest_format: What the manifest is written in: csv, which it always is, parquet, jsonl; such as
+            csv,parquet.
+        audiofolder: Write metadata.csv as well, with which Hugging Face opens the output folder as
+            audiofolder or imagefolder; with --manifest-format csv,parquet it is metadata.parquet.
         executor: What runs the batches: worker processes on this machine, or tasks of a Ray cluster.
         workers: How many batches are at work at a time; 0 is in this process, without protection, for a
             debugger. Default: the CPUs this process may use, or all that the Ray cluster has room for. With
@@ -89,6 +94,8 @@ class RunOptions:
     shard_maxcount: int | None = None
     field: list[str] = dataclasses.field(default_factory=list)
     shuffle: int | None = None
+    manifest_format: str = "csv"
+    audiofolder: bool = False
     executor: Literal["local", "ray"] = "local"
     workers: int | str | None = None
     address: str | None = None
@@ -125,6 +132,8 @@ class RunOptions:
         self._check_sink()
         if self.workers_asked[1] == 0 and (self.timeout is not None or self.memory is not None):
             raise Refused("--timeout and --memory need a worker process; leave --workers 0 out")
+        if self.audiofolder and self.sink != "files":
+            raise Refused(f"--audiofolder: is for loose files; leave --sink {self.sink} out")
         # the properties below refuse what they cannot read
         _ = (
             self.new_names,
@@ -133,6 +142,7 @@ class RunOptions:
             self.fields_asked,
             self.failures_allowed(0),
             self.resources_asked,
+            self.other_tables,
         )
         if self.part_asked:
             self._check_part()
@@ -142,6 +152,11 @@ class RunOptions:
         for name in ("fresh", "prune"):
             if getattr(self, name):
                 raise Refused(f"{flag(name)}: not together with --part; run once with it, and without --part")
+        for name in ("manifest_format", "audiofolder"):
+            if getattr(self, name) != getattr(type(self), name):
+                raise Refused(
+                    f"{flag(name)}: not together with --part; give it to 'splitter manifest', in the end"
+                )
         if self.executor == "ray":
             raise Refused(
                 "--part: is for runs without Ray, which divides the work itself; leave one of them out"
@@ -190,6 +205,11 @@ class RunOptions:
                 raise Refused(f"--rename {pair!r}: write OLD=NEW")
             pairs[old] = new
         return pairs
+
+    @property
+    def other_tables(self) -> list[str]:
+        """What --manifest-format and --audiofolder say: files beside manifest.csv."""
+        return other_tables(self.manifest_format, audiofolder=self.audiofolder)
 
     @property
     def workers_asked(self) -> tuple[int, int | None]:

@@ -96,7 +96,7 @@ class OutputReader:
         """Nothing is opened before the first output is read."""
         self.folder = os.fspath(folder)
         self._process = 0
-        self._files: _Files
+        self._files: Files
         self._shards: dict[str, _Shard] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -126,7 +126,7 @@ class OutputReader:
         """Nothing that is open, and no client of a store, is of use after a fork."""
         if self._process != os.getpid():
             self._shards = {}
-            self._files = RemoteFiles(self.folder) if is_url(self.folder) else LocalFiles(self.folder)
+            self._files = files_at(self.folder)
             self._process = os.getpid()
 
     def _opened(self, shard: str) -> "_Shard":
@@ -159,8 +159,23 @@ def _checked(output: str) -> str:
 # -- where the folder is -----------------------------------------------------------------------------------
 
 
-class _Files(ABC):
-    """The files of an output folder, by their names in it."""
+def files_at(folder: str) -> "Files":
+    """The files of an output folder, wherever it is; at a URL its client is of this process only."""
+    return RemoteFiles(folder) if is_url(folder) else LocalFiles(folder)
+
+
+class Files(ABC):
+    """The files of an output folder, by their names in it.
+
+    Attributes:
+        folder: Where it is, for any process: a whole path, or a URL.
+    """
+
+    folder: str
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether there is a file or a folder of that name."""
 
     @abstractmethod
     def place(self, name: str) -> str:
@@ -189,16 +204,20 @@ class _Ranges(ABC):
         """Some bytes; fewer at the end of the file."""
 
 
-class LocalFiles(_Files):
+class LocalFiles(Files):
     """In a folder of this machine."""
 
     def __init__(self, folder: str) -> None:
         """Keep to this folder, wherever the process goes."""
-        self._root = os.path.abspath(os.path.expanduser(without_scheme(folder)))
+        self.folder = os.path.abspath(os.path.expanduser(without_scheme(folder)))
 
     def place(self, name: str) -> str:
         """The path."""
-        return f"{self._root}/{name}"
+        return f"{self.folder}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether it is there."""
+        return os.path.exists(self.place(name))
 
     def read(self, name: str) -> bytes:
         """A whole file."""
@@ -256,21 +275,27 @@ class _LocalRanges(_Ranges):
         os.close(self._descriptor)
 
 
-class RemoteFiles(_Files):
+class RemoteFiles(Files):
     """At a URL."""
 
     def __init__(self, folder: str) -> None:
         """The client of the store is made in this process."""
         from splitter.stores import client
 
-        self._client, self._root = client(folder.rstrip("/"))
-        self._shown = without_secrets(folder.rstrip("/"))
+        self.folder = folder.rstrip("/")
+        self._client, self._root = client(self.folder)
+        self._shown = without_secrets(self.folder)
         # elsewhere a name is taken as it is
         self._quoted = folder.lower().startswith(("http:", "https:"))
 
     def place(self, name: str) -> str:
         """The URL."""
         return f"{self._shown}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether it is there; of a folder, whether anything is in it."""
+        found: bool = self._asked(name, self._client.exists)
+        return found
 
     def read(self, name: str) -> bytes:
         """A whole object."""
@@ -319,7 +344,7 @@ class _RemoteRanges(_Ranges):
 class _Shard(ABC):
     """A shard that is open."""
 
-    def __init__(self, files: _Files, shard: str) -> None:
+    def __init__(self, files: Files, shard: str) -> None:
         self._files, self._shard = files, shard
 
     @abstractmethod
@@ -333,7 +358,7 @@ class _Shard(ABC):
 class TarShard(_Shard):
     """An archive."""
 
-    def __init__(self, files: _Files, shard: str) -> None:
+    def __init__(self, files: Files, shard: str) -> None:
         super().__init__(files, shard)
         self._ranges = files.ranges(shard)
 
@@ -352,7 +377,7 @@ class TarShard(_Shard):
 class ParquetShard(_Shard):
     """A table, of which the row group that was used last is kept."""
 
-    def __init__(self, files: _Files, shard: str) -> None:
+    def __init__(self, files: Files, shard: str) -> None:
         super().__init__(files, shard)
         import pyarrow.parquet as pq
 

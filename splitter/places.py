@@ -13,12 +13,13 @@ import xxhash
 
 from splitter.csv_text import ENCODING, ESCAPE
 from splitter.errors import UnreadableInput
+from splitter.table_names import OTHERS
 
 UNREADABLE = -1
 SHARDS = "shards"
 OWN_FOLDER = ".splitter"
 REPORT = "report.html"
-RESERVED_FOLDERS = frozenset({OWN_FOLDER, "manifest.csv", "errors.csv", REPORT, SHARDS})
+RESERVED_FOLDERS = frozenset({OWN_FOLDER, "manifest.csv", "errors.csv", REPORT, SHARDS, *OTHERS})
 
 
 @dataclass(frozen=True)

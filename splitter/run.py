@@ -5,6 +5,7 @@ This module is imported with the package, so what is heavy is imported when a ru
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused, RunStopped
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from splitter.engine import Summary
     from splitter.frame import Manifest
     from splitter.progress import Display
+    from splitter.splits import SplitRule
     from splitter.verification import Finding, Verdict
 
 
@@ -66,14 +68,36 @@ def run_dataset(
         return Engine(dataset, storage, options, display).run()
 
 
-def assemble(output: str | os.PathLike[str]) -> "Summary":
+def assemble(output: str | os.PathLike[str], *, others: Sequence[str] | None = None) -> "Summary":
     """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
     from splitter.assembly import assemble_manifest
     from splitter.processes import signals_raise
     from splitter.remote import storage_of
 
     with signals_raise():
-        return assemble_manifest(storage_of(_folder(output)))
+        return assemble_manifest(storage_of(_folder(output)), others=others)
+
+
+def split_outputs(
+    output: str | os.PathLike[str], by: str | None, fractions: tuple[tuple[str, float], ...], seed: int
+) -> "SplitRule":
+    """Give the manifest of an output folder its column `split`."""
+    from splitter.assembly import split_manifest
+    from splitter.processes import signals_raise
+    from splitter.remote import storage_of
+
+    with signals_raise():
+        return split_manifest(storage_of(_folder(output)), by, fractions, seed)
+
+
+def unsplit_outputs(output: str | os.PathLike[str]) -> None:
+    """Take it away again."""
+    from splitter.assembly import unsplit_manifest
+    from splitter.processes import signals_raise
+    from splitter.remote import storage_of
+
+    with signals_raise():
+        unsplit_manifest(storage_of(_folder(output)))
 
 
 def verify(

@@ -43,6 +43,7 @@ from splitter.places import OWN_FOLDER, key_hash
 from splitter.processes import in_processes
 from splitter.progress import show_bytes, show_count, show_seconds
 from splitter.storage import LocalStorage
+from splitter.tables import others_of
 
 READ_AT_ONCE = 1 << 20
 # what one process checks at a time: a file counts as many bytes as could be read while it is opened
@@ -283,7 +284,11 @@ class Verification:
     def _extra(self) -> None:
         """Files that nothing accounts for."""
         known = np.sort(np.concatenate(self._known))
-        own = {MANIFEST, ERRORS}
+        others = others_of(self.storage)
+        for name in others:
+            if not self.storage.exists(name):
+                self.find("table", name, f"is not there; {MAKE_TABLES}")
+        own = {MANIFEST, ERRORS, *others}
         for names in _in_groups(self.storage.walk(), NAMES_AT_ONCE):
             numbers = _name_hashes(names)
             at = np.minimum(np.searchsorted(known, numbers), max(0, len(known) - 1))

@@ -17,11 +17,13 @@ PACKAGE = Path(splitter.__file__).parent
 # A module imports only from lines above its own; a package stands for all its modules.
 ROOMS = """
     ending errors parts urls
+    table_names
     csv_text flac identity mp3 ogg options parameters progress records stages wav
     decoders keeper places processes stores travel
     content objects slices voice
     ownership storage
     remote
+    formats splits
     av_decoder resampling tape
     recordings
     audio
@@ -31,8 +33,9 @@ ROOMS = """
     inputs
     annotations dataset manifest
     groups
-    rows
+    reading rows tables
     batch cutting frame headers kept
+    stats
     guard how plan recipes
     relay
     executors

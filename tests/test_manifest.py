@@ -542,10 +542,10 @@ def test_a_manifest_that_was_edited_or_moved(finished: Path, tmp_path):
     [
         (None, "read_manifest: None is a NoneType"),
         (7, "read_manifest: 7 is a int"),
-        ("s3://bucket/out", "'s3://bucket/out' is a URL, which cannot be read yet"),
+        ("memory://no/run", "memory://no/run/manifest.csv: there is no manifest"),
         ("a\0b", "cannot be a file"),
         ("/nowhere/manifest.csv", "/nowhere/manifest.csv: there is no manifest; give the output folder"),
-        (".", "./manifest.csv: there is no manifest"),
+        (".", "/manifest.csv: there is no manifest"),
     ],
 )
 def test_a_manifest_that_is_not_there(tmp_path, monkeypatch, path, message):
