@@ -319,7 +319,7 @@ class _Work:
             self.display.alert(
                 f"removing the shards of {show_count(len(entries), 'input')}, made with another sink"
             )
-            self.storage.remove([MANIFEST])
+            take_away(self.storage)
             self._forget(entries)
         return self._compare()
 
