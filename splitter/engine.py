@@ -145,15 +145,13 @@ class Engine:
             layout = Layout(root, self.options.keep_extension)
             found = survey(table, layout, group_rows=self.dataset.group_rows)
             advice = advice_on_missing(listing, table, layout, found)
-            if advice:
-                self.display.warn(advice)
             how = self._how(sink)
             seed = seed_of(how, header)
             job = Job(self.dataset, self.storage, sink, layout, header, table.at, seed, self.options.retries)
             listed = Listed(listing.path_column, root, self.options.keep_extension, self.dataset.group_rows)
             work = _Work(job, table, found, listed, self.options, executor, self.display, began)
             with contextlib.closing(executor):
-                return work.through(how)
+                return work.through(how, advice)
 
     def _executor(self) -> Executor:
         options, recipe = self.options, self.dataset
@@ -230,11 +228,11 @@ class _Work:
             return inputs_of_part(self.storage, self.found)
         return self.groups.of_part(self.found.keys, self.storage.part)
 
-    def through(self, how: dict[str, Any]) -> Summary:
-        """From what is committed to the manifest."""
+    def through(self, how: dict[str, Any], advice: str) -> Summary:
+        """From what is committed to the manifest; `advice` is given unless the run is refused."""
         self.how = how
         try:
-            self._do(self._plan(how))
+            self._do(self._plan(how, advice))
         except Interrupted as interruption:
             if self.first is not None:
                 interruption.summary = self._finish(self.first)
@@ -242,7 +240,7 @@ class _Work:
         assert self.first is not None  # noqa: S101 - set by _plan
         return self._finish(self.first, compact=True)
 
-    def _plan(self, how: dict[str, Any]) -> State:
+    def _plan(self, how: dict[str, Any], advice: str) -> State:
         """Find out what is to be done, and refuse what must not be."""
         self._look()
         refuse_column(self.storage, self.table.header)
@@ -256,6 +254,8 @@ class _Work:
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
         self.first, self.generation = state, self.journal.next_generation
         earlier = [one for one in (*earlier, before) if one and one != how]
+        if advice:
+            self.display.warn(advice)
         self._announce(state, how, earlier)
         note_how(self.storage, how, earlier if len(state.stale) or len(state.unreadable) else [])
         if self.groups is not None:
@@ -350,6 +350,9 @@ class _Work:
                     self.display.alert(f"{name} changed from {was} to {_short(how.get(name))}")
             count = show_count(len(state.changed), "finished input")
             self.display.alert(f"{count} changed, to be done again")
+        again = len(state.changed) or (self.groups is not None and self.journal.any_outputs)
+        if again and len(state.todo):
+            # where shards are made again, also what was good is in another place then
             take_away(self.storage)
         if not len(state.todo) and not len(self.dropped):
             self.display.say(self._why_nothing(state))

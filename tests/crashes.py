@@ -22,7 +22,7 @@ import xxhash
 
 import splitter.engine  # noqa: F401 - what a fork would otherwise import each time
 from splitter import content as contents_module
-from splitter import manifest, read_manifest
+from splitter import groups, manifest, read_manifest
 from splitter.cli import exit_code
 
 RECIPE = Path(__file__).with_name("marked.py")
@@ -98,6 +98,8 @@ def _be_the_run(
         os.dup2(out, 2)
         # so that small runs merge their records, too
         manifest.FEW_RECORDS = 2
+        # and so that there are several shards
+        groups.MOST_SMALL = 2
         sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         _Watch(step, log)
         code = exit_code(list(arguments))

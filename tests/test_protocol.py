@@ -66,6 +66,18 @@ class World:
     def output(self) -> Path:
         return self.home / "outputs"
 
+    def sink(self, run: Run) -> list[str]:
+        """The options that say where outputs go."""
+        return [f"--batch-size={run.batch_size}"] * bool(run.batch_size)
+
+    def complaints(self) -> list[str]:
+        """What is wrong with the output as it is."""
+        return complaints(self.output)
+
+    def everything(self, output: Path) -> dict[str, bytes]:
+        """What there is, as far as a run with a past and one without must agree."""
+        return everything(output)
+
     def prepare(self, run: Run) -> None:
         """Make the inputs and the list what they are to be at this run."""
         (self.home / "inputs").mkdir(exist_ok=True)
@@ -87,14 +99,14 @@ class World:
     def arguments(self, run: Run, output: Path, *flags: str) -> list[str]:
         options = [f"--recipe={RECIPE}:Marked", f"--output={output}", "--root=inputs", "--workers=0"]
         options += [f"--flavour={run.flavour}", *run.flags, *flags]
-        options += [f"--batch-size={run.batch_size}"] * bool(run.batch_size)
         options += ["--keep-extension"] * run.keep_extension
+        options += self.sink(run)
         return ["run", str(self.home / "dataset.csv"), *options]
 
     def do(self, run: Run, *flags: str) -> Ended:
         ended = killed(self.arguments(run, self.output, *flags), run.death, VERSION=run.version)
         assert ended.code in (0, 1, -9) or is_refusal(ended), ended.said
-        assert complaints(self.output) == [], ended.said
+        assert self.complaints() == [], ended.said
         return ended
 
     def fresh(self, run: Run) -> dict[str, bytes]:
@@ -102,7 +114,7 @@ class World:
         output = self.home / "fresh"
         ended = undisturbed(self.arguments(run, output), VERSION=run.version)
         assert ended.code in (0, 1), ended.said
-        made = everything(output)
+        made = self.everything(output)
         shutil.rmtree(output)
         return made
 
@@ -113,7 +125,7 @@ class World:
             ended = undisturbed(self.arguments(run, self.output, "--fresh"), VERSION=run.version)
         assert ended.code in (0, 1), ended.said
         assert "stopped" not in ended.said
-        return everything(self.output)
+        return self.everything(self.output)
 
     def check_end(self, run: Run) -> None:
         """After an undisturbed run the output is that of a run that never had a past."""
@@ -121,7 +133,7 @@ class World:
         assert self.finish(run) == expected
         again = undisturbed(self.arguments(run, self.output), VERSION=run.version)
         assert again.said.startswith("nothing to do"), again.said
-        assert everything(self.output) == expected
+        assert self.everything(self.output) == expected
 
 
 def everything(output: Path) -> dict[str, bytes]:
@@ -205,18 +217,26 @@ def _next(row: Row | None, names: tuple[str, ...], texts: Texts) -> st.SearchStr
     return same | same | relabelled | new | st.none()
 
 
-@settings(
+THOROUGH = settings(
     max_examples=150,
     deadline=None,
     database=None,
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=list(HealthCheck),
 )
+
+
+@THOROUGH
 @given(history=histories())
 def test_any_history_of_deaths_and_changes_ends_as_a_fresh_run(history: list[Run]):
     """Killed anywhere, with other rows, texts, labels, parameters and batches each time: no trace stays."""
+    live_through(history, World)
+
+
+def live_through(history: list[Run], kind: type[World]) -> None:
+    """All runs, and then the check of the last."""
     with tempfile.TemporaryDirectory(prefix="it's naïve ") as home:
-        world = World(Path(home))
+        world = kind(Path(home))
         for run in history[:-1]:
             world.prepare(run)
             ended = world.do(run)
@@ -373,8 +393,10 @@ class Scenario:
     expected: dict[str, bytes]
 
     @classmethod
-    def of(cls, home: Path, past: Run | None, run: Run, last: Run | None = None) -> "Scenario":
-        world = World(home / "first")
+    def of(
+        cls, home: Path, past: Run | None, run: Run, last: Run | None = None, kind: type[World] = World
+    ) -> "Scenario":
+        world = kind(home / "first")
         world.home.mkdir()
         if past:
             world.prepare(past)
@@ -388,7 +410,7 @@ class Scenario:
     def copy(self) -> World:
         shutil.rmtree(self.home / "copy", ignore_errors=True)
         shutil.copytree(self.world.home, self.home / "copy")
-        return World(self.home / "copy", {**self.world.written}, self.world.clock)
+        return type(self.world)(self.home / "copy", {**self.world.written}, self.world.clock)
 
     def check(self, world: World) -> None:
         world.prepare(self.last)
@@ -398,15 +420,18 @@ class Scenario:
 @pytest.mark.parametrize("runs", SCENARIOS.values(), ids=SCENARIOS)
 def test_a_death_at_each_step_is_made_good_by_the_next_run(folder: Path, runs: tuple[Run, ...]):
     """The run is killed at its first change to the disk, at its second, and so on to its last."""
-    scenario = Scenario.of(folder, *runs)
+    assert die_at_each_step(Scenario.of(folder, *runs)) > 30
+
+
+def die_at_each_step(scenario: Scenario) -> int:
+    """How many steps there were to die at."""
     deaths = 0
     while True:
         world = scenario.copy()
         if not world.do(replace(scenario.run, death=deaths + 1)).died:
-            break
+            return deaths
         deaths += 1
         scenario.check(world)
-    assert deaths > 30
 
 
 def test_a_death_while_a_death_is_made_good_is_made_good(folder: Path):
@@ -446,24 +471,28 @@ def test_a_fault_at_each_step_stops_the_run_in_one_line_or_is_survived(
     folder: Path, runs: tuple[Run, ...], for_good: bool
 ):
     """A rename, a write, a sync ... fails, once or from then on; the next run makes it good."""
-    scenario = Scenario.of(folder, *runs)
+    fail_at_each_step(Scenario.of(folder, *runs), for_good=for_good)
+
+
+def fail_at_each_step(scenario: Scenario, *, for_good: bool) -> None:
+    """One fault for each step, or all from that step on."""
     at = 0
     while True:
         at += 1
         world = scenario.copy()
-        before = everything(world.output)
+        before = world.everything(world.output)
         number = FAULTS[(at + for_good) % 3]
         arguments = world.arguments(scenario.run, world.output)
         ended = faulty(arguments, at, number, for_good=for_good, VERSION=scenario.run.version)
         if len(ended.steps) < at:
             break
-        assert complaints(world.output) == []
+        assert world.complaints() == []
         complaint = [line for line in ended.said.splitlines() if line.startswith(("splitter: ", "stopped: "))]
         assert "Traceback" not in ended.said
         assert len(complaint) == ended.said.count(os.strerror(number)), ended.said
         assert all("cannot write " in line or "cannot be written" in line for line in complaint), ended.said
         if ended.code == 2:
-            assert everything(world.output) == before
+            assert world.everything(world.output) == before
         if for_good or complaint:
             assert ended.code, ended.said
             assert len(complaint) == 1, ended.said

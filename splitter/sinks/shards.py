@@ -78,6 +78,10 @@ class Shard(ABC):
     def size(self) -> int:
         """The bytes that it has come to."""
 
+    def takes(self, sample: Sample) -> int:
+        """The bytes that a sample will come to in it, as far as that is known."""
+        return sample.size
+
     @abstractmethod
     def add(self, sample: Sample) -> int:
         """Append a sample; returns its place in the shard."""
@@ -280,7 +284,9 @@ class ShardsWriter(GroupWriter):
                 self._in_memory -= sample.size
 
     def _is_full(self, shard: Shard, sample: Sample) -> bool:
-        return self._count >= self._sink.most_samples or shard.size + sample.size > self._sink.most_bytes
+        return (
+            self._count >= self._sink.most_samples or shard.size + shard.takes(sample) > self._sink.most_bytes
+        )
 
     def _begin(self) -> Shard:
         part = f"-{len(self._names)}" if self._names else ""

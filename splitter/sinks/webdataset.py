@@ -10,7 +10,7 @@ from splitter.errors import BadResult
 from splitter.options import RunOptions
 from splitter.records import Scalar
 from splitter.sinks.shards import OFFSET, Sample, Shard, ShardSink, plain_json
-from splitter.tar.archive import BLOCK, ArchiveWriter, Member
+from splitter.tar.archive import END, ArchiveWriter, Member, header, size_in_archive
 
 JSON = "json"
 
@@ -45,27 +45,40 @@ class TarShard(Shard):
         self._file = open(path, "wb", buffering=1 << 16)  # noqa: SIM115 - until it is closed
         self._archive = ArchiveWriter(self._file)
         self._name, self._fields = name, sink.fields
+        self._made: tuple[Sample, list[Member]] | None = None
 
     @property
     def size(self) -> int:
         """The bytes written so far."""
         return self._archive.size
 
+    def takes(self, sample: Sample) -> int:
+        """The bytes of its members, and of the end of the archive."""
+        return sum(size_in_archive(member) for member in self._members(sample)) + len(END)
+
     def add(self, sample: Sample) -> int:
         """Write a sample; returns the byte at which its content begins."""
-        self._archive.add(Member(sample.member, sample.size, sample.content))
-        offset = self._archive.size - sample.size - -sample.size % BLOCK
-        row = {name: plain_json(value) for name, value in sample.row.items()}
-        row.update({"output": f"{self._name}/{sample.member}", OFFSET: offset})
-        self._write(sample, JSON, _as_json(row))
-        for name, column in self._fields.items():
-            value = row[column]
-            text = "" if value is None else str(value)
-            self._write(sample, name, text.encode(ENCODING, ESCAPE))
+        offset = self._offset(sample)
+        for member in self._members(sample):
+            self._archive.add(member)
+        self._made = None
         return offset
 
-    def _write(self, sample: Sample, field: str, content: bytes) -> None:
-        self._archive.add(Member(f"{sample.key}.{field}", len(content), content))
+    def _offset(self, sample: Sample) -> int:
+        return self._archive.size + len(header(sample.member, sample.size))
+
+    def _members(self, sample: Sample) -> list[Member]:
+        """The content, the row of the manifest, and the fields; made once, though asked for twice."""
+        if self._made is None or self._made[0] is not sample:
+            row = {name: plain_json(value) for name, value in sample.row.items()}
+            row.update({"output": f"{self._name}/{sample.member}", OFFSET: self._offset(sample)})
+            contents = {JSON: _as_json(row)}
+            for name, column in self._fields.items():
+                text = "" if row[column] is None else str(row[column])
+                contents[name] = text.encode(ENCODING, ESCAPE)
+            others = (Member(f"{sample.key}.{name}", len(text), text) for name, text in contents.items())
+            self._made = sample, [Member(sample.member, sample.size, sample.content), *others]
+        return self._made[1]
 
     def close(self) -> None:
         """Mark the end."""
