@@ -12,18 +12,19 @@ from splitter.apart import Apart, apart
 from splitter.batch import Batch, Job
 from splitter.csv_text import Row, parse_rows
 from splitter.dataset import ProcessorDataset
-from splitter.errors import Refused, RunStopped, UnreadableInput
+from splitter.errors import Refused, RunStopped
 from splitter.executors import Limits
 from splitter.how import PARAMETER, how_before, recipe_how, seed_of
-from splitter.inputs import Table, copy_list
+from splitter.inputs import Table, copy_list, look_at_places
 from splitter.kept import kept_rows
 from splitter.manifest import FAILED, OUTPUT_COLUMNS, SKIPPED, Head, Journal
 from splitter.options import RunOptions, usable_cpus
 from splitter.parameters import Parameter, recipe_parameters
-from splitter.places import Layout, fingerprint, key_hash, look_at, shard_of
+from splitter.places import Layout, fingerprint, key_hash, shard_of
 from splitter.recipes import RECIPES, load_recipe
 from splitter.sinks import FilesSink
 from splitter.storage import Storage
+from splitter.stores import Found
 from splitter.verification import Verification
 
 # what is made at a time, before it is compared and removed
@@ -132,21 +133,22 @@ class Again:
         """Make some inputs again, and remove what was made."""
         batch = Batch("", [], [], [], [])
         journal = verification.journal
-        for index, entry in zip(chosen.tolist(), journal.find(keys[chosen]).tolist(), strict=True):
-            listed, text = table.listed(index), table.text(index)
-            try:
-                found = look_at(place.job.layout.place(listed))
-            except (OSError, UnreadableInput) as error:
-                verification.find("source", listed, f"cannot be made again: {error}")
+        names = [table.listed(index) for index in chosen.tolist()]
+        looks = look_at_places([place.job.layout.place(listed) for listed in names])
+        entries = journal.find(keys[chosen]).tolist()
+        for index, entry, listed, found in zip(chosen.tolist(), entries, names, looks, strict=True):
+            text = table.text(index)
+            if not isinstance(found, Found):
+                verification.find("source", listed, f"cannot be made again: {found}")
                 continue
-            mark = fingerprint(text, found.st_size, found.st_mtime_ns, place.job.seed)
+            mark = fingerprint(text, found.size, found.changed, place.job.seed)
             if mark != journal.entries["fingerprint"][entry]:
                 verification.find("source", listed, "cannot be made again: it has changed since")
                 continue
             batch.texts.append(text)
             batch.keys.append(int(keys[index]))
-            batch.sizes.append(found.st_size)
-            batch.times.append(found.st_mtime_ns)
+            batch.sizes.append(found.size)
+            batch.times.append(found.changed)
         size = max(1, min(MOST_IN_BATCH, -(-len(batch) // (4 * self._workers))))
         mine = Journal(place.storage)
         parts = [

@@ -23,6 +23,7 @@ from splitter.errors import (
     StorageError,
     UnreadableInput,
 )
+from splitter.fetching import Fetcher, Wanted, local_name
 from splitter.groups import Group, Kept
 from splitter.inputs import make_input
 from splitter.manifest import (
@@ -40,6 +41,8 @@ from splitter.records import InputFile, OutputFile, Scratch
 from splitter.rows import Made, RowMaker
 from splitter.sinks import GroupWriter, Nowhere, Owner, Sink, SinkWriter
 from splitter.storage import Storage
+from splitter.stores import Found
+from splitter.urls import is_url, without_secrets
 
 FAILURES_SHOWN = 3
 LONGEST_MESSAGE = 10_000
@@ -228,9 +231,16 @@ class Worker:
     """Processes, stores and commits batches: in a runner, or in the driver when there are no workers."""
 
     def __init__(
-        self, job: Job, mark: Callable[[int], None] = lambda _: None, scratch: str | None = None
+        self,
+        job: Job,
+        mark: Callable[[int], None] = lambda _: None,
+        scratch: str | None = None,
+        announce: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`mark` is told the place of each input that is begun; `scratch` is a folder for temporary files."""
+        """`mark` is told the place of each input that is begun; `scratch` is a folder for temporary files.
+
+        With one, remote inputs are fetched ahead by another process, and `announce` is told which.
+        """
         self._job = job
         self._mark = mark
         self._journal = Journal(job.storage)
@@ -240,7 +250,13 @@ class Worker:
         # of an output whose place is known when the batch is finished
         self._unknown = ("",) * len(job.sink.columns)
         self._rows = RowMaker(job.header, job.dataset.metadata_types, job.sink.columns)
-        self._scratch = Scratch(scratch or job.storage.scratch())
+        folder = scratch or job.storage.scratch()
+        self._scratch = Scratch(folder)
+        self._fetcher = Fetcher(Scratch(folder), apart=scratch is not None, announce=announce)
+
+    def close(self) -> None:
+        """Leave nothing behind of what was fetched."""
+        self._fetcher.close()
 
     def _end_if_forked(self) -> None:
         """End a copy of this process that user code has forked and let go: it must not do the batch too."""
@@ -263,7 +279,7 @@ class Worker:
         began = time.perf_counter()
         self._job.storage.confirm(lately=True)
         with contextlib.closing(self._writer(batch)) as writer:
-            task = _Task(batch, self._job, writer)
+            task = _Task(batch, self._job, writer, self._fetcher)
             self._do(task)
         task.report.seconds = time.perf_counter() - began
         return task.report
@@ -303,6 +319,7 @@ class Worker:
         if place not in task.finished:
             self._mark(place)
             self._process_one(task, place)
+        self._fetcher.drop(place)
 
     def _process_group(self, task: "_Task", group: Group) -> None:
         """Process inputs, and take along what others have, in the order of the group."""
@@ -342,7 +359,7 @@ class Worker:
                     continue
                 task.fail(
                     place,
-                    _after_batch(task.fault, failure_of(error, attempt)),
+                    task.named(place, _after_batch(task.fault, failure_of(error, attempt))),
                     unreadable=_not_read(error, task.path(place)),
                 )
             finally:
@@ -470,9 +487,10 @@ class Worker:
 class _Task:
     """A batch on its way: what is known of its inputs so far."""
 
-    def __init__(self, batch: Batch, job: Job, sink: SinkWriter) -> None:
+    def __init__(self, batch: Batch, job: Job, sink: SinkWriter, fetcher: Fetcher) -> None:
         self.batch = batch
         self.sink = sink
+        self._fetcher = fetcher
         self.record = RecordWriter()
         self.report = Report(inputs=len(batch))
         self.fault: Failure | None = None
@@ -485,16 +503,43 @@ class _Task:
         self.rows = [[row] for row in parse_rows(b"".join(batch.texts))]
         if job.dataset.group_rows:
             self.rows = [parse_rows(text) for text in batch.texts]
+        self._remote = self._remote_files()
+        fetcher.begin(self._remote)
+
+    def _remote_files(self) -> dict[int, Wanted]:
+        """What is to be fetched, by place."""
+        batch = self.batch
+        if not is_url(self._job.layout.root) and not any(b"://" in text for text in batch.texts):
+            return {}
+        found = {}
+        for place in range(len(batch)):
+            url = self.path(place)
+            if is_url(url) and place not in batch.failures:
+                size = batch.sizes[place]
+                found[place] = Wanted(url, Found(size, batch.times[place]) if size != UNREADABLE else None)
+        return found
 
     def take(self, place: int, scratch: Scratch) -> InputFile:
         """The input as `process` takes it."""
         job, batch = self._job, self.batch
         input_file = make_input(self.rows[place], job.header, job.at, job.layout, scratch)
+        if place in self._remote:
+            fetched = self._fetcher.take(place)
+            # what was read, should it have changed since the survey: a version may come back, a time may not
+            batch.sizes[place], batch.times[place] = fetched.found
+            return input_file._replace(local_path=fetched.path)
         if batch.sizes[place] == UNREADABLE:
             # it may have come since; if not, this says why
-            found = look_at(input_file.local_path)
-            batch.sizes[place], batch.times[place] = found.st_size, found.st_mtime_ns
+            batch.sizes[place], batch.times[place] = look_at(input_file.local_path)
         return input_file
+
+    def named(self, place: int, failure: Failure) -> Failure:
+        """The failure in words that name a remote file, and not the copy of it."""
+        if place not in self._remote:
+            return failure
+        url = self._remote[place].url
+        copy = f"{SCRATCH_SHOWN}/{local_name(url)}"
+        return replace(failure, message=failure.message.replace(copy, without_secrets(url)))
 
     def path(self, place: int) -> str:
         """Where the input is on this machine."""
@@ -633,6 +678,7 @@ def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401
 # -- failures ---------------------------------------------------------------------------------------------
 
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
+SCRATCH_SHOWN = "{scratch}"
 _SCRATCH = re.compile(
     r"[^\s'\"]*(?:/\.splitter/staging(?:/part-\d+-of-\d+)?|/splitter-staging-\w+)(?:/splitter-\w+)+"
 )
@@ -684,7 +730,7 @@ def _message(error: BaseException) -> str:
     except BaseException:  # noqa: BLE001 - a user's __str__ may do anything
         text = "its message cannot be shown"
     # the names of scratch folders are random, and what is published must not be
-    return _encodable(_SCRATCH.sub("{scratch}", text[:LONGEST_MESSAGE]))
+    return _encodable(_SCRATCH.sub(SCRATCH_SHOWN, text[:LONGEST_MESSAGE]))
 
 
 def _one_line(error: BaseException) -> str:

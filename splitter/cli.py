@@ -206,10 +206,11 @@ def _as_given(param: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - what
     values = value if isinstance(value, list) else [value]
     if any(isinstance(one, (dict, list)) for one in values):
         raise Refused(f"--config: {param.name!r} cannot be {value!r}")
-    if values is value and not (param.multiple or param.type is click.UNPROCESSED):
+    many = param.multiple or param.nargs < 0
+    if values is value and not (many or param.type is click.UNPROCESSED):
         raise Refused(f"--config: {param.name!r} takes one value, not a list")
     texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
-    return texts if param.multiple or values is value else texts[0]
+    return texts if many or values is value else texts[0]
 
 
 _OWN = ("dataset", "recipe", "output", "config", "help")
@@ -240,24 +241,35 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
         return summary.exit_code
 
 
-def _made(recipe: "type[ProcessorDataset]", source: str, parameters: Mapping[str, Any]) -> "ProcessorDataset":
+def _made(
+    recipe: "type[ProcessorDataset]", sources: Sequence[str], parameters: Mapping[str, Any]
+) -> "ProcessorDataset":
     try:
-        return recipe(source, **parameters)
+        return recipe(_together(sources), **parameters)
     except Refused:
         raise
     except (Exception, SystemExit) as error:
         raise Refused(f"{recipe.__name__}: {type(error).__name__}: {error}") from error
 
 
+def _together(sources: Sequence[str]) -> Any:  # noqa: ANN401 - what a recipe takes
+    """What to read: a single source as it is given."""
+    from splitter.sources import InputList
+
+    lists = [InputList(source) for source in sources]
+    return sum(lists[1:], lists[0]) if len(lists) > 1 else sources[0]
+
+
 commands.add_command(
     RunCommand(
         "run",
         callback=_run,
-        help="""Run a recipe over every input of DATASET: a list (CSV, TSV, JSONL, Parquet) or a folder.
+        help="""Run a recipe over every input of DATASET: a list (CSV, TSV, JSONL, Parquet) or a folder,
+        here or at a URL. Several are taken one after the other.
 
         Run it again with the same output folder to continue: what is done is left alone.""",
         params=[
-            click.Argument(["dataset"], type=click.STRING),
+            click.Argument(["dataset"], type=click.STRING, nargs=-1, required=True),
             click.Option(
                 ["recipe", "--recipe"],
                 default=DEFAULT,

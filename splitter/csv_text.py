@@ -58,13 +58,13 @@ def parse_rows(text: bytes) -> list[Row]:
 class CsvFile:
     """The rows of a CSV file, whose bytes may often be copied as they are."""
 
-    def __init__(self, path: str, delimiter: str, width: int) -> None:
-        """A row has `width` fields."""
-        self._path, self._delimiter, self._width = path, delimiter, width
+    def __init__(self, path: str, delimiter: str, width: int, name: str = "") -> None:
+        """A row has `width` fields; messages call the file by its `name`."""
+        self._path, self._delimiter, self._width, self._name = path, delimiter, width, name or path
 
     def __iter__(self) -> Iterator[Row]:
         """The rows below the header."""
-        return islice(csv_rows(self._path, self._delimiter), 1, None)
+        return islice(csv_rows(self._path, self._delimiter, self._name), 1, None)
 
     def plain_blocks(self) -> Iterator[tuple[bytes, np.ndarray] | None]:
         """Whole lines and where each ends, first the header, as `CsvText` would write them.
@@ -103,9 +103,9 @@ def empty_list(path: str) -> Refused:
     return Refused(f"{path}: is empty; a dataset list starts with a line of column names")
 
 
-def csv_rows(path: str, delimiter: str) -> Generator[Row, None, None]:
+def csv_rows(path: str, delimiter: str, name: str = "") -> Generator[Row, None, None]:
     """The rows of a CSV file, the header first; refuses a line that has more or fewer columns."""
-    width = 0
+    width, name = 0, name or path
     with open(path, newline="", encoding=ENCODING, errors=ESCAPE) as file:
         if file.read(1) != "\ufeff":
             file.seek(0)
@@ -117,7 +117,7 @@ def csv_rows(path: str, delimiter: str) -> Generator[Row, None, None]:
                 width = width or len(row)
                 if len(row) != width:
                     message = f"has {len(row)} columns where the first line has {width}"
-                    raise Refused(f"{path}: line {reader.line_num} {message}; mend that line")
+                    raise Refused(f"{name}: line {reader.line_num} {message}; mend that line")
                 yield row
         except csv.Error as error:
-            raise Refused(f"{path}: line {reader.line_num} is not CSV ({error}); mend that line") from None
+            raise Refused(f"{name}: line {reader.line_num} is not CSV ({error}); mend that line") from None

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from torch.utils.data import Dataset
 
 from splitter.errors import BadResult, Refused
+from splitter.fetching import local_name
 from splitter.inputs import Table, copy_list
 from splitter.places import Layout, look_at
 from splitter.records import InputFile, OutputFile, Scalar, Scratch
-from splitter.sources import InputList, read_source, with_stage
+from splitter.sources import InputList, read_source
+from splitter.stores import fetch
+from splitter.urls import is_url
 
 if TYPE_CHECKING:
     from splitter.frame import Manifest
@@ -90,13 +93,12 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
             raise IndexError(f"input {index} of {len(table)}")
         self.ready()
         input_file = table.input_file(index % len(table), self._layout)
-        look_at(input_file.local_path)
+        scratch = input_file.scratch_folder
         try:
-            outputs, metadata = checked_result(one_at_a_time(self)(input_file))
-            scratch = input_file.scratch_folder
+            outputs, metadata = checked_result(one_at_a_time(self)(_here(input_file)))
             return tuple(_in_hand(output, scratch) for output in outputs), dict(metadata)
         finally:
-            input_file.scratch_folder.remove()
+            scratch.remove()
 
     @staticmethod
     def collate_fn(samples: list[Sample]) -> list[Sample]:
@@ -111,18 +113,17 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
 
     def _opened(self) -> Table:
         if self._table is None:
-            listing = with_stage(inputs_of(self))
-            header, rows, root = read_source(listing)
-            refuse_columns(self, header)
+            source = read_source(inputs_of(self))
+            refuse_columns(self, source.header)
             # an unnamed file: gone with the process, never seen by anyone else
             file = tempfile.TemporaryFile()  # noqa: SIM115
-            self._table = copy_list(header, rows, file, listing.path_column)
+            self._table = copy_list(source.header, source.rows, file, source.column)
             weakref.finalize(self._table, file.close)
-            self._layout = Layout(root)
+            self._layout = Layout(source.root)
             if self.group_rows:
                 from splitter.inputs import survey
 
-                survey(self._table, self._layout, group_rows=True)
+                survey(self._table, self._layout, group_rows=True, known=source.reading.known)
         return self._table
 
     def __getstate__(self) -> dict[str, Any]:
@@ -156,6 +157,17 @@ def one_at_a_time(dataset: ProcessorDataset) -> Callable[[InputFile], Any]:
         return results[0]
 
     return alone
+
+
+def _here(input_file: InputFile) -> InputFile:
+    """The input with its file on this machine."""
+    place = input_file.local_path
+    if not is_url(place):
+        look_at(place)
+        return input_file
+    path = f"{input_file.scratch}/{local_name(place)}"
+    fetch(place, path, None)
+    return input_file._replace(local_path=path)
 
 
 def _in_hand(output: Any, scratch: Scratch) -> OutputFile:  # noqa: ANN401 - whatever a user's method gave

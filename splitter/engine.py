@@ -9,18 +9,19 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from splitter.batch import Job, Losses, Report
 from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
-from splitter.errors import Interrupted, Refused, StorageError, UnreadableInput
+from splitter.errors import Interrupted, Refused, StorageError
 from splitter.executors import Cluster, Executor, Limits, executor_class
 from splitter.groups import Groups, deal
 from splitter.how import how_before, note_how, recipe_how, seed_of
-from splitter.inputs import Survey, Table, advice_on_missing, copy_list, survey
+from splitter.inputs import Survey, Table, advice_on_missing, copy_list, survey, why_unreadable
+from splitter.joining import Tally
 from splitter.kept import LAST_RUN, LIST, Listed, forget_stale, inputs_of_part, keep_list
 from splitter.manifest import (
     DONE,
@@ -38,11 +39,11 @@ from splitter.manifest import (
 )
 from splitter.options import RunOptions
 from splitter.parts import Part
-from splitter.places import Layout, look_at, shard_of
+from splitter.places import Layout, shard_of
 from splitter.plan import GroupPlanner, Planner
 from splitter.progress import Display, one_line, show_count
 from splitter.sinks import SINKS, Sink
-from splitter.sources import InputList, read_source, with_stage
+from splitter.sources import InputList, read_source
 from splitter.storage import Storage
 from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables
 
@@ -74,6 +75,7 @@ class Summary:
         stopped: Why it ended early, if it did.
         part: Which part of the inputs it was for, if not for all: the numbers are of that part.
         assembled: Whether it has put the manifest together, and processed nothing.
+        tally: Which rows of the list were left out, or have no labels.
     """
 
     output: str
@@ -94,6 +96,7 @@ class Summary:
     stopped: str = ""
     part: Part | None = None
     assembled: bool = False
+    tally: Tally = field(default_factory=Tally)
 
     @classmethod
     def of(cls, status: np.ndarray, **others: Any) -> "Summary":  # noqa: ANN401 - the other fields
@@ -130,8 +133,9 @@ class Engine:
         executor = self._executor()
         self.dataset.device = executor.device(self.options.device)
         output = self.storage.root
-        listing = with_stage(_listing(self.dataset.inputs, self.options), leave_out=output)
-        header, rows, root = read_source(listing, leave_out=output, tell=self.display.say)
+        listing = _listing(self.dataset.inputs, self.options)
+        source = read_source(listing, leave_out=output, tell=self.display.say)
+        header, root = source.header, source.root
         sink = SINKS[self.options.sink](self.options)
         _refuse_own_columns(header, listing, sink)
         refuse_columns(self.dataset, header)
@@ -141,17 +145,28 @@ class Engine:
             self.storage.unless_refused(),
             self.storage.working_file(LIST) as file,
         ):
-            table = copy_list(header, rows, file, listing.path_column)
+            table = copy_list(header, source.rows, file, source.column)
+            self._tell_tally(source.reading.tally)
             layout = Layout(root, self.options.keep_extension)
-            found = survey(table, layout, group_rows=self.dataset.group_rows)
+            found = survey(table, layout, group_rows=self.dataset.group_rows, known=source.reading.known)
             advice = advice_on_missing(listing, table, layout, found)
             how = self._how(sink)
             seed = seed_of(how, header)
             job = Job(self.dataset, self.storage, sink, layout, header, table.at, seed, self.options.retries)
-            listed = Listed(listing.path_column, root, self.options.keep_extension, self.dataset.group_rows)
+            listed = Listed(source.column, root, self.options.keep_extension, self.dataset.group_rows)
             work = _Work(job, table, found, listed, self.options, executor, self.display, began)
+            work.tally = source.reading.tally
             with contextlib.closing(executor):
                 return work.through(how, advice)
+
+    def _tell_tally(self, tally: Tally) -> None:
+        """Name what did not match, before the work."""
+        if tally.unlabelled:
+            names = _some(tally.unlabelled_names, tally.unlabelled)
+            self.display.warn(f"{show_count(tally.unlabelled, 'input')} without labels: {names}")
+        if tally.unused:
+            names = _some(tally.unused_names, tally.unused)
+            self.display.warn(f"{show_count(tally.unused, 'row')} of --labels without an input: {names}")
 
     def _executor(self) -> Executor:
         options, recipe = self.options, self.dataset
@@ -204,6 +219,7 @@ class _Work:
         self.losses = Losses()
         # keys of inputs whose outputs are to go from shards
         self.dropped = np.empty(0, "u8")
+        self.tally = Tally()
         self.stopped = ""
         self.how: dict[str, Any] = {}
         # how things stood before this run did anything
@@ -510,15 +526,12 @@ class _Work:
             limited=self.options.limit is not None,
             stopped=self.stopped,
             part=self.storage.part,
+            tally=self.tally,
         )
 
     def _why_unreadable(self, unreadable: np.ndarray) -> str:
         for index in unreadable[:1].tolist():
-            try:
-                look_at(self.job.layout.place(self.table.listed(index)))
-            except (OSError, UnreadableInput) as error:
-                return str(error)
-            return "it is there again"
+            return why_unreadable(self.job.layout.place(self.table.listed(index))) or "it is there again"
         return self.done.unreadable_why
 
 
@@ -532,11 +545,11 @@ def _first(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.ndarra
 
 def _listing(inputs: InputList, options: RunOptions) -> InputList:
     """The list as the recipe was given it, with what the options say of it."""
-    named = {name: getattr(options, name) for name in ("root", "delimiter", "pattern")}
-    given = {name: value for name, value in named.items() if value is not None}
+    names = ("root", "delimiter", "pattern", "folder_label", "labels", "on", "where")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.column != "input":
         given["column"] = options.column
-    return replace(inputs, **given, rename={**(inputs.rename or {}), **options.new_names})
+    return inputs.with_options(**given, rename=options.new_names)
 
 
 def _refuse_own_columns(header: list[str], listing: InputList, sink: Sink) -> None:
@@ -547,6 +560,10 @@ def _refuse_own_columns(header: list[str], listing: InputList, sink: Sink) -> No
             if name == OUTPUT_COLUMNS[0] != listing.column:
                 message += f", or --column {name} if it is a manifest whose output files are meant"
             raise Refused(message)
+
+
+def _some(names: list[str], number: int) -> str:
+    return ", ".join(names) + (", …" if number > len(names) else "")
 
 
 def _short(value: object) -> str:

@@ -51,11 +51,11 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 class _Post:
     """Shared memory where the runner notes the place of the input it is at, and since when.
 
-    Beside that, how much memory it held when it was ready for the first.
+    Beside that, how much memory it held when it was ready for the first, and which process fetches for it.
     """
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, _PLACE.size + _BYTES.size)
+        self._memory = mmap.mmap(-1, _PLACE.size + 2 * _BYTES.size)
         self.note(IDLE)
 
     def note(self, place: int) -> None:
@@ -71,6 +71,13 @@ class _Post:
     def read_base(self) -> int:
         (size,) = _BYTES.unpack_from(self._memory, _PLACE.size)
         return int(size)
+
+    def note_fetcher(self, process: int) -> None:
+        _BYTES.pack_into(self._memory, _PLACE.size + _BYTES.size, process)
+
+    def read_fetcher(self) -> int:
+        (process,) = _BYTES.unpack_from(self._memory, _PLACE.size + _BYTES.size)
+        return int(process)
 
 
 class Guard:
@@ -193,7 +200,7 @@ class Guard:
             return Failure(TimedOut.__name__, f"no result in {self._timeout:g} s (--timeout)")
         if not self._memory or place == SETUP:
             return None
-        if memory_of(self._runner) - self._post.read_base() > self._memory:
+        if memory_of(self._runner, self._post.read_fetcher()) - self._post.read_base() > self._memory:
             return Failure(
                 MemoryExceeded.__name__, f"took more than {self._memory:,} bytes of memory (--memory)"
             )
@@ -305,7 +312,7 @@ class Guard:
             if self._voice:
                 self._voice.take_over()
                 note = self._note_aloud
-            _serve(Worker(self._job, note, scratch), pipe, self._post)
+            _serve(Worker(self._job, note, scratch, self._post.note_fetcher), pipe, self._post)
             status = 0
         except BaseException:
             # a fault of splitter's own: nothing else would say what it was

@@ -6,7 +6,7 @@ for each row: where the row starts in the copy, a hash of its path, the size of 
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
@@ -16,23 +16,26 @@ import numpy as np
 
 from splitter.csv_text import ENCODING, ESCAPE, CsvFile, CsvText, Row, parse_rows
 from splitter.errors import Refused, StorageError, UnreadableInput
+from splitter.listings import Known
 from splitter.places import (
     RESERVED_FOLDERS,
     UNREADABLE,
     Layout,
     fingerprint,
     folders_around,
-    is_url,
     key_hash,
     look_at,
     same_name,
-    without_scheme,
 )
 from splitter.processes import in_processes
 from splitter.records import InputFile, Scratch
 from splitter.sources import InputList
+from splitter.stores import Found, look_at_all
+from splitter.urls import has_password, is_url, without_scheme, without_secrets
 
 BLOCK = 10_000
+# of remote inputs, which take longer to look at
+FEW = 1_000
 MOST_FOLDERS = 1000
 
 
@@ -45,10 +48,14 @@ class Table:
     Attributes:
         header: The names of the columns.
         column: Which of them holds the paths.
+        names_urls: Whether any row names a URL.
     """
 
-    def __init__(self, file: BinaryIO, header: Row, column: str, offsets: np.ndarray) -> None:
+    def __init__(
+        self, file: BinaryIO, header: Row, column: str, offsets: np.ndarray, *, names_urls: bool = False
+    ) -> None:
         """Take a copy made by `copy_list`."""
+        self.names_urls = names_urls
         self._file = file
         self.header = header
         self.column = column
@@ -106,13 +113,19 @@ def make_input(rows: list[Row], header: Row, at: int, layout: Layout, scratch: S
 
 def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> Table:
     """Write the rows as plain CSV and note where each one starts."""
-    csv_text = CsvText()
-    begin = position = _append(file, csv_text.encode([header]))
-    pieces = _copy_plain(rows, file, begin) if isinstance(rows, CsvFile) else None
-    if pieces is not None:
-        return Table(file, header, column, np.concatenate(pieces))
-    file.seek(begin)
-    file.truncate()
+    begin = _append(file, CsvText().encode([header]))
+    copied = _copy_plain(rows, file, begin) if isinstance(rows, CsvFile) else None
+    if copied is None:
+        file.seek(begin)
+        file.truncate()
+        copied = _copy_rows(rows, file, begin)
+    pieces, names_urls = copied
+    return Table(file, header, column, np.concatenate(pieces), names_urls=names_urls)
+
+
+def _copy_rows(rows: Iterable[Row], file: BinaryIO, position: int) -> tuple[list[np.ndarray], bool]:
+    """Write rows; where each ends, and whether there is a URL in any."""
+    csv_text, urls = CsvText(), False
     pieces = [np.array([position])]
     for number, block in enumerate(_blocks(rows)):
         lines = csv_text.lines(block)
@@ -125,12 +138,13 @@ def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> 
         ends = np.cumsum(np.fromiter(map(len, texts), "i8", len(texts)) + 1) + position
         pieces.append(ends)
         position = int(ends[-1])
-    return Table(file, header, column, np.concatenate(pieces))
+        urls = urls or "://" in text
+    return pieces, urls
 
 
-def _copy_plain(rows: CsvFile, file: BinaryIO, position: int) -> list[np.ndarray] | None:
-    """Copy lines as they are; where each ends, or None if they had to be written in another way."""
-    pieces = [np.array([position])]
+def _copy_plain(rows: CsvFile, file: BinaryIO, position: int) -> tuple[list[np.ndarray], bool] | None:
+    """Copy lines as they are; the same, or None if they had to be written in another way."""
+    pieces, urls = [np.array([position])], False
     for number, block in enumerate(rows.plain_blocks()):
         if block is None:
             return None
@@ -139,7 +153,8 @@ def _copy_plain(rows: CsvFile, file: BinaryIO, position: int) -> list[np.ndarray
             continue
         pieces.append(ends + position)
         position += _append(file, lines)
-    return pieces
+        urls = urls or b"://" in lines
+    return pieces, urls
 
 
 def _append(file: BinaryIO, content: bytes) -> int:
@@ -207,16 +222,22 @@ class Survey:
         return marks
 
 
-def survey(table: Table, layout: Layout, *, group_rows: bool) -> Survey:
-    """Look at every input once: take sizes and times, and refuse outputs that would collide."""
+def survey(table: Table, layout: Layout, *, group_rows: bool, known: Known | None = None) -> Survey:
+    """Look at every input once: take sizes and times, and refuse outputs that would collide.
+
+    `known` is what a store has told already when it listed the inputs.
+    """
     # made whole at once, since joining blocks would take the memory twice
     columns = tuple(np.empty(len(table), kind) for kind in ("u8", "i8", "i8", "i8"))
     outer_folders = np.empty(0, "i8")
-    starts = range(0, len(table), BLOCK)
-    with contextlib.closing(in_processes(partial(_look_at_block, table, layout), starts)) as blocks:
+    remote = table.names_urls or is_url(layout.root)
+    look = partial(_look_at_block, table, layout, (known or Known()).in_order())
+    starts = range(0, len(table), FEW if remote else BLOCK)
+    # a store's client brings threads, which this process must not have when it starts workers
+    with contextlib.closing(in_processes(look, starts, apart=remote)) as blocks:
         for start, (block, outer) in zip(starts, blocks, strict=True):
             for column, numbers in zip(columns, block, strict=True):
-                column[start : start + BLOCK] = numbers
+                column[start : start + starts.step] = numbers
             seen = len(outer_folders)
             outer_folders.resize(seen + len(outer), refcheck=False)
             outer_folders[seen:] = outer
@@ -230,11 +251,15 @@ def survey(table: Table, layout: Layout, *, group_rows: bool) -> Survey:
     return found
 
 
-def _look_at_block(table: Table, layout: Layout, start: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+def _look_at_block(
+    table: Table, layout: Layout, known: Known, start: int
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Keys, folders, sizes and times of some inputs; and the folders that their folders are in."""
     keys, folders, sizes, times = [], [], [], []
     outer_folders: dict[str, int] = {}
-    rows = parse_rows(b"".join(table.texts(start, min(len(table), start + BLOCK))))
+    urls: dict[int, str] = {}
+    step = FEW if table.names_urls or is_url(layout.root) else BLOCK
+    rows = parse_rows(b"".join(table.texts(start, min(len(table), start + step))))
     for index, row in enumerate(rows, start):
         listed = row[table.at]
         key = layout.key(listed)
@@ -253,16 +278,39 @@ def _look_at_block(table: Table, layout: Layout, start: int) -> tuple[tuple[np.n
                 if outer in outer_folders:
                     break
                 outer_folders[outer] = hash(outer)
-        try:
-            found = look_at(layout.place(listed))
-        except (OSError, UnreadableInput):
-            sizes.append(UNREADABLE)
-            times.append(UNREADABLE)
+        place = layout.place(listed)
+        found: Found | None = None
+        if is_url(place):
+            _refuse_password(listed, index)
+            urls[index - start] = place
         else:
-            sizes.append(found.st_size)
-            times.append(found.st_mtime_ns)
+            with contextlib.suppress(OSError, UnreadableInput):
+                found = look_at(place)
+        sizes.append(UNREADABLE if found is None else found.size)
+        times.append(UNREADABLE if found is None else found.changed)
+    for at, remote in _look_at_urls(urls, known):
+        sizes[at], times[at] = remote
     block = np.array(keys, "u8"), np.array(folders, "i8"), np.array(sizes, "i8"), np.array(times, "i8")
     return block, np.fromiter(outer_folders.values(), "i8", len(outer_folders))
+
+
+def _look_at_urls(urls: dict[int, str], known: Known) -> Iterator[tuple[int, Found]]:
+    """What is known of remote files, by their places; but of those that cannot be looked at."""
+    every = list(dict.fromkeys(urls.values()))
+    told = dict(zip(every, known.of_all(every), strict=True))
+    asked = [url for url, found in told.items() if found is None]
+    told.update((url, found) for url, found in zip(asked, look_at_all(asked), strict=True)
+                if isinstance(found, Found))  # fmt: skip
+    yield from ((at, found) for at, url in urls.items() if (found := told[url]) is not None)
+
+
+def _refuse_password(listed: str, index: int) -> None:
+    if has_password(listed):
+        raise Refused(
+            f"row {index + 1} of the dataset list: {without_secrets(listed)} was written with a password, "
+            "which would come into the manifest; leave it out there, and give it in ~/.netrc or the store's "
+            "own config"
+        )
 
 
 def _reserved(listed: str, key: str) -> Refused:
@@ -348,11 +396,13 @@ def advice_on_missing(listing: InputList, table: Table, layout: Layout, found: S
             else "it holds no file"
         )
         return f"{layout.root}: {named}; those that begin with a dot do not count" if folder else ""
-    if (found.sizes != UNREADABLE).any() or is_url(table.listed(0)):
+    if (found.sizes != UNREADABLE).any():
         return ""
     first = table.listed(0)
     place = layout.place(first)
     many = f"none of the {len(table):,} inputs can be read, the first" if len(table) > 1 else "the only input"
+    if is_url(place):
+        return f"{many} is {why_unreadable(place)}" if len(table) > 1 else ""
     if first[:1] == "/" or "://" in first or os.path.lexists(place):
         return f"{many} is at {place}" if len(table) > 1 else ""
     roots = [
@@ -364,6 +414,27 @@ def advice_on_missing(listing: InputList, table: Table, layout: Layout, found: S
         root = os.path.join(listing.root or "", roots[0])
         return f"{many} is not at {place} but in {roots[0]}: use --root {root}"
     return f"{many} is not at {place}; --root says which folder the paths start from"
+
+
+def look_at_places(places: Sequence[str]) -> list[Found | OSError | UnreadableInput]:
+    """What is known of files here and elsewhere; of one that cannot be looked at, why."""
+    urls = list(dict.fromkeys(filter(is_url, places)))
+    (answers,) = in_processes(look_at_all, [urls], apart=True) if urls else [[]]
+    remote = dict(zip(urls, answers, strict=True))
+    return [remote[place] if place in remote else _looked_at(place) for place in places]
+
+
+def _looked_at(place: str) -> Found | OSError | UnreadableInput:
+    try:
+        return look_at(place)
+    except (OSError, UnreadableInput) as error:
+        return error
+
+
+def why_unreadable(place: str) -> str:
+    """Why an input cannot be read, with its name; nothing if it can."""
+    (found,) = look_at_places([place])
+    return "" if isinstance(found, Found) else str(found)
 
 
 def _likely_roots(listing: InputList, layout: Layout) -> list[str]:

@@ -38,11 +38,16 @@ class RunOptions:
 
     Attributes:
         column: The column of the dataset list that holds the paths.
-        root: The folder that relative paths start from; itself relative to the list's folder.
+        root: The folder or URL that relative paths start from; itself relative to the list's folder.
         delimiter: What stands between two columns of the list. Default: a comma, in .tsv files a tab.
         pattern: Which files of a folder to take, such as '*.wav'. Those whose names begin with a dot are left
             out.
         rename: Give a column of the list another name, as OLD=NEW. May be repeated.
+        folder_label: Give each file of a folder a label: the name of the folder that it lies in, as a column
+            of this name.
+        labels: A file whose columns are joined to the rows of the list.
+        on: The column to join --labels by, or two as COLUMN=ITS-COLUMN. Default: that of the paths.
+        where: Take only the rows that match, such as "split == 'train' and duration < 30".
         keep_extension: Name an input's folder a.wav/ instead of a/.
         limit: Take only the first N inputs, for a trial.
         part: Do only one of N parts, as K/N, while other processes or machines do the others; then
@@ -86,6 +91,10 @@ class RunOptions:
     delimiter: str | None = None
     pattern: str | None = None
     rename: list[str] = dataclasses.field(default_factory=list)
+    folder_label: str | None = None
+    labels: str | os.PathLike[str] | None = None
+    on: str | None = None
+    where: str | None = None
     keep_extension: bool = False
     limit: int | None = None
     part: str | None = None

@@ -7,13 +7,14 @@ import stat
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 import xxhash
 
 from splitter.csv_text import ENCODING, ESCAPE
 from splitter.errors import UnreadableInput
+from splitter.stores import Found, look
 from splitter.table_names import OTHERS
+from splitter.urls import is_url, joined, path_in, unsigned_bytes, without_scheme
 
 UNREADABLE = -1
 SHARDS = "shards"
@@ -30,21 +31,26 @@ class Layout:
     keep_extension: bool = False
 
     def place(self, text: str) -> str:
-        """The local path of an input as it is listed."""
+        """The local path, or the URL, of an input as it is listed."""
         if "://" in text:
             if is_url(text):
                 return text
             text = without_scheme(text)
+        if text[:1] != "/" and not _is_plain(text) and is_url(self.root):
+            # stores do not know `..`
+            return joined(self.root, text)
         return text if text[:1] == "/" else f"{self.root}/{text}"
 
     def key(self, text: str) -> str:
         """What identifies an input: its path below the root, or its whole path without leading slash."""
         if "//" not in text and text[:1] != "/" and _is_plain(text):
             return text
-        if is_url(text):
-            return os.path.normpath(text.split("://", 1)[1]).lstrip("/")
-        path = os.path.normpath(self.place(text))
-        below = self.root.rstrip("/") + "/"
+        path, root = self.place(text), self.root
+        if is_url(path):
+            path, root = path_in(path), path_in(root) if is_url(root) else "/"
+        else:
+            path = os.path.normpath(path)
+        below = root.rstrip("/") + "/"
         return path.removeprefix(below) if path.startswith(below) else path.lstrip("/")
 
     def folder(self, key: str) -> str:
@@ -54,20 +60,6 @@ class Layout:
         # os.path.splitext, in a third of the time
         dot, start = key.rfind("."), key.rfind("/") + 1
         return key[:dot] if dot > start and key[start:dot].strip(".") else key
-
-
-_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-CANNOT_READ_URLS = "is a URL, which cannot be read yet"
-
-
-def is_url(text: str) -> bool:
-    """Whether a text names something on another machine."""
-    return "://" in text and _SCHEME.match(text) is not None and not text.startswith("file://")
-
-
-def without_scheme(text: str) -> str:
-    """The path that a `file://` URL stands for; any other text as it is."""
-    return unquote(text[len("file://") :], ENCODING, ESCAPE) if text.startswith("file://") else text
 
 
 def _is_plain(text: str) -> bool:
@@ -88,18 +80,21 @@ def key_hash(key: str) -> int:
 
 
 def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
-    """What an input was when it was processed: its columns, its file, and how it was to be processed."""
-    return xxhash.xxh3_64_intdigest(b"%b%d,%d" % (row, size, changed_ns), seed)
+    """What an input was when it was processed: its columns, its file, and how it was to be processed.
+
+    A URL that is signed anew is the same as before.
+    """
+    return xxhash.xxh3_64_intdigest(b"%b%d,%d" % (unsigned_bytes(row), size, changed_ns), seed)
 
 
-def look_at(path: str) -> os.stat_result:
+def look_at(path: str) -> Found:
     """The file's size and time; refuses what is not a plain file, which could block or never end."""
     if is_url(path):
-        raise UnreadableInput(f"{path}: {CANNOT_READ_URLS}; give the path of a local file")
+        return look(path)
     try:
         found = os.stat(path)
         if stat.S_ISREG(found.st_mode):
-            return found
+            return Found(found.st_size, found.st_mtime_ns)
     except FileNotFoundError:
         where = (
             f"is a link to {os.readlink(path)}, which is not there"

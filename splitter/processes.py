@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import IO, Any, Generic, TypeVar, cast
@@ -32,11 +32,19 @@ Result = TypeVar("Result")
 
 
 def in_processes(
-    function: Callable[[Item], Result], items: Sequence[Item], workers: int | None = None
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    workers: int | None = None,
+    *,
+    apart: bool = False,
 ) -> Generator[Result, None, None]:
-    """The function of each item, in order; with many items in as many processes as there are CPUs."""
+    """The function of each item, in order; with many items in as many processes as there are CPUs.
+
+    `apart`: even a single item is for another process, since the function leaves threads behind.
+    """
     cpus = workers or usable_cpus()
-    if len(items) < FEW_ITEMS or cpus == 1 or sys.platform != "linux" or threading.active_count() > 1:
+    few = not apart and (len(items) < FEW_ITEMS or cpus == 1)
+    if few or not _can_fork():
         yield from map(function, items)
         return
     helpers: list[_Helper[Item, Result]] = []
@@ -49,6 +57,47 @@ def in_processes(
     finally:
         for helper in helpers:
             helper.end()
+
+
+def _can_fork() -> bool:
+    return sys.platform == "linux" and threading.active_count() == 1
+
+
+def from_process(generate: Callable[[], Iterable[Item]]) -> Generator[Item, None, None]:
+    """What a function yields in a process of its own: its memory and the threads it starts end with it."""
+    if not _can_fork():
+        yield from generate()
+        return
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    with signals_held_back():
+        process = context.Process(target=_yield_to, args=(generate, theirs), daemon=True)
+        process.start()
+    theirs.close()
+    try:
+        while True:
+            item, error, more = ours.recv()
+            if error is not None:
+                raise error
+            if not more:
+                return
+            yield item
+    except EOFError:
+        raise ChildProcessError("a process that helps was killed (out of memory?)") from None
+    finally:
+        process.kill()
+        ours.close()
+        process.join()
+
+
+def _yield_to(generate: Callable[[], Iterable[Any]], pipe: Connection) -> None:
+    _become_helper()
+    try:
+        for item in generate():
+            pipe.send((item, None, True))
+        pipe.send((None, None, False))
+    except Exception as error:  # noqa: BLE001 - raised where the items are wanted
+        pipe.send((None, error, False))
 
 
 class _Helper(Generic[Item, Result]):
@@ -84,12 +133,16 @@ class _Helper(Generic[Item, Result]):
         self._process.join()
 
 
-def _help(function: Callable[[Any], Any], items: Sequence[Any], results: Connection) -> None:
+def _become_helper() -> None:
     die_with_parent(parent_process(), signal.SIGKILL)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signals_let_in()
+
+
+def _help(function: Callable[[Any], Any], items: Sequence[Any], results: Connection) -> None:
+    _become_helper()
     with contextlib.suppress(Exception):
         # the other end calls the function again where this one ends
         for item in items:
@@ -253,9 +306,10 @@ def be_first_to_go() -> None:
             file.write(str(_FIRST_TO_GO))
 
 
-def memory_of(process: int) -> int:
-    """Bytes of memory that a process and its descendants hold for themselves."""
-    return _own_memory(process) + sum(_unshared_memory(child) for child in _descendants(process))
+def memory_of(process: int, without: int = 0) -> int:
+    """Bytes of memory that a process and its descendants, but for one, hold for themselves."""
+    others = (child for child in _descendants(process) if child != without)
+    return _own_memory(process) + sum(map(_unshared_memory, others))
 
 
 def _descendants(process: int) -> list[int]:

@@ -9,9 +9,12 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from splitter.urls import without_secrets
+
 if TYPE_CHECKING:
     from splitter.batch import Report
     from splitter.engine import Summary
+    from splitter.joining import Tally
 
 SECONDS_BETWEEN_LINES = 30.0
 LONGEST_EXAMPLE = 200
@@ -163,11 +166,22 @@ def summary_lines(summary: "Summary") -> list[str]:
         counts.append(f"{show_count(work.apart, 'batch')} tried one by one")
     if summary.pruned:
         counts.append(f"the outputs of {show_count(summary.pruned, 'input')} removed")
+    counts += _of_tally(summary.tally)
     outputs = f"{show_count(work.outputs, 'output')} ({show_bytes(work.bytes)})"
     how = "put together" if summary.assembled else "made"
     made = f"{outputs} {how} in {show_seconds(summary.seconds)}"
     label = "stopped" if summary.stopped else "next"
     return [f"{', '.join(counts)}; {made}", _where(summary), f"{label}: {_next_step(summary)}"]
+
+
+def _of_tally(tally: "Tally") -> list[str]:
+    """What became of rows before the work."""
+    found = [f"{show_count(tally.left_out, 'row')} left out by --where"] if tally.left_out else []
+    if tally.unlabelled:
+        found.append(f"{show_count(tally.unlabelled, 'input')} without labels")
+    if tally.unused:
+        found.append(f"{show_count(tally.unused, 'row')} of --labels without an input")
+    return found
 
 
 def _where(summary: "Summary") -> str:
@@ -235,8 +249,8 @@ def _example(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text with what would end the line, or talk to the terminal, spelled out."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    """A text with what would end the line, or talk to the terminal, spelled out; and without secrets."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), without_secrets(text))
 
 
 def show_count(number: int, noun: str) -> str:

@@ -3,15 +3,23 @@
 import contextlib
 import json
 import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import IO, Any
 
 from splitter.csv_text import CsvFile, Row, csv_rows, empty_list
 from splitter.errors import Refused
-from splitter.places import CANNOT_READ_URLS, OWN_FOLDER, RESERVED_FOLDERS, is_url, without_scheme
+from splitter.joining import Labels, Tally, columns_to_join_by
+from splitter.listings import Known, fetched_list, is_remote_folder, refuse_password, remote_files
+from splitter.places import OWN_FOLDER, RESERVED_FOLDERS, Layout
 from splitter.stages import OUTPUT, labels_of_manifest, names_in_next_stage
+from splitter.urls import begin_of, file_name, is_url, joined, parent, without_scheme, without_secrets
+from splitter.where import condition
+
+# what pairs hold beside the path
+LABEL = "label"
 
 
 @dataclass(frozen=True)
@@ -19,13 +27,17 @@ class InputList:
     """Where the inputs are named, and how to read that.
 
     Attributes:
-        source: A CSV, TSV, JSONL or Parquet file, a folder, or from Python a list of paths or of row
-            dicts, a DataFrame, or a dataset of paths.
+        source: A CSV, TSV, JSONL or Parquet file, a folder, the URL of one of these, or from Python a list of
+            paths or of row dicts, a DataFrame, or a dataset of paths.
         column: The column that holds the paths.
-        root: The folder that relative paths start from, itself relative to the list's folder.
+        root: The folder or URL that relative paths start from, itself relative to the list's folder.
         delimiter: What stands between two columns of a CSV list.
         pattern: Which files of a folder source to take.
         rename: New names for columns.
+        folder_label: The name of a column for the folder that each file of a folder source lies in.
+        labels: A file, or what else a source may be, whose columns are joined to the rows.
+        on: The column to join them by, or two as COLUMN=ITS-COLUMN.
+        where: A condition over the columns; other rows are left out.
     """
 
     source: Any
@@ -34,74 +46,364 @@ class InputList:
     delimiter: str | None = None
     pattern: str | None = None
     rename: Mapping[str, str] | None = None
+    folder_label: str | None = None
+    labels: Any = None
+    on: str | None = None
+    where: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a name or a path."""
         path, text = (str, os.PathLike, type(None)), (str, type(None))
-        for name, kinds in (("column", (str,)), ("root", path), ("delimiter", text), ("pattern", text)):
+        kinds_of = {"column": (str,), "root": path}
+        kinds_of |= dict.fromkeys(("delimiter", "pattern", "folder_label", "on", "where"), text)
+        for name, kinds in kinds_of.items():
             if not isinstance(getattr(self, name), kinds):
                 raise Refused(f"InputList: {name}={getattr(self, name)!r:.100} is not text")
         rename: object = self.rename or {}
         names = [name for pair in rename.items() for name in pair] if isinstance(rename, Mapping) else [None]
         if not all(isinstance(name, str) for name in names):
             raise Refused(f"InputList: rename={rename!r:.100} is not a dict of old names and new ones")
+        if self.on is not None and self.labels is None:
+            raise Refused(f"--on {self.on!r} is only for --labels; add that, or leave it out")
+
+    def __add__(self, other: "InputList") -> "InputList":
+        """Both lists as one: the inputs of this, then those of the other."""
+        return InputList(Several((*_parts_of(self), *_parts_of(other))), column=self.path_column)
 
     @property
     def path_column(self) -> str:
         """What the column of the paths is called from here on."""
         return (self.rename or {}).get(self.column, self.column)
 
+    def with_options(self, **given: Any) -> "InputList":  # noqa: ANN401 - fields of this class
+        """The same list read in another way; of several lists each takes what is meant for its kind."""
+        rename = {**(self.rename or {}), **given.pop("rename", {})}
+        if not isinstance(self.source, Several):
+            return replace(self, **given, rename=rename)
+        whole = {name: given.pop(name) for name in ("labels", "on", "where") if name in given}
+        takes = [_options_of(part) for part in self.source.parts]
+        # what none takes is given to all, and refused there
+        parts = tuple(
+            part.with_options(
+                **{
+                    name: value
+                    for name, value in given.items()
+                    if name in own or not any(name in a for a in takes)
+                },
+                rename=rename,
+            )
+            for part, own in zip(self.source.parts, takes, strict=True)
+        )
+        return replace(self, source=Several(parts), column=parts[0].path_column, **whole)
 
-class Stage(InputList):
-    """The output files of an earlier run, from the manifest in its output folder."""
+
+@dataclass(frozen=True)
+class Several:
+    """Lists that are read one after the other."""
+
+    parts: tuple[InputList, ...]
 
 
-def with_stage(listing: InputList, *, leave_out: str = "") -> InputList:
-    """The same list; with the names that its columns get, if it is a manifest whose outputs are meant."""
-    source = listing.source
-    if listing.column != OUTPUT or not isinstance(source, (str, bytes, os.PathLike)):
-        return listing
-    path = os.path.abspath(os.path.expanduser(without_scheme(os.fsdecode(source))))
-    suffix = os.path.splitext(path)[1].lower()
-    if listing.delimiter is not None or suffix in _READERS or not os.path.isfile(path):
-        return listing
-    try:
-        header, _ = _read_csv(path, _usual_delimiter(suffix))
-    except OSError as error:
-        raise Refused(f"{path}: the dataset list cannot be read: {error.strerror or error}") from None
-    labels = labels_of_manifest(path, header)
-    if labels is None:
-        return listing
-    if leave_out and os.path.realpath(os.path.dirname(path)) == os.path.realpath(leave_out):
-        raise Refused(f"{leave_out}: holds the files that {path} lists; choose another --output")
-    rename = names_in_next_stage(header, labels, listing.rename or {})
-    same = {field.name: getattr(listing, field.name) for field in fields(listing)}
-    return Stage(**{**same, "rename": rename})
+def _parts_of(listing: InputList) -> tuple[InputList, ...]:
+    plain = isinstance(listing.source, Several) and listing.labels is None and listing.where is None
+    return listing.source.parts if plain else (listing,)
+
+
+@dataclass
+class Reading:
+    """What comes up while sources are read; whole when all rows have been gone through.
+
+    Attributes:
+        leave_out: The output folder.
+        tell: Called with what there is to say of the rows.
+        known: What stores have told of files.
+        tally: What became of rows.
+        held: What must stay open until all are read.
+    """
+
+    leave_out: str = ""
+    tell: Callable[[str], None] = lambda _: None
+    known: Known = field(default_factory=Known)
+    tally: Tally = field(default_factory=Tally)
+    held: list[IO[bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Close what is held when this is no longer needed, also after an error."""
+        weakref.finalize(self, _close_all, self.held)
+
+
+def _close_all(files: list[IO[bytes]]) -> None:
+    for file in files:
+        file.close()
+
+
+@dataclass
+class Source:
+    """A source as it is read.
+
+    Attributes:
+        header: The names of the columns.
+        rows: The rows, which can be gone through once.
+        root: The folder or URL that relative paths start from.
+        column: The column that holds the paths.
+        reading: What comes up on the way.
+    """
+
+    header: Row
+    rows: Iterable[Row]
+    root: str
+    column: str
+    reading: Reading
 
 
 def read_source(
     listing: InputList, *, leave_out: str = "", tell: Callable[[str], None] = lambda _: None
-) -> tuple[Row, Iterable[Row], str]:
-    """The header, the rows and the root folder of a source; `leave_out` is the output folder.
+) -> Source:
+    """What a list names; `leave_out` is the output folder, `tell` is called with what there is to say."""
+    return _read(listing, Reading(leave_out, tell))
 
-    `tell` is called with what there is to say of the rows when they have been read.
-    """
+
+def _read(listing: InputList, reading: Reading) -> Source:
+    found = (_read_several if isinstance(listing.source, Several) else _read_one)(listing, reading)
+    if listing.labels is not None:
+        _join(found, listing)
+    if listing.where is not None:
+        matches = condition(listing.where, found.header)
+        found.rows = _matching(found.rows, matches, reading.tally)
+    return found
+
+
+def _join(found: Source, listing: InputList) -> None:
+    own, other = columns_to_join_by(listing.on, found.column)
+    if own not in found.header:
+        raise Refused(f"--on {own}: the dataset list has no column {own!r} but {_named(found.header)}")
+    if isinstance(listing.labels, (str, bytes, os.PathLike)):
+        name = os.fsdecode(listing.labels)
+        header, rows, _, _ = _read_list(_absolute(name, "--labels"), None, found.reading.held)
+        name = without_secrets(name)
+    else:
+        name = "labels"
+        header, rows = _read_object(listing.labels, other)
+    labels = Labels(name, header, rows, other)
+    taken = [column for column in labels.header if column in found.header]
+    if taken:
+        raise Refused(
+            f"{name}: has a column {taken[0]!r}, as the dataset list has; --rename {taken[0]}=NEW there"
+        )
+    found.rows = labels.joined(found.header, found.rows, own, found.column, found.reading.tally)
+    found.header = found.header + labels.header
+
+
+def _matching(rows: Iterable[Row], matches: Callable[[Row], bool], tally: Tally) -> Iterator[Row]:
+    for row in rows:
+        if matches(row):
+            yield row
+        else:
+            tally.left_out += 1
+
+
+# -- several sources --------------------------------------------------------------------------------------
+
+
+def _read_several(listing: InputList, reading: Reading) -> Source:
+    """Lists one after the other, their relative paths below the root that all of them have in common."""
+    found = [_read(part, reading) for part in listing.source.parts]
+    column = found[0].column
+    for part in found:
+        if part.column != column:
+            part.header = [column if name == part.column else name for name in part.header]
+            _refuse_twins(part.header)
+    header = list(dict.fromkeys(name for part in found for name in part.header))
+    root = _common_root([part.root for part in found])
+    return Source(header, _one_after_the_other(found, header, column, root), root, column, reading)
+
+
+def _one_after_the_other(found: list[Source], header: Row, column: str, root: str) -> Iterator[Row]:
+    for part in found:
+        places = [header.index(name) for name in part.header]
+        at, move = header.index(column), _mover(part.root, root)
+        for row in part.rows:
+            full = [""] * len(header)
+            for place, value in zip(places, row, strict=True):
+                full[place] = value
+            full[at] = move(full[at])
+            yield full
+
+
+def _mover(root: str, common: str) -> Callable[[str], str]:
+    """How a path that is relative to a root is written where another one is that of all."""
+    if root == common:
+        return lambda text: text
+    layout = Layout(root)
+    below = common.rstrip("/") + "/"
+    if not root.startswith(below) or below == "/":
+        return layout.place
+    inner = root.removeprefix(below)
+
+    def moved(text: str) -> str:
+        return text if text[:1] == "/" or "://" in text else f"{inner}/{text}"
+
+    return moved
+
+
+def _common_root(roots: list[str]) -> str:
+    """The folder that all roots are in; the first of them if there is none, as between two stores."""
+    if len({*roots}) == 1:
+        return roots[0]
+    if not any(map(is_url, roots)):
+        return os.path.commonpath(roots)
+    if not all(map(is_url, roots)) or len({begin_of(root) for root in roots}) > 1:
+        return roots[0]
+    begin = begin_of(roots[0])
+    same = os.path.commonpath([f"/{root.removeprefix(begin)}" for root in roots])
+    return (begin + same).rstrip("/")
+
+
+def _options_of(part: InputList) -> set[str]:
+    """The options that make sense for a source."""
+    both = {"column"}
+    if isinstance(part.source, Several):
+        return both.union(*map(_options_of, part.source.parts))
+    if not isinstance(part.source, (str, bytes, os.PathLike)):
+        return both | {"root"}
+    path = _absolute(os.fsdecode(part.source), "DATASET")
+    if _is_folder(path):
+        return both | {"pattern", "folder_label"}
+    return both | {"root"} | (set() if _suffix(path) in _READERS else {"delimiter"})
+
+
+# -- one source -------------------------------------------------------------------------------------------
+
+
+def _read_one(listing: InputList, reading: Reading) -> Source:
     source = listing.source
     if isinstance(source, (str, bytes, os.PathLike)):
-        header, rows, home = _read_path(os.fsdecode(source), listing, leave_out)
-        if isinstance(listing, Stage):
-            rows = _with_output(rows, header.index(OUTPUT), tell)
+        path = _absolute(os.fsdecode(source), "DATASET")
+        if _is_folder(path):
+            path = joined(path, "") if is_url(path) else path
+            header, rows = _read_folder(path, listing, reading)
+            home = path
+        else:
+            header, rows, home = _read_listed(path, listing, reading.held)
+            stage = _as_stage(path, header, listing, reading.leave_out)
+            if stage is not None:
+                listing, rows = stage, _with_output(rows, header.index(OUTPUT), reading.tell)
     else:
         _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
         _refuse_option(listing.pattern, "--pattern", "a folder")
+        _refuse_option(listing.folder_label, "--folder-label", "a folder")
         header, rows = _read_object(source, listing.column)
         home = os.getcwd()
-    if is_url(os.fspath(listing.root or "")):
-        raise Refused(f"--root {listing.root}: {CANNOT_READ_URLS}; give a local folder")
-    root = os.path.normpath(os.path.join(home, os.path.expanduser(listing.root or "")))
+    root = _root(home, os.fspath(listing.root or ""))
+    return Source(_renamed(header, listing), rows, root, listing.path_column, reading)
+
+
+def _root(home: str, asked: str) -> str:
+    """The folder or URL that relative paths start from."""
+    if is_url(asked):
+        refuse_password(asked)
+        return joined(asked, "")
+    if is_url(home) and not os.path.isabs(os.path.expanduser(asked)):
+        return joined(home, asked)
+    root = os.path.normpath(os.path.join(home, os.path.expanduser(without_scheme(asked))))
     if not os.path.isdir(root):
         raise Refused(f"{root}: the folder that inputs are relative to is not there; check --root")
-    return _renamed(header, listing), rows, root
+    return root
+
+
+def _absolute(path: str, what: str) -> str:
+    """A path from the root of the file system, or a URL."""
+    if is_url(path):
+        refuse_password(path)
+        return path
+    if not path or "\0" in path:
+        raise Refused(f"{what} {path!r}: names no file; give a list or a folder")
+    return os.path.abspath(os.path.expanduser(without_scheme(path)))
+
+
+def _suffix(path: str) -> str:
+    return os.path.splitext(file_name(path) if is_url(path) else path)[1].lower()
+
+
+def _is_folder(path: str) -> bool:
+    if not is_url(path):
+        return os.path.isdir(path)
+    # to ask takes a client, which takes a second to start
+    return path.endswith("/") or (_suffix(path) not in _LISTS and is_remote_folder(path))
+
+
+def _read_folder(path: str, listing: InputList, reading: Reading) -> tuple[Row, Iterable[Row]]:
+    _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
+    _refuse_option(listing.root, "--root", "a dataset list")
+    pattern, leave_out = listing.pattern or "*", reading.leave_out
+    if _same_folder(path, leave_out):
+        raise Refused(f"{path}: is the folder of the inputs; choose another --output")
+    if is_url(path):
+        files = remote_files(path, pattern, leave_out, reading.known)
+    else:
+        files = _walk(path, pattern, leave_out)
+    if listing.folder_label is None:
+        return [listing.column], ([file] for file in files)
+    if not listing.folder_label:
+        raise Refused("--folder-label '': names no column; write --folder-label label")
+    # the folder that holds the file, as audiofolder and ImageFolder have it
+    rows = ([file, file.rpartition("/")[0].rpartition("/")[2]] for file in files)
+    return [listing.column, listing.folder_label], rows
+
+
+def _read_listed(path: str, listing: InputList, held: list[IO[bytes]]) -> tuple[Row, Iterable[Row], str]:
+    _refuse_option(listing.pattern, "--pattern", "a folder")
+    _refuse_option(listing.folder_label, "--folder-label", "a folder")
+    header, rows, name, home = _read_list(path, listing.delimiter, held)
+    if listing.column not in header:
+        if not all(map(_is_printable, header)):
+            advice = f"to process that one file, give its folder, and --pattern {os.path.basename(name)!r}"
+            raise Refused(f"{name}: is not a dataset list, since it is not text; {advice}")
+        raise Refused(
+            f"{name}: has no column {listing.column!r} but {_named(header)}; {_column_advice(header)}"
+        )
+    return header, rows, home
+
+
+def _read_list(
+    path: str, delimiter: str | None, held: list[IO[bytes]]
+) -> tuple[Row, Iterable[Row], str, str]:
+    """The header and the rows of a list, its name for messages, and the folder or URL that it is in."""
+    suffix, name, home = _suffix(path), path, os.path.dirname(path)
+    if is_url(path):
+        name, home = without_secrets(path), parent(path)
+        file, path = fetched_list(path)
+        held.append(file)
+    elif os.path.exists(path) and not os.path.isfile(path):
+        raise Refused(f"{path}: is not a plain file, and a dataset list is read more than once")
+    reader = _READERS.get(suffix)
+    if reader:
+        _refuse_option(delimiter, "--delimiter", "a list in a CSV file")
+    delimiter = _usual_delimiter(suffix) if delimiter is None else delimiter
+    try:
+        header, rows = reader(path, name) if reader else _read_csv(path, name, delimiter)
+    except OSError as error:
+        raise Refused(f"{name}: the dataset list cannot be read: {error.strerror or error}") from None
+    return header, rows, name, home
+
+
+def _as_stage(path: str, header: Row, listing: InputList, leave_out: str) -> InputList | None:
+    """With the names that its columns get, if a list is a manifest whose outputs are meant."""
+    if listing.column != OUTPUT or listing.delimiter is not None or _suffix(path) in _READERS:
+        return None
+    labels = labels_of_manifest(path, header)
+    if labels is None:
+        return None
+    if _same_folder(parent(path) if is_url(path) else os.path.dirname(path), leave_out):
+        raise Refused(f"{leave_out}: holds the files that {path} lists; choose another --output")
+    return replace(listing, rename=names_in_next_stage(header, labels, listing.rename or {}))
+
+
+def _same_folder(one: str, other: str) -> bool:
+    """Whether two folders are the same; a URL is never a local one."""
+    if not other or is_url(one) or is_url(other):
+        return bool(other) and one.rstrip("/") == other.rstrip("/")
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _with_output(rows: Iterable[Row], at: int, tell: Callable[[str], None]) -> Iterator[Row]:
@@ -115,40 +417,6 @@ def _with_output(rows: Iterable[Row], at: int, tell: Callable[[str], None]) -> I
     if left_out:
         rows_have = "row of the manifest has" if left_out == 1 else "rows of the manifest have"
         tell(f"{left_out:,} {rows_have} no output file: left out")
-
-
-def _read_path(path: str, listing: InputList, leave_out: str) -> tuple[Row, Iterable[Row], str]:
-    if is_url(path):
-        raise Refused(f"{path}: {CANNOT_READ_URLS}; give a local list or folder as DATASET")
-    if not path or "\0" in path:
-        raise Refused(f"DATASET {path!r}: names no file; give a list or a folder")
-    path = os.path.abspath(os.path.expanduser(without_scheme(path)))
-    if os.path.isdir(path):
-        _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
-        _refuse_option(listing.root, "--root", "a dataset list")
-        if leave_out and os.path.realpath(path) == os.path.realpath(leave_out):
-            raise Refused(f"{path}: is the folder of the inputs; choose another --output")
-        return [listing.column], _walk(path, listing.pattern or "*", leave_out), path
-    _refuse_option(listing.pattern, "--pattern", "a folder")
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise Refused(f"{path}: is not a plain file, and a dataset list is read more than once")
-    suffix = os.path.splitext(path)[1].lower()
-    reader = _READERS.get(suffix)
-    if reader:
-        _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
-    delimiter = _usual_delimiter(suffix) if listing.delimiter is None else listing.delimiter
-    try:
-        header, rows = reader(path) if reader else _read_csv(path, delimiter)
-    except OSError as error:
-        raise Refused(f"{path}: the dataset list cannot be read: {error.strerror or error}") from None
-    if listing.column not in header:
-        if not all(map(_is_printable, header)):
-            advice = f"to process that one file, give its folder, and --pattern {os.path.basename(path)!r}"
-            raise Refused(f"{path}: is not a dataset list, since it is not text; {advice}")
-        raise Refused(
-            f"{path}: has no column {listing.column!r} but {_named(header)}; {_column_advice(header)}"
-        )
-    return header, rows, os.path.dirname(path)
 
 
 def _is_printable(name: str) -> bool:
@@ -179,29 +447,30 @@ def _column_advice(header: Row) -> str:
     return "name the column of the paths with --column; the first line must hold the names of the columns"
 
 
-def _read_csv(path: str, delimiter: str) -> tuple[Row, Iterable[Row]]:
+def _read_csv(path: str, name: str, delimiter: str) -> tuple[Row, Iterable[Row]]:
     # a shell hands '\t' on as it is written
     delimiter = "\t" if delimiter == "\\t" else delimiter
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise Refused(f"--delimiter {delimiter!r}: must be one character, and no quote or line end")
-    with contextlib.closing(csv_rows(path, delimiter)) as rows:
+    with contextlib.closing(csv_rows(path, delimiter, name)) as rows:
         header = next(rows, None)
     if header is None:
-        raise empty_list(path)
+        raise empty_list(name)
     # opened again when the rows are wanted, so that nothing is left open when the list is refused
-    return header, CsvFile(path, delimiter, len(header))
+    return header, CsvFile(path, delimiter, len(header), name)
 
 
-def _read_jsonl(path: str) -> tuple[Row, Iterator[Row]]:
+def _read_jsonl(path: str, name: str) -> tuple[Row, Iterator[Row]]:
     header: dict[str, None] = {}
-    for entry in _json_objects(path):
+    for entry in _json_objects(path, name):
         header.update(dict.fromkeys(entry))
     if not header:
-        raise empty_list(path)
-    return list(header), ([_json_text(entry.get(name)) for name in header] for entry in _json_objects(path))
+        raise empty_list(name)
+    rows = ([_json_text(entry.get(key)) for key in header] for entry in _json_objects(path, name))
+    return list(header), rows
 
 
-def _json_objects(path: str) -> Iterator[dict[str, Any]]:
+def _json_objects(path: str, name: str) -> Iterator[dict[str, Any]]:
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -210,9 +479,9 @@ def _json_objects(path: str) -> Iterator[dict[str, Any]]:
                 # numbers stay as they are written: 1e5 and 007.0 are text here
                 entry = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
             except (ValueError, RecursionError) as error:
-                raise Refused(f"{path}: line {number} is not JSON ({error}); mend that line") from None
+                raise Refused(f"{name}: line {number} is not JSON ({error}); mend that line") from None
             if not isinstance(entry, dict):
-                raise Refused(f"{path}: line {number} is not a JSON object; write one object a line")
+                raise Refused(f"{name}: line {number} is not a JSON object; write one object a line")
             if any(isinstance(value, (dict, list)) for value in entry.values()):
                 # what is nested stays JSON, and its numbers must not become text
                 plain = json.loads(line)
@@ -226,18 +495,18 @@ def _json_text(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _read_parquet(path: str) -> tuple[Row, Iterator[Row]]:
+def _read_parquet(path: str, name: str) -> tuple[Row, Iterator[Row]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
-        raise Refused(f"{path}: is not Parquet ({error})") from None
-    return file.schema_arrow.names, _parquet_rows(path, file)
+        raise Refused(f"{name}: is not Parquet ({error})") from None
+    return file.schema_arrow.names, _parquet_rows(name, file)
 
 
-def _parquet_rows(path: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyarrow says nothing of its types
+def _parquet_rows(name: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyarrow says nothing of its types
     import pyarrow as pa
 
     try:
@@ -245,10 +514,11 @@ def _parquet_rows(path: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyar
             columns = (column.to_pylist() for column in batch.columns)
             yield from ([_python_text(value) for value in row] for row in zip(*columns, strict=True))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise Refused(f"{path}: is damaged Parquet ({error}); make it again") from None
+        raise Refused(f"{name}: is damaged Parquet ({error}); make it again") from None
 
 
 _READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}
+_LISTS = {".csv", ".tsv", ".txt", *_READERS}
 
 
 def _python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
@@ -262,10 +532,10 @@ def _python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def _walk(folder: str, pattern: str, leave_out: str) -> Iterator[Row]:
+def _walk(folder: str, pattern: str, leave_out: str) -> Iterator[str]:
     """The files of a folder and its subfolders, in an order that is the same everywhere."""
     leave_out = os.path.realpath(leave_out) if leave_out else ""
-    yield from ([path] for path in _walk_below(os.path.realpath(folder), "", pattern, {leave_out}))
+    yield from _walk_below(os.path.realpath(folder), "", pattern, {leave_out})
 
 
 def _walk_below(folder: str, prefix: str, pattern: str, leave_out: set[str]) -> Iterator[str]:
@@ -325,12 +595,24 @@ def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]
     if any(isinstance(value, Mapping) for value in values):
         header = list({str(name): None for value in values for name in _as_mapping(value)}) or [column]
         return header, ([_python_text(value.get(name)) for name in header] for value in values)
+    if values and all(map(_is_pair, values)):
+        if column == LABEL:
+            raise Refused(
+                f"inputs: pairs of a path and a label have the columns {LABEL!r} and that of the paths"
+            )
+        return [column, LABEL], ([os.fspath(path), _python_text(label)] for path, label in values)
     for value in values:
         if not isinstance(value, (str, os.PathLike)):
             raise Refused(
-                f"inputs: {value!r} is a {type(value).__name__}; give paths, or dicts that are rows"
+                f"inputs: {value!r} is a {type(value).__name__}; give paths, or dicts that are rows, "
+                "or pairs of a path and a label"
             )
     return [column], ([os.fspath(value)] for value in values)
+
+
+def _is_pair(value: Any) -> bool:  # noqa: ANN401 - what a user has
+    two = isinstance(value, (tuple, list)) and len(value) == 2  # noqa: PLR2004
+    return two and isinstance(value[0], (str, os.PathLike))
 
 
 def _as_mapping(value: Any) -> Mapping[Any, Any]:  # noqa: ANN401 - what a user has
@@ -344,7 +626,11 @@ def _renamed(header: Row, listing: InputList) -> Row:
         if old not in header:
             raise Refused(f"--rename {old}=…: there is no column {old!r} but {_named(header)}")
     header = [(listing.rename or {}).get(name, name) for name in header]
+    _refuse_twins(header)
+    return header
+
+
+def _refuse_twins(header: Row) -> None:
     for name in header:
         if header.count(name) > 1:
             raise Refused(f"the column {name!r} stands twice in the dataset list; give one another name")
-    return header

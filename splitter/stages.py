@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from splitter.errors import Refused
+from splitter.listings import content_beside
+from splitter.urls import is_url, parent
 
 SCHEMA_BESIDE = ".splitter/schema.json"
 PREFIX = "from_"
@@ -19,17 +21,29 @@ def labels_of_manifest(path: str, header: Sequence[str]) -> list[str] | None:
     """The dataset columns of a list that is a manifest in its output folder; None for any other list."""
     if not {OUTPUT, "size", "checksum"} <= {*header}:
         return None
-    schema = os.path.join(os.path.dirname(path), SCHEMA_BESIDE)
+    schema = (
+        f"{parent(path)}/{SCHEMA_BESIDE}"
+        if is_url(path)
+        else os.path.join(os.path.dirname(path), SCHEMA_BESIDE)
+    )
     try:
-        with open(schema, encoding="utf-8") as file:
-            content = json.load(file)
-            own = {OUTPUT, "size", "checksum", "skipped", *content["types"]} - {*content["columns"]}
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        content = content_beside(schema) if is_url(path) else _read(schema)
+        if content is None:
+            return None
+        fields = json.loads(content)
+        own = {OUTPUT, "size", "checksum", "skipped", *fields["types"]} - {*fields["columns"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Refused(f"{schema}: cannot be read ({error}); run that stage again") from None
     # what somebody has added is a label
     return [name for name in header if name not in own]
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def names_in_next_stage(

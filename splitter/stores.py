@@ -9,17 +9,21 @@ import os
 import random
 import re
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import xxhash
 
-from splitter.errors import Refused
+from splitter.errors import Refused, UnreadableInput
 from splitter.urls import without_secrets
 
 TRIES = 6
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 20.0
+LOOKS_AT_ONCE = 32
+TIMES_CHANGED = 3
 SECONDS_TO_CONNECT, SECONDS_OF_SILENCE = 30, 60
 # what brings the client of a store, where that is not told by fsspec in a form that can be installed
 _PACKAGES = {
@@ -91,6 +95,7 @@ class Found(NamedTuple):
 # -- clients ----------------------------------------------------------------------------------------------
 
 _clients: dict[tuple[int, str], Any] = {}
+_making = threading.Lock()
 _OF_CLIENT = re.compile(r"[^:]+://[^/?#]*")
 
 
@@ -105,8 +110,9 @@ def client(url: str) -> tuple[Any, str]:
         return _made(url)
     # the version of an object is asked for by a client that knows versions
     key = os.getpid(), begin[0] + ("?versionId" if "versionId=" in url else "")
-    if key not in _clients:
-        _clients[key] = _made(url)[0]
+    with _making:
+        if key not in _clients:
+            _clients[key] = _made(url)[0]
     return _clients[key], url
 
 
@@ -118,8 +124,9 @@ def client_for(url: str, **options: Any) -> Any:  # noqa: ANN401 - of whatever p
 def _made(url: str, **options: Any) -> tuple[Any, str]:  # noqa: ANN401 - the client's own
     import fsspec
 
-    protocol = url.partition(":")[0].lower()
-    shown = without_secrets(url)
+    protocol, colon, rest = url.partition(":")
+    protocol, shown = protocol.lower(), without_secrets(url)
+    url = protocol + colon + rest
     try:
         options = {**(_patience_with_servers() if protocol in ("http", "https") else {}), **options}
         found: tuple[Any, str] = fsspec.core.url_to_fs(url, use_listings_cache=False, **options)
@@ -262,6 +269,63 @@ def with_retries(
 
 
 # -- what is known of a file ------------------------------------------------------------------------------
+
+
+def look(url: str) -> Found:
+    """The size and the version of a remote file; a size that the server does not tell is 0."""
+    shown = without_secrets(url)
+    try:
+        store, path = client(url)
+        info = with_retries(store.info, path)
+    except Refused as error:
+        raise UnreadableInput(str(error)) from None
+    except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+        raise UnreadableInput(f"{shown}: {reason(error)}") from None
+    if info.get("type") == "directory":
+        raise UnreadableInput(f"{shown}: is a folder, not a file")
+    return Found(int(info.get("size") or 0), _version(info) or 0)
+
+
+def look_at_all(urls: Sequence[str]) -> list[Found | UnreadableInput]:
+    """The same of many files, many at a time; of one that cannot be looked at, why."""
+    with ThreadPoolExecutor(LOOKS_AT_ONCE) as threads:
+        later = [threads.submit(_looked, url) if takes_many(url) else None for url in urls]
+        return [_looked(url) if one is None else one.result() for url, one in zip(urls, later, strict=True)]
+
+
+def _looked(url: str) -> Found | UnreadableInput:
+    try:
+        return look(url)
+    except UnreadableInput as error:
+        return error
+
+
+def takes_many(url: str) -> bool:
+    """Whether the client of a URL's store can be used by many threads."""
+    try:
+        return bool(client(url)[0].async_impl)
+    except Refused:
+        return False
+
+
+def fetch(url: str, path: str, known: Found | None) -> Found:
+    """Copy a remote file to a local path; what the file was then, which may be no longer what was known."""
+    shown, known = without_secrets(url), known or look(url)
+    for _ in range(TIMES_CHANGED):
+        try:
+            store, there = client(url)
+            with_retries(store.get_file, there, path)
+        except Refused as error:
+            raise UnreadableInput(str(error)) from None
+        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise OSError(error.errno, error.strerror, path) from None
+            raise UnreadableInput(f"{shown}: {reason(error)}") from None
+        # only what was the same before and after is what was read in between
+        before, known = known, look(url)
+        if known == before and known.size in (0, os.path.getsize(path)):
+            return known
+    raise UnreadableInput(f"{shown}: changes while it is read")
 
 
 def found_in(info: dict[str, Any]) -> Found | None:

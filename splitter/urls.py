@@ -1,5 +1,7 @@
 """What stands in a URL, and what of it is nobody's business."""
 
+import os
+import posixpath
 import re
 from urllib.parse import unquote
 
@@ -7,6 +9,8 @@ from urllib.parse import unquote
 _ENCODING, _ESCAPE = "utf-8", "surrogateescape"
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_BEGIN = re.compile(r"([^:/]+)://([^/?#]*)")
+_OF_WEB = ("http://", "https://")
 _PASSWORD = re.compile(
     r"(?<![\w+.-])((?:https?|s?ftps?|ssh|smb|web\w+)://[^/@?#\s:]*):[^/@?#\s]+@", re.IGNORECASE
 )
@@ -29,6 +33,42 @@ def is_url(text: str) -> bool:
 def without_scheme(text: str) -> str:
     """The path that a `file://` URL stands for; any other text as it is."""
     return unquote(text[len("file://") :], _ENCODING, _ESCAPE) if text.startswith("file://") else text
+
+
+def path_in(url: str) -> str:
+    """What a URL names, without the scheme, without what signs it, and with `..` resolved."""
+    # of a query that does not sign, a part of the name may be made: https://host/get?id=5
+    return posixpath.normpath(f"/{unsigned(_whole(url)).split('://', 1)[1]}").lstrip("/")
+
+
+def file_name(url: str) -> str:
+    """What the file is called that a URL names."""
+    if url.lower().startswith(_OF_WEB):
+        return os.path.basename(unquote(_whole(url).partition("?")[0].rstrip("/")))
+    return os.path.basename(url.rstrip("/"))
+
+
+def begin_of(url: str) -> str:
+    """The scheme of a URL, and its host or bucket."""
+    begin = _BEGIN.match(url)
+    return begin[0] if begin else ""
+
+
+def parent(url: str) -> str:
+    """The URL of the folder that a file is in."""
+    url = _whole(url).partition("?")[0] if url.lower().startswith(_OF_WEB) else url
+    return url[: max(len(begin_of(url)), url.rstrip("/").rfind("/"))].rstrip("/")
+
+
+def joined(url: str, path: str) -> str:
+    """The URL of what a relative path stands for, from the URL of a folder, with `..` resolved."""
+    begin = begin_of(url)
+    return (begin + posixpath.normpath(f"/{url[len(begin) :]}/{path}").replace("//", "/")).rstrip("/")
+
+
+def _whole(url: str) -> str:
+    """A URL of the web without the part that only a browser looks at."""
+    return url.partition("#")[0] if url.lower().startswith(_OF_WEB) else url
 
 
 def has_password(text: str) -> bool:

@@ -18,10 +18,11 @@ PACKAGE = Path(splitter.__file__).parent
 ROOMS = """
     ending errors parts urls
     table_names
-    csv_text flac identity mp3 ogg options parameters progress records stages wav
-    decoders keeper places processes stores travel
-    content objects slices voice
-    ownership storage
+    csv_text flac identity mp3 ogg options parameters progress records wav
+    decoders joining keeper processes stores travel where
+    places
+    content fetching listings objects slices voice
+    ownership stages storage
     remote
     formats splits
     av_decoder resampling tape

@@ -252,29 +252,35 @@ class TestSources:
 
 class TestUrls:
     @pytest.mark.parametrize(
-        "url",
-        ["s3://bucket/list.csv", "https://example.org/a%20folder/", "gs://b", "HTTP://example.org/x.jsonl"],
+        "url", ["http://nobody.invalid/list.csv", "HTTP://nobody.invalid/list.jsonl?x=1"]
     )
-    def test_a_list_elsewhere_is_refused(self, out, url):
-        """Nothing is looked up under that name here."""
-        said = "is a URL, which cannot be read yet; give a local list or folder as DATASET"
+    def test_a_list_on_no_server_is_refused(self, out, url):
+        """In words, and without waiting for a server that does not exist."""
+        said = "the dataset list cannot be read: its server cannot be found"
         assert refused(url, out) == f"{url}: {said}"
 
-    def test_an_input_elsewhere_is_a_failed_input(self, two, out):
+    def test_a_list_that_nothing_can_read(self, out):
+        """A protocol that nobody knows is refused by name."""
+        assert "nobody" in refused("nobody://host/list.csv", out)
+
+    def test_an_input_elsewhere_that_cannot_be_read_is_a_failed_input(self, two, out):
         """One error for each, beside inputs that are here; a name with a colon is a name."""
-        urls = ["s3://bucket/a.wav", "https://example.org/b.wav?x=1"]
+        urls = ["nobody://bucket/a.wav", "http://nobody.invalid/b.wav?x=1&X-Amz-Signature=5ec2e7"]
         write_files(two, {"c: d/e.txt": "three"})
         result = run([*urls, "a.txt", "c: d//e.txt"], out, root=str(two))
         assert list(result["input"]) == ["a.txt", "c: d//e.txt"]
-        said = "is a URL, which cannot be read yet; give the path of a local file"
-        assert list(result.failed["message"]) == [f"{url}: {said}" for url in urls]
+        assert list(result.failed["input"]) == urls
+        first, second = result.failed["message"]
+        assert first.startswith("nobody://bucket/a.wav: Protocol not known")
+        assert second == "http://nobody.invalid/b.wav?x=1: its server cannot be found"
 
-    def test_a_root_elsewhere_is_refused(self, two, out):
-        """It is no folder beside the list."""
-        write_list(two / "l.csv", [["input"], ["a.txt"]])
-        assert "s3://bucket: is a URL, which cannot be read yet" in refused(
-            two / "l.csv", out, root="s3://bucket"
-        )
+    @pytest.mark.parametrize("where", ["list", "row"])
+    def test_a_password_is_refused(self, two, out, where):
+        """It would come into the manifest; the message does not show it either."""
+        url = "https://me:5ec2e7@nobody.invalid/a.csv"
+        said = refused(url if where == "list" else [url], out)
+        assert "https://me@nobody.invalid/a.csv" in said
+        assert "5ec2e7" not in said
 
 
 class TestSourcesThatAreRefused:
@@ -321,7 +327,8 @@ class TestSourcesThatAreRefused:
             (["a.txt", 7], "7 is a int"),
             (["a.txt", {"input": "b.txt"}], "stands among dicts"),
             ([{"path": "a.txt"}], "no column 'input' but 'path'"),
-            ([("a.txt", "label")], "tuple"),
+            ([("a.txt", "label", 1)], "tuple"),
+            ([("a.txt", "label"), "b.txt"], "tuple"),
             (pd.DataFrame({"path": ["a.txt"]}), "no column 'input' but 'path'"),
             (pd.DataFrame([["a.txt", "b.txt"]], columns=["input", "input"]), "'input' stands twice"),
         ],
@@ -890,8 +897,8 @@ def rows_of_copy(path: Path) -> list[list[str]] | None:
     """The rows of the copy that a run makes of a list; None if the list is refused."""
     with tempfile.TemporaryFile() as file:
         try:
-            header, rows, _ = read_source(InputList(path))
-            table = copy_list(header, rows, file, "input")
+            source = read_source(InputList(path))
+            table = copy_list(source.header, source.rows, file, "input")
         except Refused:
             return None
         return [row for index in range(len(table)) for row in parse_rows(table.text(index))]

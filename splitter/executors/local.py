@@ -90,6 +90,8 @@ def _here(job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
             yield worker.run(batch)
     except RunStopped as error:
         yield Report(stop=str(error))
+    finally:
+        worker.close()
 
 
 def _in_workers(

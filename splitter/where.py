@@ -1,0 +1,191 @@
+"""`--where`: which rows of a list are meant, as a condition over its columns.
+
+    comparison  split == 'train'   duration < 30   0 < duration <= 30   speaker in ('a', 'b')   'x' in title
+    together    ... and ...   ... or ...   not ...   ( ... )
+
+A number is compared with what looks like a number, text in quotes with text. Nothing is executed: Python's
+own parser takes the text apart, and what is not named above is refused.
+"""
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Sequence
+
+from splitter.csv_text import Row
+from splitter.errors import Refused
+from splitter.options import nearest
+
+LONGEST = 10_000
+Number = int | float
+Condition = Callable[[Row], bool]
+# a value of a row, and whether it is a number, text in quotes, or a column, which may be either
+Value = Callable[[Row], str | Number]
+
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
+_WHOLE = re.compile(r"\s*[+-]?\d{1,300}\s*", re.ASCII)
+_PIECES = re.compile(r"`([^`]*)`|('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")", re.DOTALL)
+_PLACE = "column_in_backquotes_"
+
+
+def condition(text: str, header: Sequence[str]) -> Condition:
+    """What `--where` says, as a function of a row; refuses what it cannot be."""
+    return _Reader(text, header).read()
+
+
+class _Reader:
+    """Takes a condition apart, for the columns of a list."""
+
+    def __init__(self, text: str, header: Sequence[str]) -> None:
+        self._text, self._header = text, list(header)
+        self._quoted: list[str] = []
+
+    def read(self) -> Condition:
+        if len(self._text) > LONGEST:
+            raise Refused(f"--where: the condition has more than {LONGEST:,} characters")
+        try:
+            with warnings.catch_warnings():
+                # of what Python would say of a program, such as '\\d' in a text
+                warnings.simplefilter("ignore")
+                tree = ast.parse(_PIECES.sub(self._keep_quoted, self._text).strip(), mode="eval")
+            return self._condition(tree.body)
+        except SyntaxError as error:
+            more = "; equal is ==" if re.search(r"(?<![=!<>])=(?!=)", self._text) else ""
+            raise self._refused(f"is not a condition ({error.msg}){more}") from None
+        except (ValueError, RecursionError, MemoryError):
+            raise self._refused("cannot be read") from None
+
+    def _keep_quoted(self, piece: re.Match[str]) -> str:
+        """A name in backquotes may hold what no Python name may."""
+        if piece[1] is None:
+            return piece[0]
+        self._quoted.append(piece[1])
+        return f"{_PLACE}{len(self._quoted) - 1}"
+
+    def _condition(self, node: ast.expr) -> Condition:
+        if isinstance(node, ast.BoolOp):
+            parts = [self._condition(value) for value in node.values]
+            if isinstance(node.op, ast.And):
+                return lambda row: all(part(row) for part in parts)
+            return lambda row: any(part(row) for part in parts)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self._condition(node.operand)
+            return lambda row: not inner(row)
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            pairs = [self._comparison(*three) for three in zip(sides, node.ops, sides[1:], strict=False)]
+            return pairs[0] if len(pairs) == 1 else lambda row: all(pair(row) for pair in pairs)
+        if isinstance(node, (ast.Name, ast.Constant)):
+            raise self._refused(f"{self._shown(node)} has to be compared with something, such as == 'text'")
+        raise self._refused(f"{self._shown(node)} is neither a comparison nor and, or, not")
+
+    def _comparison(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Condition:
+        if isinstance(sign, (ast.In, ast.NotIn)):
+            found = self._membership(left, right)
+            return found if isinstance(sign, ast.In) else lambda row: not found(row)
+        if type(sign) not in _COMPARE:
+            raise self._refused("'is' is not known; write == or !=")
+        compare = _COMPARE[type(sign)]
+        one, other = self._value(left), self._value(right)
+        pair = _pair_of(left, right)
+        # what cannot be compared is not equal, and nothing else
+        otherwise = isinstance(sign, ast.NotEq)
+
+        def compared(row: Row) -> bool:
+            both = pair(one(row), other(row))
+            return otherwise if both is None else compare(*both)
+
+        return compared
+
+    def _membership(self, left: ast.expr, right: ast.expr) -> Condition:
+        if isinstance(right, (ast.Tuple, ast.List, ast.Set)):
+            equal = [self._comparison(left, ast.Eq(), one) for one in right.elts]
+            return lambda row: any(one(row) for one in equal)
+        part, whole = self._value(left), self._value(right)
+        if _is_number(left) or _is_number(right):
+            raise self._refused(f"{self._shown(right)} is neither a list such as ('a', 'b') nor text")
+        return lambda row: str(part(row)) in str(whole(row))
+
+    def _value(self, node: ast.expr) -> Value:
+        if isinstance(node, ast.Name):
+            at = self._column(node.id)
+            return lambda row: row[at]
+        if _is_number(node):
+            number: Number = ast.literal_eval(node)
+            return lambda _: number
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+            return lambda _: text
+        if isinstance(node, ast.Constant):
+            raise self._refused(f"{self._shown(node)} is neither a number nor text; text stands in quotes")
+        raise self._refused(f"{self._shown(node)} is no column, number or text")
+
+    def _column(self, name: str) -> int:
+        if name.startswith(_PLACE):
+            name = self._quoted[int(name.removeprefix(_PLACE))]
+        if name not in self._header:
+            hint = nearest(name, self._header) or f"; there is {', '.join(map(repr, self._header[:10]))}"
+            raise self._refused(f"there is no column {name!r}{hint} (text stands in quotes)")
+        return self._header.index(name)
+
+    def _shown(self, node: ast.expr) -> str:
+        text = ast.unparse(node)
+        for number, name in enumerate(self._quoted):
+            text = text.replace(f"{_PLACE}{number}", f"`{name}`")
+        return text if len(text) < 100 else f"{text[:100]}…"  # noqa: PLR2004
+
+    def _refused(self, why: str) -> Refused:
+        return Refused(f"--where {self._text[:200]!r}: {why}")
+
+
+_COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
+    ast.Eq: lambda one, other: bool(one == other),
+    ast.NotEq: lambda one, other: bool(one != other),
+    ast.Lt: lambda one, other: bool(one < other),
+    ast.LtE: lambda one, other: bool(one <= other),
+    ast.Gt: lambda one, other: bool(one > other),
+    ast.GtE: lambda one, other: bool(one >= other),
+}
+
+Pair = tuple[str | Number, str | Number] | None
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        node = node.operand
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def _pair_of(left: ast.expr, right: ast.expr) -> Callable[[str | Number, str | Number], Pair]:
+    """How two values are made alike; it gives None for two that cannot be compared."""
+    if isinstance(left, ast.Constant) and isinstance(left.value, str):
+        return _never if _is_number(right) else _as_text
+    if isinstance(right, ast.Constant) and isinstance(right.value, str):
+        return _never if _is_number(left) else _as_text
+    return _as_numbers if _is_number(left) or _is_number(right) else _as_they_look
+
+
+def _never(one: str | Number, other: str | Number) -> Pair:  # noqa: ARG001
+    return None
+
+
+def _as_text(one: str | Number, other: str | Number) -> Pair:
+    return one, other
+
+
+def _as_numbers(one: str | Number, other: str | Number) -> Pair:
+    first, second = _number(one), _number(other)
+    return None if first is None or second is None else (first, second)
+
+
+def _as_they_look(one: str | Number, other: str | Number) -> Pair:
+    return _as_numbers(one, other) or (one, other)
+
+
+def _number(value: str | Number) -> Number | None:
+    """What a text is as a number; one with spaces around it is one, `nan` and `1_000` are none."""
+    if not isinstance(value, str):
+        return value
+    if _WHOLE.fullmatch(value):
+        return int(value)
+    return float(value) if _NUMBER.fullmatch(value) else None
