@@ -14,6 +14,7 @@ from splitter.run import run, verify
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
     from splitter.frame import read_manifest
+    from splitter.opening import open as open  # noqa: A004 - not in __all__: no star hides Python's own
     from splitter.outputs import read_output
     from splitter.sources import InputList
     from splitter.splits import split
@@ -36,6 +37,7 @@ __all__ = [
 _LATER = {
     "InputList": "sources",
     "ProcessorDataset": "dataset",
+    "open": "opening",
     "read_manifest": "frame",
     "read_output": "outputs",
     "split": "splits",

@@ -13,9 +13,10 @@ import functools
 import io
 import itertools
 import os
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote
 
 import xxhash
@@ -29,7 +30,11 @@ from splitter.urls import is_url, without_scheme, without_secrets
 # the columns of a shard's table that may hold contents
 CONTENTS = ("audio", "file")
 FOLDER = "splitter output folder"
-MOST_OPEN = 16
+# a table keeps a row group in memory
+MOST_OPEN = {".tar": 16, ".parquet": 4}
+# of a store, what is read at a time, and how much may be read in vain between two outputs
+READ_AHEAD, GAP = 16 << 20, 1 << 16
+MOST_AT_ONCE = 64
 MOST_FOLDERS = 4
 _REMEDY = "if the outputs were made anew, read the manifest again; if not, restore the file"
 
@@ -52,12 +57,9 @@ def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes
         listed = next((value for value in values.values() if isinstance(value, str)), "?")
         raise Refused(f"read_output: the row of {listed} has no output file; leave out rows without `output`")
     checksum = values.get("checksum")
-    return _reader(os.fspath(folder)).read(
-        name,
-        size=_number(values.get("size")),
-        checksum=checksum if isinstance(checksum, str) else "",
-        shard_offset=_number(values.get("shard_offset")),
-    )
+    size, offset = _number(values.get("size")), _number(values.get("shard_offset"))
+    wanted = Wanted(name, size, checksum if isinstance(checksum, str) else "", offset)
+    return _reader(os.fspath(folder)).read(wanted)
 
 
 def _values(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller gave
@@ -84,6 +86,15 @@ def _number(value: Any) -> int | None:  # noqa: ANN401 - a number of any library
         return None
 
 
+class Wanted(NamedTuple):
+    """An output to read, as a row of the manifest has it; only its place must be known."""
+
+    output: str
+    size: int | None = None
+    checksum: str = ""
+    shard_offset: int | None = None
+
+
 @functools.lru_cache(MOST_FOLDERS)
 def _reader(folder: str) -> "OutputReader":
     return OutputReader(folder)
@@ -94,7 +105,8 @@ class OutputReader:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Nothing is opened before the first output is read."""
-        self.folder = os.fspath(folder)
+        text = os.fspath(folder)
+        self.folder = text if is_url(text) else os.path.abspath(os.path.expanduser(without_scheme(text)))
         self._process = 0
         self._files: Files
         self._shards: dict[str, _Shard] = {}
@@ -103,24 +115,31 @@ class OutputReader:
         """What is open stays in its process."""
         return type(self), (self.folder,)
 
-    def read(
-        self, output: str, *, size: int | None = None, checksum: str = "", shard_offset: int | None = None
-    ) -> bytes:
+    def read(self, wanted: Wanted) -> bytes:
         """The content of an output; it must have the size and the checksum, where they are given."""
         self._be_here()
-        shard, name = shard_of(_checked(output))
+        shard, name = shard_of(_checked(wanted.output))
         if not shard:
-            content = self._files.read(name)
-            return self._as_stated(output, content, size, checksum)
+            return self._as_stated(wanted, self._files.read(name))
         known = self._shards.get(shard)
         if known is not None:
             try:
-                return self._as_stated(output, known.read(name, size, shard_offset), size, checksum)
+                return self._as_stated(wanted, known.read(name, wanted.size, wanted.shard_offset))
             except StorageError:
                 # it may have been made anew since it was opened
                 del self._shards[shard]
-        content = self._opened(shard).read(name, size, shard_offset)
-        return self._as_stated(output, content, size, checksum)
+        return self._as_stated(wanted, self._opened(shard).read(name, wanted.size, wanted.shard_offset))
+
+    def read_in_order(self, many: Iterable[Wanted]) -> Iterator[bytes]:
+        """The contents of many outputs; of a store those that lie together come in one request."""
+        self._be_here()
+        for some in _portions(many):
+            parts = [_part_of(wanted) for wanted in some]
+            if isinstance(self._files, RemoteFiles) and None not in parts:
+                contents = self._files.parts([part for part in parts if part is not None])
+                yield from map(self._as_stated, some, contents)
+            else:
+                yield from map(self.read, some)
 
     def _be_here(self) -> None:
         """Nothing that is open, and no client of a store, is of use after a fork."""
@@ -132,19 +151,64 @@ class OutputReader:
     def _opened(self, shard: str) -> "_Shard":
         kind = TarShard if shard.endswith(".tar") else ParquetShard
         found = kind(self._files, shard)
-        if len(self._shards) >= MOST_OPEN:
+        if len(self._shards) >= MOST_OPEN[os.path.splitext(shard)[1]]:
             self._shards.pop(next(iter(self._shards)), None)
         self._shards[shard] = found
         return found
 
-    def _as_stated(self, output: str, content: bytes, size: int | None, checksum: str) -> bytes:
-        if size is not None and len(content) != size:
-            what = f"has {len(content):,} bytes where the manifest says {size:,}"
-        elif checksum and checksum_of(xxhash.xxh3_128(content)) != checksum:
+    def _as_stated(self, wanted: Wanted, content: bytes) -> bytes:
+        if wanted.size is not None and len(content) != wanted.size:
+            what = f"has {len(content):,} bytes where the manifest says {wanted.size:,}"
+        elif wanted.checksum and checksum_of(xxhash.xxh3_128(content)) != wanted.checksum:
             what = "has not the checksum that the manifest says"
         else:
             return content
-        raise StorageError(f"{self._files.place(output)}: {what}; {_REMEDY}")
+        raise StorageError(f"{self._files.place(wanted.output)}: {what}; {_REMEDY}")
+
+
+class Part(NamedTuple):
+    """Some bytes of a file."""
+
+    name: str
+    start: int
+    end: int
+
+
+def _portions(many: Iterable[Wanted]) -> Iterator[list[Wanted]]:
+    """As many at a time as may be in memory."""
+    some: list[Wanted] = []
+    size = 0
+    for wanted in many:
+        some.append(wanted)
+        size += wanted.size or 0
+        if size >= READ_AHEAD or len(some) == MOST_AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _part_of(wanted: Wanted) -> Part | None:
+    """Where the bytes of an output are; None if only its shard can tell."""
+    shard, name = shard_of(_checked(wanted.output))
+    if not wanted.size or (shard and not shard.endswith(".tar")):
+        return None
+    if not shard:
+        return Part(name, 0, wanted.size)
+    start = wanted.shard_offset
+    return None if start is None or start < 0 else Part(shard, start, start + wanted.size)
+
+
+def _together(parts: Sequence[Part]) -> list[list[Part]]:
+    """Those that follow each other closely."""
+    groups: list[list[Part]] = []
+    for part in parts:
+        last = groups[-1][-1] if groups else None
+        if last and last.name == part.name and 0 <= part.start - last.end <= GAP:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return groups
 
 
 def _checked(output: str) -> str:
@@ -257,6 +321,8 @@ class LocalFiles(Files):
 class _LocalRanges(_Ranges):
     def __init__(self, files: LocalFiles, name: str, descriptor: int) -> None:
         self._files, self._name, self._descriptor = files, name, descriptor
+        # closed when the last thread is done with it, or at the end
+        weakref.finalize(self, os.close, descriptor)
 
     def read(self, start: int, size: int) -> bytes:
         try:
@@ -270,9 +336,6 @@ class _LocalRanges(_Ranges):
     def _rest(self, start: int, size: int, known: int) -> bytes:
         # a system call reads two gigabytes at most
         return os.pread(self._descriptor, size - known, start + known)
-
-    def __del__(self) -> None:
-        os.close(self._descriptor)
 
 
 class RemoteFiles(Files):
@@ -311,12 +374,31 @@ class RemoteFiles(Files):
         file: BinaryIO = self._asked(name, self._client.open, mode="rb")
         return file
 
+    def parts(self, parts: Sequence[Part]) -> list[bytes]:
+        """Many parts, in as few requests as can be, some of them at the same time."""
+        from splitter.stores import reason, with_retries
+
+        groups = _together(parts)
+        paths = [self._path(group[0].name) for group in groups]
+        starts, ends = [group[0].start for group in groups], [group[-1].end for group in groups]
+        try:
+            found = with_retries(self._client.cat_ranges, paths, starts, ends, on_error="raise")
+        except Exception as error:  # the client of a store raises what it likes
+            raise StorageError(f"cannot read {self.place(parts[0].name)}: {reason(error)}") from error
+        return [
+            content[part.start - group[0].start : part.end - group[0].start]
+            for group, content in zip(groups, found, strict=True)
+            for part in group
+        ]
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{quote(name) if self._quoted else name}"
+
     def _asked(self, name: str, call: Callable[..., Any], **how: Any) -> Any:  # noqa: ANN401 - as the client
         from splitter.stores import reason, with_retries
 
-        path = f"{self._root}/{quote(name) if self._quoted else name}"
         try:
-            return with_retries(call, path, **how)
+            return with_retries(call, self._path(name), **how)
         except Exception as error:  # the client of a store raises what it likes
             raise StorageError(f"cannot read {self.place(name)}: {reason(error)}") from error
 

@@ -35,8 +35,11 @@ ROOMS = """
     annotations dataset manifest
     groups
     reading rows tables
+    decoded
     batch cutting frame headers kept
-    stats
+    opened stats
+    streaming
+    opening
     guard how plan recipes
     relay
     executors
@@ -66,7 +69,7 @@ HEAVY = {
     "ray": {"executors.ray"},
     "rich": set(),
     "soundfile": {"audio", "decoders", "recordings"},
-    "torch": {"dataset", "executors.local"},
+    "torch": {"dataset", "executors.local", "opened", "streaming"},
 }
 QUICK = [
     "splitter",

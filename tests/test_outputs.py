@@ -10,12 +10,12 @@ from pathlib import Path
 import fsspec
 import pandas as pd
 import pytest
-from doors import here, read_table, write_files, write_list
+from doors import here, program, read_table, write_files, write_list
 from written_shards import as_shards
 
 import splitter
 from splitter.errors import Refused, StorageError
-from splitter.outputs import OutputReader, shard_of
+from splitter.outputs import OutputReader, Wanted, shard_of
 
 PARTS = {"a.txt": "abcdefg", "b.txt": "hijkl", "sub/c.txt": "mnöp", "d.txt": ""}
 KINDS = ["files", "tar", "parquet"]
@@ -252,7 +252,7 @@ def test_a_reader_keeps_few_files_open(files: Path, folder: Path, expected: list
     for number in [*range(40), 0]:
         if number == 0 or number >= len(expected):
             name = row["output"].replace("shard-000000", f"shard-{number:06d}")
-            assert reader.read(name, size=row["size"], shard_offset=row["shard_offset"]) == expected[0]
+            assert reader.read(Wanted(name, row["size"], "", row["shard_offset"])) == expected[0]
     assert before < len(os.listdir("/dev/fd")) <= before + 16
     del reader
     assert len(os.listdir("/dev/fd")) == before
@@ -262,15 +262,15 @@ def test_a_reader_can_be_pickled_and_forked(outputs: Path, expected: list[bytes]
     """What is open stays in its process."""
     row = with_output(outputs).iloc[-1]
     reader = OutputReader(outputs)
-    values = {"size": row["size"], "checksum": row["checksum"], "shard_offset": row.get("shard_offset")}
-    assert reader.read(row["output"], **values) == expected[-1]
+    wanted = Wanted(row["output"], row["size"], row["checksum"], row.get("shard_offset"))
+    assert reader.read(wanted) == expected[-1]
     again = pickle.loads(pickle.dumps(reader))  # noqa: S301 - our own
-    assert again.read(row["output"], **values) == expected[-1]
+    assert again.read(wanted) == expected[-1]
     child = os.fork()
     if not child:
         code = 1
         with contextlib.suppress(BaseException):
-            code = int(reader.read(row["output"], **values) != expected[-1])
+            code = int(reader.read(wanted) != expected[-1])
         os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
 
@@ -281,5 +281,21 @@ def test_outputs_are_read_from_a_url(outputs: Path, expected: list[bytes]):
     fsspec.filesystem("memory").put(f"{outputs}/", url, recursive=True)
     rows = [row for row in read_table(outputs / "manifest.csv") if row["output"]]
     assert [splitter.read_output(row, url) for row in rows] == expected
+    many = [
+        Wanted(row["output"], int(row["size"]), row["checksum"], int(row.get("shard_offset", 0)))
+        for row in rows
+    ]
+    for chosen in (many, many[::2], many[::-1], many[:1] * 3 + many[-1:]):
+        contents = [expected[many.index(one)] for one in chosen]
+        assert [*OutputReader(url).read_in_order(chosen)] == contents
+        assert [*OutputReader(outputs).read_in_order(chosen)] == contents
     with pytest.raises(StorageError, match=r"cannot read memory://.*/out/gone\.txt: "):
         splitter.read_output({"output": "gone.txt"}, url)
+
+
+def test_a_program_that_has_read_outputs_ends_in_silence(files: Path, folder: Path, expected: list[bytes]):
+    """What it has open is closed in time."""
+    outputs = as_shards(files, folder / "shards", "tar")
+    text = "import sys, splitter; m = splitter.read_manifest(sys.argv[1])"
+    said = program(outputs, python=("-c", f"{text}; print(len(splitter.read_output(m.iloc[0])))"))
+    assert (said.out, said.err) == (f"{len(expected[0])}\n", "")
