@@ -34,7 +34,7 @@ from splitter.manifest import (
     Journal,
     RecordWriter,
 )
-from splitter.outputs import OutputReader, Wanted
+from splitter.outputs import Address, OutputReader
 from splitter.places import UNREADABLE, Layout, fingerprint, look_at, same_name
 from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scratch
@@ -596,7 +596,7 @@ class _Task:
         owner = _owner(kept.rank, kept.number, kept.head, kept.rows)
         try:
             contents = [
-                outputs.read(Wanted(name, size, checksum, offset))
+                outputs.read(Address(name, size, checksum, offset))
                 for name, size, checksum, offset in _outputs_of(owner)
             ]
         except StorageError as error:

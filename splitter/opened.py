@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from splitter.dataset import ProcessorDataset
 from splitter.decoded import decoded
 from splitter.errors import Refused
-from splitter.outputs import FOLDER, OutputReader, Wanted
+from splitter.outputs import FOLDER, Address, OutputReader
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,11 +61,11 @@ class Samples:
         """The row of an output, with Python's own types."""
         return {name: _plain(column[number]) for name, column in self._columns.items()}
 
-    def wanted(self, number: int) -> Wanted:
+    def wanted(self, number: int) -> Address:
         """Where its content is."""
         offset = self._columns.get("shard_offset")
         place = None if offset is None else _plain(offset[number])
-        return Wanted(
+        return Address(
             str(self._columns["output"][number]),
             int(self._columns["size"][number]),
             str(self._columns["checksum"][number]),

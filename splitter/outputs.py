@@ -58,7 +58,7 @@ def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes
         raise Refused(f"read_output: the row of {listed} has no output file; leave out rows without `output`")
     checksum = values.get("checksum")
     size, offset = _number(values.get("size")), _number(values.get("shard_offset"))
-    wanted = Wanted(name, size, checksum if isinstance(checksum, str) else "", offset)
+    wanted = Address(name, size, checksum if isinstance(checksum, str) else "", offset)
     return _reader(os.fspath(folder)).read(wanted)
 
 
@@ -86,7 +86,7 @@ def _number(value: Any) -> int | None:  # noqa: ANN401 - a number of any library
         return None
 
 
-class Wanted(NamedTuple):
+class Address(NamedTuple):
     """An output to read, as a row of the manifest has it; only its place must be known."""
 
     output: str
@@ -115,7 +115,7 @@ class OutputReader:
         """What is open stays in its process."""
         return type(self), (self.folder,)
 
-    def read(self, wanted: Wanted) -> bytes:
+    def read(self, wanted: Address) -> bytes:
         """The content of an output; it must have the size and the checksum, where they are given."""
         self._be_here()
         shard, name = shard_of(_checked(wanted.output))
@@ -130,7 +130,7 @@ class OutputReader:
                 del self._shards[shard]
         return self._as_stated(wanted, self._opened(shard).read(name, wanted.size, wanted.shard_offset))
 
-    def read_in_order(self, many: Iterable[Wanted]) -> Iterator[bytes]:
+    def read_in_order(self, many: Iterable[Address]) -> Iterator[bytes]:
         """The contents of many outputs; of a store those that lie together come in one request."""
         self._be_here()
         for some in _portions(many):
@@ -156,7 +156,7 @@ class OutputReader:
         self._shards[shard] = found
         return found
 
-    def _as_stated(self, wanted: Wanted, content: bytes) -> bytes:
+    def _as_stated(self, wanted: Address, content: bytes) -> bytes:
         if wanted.size is not None and len(content) != wanted.size:
             what = f"has {len(content):,} bytes where the manifest says {wanted.size:,}"
         elif wanted.checksum and checksum_of(xxhash.xxh3_128(content)) != wanted.checksum:
@@ -174,9 +174,9 @@ class Part(NamedTuple):
     end: int
 
 
-def _portions(many: Iterable[Wanted]) -> Iterator[list[Wanted]]:
+def _portions(many: Iterable[Address]) -> Iterator[list[Address]]:
     """As many at a time as may be in memory."""
-    some: list[Wanted] = []
+    some: list[Address] = []
     size = 0
     for wanted in many:
         some.append(wanted)
@@ -188,7 +188,7 @@ def _portions(many: Iterable[Wanted]) -> Iterator[list[Wanted]]:
         yield some
 
 
-def _part_of(wanted: Wanted) -> Part | None:
+def _part_of(wanted: Address) -> Part | None:
     """Where the bytes of an output are; None if only its shard can tell."""
     shard, name = shard_of(_checked(wanted.output))
     if not wanted.size or (shard and not shard.endswith(".tar")):

@@ -15,7 +15,7 @@ from written_shards import as_shards
 
 import splitter
 from splitter.errors import Refused, StorageError
-from splitter.outputs import OutputReader, Wanted, shard_of
+from splitter.outputs import Address, OutputReader, shard_of
 
 PARTS = {"a.txt": "abcdefg", "b.txt": "hijkl", "sub/c.txt": "mnöp", "d.txt": ""}
 KINDS = ["files", "tar", "parquet"]
@@ -252,7 +252,7 @@ def test_a_reader_keeps_few_files_open(files: Path, folder: Path, expected: list
     for number in [*range(40), 0]:
         if number == 0 or number >= len(expected):
             name = row["output"].replace("shard-000000", f"shard-{number:06d}")
-            assert reader.read(Wanted(name, row["size"], "", row["shard_offset"])) == expected[0]
+            assert reader.read(Address(name, row["size"], "", row["shard_offset"])) == expected[0]
     assert before < len(os.listdir("/dev/fd")) <= before + 16
     del reader
     assert len(os.listdir("/dev/fd")) == before
@@ -262,7 +262,7 @@ def test_a_reader_can_be_pickled_and_forked(outputs: Path, expected: list[bytes]
     """What is open stays in its process."""
     row = with_output(outputs).iloc[-1]
     reader = OutputReader(outputs)
-    wanted = Wanted(row["output"], row["size"], row["checksum"], row.get("shard_offset"))
+    wanted = Address(row["output"], row["size"], row["checksum"], row.get("shard_offset"))
     assert reader.read(wanted) == expected[-1]
     again = pickle.loads(pickle.dumps(reader))  # noqa: S301 - our own
     assert again.read(wanted) == expected[-1]
@@ -282,7 +282,7 @@ def test_outputs_are_read_from_a_url(outputs: Path, expected: list[bytes]):
     rows = [row for row in read_table(outputs / "manifest.csv") if row["output"]]
     assert [splitter.read_output(row, url) for row in rows] == expected
     many = [
-        Wanted(row["output"], int(row["size"]), row["checksum"], int(row.get("shard_offset", 0)))
+        Address(row["output"], int(row["size"]), row["checksum"], int(row.get("shard_offset", 0)))
         for row in rows
     ]
     for chosen in (many, many[::2], many[::-1], many[:1] * 3 + many[-1:]):
