@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from splitter.csv_text import CsvText, Row, parse_rows
+from splitter.csv_text import CsvText, Row, in_unicode, parse_rows
 from splitter.dataset import ProcessorDataset, Result, checked_result, one_at_a_time
 from splitter.errors import (
     BadResult,
@@ -249,7 +249,10 @@ class Worker:
         self._outputs = OutputReader(job.storage.root)
         # of an output whose place is known when the batch is finished
         self._unknown = ("",) * len(job.sink.columns)
-        self._rows = RowMaker(job.header, job.dataset.metadata_types, job.sink.columns)
+        sink = job.sink
+        self._rows = RowMaker(
+            job.header, job.dataset.metadata_types, sink.columns, sink.types, sink.own_columns
+        )
         folder = scratch or job.storage.scratch()
         self._scratch = Scratch(folder)
         self._fetcher = Fetcher(Scratch(folder), apart=scratch is not None, announce=announce)
@@ -624,7 +627,7 @@ class _Task:
     def skip(self, place: int, reason: str, rows: "RowMaker") -> None:
         """Leave an input out, with the reason."""
         self.sink.drop_input()
-        head, text = rows.skipped(self.rows[place][0], _encodable(reason) or "skipped")
+        head, text = rows.skipped(self.rows[place][0], in_unicode(reason) or "skipped")
         self.add(place, SKIPPED, head=head, outputs=0, size=0, text=text)
         self.report.skipped += 1
 
@@ -705,7 +708,7 @@ def failure_of(error: BaseException, attempts: int) -> Failure:
     """The row of errors.csv for an exception."""
     shown = "" if isinstance(error, InputError) else "".join(traceback.format_exception(_without_own(error)))
     message = _message(error)
-    return Failure(type(error).__name__, message, _encodable(shown[-LONGEST_MESSAGE:]), attempts)
+    return Failure(type(error).__name__, message, in_unicode(shown[-LONGEST_MESSAGE:]), attempts)
 
 
 def _after_batch(fault: Failure | None, failure: Failure) -> Failure:
@@ -730,13 +733,8 @@ def _message(error: BaseException) -> str:
     except BaseException:  # noqa: BLE001 - a user's __str__ may do anything
         text = "its message cannot be shown"
     # the names of scratch folders are random, and what is published must not be
-    return _encodable(_SCRATCH.sub(SCRATCH_SHOWN, text[:LONGEST_MESSAGE]))
+    return in_unicode(_SCRATCH.sub(SCRATCH_SHOWN, text[:LONGEST_MESSAGE]))
 
 
 def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(_message(error).split())}"
-
-
-def _encodable(text: str) -> str:
-    """The text with what cannot be written as UTF-8 spelled out."""
-    return text.encode("utf-8", "backslashreplace").decode()

@@ -19,6 +19,11 @@ csv.field_size_limit(2**31 - 1)
 Row = list[str]
 
 
+def in_unicode(text: str) -> str:
+    """The text with what cannot be written as UTF-8 spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 class CsvText:
     """Turns rows into CSV whose lines end in a bare newline, with a lone carriage return quoted."""
 

@@ -9,14 +9,15 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from splitter.batch import Job, Losses, Report
+from splitter.csv_text import in_unicode
 from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
-from splitter.errors import Interrupted, Refused, StorageError
+from splitter.errors import Interrupted, Refused, RunStopped, StorageError
 from splitter.executors import Cluster, Executor, Limits, executor_class
 from splitter.groups import Groups, deal
 from splitter.how import how_before, note_how, recipe_how, seed_of
@@ -46,6 +47,7 @@ from splitter.sinks import SINKS, Sink
 from splitter.sources import InputList, read_source
 from splitter.storage import Storage
 from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables
+from splitter.trial import columns_of, forget_columns
 
 ROUNDS_WITHOUT_PROGRESS = 3
 NAMES_SHOWN = 3
@@ -384,6 +386,8 @@ class _Work:
     # -- rounds: one is enough, unless a worker process is lost --------------------------------------------
 
     def _do(self, state: State) -> None:
+        if (len(state.todo) or len(self.dropped)) and self.job.sink.needs_columns:
+            self._settle_columns()
         # without an input done, and without one found that is to blame
         stalled = known = 0
         allowed = self.options.failures_allowed(len(state.todo))
@@ -405,6 +409,20 @@ class _Work:
                 )
             elif reported < planner.inputs and not self.stopped:
                 self.display.warn("a worker process was lost; starting again with what is not committed")
+
+    def _settle_columns(self) -> None:
+        """Have all tables of the dataset agree, before the first of them is written."""
+        among = _first(self.options.limit, len(self.table), None)
+        chosen = np.arange(len(self.table)) if among is None else np.flatnonzero(among)
+        try:
+            if self.options.fresh:
+                forget_columns(self.storage)
+            columns = columns_of(self.job, self.table, self.found, self.executor, chosen)
+        except RunStopped as error:
+            self.stopped = str(error)
+        else:
+            if columns is not None:
+                self.job = replace(self.job, sink=self.job.sink.with_columns(columns, self.job.header))
 
     def _planner(self, state: State) -> Planner | GroupPlanner:
         what = self.job, self.table, self.found, state, self.journal
@@ -554,6 +572,16 @@ def _listing(inputs: InputList, options: RunOptions) -> InputList:
 
 def _refuse_own_columns(header: list[str], listing: InputList, sink: Sink) -> None:
     for name in header:
+        if name in sink.own_columns:
+            raise Refused(
+                f"the dataset list has a column {name!r}, which the shards have of their own; use --rename "
+                f"{name}=NEW"
+            )
+        if sink.needs_columns and name != in_unicode(name):
+            raise Refused(
+                f"the dataset list has a column {name!r}, which is not UTF-8, as names in shards must be; "
+                "use --rename"
+            )
         if name in (*OWN_COLUMNS, *dict(sink.columns)):
             message = f"the dataset list has a column {name!r}, which the manifest has of its own"
             message += f"; use --rename {name}=NEW"

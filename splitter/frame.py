@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
 from splitter.errors import Refused
@@ -85,7 +86,9 @@ def _column(texts: tuple[str, ...], kind: str, where: str) -> "pd.Series[Any]":
     missing = None in values
     for dtype in dtypes[missing:] if dtypes else ("str",):
         try:
-            return pd.Series(values, dtype=dtype)
+            # it tries floats on the way, and warns of what these cannot hold
+            with np.errstate(invalid="ignore"):
+                return pd.Series(values, dtype=dtype)
         except (OverflowError, UnicodeEncodeError, TypeError):
             # a whole number beyond 64 bits, or a name that is not UTF-8: the values as they are
             continue

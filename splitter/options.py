@@ -52,7 +52,8 @@ class RunOptions:
         limit: Take only the first N inputs, for a trial.
         part: Do only one of N parts, as K/N, while other processes or machines do the others; then
             'splitter manifest' puts the manifest together.
-        sink: Where output files go: loose files, or shards of many: tar archives as WebDataset reads them.
+        sink: Where output files go: loose files, or shards of many: tar archives as WebDataset reads them, or
+            tables as Hugging Face's datasets, Ray and others read them.
         shard_size: How large a shard may become, such as 500MB or 1e8. Default: 1GB.
         shard_maxcount: How many samples a shard may have. Default: as many as there is room for.
         field: A column to write as a member of its own beside each output, as NAME=COLUMN, such as cls=label.
@@ -98,7 +99,7 @@ class RunOptions:
     keep_extension: bool = False
     limit: int | None = None
     part: str | None = None
-    sink: Literal["files", "webdataset"] = "files"
+    sink: Literal["files", "webdataset", "parquet"] = "files"
     shard_size: int | str | None = None
     shard_maxcount: int | None = None
     field: list[str] = dataclasses.field(default_factory=list)
@@ -187,7 +188,13 @@ class RunOptions:
         """Refuse what the sink would not look at."""
         for name in _FOR_SHARDS:
             if self.sink == "files" and getattr(self, name) not in (None, []):
-                raise Refused(f"{flag(name)} is only for shards; add --sink webdataset, or leave it out")
+                raise Refused(
+                    f"{flag(name)} is only for shards; add --sink webdataset or parquet, or leave it out"
+                )
+        if self.field and self.sink != "webdataset":
+            raise Refused(
+                f"--field: is only for --sink webdataset, as all columns stand in {self.sink}; leave it out"
+            )
         if self.sink != "files" and self.batch_size is not None:
             raise Refused(
                 f"--batch-size: with --sink {self.sink} a batch is what a shard is made of; leave it out"

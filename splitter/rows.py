@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 from splitter.csv_text import ENCODING, ESCAPE, CsvText, Row
@@ -22,14 +23,25 @@ _TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): ""}
 class RowMaker:
     """Makes an input's rows of the manifest, and refuses metadata that the manifest cannot hold."""
 
-    def __init__(self, header: Row, declared: Mapping[str, type], columns: Types = ()) -> None:
-        """`header` holds the dataset's columns, `columns` the sink's; `declared` the types of metadata."""
+    def __init__(
+        self,
+        header: Row,
+        declared: Mapping[str, type],
+        columns: Types = (),
+        seen: Mapping[str, type] = MappingProxyType({}),
+        taken: Iterable[str] = (),
+    ) -> None:
+        """`header` holds the dataset's columns, `columns` the sink's; `declared` the types of metadata.
+
+        `seen` are types that hold since the first input has them, `taken` more names of the sink's own.
+        """
         self._columns = tuple(header)
         self._own_columns = columns
-        self._taken = {*header, *OWN_COLUMNS, *dict(columns)}
+        self._taken = {*header, *OWN_COLUMNS, *dict(columns), *taken}
         # in the place of where an output is
         self.no_file = (*NO_FILE, *("" for _ in columns))
-        self._declared = dict(declared)
+        self._declared = {**seen, **declared}
+        self._said = frozenset(declared)
         self._shapes: dict[tuple[Any, ...], Types | None] = {}
         self._heads: dict[tuple[Types, Types], Head] = {}
         self._csv = CsvText()
@@ -69,13 +81,19 @@ class RowMaker:
         # the usual case: the same keys and types throughout, and nothing to convert
         shape = keys.pop(), kinds.pop()
         if shape not in self._shapes:
-            plain = not self._declared.keys() & set(shape[0]) and all(kind in _TYPES for kind in shape[1])
-            names = (_TYPES.get(kind, "") for kind in shape[1])
-            self._shapes[shape] = tuple(zip(shape[0], names, strict=True)) if plain else None
+            self._shapes[shape] = self._types_of(*shape)
         types = self._shapes[shape]
         if types is None:
             return self._made_alike(all_metadata)
         return types, all_metadata, type(None) not in shape[1]
+
+    def _types_of(self, keys: Sequence[str], kinds: Sequence[type]) -> Types | None:
+        """The types of values that need not be converted; None if some must be."""
+        wanted = [self._declared.get(key, kind) for key, kind in zip(keys, kinds, strict=True)]
+        pairs = zip(kinds, wanted, strict=True)
+        if all(kind in _TYPES and kind in (other, type(None)) for kind, other in pairs):
+            return tuple((key, _TYPES[kind]) for key, kind in zip(keys, wanted, strict=True))
+        return None
 
     def _made_alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata], bool]:
         types: dict[str, str] = {}
@@ -104,7 +122,12 @@ class RowMaker:
             return str(plain)
         if wanted is float and type(plain) is int:
             return float(plain)
-        raise BadResult(f"metadata {key!r} is {plain!r}; metadata_types says {wanted.__name__}")
+        if key in self._said:
+            raise BadResult(f"metadata {key!r} is {plain!r}; metadata_types says {wanted.__name__}")
+        raise BadResult(
+            f"metadata {key!r} is {plain!r} where the first input has {wanted.__name__}; declare it in "
+            "metadata_types, such as str for both"
+        )
 
     def _head(self, outputs: Types, inputs: Types) -> Head:
         head = self._heads.get((outputs, inputs))

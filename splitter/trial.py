@@ -1,17 +1,23 @@
 """Try inputs before the work begins: in a guarded worker like all others, and without storing anything."""
 
 import contextlib
+import dataclasses
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from splitter.batch import Job, Tried
-from splitter.errors import RunStopped
+from splitter.columns import Columns
+from splitter.errors import RunStopped, StorageError
 from splitter.executors import Executor
 from splitter.inputs import Survey, Table
+from splitter.places import OWN_FOLDER
 from splitter.plan import make_batch
+from splitter.storage import Storage
 
+COLUMNS = f"{OWN_FOLDER}/columns.json"
 MORE_EACH_TIME = 8
 
 
@@ -40,3 +46,49 @@ def try_inputs(
             if one.outputs:
                 return
         start, size = start + size, size * MORE_EACH_TIME
+
+
+def columns_of(
+    job: Job, table: Table, found: Survey, executor: Executor, chosen: np.ndarray
+) -> Columns | None:
+    """The columns of a dataset's tables: those that an earlier run has kept, or what a trial shows.
+
+    They are kept for as long as inputs are processed in the same way. None if no input gives a file.
+    """
+    known = _kept(job.storage, job.seed)
+    if known is not None:
+        return known
+    for tried in try_inputs(job, table, found, executor, chosen):
+        if tried.outputs:
+            own = dict(job.sink.columns)
+            keys = [one for one in (*tried.head.outputs, *tried.head.inputs) if one[0] not in own]
+            rate = job.dataset.parameters.get("sample_rate")
+            decided = Columns.of(keys, job.dataset.metadata_types, tried.outputs, rate)
+            return _keep(job.storage, job.seed, decided)
+    return None
+
+
+def forget_columns(storage: Storage) -> None:
+    """Have them decided anew."""
+    storage.remove([COLUMNS])
+
+
+def _kept(storage: Storage, seed: int) -> Columns | None:
+    if not storage.exists(COLUMNS):
+        return None
+    try:
+        content = json.loads(storage.read(COLUMNS))
+        return Columns.from_json(content["columns"]) if content["seed"] == seed else None
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"{storage.path(COLUMNS)}: is damaged ({error})"
+        raise StorageError(f"{message}; remove it, and run the same command again") from None
+
+
+def _keep(storage: Storage, seed: int, columns: Columns) -> Columns:
+    """Keep what was decided; another part of the run may have done so meanwhile."""
+    with storage.gate() if storage.part else contextlib.nullcontext():
+        known = _kept(storage, seed) if storage.part else None
+        if known is None:
+            content = {"seed": seed, "columns": dataclasses.asdict(columns)}
+            storage.write(COLUMNS, json.dumps(content).encode())
+        return known or columns

@@ -19,7 +19,7 @@ ROOMS = """
     ending errors parts urls
     table_names
     csv_text flac identity mp3 ogg options parameters progress records wav
-    decoders joining keeper processes stores travel where
+    columns decoders joining keeper processes stores travel where
     places
     content fetching listings objects slices voice
     ownership stages storage

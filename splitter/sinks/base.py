@@ -1,10 +1,11 @@
 """The seam for sinks: how the output files of a batch are staged, and then published."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from splitter.columns import Columns
 from splitter.csv_text import Row
 from splitter.options import RunOptions
 from splitter.records import Content, Scratch
@@ -102,11 +103,15 @@ class Sink(ABC):
             a group of inputs that share a shard.
         columns: Columns that the sink adds to the manifest, and their types.
         suffix: Of its shards, if it makes any.
+        needs_columns: Whether all outputs have the same columns, which are then given before the work begins.
+        own_columns: Names that neither columns of the dataset nor metadata may have.
     """
 
     divisible: ClassVar[bool] = True
     columns: ClassVar[tuple[tuple[str, str], ...]] = ()
     suffix: ClassVar[str] = ""
+    needs_columns: ClassVar[bool] = False
+    own_columns: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: RunOptions) -> None:  # noqa: B027 - loose files have none
         """Take from the options of the run what is the sink's."""
@@ -114,6 +119,15 @@ class Sink(ABC):
     @abstractmethod
     def open(self, storage: Storage, batch: str, stale: Collection[str] = (), group: int = 0) -> SinkWriter:
         """Begin a batch; `stale` names earlier outputs, which are removed before it is published."""
+
+    @property
+    def types(self) -> Mapping[str, type]:
+        """What metadata has to be, where outputs have columns."""
+        return {}
+
+    def with_columns(self, columns: Columns, header: Sequence[str]) -> "Sink":
+        """The same sink, when the columns are known: those of metadata, and of the dataset."""
+        raise NotImplementedError
 
     def options(self) -> dict[str, Any]:
         """What belongs in a fingerprint, since it changes the outputs."""

@@ -7,6 +7,7 @@ shards     shard-000007.tar, and shard-000007-1.tar where that is full
 
 import contextlib
 import io
+import json
 import math
 import os
 import re
@@ -364,3 +365,13 @@ def _typed(kind: str, text: str) -> Scalar:
 def plain_json(value: Scalar) -> Scalar:
     """A value that JSON has: what is not a finite number is null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_json(row: Mapping[str, Scalar]) -> bytes:
+    """Values by their names, as JSON."""
+    plain = {name: plain_json(value) for name, value in row.items()}
+    try:
+        return json.dumps(plain, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        # bytes that are not UTF-8 came through as they were
+        return json.dumps(plain).encode()

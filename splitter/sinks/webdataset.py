@@ -1,7 +1,6 @@
 """The sink of WebDataset shards: tar archives, a sample for each output file."""
 
 import contextlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +8,7 @@ from splitter.csv_text import ENCODING, ESCAPE
 from splitter.errors import BadResult
 from splitter.options import RunOptions
 from splitter.records import Scalar
-from splitter.sinks.shards import OFFSET, Sample, Shard, ShardSink, plain_json
+from splitter.sinks.shards import OFFSET, Sample, Shard, ShardSink, as_json
 from splitter.tar.archive import END, ArchiveWriter, Member, header, size_in_archive
 
 JSON = "json"
@@ -70,9 +69,8 @@ class TarShard(Shard):
     def _members(self, sample: Sample) -> list[Member]:
         """The content, the row of the manifest, and the fields; made once, though asked for twice."""
         if self._made is None or self._made[0] is not sample:
-            row = {name: plain_json(value) for name, value in sample.row.items()}
-            row.update({"output": f"{self._name}/{sample.member}", OFFSET: self._offset(sample)})
-            contents = {JSON: _as_json(row)}
+            row = {**sample.row, "output": f"{self._name}/{sample.member}", OFFSET: self._offset(sample)}
+            contents = {JSON: as_json(row)}
             for name, column in self._fields.items():
                 text = "" if row[column] is None else str(row[column])
                 contents[name] = text.encode(ENCODING, ESCAPE)
@@ -90,14 +88,6 @@ class TarShard(Shard):
         with contextlib.suppress(OSError):
             # what is left in its buffer may have no room
             self._file.close()
-
-
-def _as_json(row: Mapping[str, Scalar]) -> bytes:
-    try:
-        return json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        # bytes that are not UTF-8 came through as they were
-        return json.dumps(row).encode()
 
 
 WebDatasetSink.shard = TarShard

@@ -68,8 +68,12 @@ class Part(NamedTuple):
     start: int
     size: int
 
+    def read(self) -> bytes:
+        """What it holds."""
+        return b"".join(self.pieces())
+
     def pieces(self) -> Iterator[bytes]:
-        """What it holds, piece by piece."""
+        """The same, piece by piece."""
         at, end = self.start, self.start + self.size
         while piece := self.file.read(min(PIECE, end - at), at):
             at += len(piece)

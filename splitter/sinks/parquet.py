@@ -1,0 +1,258 @@
+"""The sink of Parquet shards: tables whose rows hold the output files themselves.
+
+key    audio (or file)    dataset columns, as text    size  checksum    metadata, typed    other_metadata
+       {bytes, path}
+
+Contents stand uncompressed in row groups that are small enough to be read as a whole for one of them.
+"""
+
+import contextlib
+import copy
+import json
+import os
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from splitter.columns import Columns
+from splitter.csv_text import in_unicode
+from splitter.errors import BadResult
+from splitter.records import Scalar
+from splitter.sinks.shards import NAME, OFFSET, Sample, Shard, ShardSink, as_json
+
+KEY, SOUND, FILE, OTHERS = "key", "audio", "file", "other_metadata"
+GROUP_BYTES, GROUP_ROWS = 16 << 20, 10_000
+# smaller contents are put together
+GATHERED = 64 << 10
+# a value, and the page it stands in, have lengths of 31 bits
+LARGEST = (1 << 31) - (1 << 20)
+_LEAST_INT, _MOST_INT = -(1 << 63), (1 << 63) - 1
+_OF_ALL: dict[str, type] = {"size": int, "checksum": str, NAME: str}
+
+
+def schema_of(header: Sequence[str], columns: Columns) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+    """The Arrow schema of every shard of a dataset, with what Hugging Face's datasets make of it."""
+    import pyarrow as pa
+
+    arrow = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    words = {str: "string", int: "int64", float: "float64", bool: "bool"}
+    content = SOUND if columns.sound else FILE
+    kinds = {**dict.fromkeys(header, str), **_OF_ALL, **columns.types, OTHERS: str}
+    struct = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    features: dict[str, Any] = {
+        name: {"dtype": words[kind], "_type": "Value"} for name, kind in kinds.items()
+    }
+    if columns.sound:
+        rate = {"sampling_rate": columns.rate} if columns.rate else {}
+        features[content] = {**rate, "_type": "Audio"}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    fields = [(name, arrow[kind]) for name, kind in kinds.items()]
+    return pa.schema([(KEY, pa.string()), (content, struct), *fields], metadata)
+
+
+class ParquetSink(ShardSink):
+    """Each output is a row: its content, and its row of the manifest."""
+
+    suffix = ".parquet"
+    needs_columns = True
+    own_columns = (KEY, SOUND, FILE, OTHERS)
+    decided: Columns | None = None
+    header: tuple[str, ...] = ()
+
+    @property
+    def types(self) -> Mapping[str, type]:
+        """What metadata has to be: every shard has the same columns."""
+        return self.decided.types if self.decided else {}
+
+    def with_columns(self, columns: Columns, header: Sequence[str]) -> "ParquetSink":
+        """The same sink for these metadata columns, and those of the dataset."""
+        known = copy.copy(self)
+        known.decided, known.header = columns, tuple(header)
+        return known
+
+    def check(self, row: Mapping[str, Scalar]) -> None:
+        """Refuse an output that no table can hold."""
+        if self.decided is None:
+            raise BadResult(
+                "the columns of the shards come from the first input that gives a file, and none did when "
+                "they were tried; run again with --retry-failed"
+            )
+        size = row["size"]
+        if isinstance(size, int) and size > LARGEST:
+            raise BadResult(
+                f"output {row[NAME]!r} has {size:,} bytes; Parquet holds up to {LARGEST:,} in one value: use "
+                "--sink webdataset"
+            )
+
+
+class ParquetShard(Shard):
+    """A table that is being written, row group after row group."""
+
+    def __init__(self, path: str, name: str, sink: ParquetSink) -> None:  # noqa: ARG002 - the seam's signature
+        """Open the file."""
+        assert sink.decided is not None  # noqa: S101 - else no sample is taken
+        self._schema = schema_of(sink.header, sink.decided)
+        metadata = sink.decided.types
+        columns = {**dict.fromkeys(sink.header, str), **_OF_ALL, **metadata}
+        self._names = [KEY, "path", *columns, OTHERS]
+        self._columns = columns
+        # where an output is stands in the manifest, and in nothing that is moved or copied
+        self._known = {*columns, "output", OFFSET}
+        self._rows = 0
+        self._begin_group()
+        with _plain_errors():
+            self._open(path)
+
+    def _open(self, path: str) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        content = self._schema.names[1]
+        others = [f"{content}.path", *(name for name in self._schema.names if name != content)]
+        unique = (KEY, f"{content}.path", "checksum")
+        self._file = pa.OSFile(os.fsencode(path), "wb")
+        self._writer = pq.ParquetWriter(
+            self._file,
+            self._schema,
+            # sound is compressed already, or would not become much smaller
+            compression={f"{content}.bytes": "none", **dict.fromkeys(others, "zstd")},
+            use_dictionary=[name for name in others if name not in unique],
+            write_statistics=others,
+            write_page_index=True,
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes that were written, or wait to be."""
+        return int(self._file.tell()) + self._bytes + self._texts
+
+    def add(self, sample: Sample) -> int:
+        """Append a row; returns its number."""
+        if self._waiting == GROUP_ROWS or (self._waiting and self._bytes + sample.size > GROUP_BYTES):
+            self._write_group()
+        content = sample.content if isinstance(sample.content, bytes) else sample.content.read()
+        if len(content) < GATHERED:
+            self._small += content
+            self._ends.append(len(self._small))
+        else:
+            self._end_chunk()
+            self._chunks.append((array("i", [0, len(content)]), content))
+        self._bytes += len(content)
+        self._add_values(sample)
+        self._waiting += 1
+        self._rows += 1
+        return self._rows - 1
+
+    def _begin_group(self) -> None:
+        self._values: list[list[Any]] = [[] for _ in self._names]
+        self._chunks: list[tuple[array[int], Any]] = []
+        self._ends: array[int] = array("i", [0])
+        self._small = bytearray()
+        self._waiting = self._bytes = self._texts = 0
+
+    def _end_chunk(self) -> None:
+        """Small contents are put together, large ones are taken as they are, without a copy."""
+        if len(self._ends) > 1:
+            self._chunks.append((self._ends, self._small))
+            self._ends, self._small = array("i", [0]), bytearray()
+
+    def _add_values(self, sample: Sample) -> None:
+        row = sample.row
+        others = {name: value for name, value in row.items() if name not in self._known}
+        values: list[Any] = [sample.key, sample.member]
+        for column, kind in self._columns.items():
+            value = _fitting(row.get(column), kind)
+            if value is None and row.get(column) is not None:
+                others[column] = row[column]
+            values.append(value)
+        values.append(as_json(others).decode() if others else None)
+        for column_values, value in zip(self._values, values, strict=True):
+            column_values.append(value)
+            if type(value) is str:
+                self._texts += len(value)
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        if not self._waiting:
+            return
+        self._end_chunk()
+        fields = [*self._schema]
+        key, paths, *others = self._values
+        arrays = [_texts(key), self._contents(_texts(paths), [*fields[1].type])]
+        for field, values in zip(fields[2:], others, strict=True):
+            arrays.append(_texts(values) if field.type == pa.string() else pa.array(values, field.type))
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        with self._giving_up():
+            self._writer.write_table(table, row_group_size=self._waiting)
+        self._begin_group()
+
+    def _contents(self, paths: Any, fields: list[Any]) -> Any:  # noqa: ANN401 - arrays
+        import pyarrow as pa
+
+        chunks, at = [], 0
+        for ends, content in self._chunks:
+            rows = len(ends) - 1
+            buffers = [None, pa.py_buffer(ends), pa.py_buffer(content)]
+            contents = pa.Array.from_buffers(pa.binary(), rows, buffers)
+            chunks.append(pa.StructArray.from_arrays([contents, paths.slice(at, rows)], fields=fields))
+            at += rows
+        return pa.chunked_array(chunks)
+
+    def close(self) -> None:
+        """Write what waits, and what makes the file whole."""
+        self._write_group()
+        with self._giving_up():
+            self._writer.close()
+            self._file.close()
+
+    def discard(self) -> None:
+        """Let go of the file."""
+        self._writer.is_open = False
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    @contextlib.contextmanager
+    def _giving_up(self) -> Iterator[None]:
+        """After an error nothing more is written, not even an end."""
+        try:
+            with _plain_errors():
+                yield
+        except OSError:
+            self._writer.is_open = False
+            raise
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Errors of the system, as Arrow raises them, in the system's own words."""
+    try:
+        yield
+    except OSError as error:
+        raise (OSError(error.errno, os.strerror(error.errno)) if error.errno else error) from error
+
+
+def _fitting(value: Scalar, kind: type) -> Scalar:
+    """The value as its column has it; None if that cannot hold it."""
+    if value is None or type(value) is kind:
+        return None if type(value) is int and not _LEAST_INT <= value <= _MOST_INT else value
+    if kind is str:
+        return str(value)
+    if kind is float and type(value) is int:
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    return None
+
+
+def _texts(values: list[str | None]) -> Any:  # noqa: ANN401 - an array
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        return pa.array([value if value is None else in_unicode(value) for value in values], pa.string())
+
+
+ParquetSink.shard = ParquetShard
