@@ -24,6 +24,8 @@ from launcher import (
     with_argument,
 )
 
+from splitter import read_output
+
 TIMEOUT = 3
 MEMORY = "300MB"
 
@@ -228,6 +230,34 @@ class ExecutorConformance:
             found.append(published(output))
         assert len(found[0]) == 2 * (60 - 4) + 2
         assert all(one == found[0] for one in found[1:])
+
+    def test_shards_do_not_show_how_they_were_made(self):
+        """An input that ends its process leaves no trace in its shard; mended, it stands in its place."""
+        # groups of a thousand
+        texts = with_faults(good_inputs(2100), ["raise", "segfault", "os._exit", "skip"])
+        dataset = make_inputs(self.folder / "data", texts)
+        sink = ("--sink", "webdataset", "--shard-maxcount", 700)
+        run = self.run("Faulty", dataset, "--workers", 2, *sink)
+        assert run.code == 1, run.stderr
+        shards = {name for name in published(self.output) if name.startswith("shards/")}
+        parts = ("000000", "000000-1", "000000-2", "000001", "000001-1", "000001-2", "000002")
+        assert shards == {f"shards/shard-{part}.tar" for part in parts}
+        assert {texts[name] for name in self.errors()} == {"raise", "segfault", "os._exit"}
+        faults = {name: "mended" for name, text in texts.items() if text in TEN}
+        write_files(self.folder / "data", faults)
+        run = self.run("Faulty", dataset, "--workers", 2, *sink)
+        assert run.code == 0, run.stderr
+        whole = self.folder / "whole"
+        local = self.launcher.run(
+            "run", dataset, "--recipe", f"{FAULTY}:Faulty", "--workers", 0, *sink, "--output", whole
+        )
+        assert local.code == 0, local.stderr
+        assert published(self.output) == published(whole)
+        rows = [row for row in read_table(self.output / "manifest.csv") if row["output"]]
+        assert len(rows) == 2 * 2099
+        for row in rows:
+            # refuses what has not the size and the checksum of the row
+            read_output(row, self.output)
 
     # -- process_batch -----------------------------------------------------------------------------------
 

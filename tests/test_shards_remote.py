@@ -1,0 +1,115 @@
+"""Shards on an object store: the same as in a folder, and whole after any death."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from doors import CHECKOUT, program, tree, write_files, write_list
+from object_store import Bucket
+
+import splitter
+
+RECIPE = '''
+import os, time
+from splitter import OutputFile, ProcessorDataset
+
+class Pieces(ProcessorDataset):
+    """Three outputs for each text; some texts fail unless MENDED is set."""
+
+    def process(self, input_file):
+        text = input_file.read_text()
+        time.sleep(float(os.environ.get("SLOW", 0)))
+        if text.startswith("fail") and "MENDED" not in os.environ:
+            raise ValueError(text)
+        return [OutputFile(f"{i}.txt", f"{text} {i}" * 100, {"i": i}) for i in range(3)], {"text": text}
+'''
+
+
+@pytest.fixture
+def pieces(folder: Path) -> Path:
+    """Twelve inputs, two of which fail at first."""
+    texts = {f"{number:02d}.txt": f"text {number}" for number in range(12)}
+    texts |= {"03.txt": "fail 3", "10.txt": "fail 10"}
+    write_files(folder, texts)
+    write_files(folder, {"pieces.py": RECIPE})
+    return write_list(folder / "list.csv", [["input"], *([name] for name in sorted(texts))])
+
+
+def arguments(pieces: Path, output: str | Path, *more: str) -> list[str]:
+    recipe = f"--recipe={pieces.parent / 'pieces.py'}:Pieces"
+    # a group of one input for each megabyte: see `small_groups`
+    return ["run", str(pieces), recipe, "--sink=webdataset", f"--output={output}", "--workers=2", *more]
+
+
+@pytest.fixture
+def small_groups(folder: Path) -> dict[str, str]:
+    """An environment in which groups have four inputs."""
+    code = "from splitter import groups\ngroups.MOST_SMALL = 4\n"
+    write_files(folder / "site", {"sitecustomize.py": code})
+    return {"PYTHONPATH": f"{folder / 'site'}:{CHECKOUT}"}
+
+
+def test_shards_on_an_object_store_are_those_of_a_folder(
+    s3: Bucket, pieces: Path, folder: Path, small_groups: dict[str, str]
+):
+    """Also those of groups that were made again, for which what was good was taken along."""
+    for output in (folder / "out", s3.url("out")):
+        assert program(*arguments(pieces, output), **small_groups).code == 1
+    assert s3.tree("out") == tree_of(folder / "out")
+    assert len([name for name in s3.tree("out") if name.startswith("shards/")]) == 3
+    for output in (folder / "out", s3.url("out")):
+        said = program(*arguments(pieces, output, "--retry-failed"), MENDED="1", **small_groups)
+        assert said.code == 0, said.err
+    assert s3.tree("out") == tree_of(folder / "out")
+    manifest = splitter.read_manifest(s3.url("out"))
+    assert len(manifest) == 36
+    assert [splitter.read_output(row).decode() for _, row in manifest.iterrows()] == [
+        f"{row.text} {row.i}" * 100 for row in manifest.itertuples()
+    ]
+    assert s3.uploads() == []
+    assert s3.keys("out/.splitter/staging") == []
+
+
+def tree_of(output: Path) -> dict[str, bytes]:
+    found = {name: content for name, content in tree(output).items() if not name.startswith(".splitter")}
+    return {
+        name: content.encode() if isinstance(content, str) else content for name, content in found.items()
+    }
+
+
+def test_a_killed_run_is_continued_to_the_same_shards(
+    faulty_s3: Bucket, pieces: Path, folder: Path, small_groups: dict[str, str], chance: random.Random
+):
+    """Killed at random moments, the exchange of shards among them, with a fifth of the requests failing."""
+    assert program(*arguments(pieces, folder / "out"), **small_groups).code == 1
+    first = arguments(pieces, faulty_s3.url("out"))
+    die_and_continue(first, folder, {**small_groups, "SLOW": "0.1"}, chance, 1)
+    assert (
+        faulty_s3.tree("out")["shards/shard-000000.tar"] == tree_of(folder / "out")["shards/shard-000000.tar"]
+    )
+    again = [*first, "--retry-failed"]
+    assert program(*arguments(pieces, folder / "out", "--retry-failed"), MENDED="1", **small_groups).code == 0
+    die_and_continue(again, folder, {**small_groups, "MENDED": "1", "SLOW": "0.3"}, chance, 0)
+    assert faulty_s3.tree("out") == tree_of(folder / "out")
+    assert faulty_s3.uploads() == []
+
+
+def die_and_continue(
+    command: list[str], folder: Path, environment: dict[str, str], chance: random.Random, code: int
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "splitter", *command],
+        env={**os.environ, **environment},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    time.sleep(chance.uniform(2.5, 5))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    said = program(*command, **environment)
+    assert said.code == code, said.err
