@@ -10,7 +10,7 @@ from splitter.csv_text import Row
 from splitter.engine import Summary
 from splitter.errors import Refused
 from splitter.how import forget_earlier
-from splitter.kept import LISTED, forget_stale, kept_list, stale_entries
+from splitter.kept import forget_stale, kept_list, stale_entries
 from splitter.manifest import DONE, STALE, Journal
 from splitter.places import OWN_FOLDER
 from splitter.splits import COLUMN, GROUPS, RULE, SplitRule, group_column
@@ -30,7 +30,7 @@ def assemble_manifest(
     columns of the manifest, and which of them has the paths.
     """
     began = time.monotonic()
-    if not (storage.exists(OWN_FOLDER) or storage.exists(LISTED)):
+    if not storage.names(OWN_FOLDER):
         raise Refused(f"{storage.root}: is no output folder of splitter; give the --output of a run")
     storage.prepare()
     with storage.locked():

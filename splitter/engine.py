@@ -141,6 +141,8 @@ class Engine:
         sink = SINKS[self.options.sink](self.options)
         _refuse_own_columns(header, listing, sink)
         refuse_columns(self.dataset, header)
+        if self.storage.only_here and (executor.elsewhere or executor.workers):
+            raise Refused(f"{output}: is seen by this process alone; use --workers 0 with it, or another URL")
         self.storage.prepare()
         with (
             self.storage.locked(elsewhere=executor.elsewhere),

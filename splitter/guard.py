@@ -32,6 +32,7 @@ from splitter.processes import (
     be_first_to_go,
     die_with_parent,
     end_descendants,
+    lives,
     memory_of,
     nameless_file,
     parent_process,
@@ -338,7 +339,9 @@ class Guard:
         if status < 0:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._runner, signal.SIGKILL)
-            _, status = os.waitpid(self._runner, 0)
+            # it may have been asked for already, when a signal came
+            with contextlib.suppress(ChildProcessError):
+                _, status = os.waitpid(self._runner, 0)
         self._runner = 0
         if self._pipe is not None:
             self._pipe.close()
@@ -351,7 +354,7 @@ class Guard:
     def _leave(self, number: int, frame: object) -> None:  # noqa: ARG002 - a signal handler's arguments
         with contextlib.suppress(Exception):
             self.stop()
-            if os.getppid() != parent_process():
+            if not lives(parent_process()):
                 self._job.storage.driver_is_gone()
         os._exit(128 + number)
 

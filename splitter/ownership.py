@@ -21,13 +21,15 @@ from dataclasses import asdict, dataclass, replace
 from splitter.errors import Refused, StorageError
 from splitter.objects import Objects, objects_at
 from splitter.places import OWN_FOLDER
-from splitter.processes import is_at_work
+from splitter.processes import lives, process_space, started
 
 SECONDS_BETWEEN_BEATS = 5.0
 # a run whose beat has not changed for so long is dead, or has lost the store
 SECONDS_OF_SILENCE = 30.0
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_LEAVE = 10.0
+# by so much the time when a process began may be told differently
+SECONDS_OF_CLOCK = 2.0
 # of runs that are over; so that a worker that was away for long still sees how far the numbers have come
 LOCKS_KEPT = 3
 _LOCK = re.compile(r"lock-(\d{6,})")
@@ -45,7 +47,9 @@ class Owner:
 
     Attributes:
         host: The machine of the driver.
+        space: Among whose processes that is: a container has its own, maybe under the name of its host.
         process: Its number there.
+        started: When that began; another process may have its number later.
         run: A name that no other run has.
         elsewhere: Whether workers may be on other machines, or outlive the driver.
         beat: Another one each time.
@@ -53,7 +57,9 @@ class Owner:
     """
 
     host: str = ""
+    space: int = 0
     process: int = 0
+    started: float = 0.0
     run: str = ""
     elsewhere: bool = False
     beat: int = 0
@@ -74,8 +80,19 @@ class Owner:
     @property
     def is_gone(self) -> bool:
         """Whether its driver was on this machine and is dead, and its workers with it."""
-        here = self.host == socket.gethostname()
-        return here and not self.elsewhere and not is_at_work([self.host, str(self.process)])
+        return self._is_of_here() and not self.elsewhere and not self._is_there()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its driver is at work on this machine."""
+        return self._is_of_here() and self._is_there()
+
+    def _is_of_here(self) -> bool:
+        return (self.host, self.space) == (socket.gethostname(), process_space())
+
+    def _is_there(self) -> bool:
+        same = abs(started(self.process) - self.started) < SECONDS_OF_CLOCK
+        return same and lives(self.process)
 
 
 class Ownership:
@@ -106,7 +123,9 @@ class Ownership:
 
     def take(self, *, elsewhere: bool) -> Owner:
         """Become the owner, and stay it; returns the one before. Refuses an output that is in use."""
-        mine = Owner(socket.gethostname(), os.getpid(), secrets.token_hex(8), elsewhere)
+        process = os.getpid()
+        here = (socket.gethostname(), process_space(), process, started(process))
+        mine = Owner(*here, secrets.token_hex(8), elsewhere)
         while True:
             number, before = self._highest()
             if number:
@@ -149,7 +168,7 @@ class Ownership:
         while not owner.free and not owner.is_gone:
             time.sleep(SECONDS_BETWEEN_LOOKS)
             now = self._read(number)
-            if now != owner and not now.free:
+            if (now != owner or now.is_here) and not now.free:
                 who = f"process {now.process} on {now.host}" if now.host else "another run"
                 raise Refused(
                     f"{self._objects.root}: is in use by {who}; wait for it or choose another --output"

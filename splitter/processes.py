@@ -223,16 +223,38 @@ def is_at_work(owner: list[str]) -> bool:
     """Whether a driver, known by its machine and its number there, lives, or cannot be asked."""
     match owner:
         case [host, pid, *_] if host == socket.gethostname() and pid.isdecimal():
-            try:
-                # a killed driver stays in the table until its parent asks how it ended
-                return psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE
-            except psutil.NoSuchProcess:
-                return False
-            except psutil.AccessDenied:
-                return True
+            return lives(int(pid))
         case [_, _, *_]:
             return True
     return False
+
+
+def lives(process: int) -> bool:
+    """Whether a process of this machine is not dead yet.
+
+    What a child sees as its parent does not tell: it stays the same until the last thread has ended.
+    """
+    try:
+        # a killed one stays in the table until its parent asks how it ended
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+def process_space() -> int:
+    """Among which processes the numbers are this process's own; 0 where there is but one such space."""
+    with contextlib.suppress(OSError):
+        return os.stat("/proc/self/ns/pid").st_ino
+    return 0
+
+
+def started(process: int) -> float:
+    """When a process began, in seconds; 0 if there is none."""
+    with contextlib.suppress(psutil.Error):
+        return float(psutil.Process(process).create_time())
+    return 0.0
 
 
 def parent_process() -> int:

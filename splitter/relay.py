@@ -31,6 +31,7 @@ from splitter.travel import Source, Travelled
 if TYPE_CHECKING:
     from splitter.batch import Batch, Job, Report
     from splitter.guard import Guard
+    from splitter.storage import Storage
 
 _SECONDS_TO_LEAVE = 1.5
 # not through PYTHONPATH, which all that user code starts would inherit
@@ -85,14 +86,15 @@ def work(mission: bytes, run: str, batch: bytes) -> bytes | None:
     return report
 
 
-def look_around(path: str) -> tuple[str, dict[str, str]]:
-    """Another task: what a node sees at a path, and its versions."""
+def look_around(storage: bytes, name: str) -> tuple[str, str, dict[str, str]]:
+    """Another task: what a node sees of the output, or why it sees nothing, and its versions."""
+    from splitter.errors import Refused, StorageError
+
     try:
-        with open(path) as file:
-            seen = file.read()
-    except OSError:
-        seen = ""
-    return seen, versions()
+        found: Storage = pickle.loads(storage)  # noqa: S301 - from the driver of this run
+        return found.read(name).decode(), "", versions()
+    except (StorageError, Refused) as error:
+        return "", str(error), versions()
 
 
 def versions() -> dict[str, str]:

@@ -123,13 +123,18 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 def bucket_of(
-    server: S3Server, monkeypatch: pytest.MonkeyPatch, *, share: int | None = None, seed: int = 0
+    server: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    share: int | None = None,
+    seed: int = 0,
+    kind: str = "any",
 ) -> Bucket:
     """A new bucket; with a share, through the proxy, which fails so many of a hundred requests."""
     client = server.client()
     name = f"bucket-{secrets.token_hex(6)}"
     client.create_bucket(Bucket=name)
-    way = f"{share}-{seed}-{name}" if share is not None else ""
+    way = f"{share}-{kind}-{seed}-{name}" if share is not None else ""
     environment = {**ACCESS, "AWS_ENDPOINT_URL": f"{server.proxy}/{way}" if way else server.endpoint}
     if way:
         # the waits of botocore's own retries would be most of the test; other clients go on without them

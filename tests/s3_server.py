@@ -17,6 +17,8 @@ from typing import Any
 
 SLOW_DOWN = b"""<?xml version="1.0" encoding="UTF-8"?>
 <Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"""
+DENIED = b"""<?xml version="1.0" encoding="UTF-8"?>
+<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"""
 HALF = "half an answer"
 LOST = "no answer, though it was done"
 KINDS = ("slow down", "reset", LOST, HALF)
@@ -25,8 +27,9 @@ KINDS = ("slow down", "reset", LOST, HALF)
 class Proxy(http.server.BaseHTTPRequestHandler):
     """Passes requests on to the server; the first part of a request's path says which of them fail.
 
-    /<share>-<seed>/<bucket>/<key>: of a hundred requests `share` fail, chosen by the seed and how many came
-    before. Signatures are not checked by the server, so the path may be another one there.
+    /<share>-<kind>-<seed>/<bucket>/<key>: of a hundred requests `share` fail, chosen by the seed and how many
+    came before; in any way, or in the one of that kind. Signatures are not checked by the server, so the path
+    may be another one there.
     """
 
     protocol_version = "HTTP/1.1"
@@ -49,6 +52,9 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             return
         if kind == "slow down":
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, {"Content-Type": "application/xml"}, SLOW_DOWN)
+            return
+        if kind == "denied":
+            self._answer(HTTPStatus.FORBIDDEN, {"Content-Type": "application/xml"}, DENIED)
             return
         status, headers, content = self._ask(rest, body)
         if kind == LOST:
@@ -73,11 +79,12 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         return b"".join(parts)
 
     def _fault(self, way: str) -> str:
-        share, _, seed = way.partition("-")
+        share, kind, seed = way.split("-", 2)
         with self.gate:
             count = self.counts[way] = self.counts.get(way, 0) + 1
         chance = random.Random(f"{seed} {count}")
-        return chance.choice(KINDS) if chance.random() * 100 < int(share) else ""
+        fails = chance.random() * 100 < int(share)
+        return (chance.choice(KINDS) if kind == "any" else kind) if fails else ""
 
     def _note(self, line: str) -> None:
         with self.gate, self.log.open("a") as log:

@@ -38,6 +38,7 @@ from splitter.progress import show_count
 from splitter.sources import InputList
 from splitter.storage import SHARED
 from splitter.travel import code_beside
+from splitter.urls import is_url
 
 BATCHES_PER_WORKER = 2
 FEW_BATCHES = 4
@@ -138,9 +139,13 @@ class RayExecutor(Executor):
             if self._lost:
                 patience = SECONDS_FOR_LOST_NODE
         finally:
+            unsure = self._lost or bool(self._at_work)
             self._end_tasks()
-            # what comes next counts on no worker being at work
-            job.storage.wait_for_workers(patience)
+            if unsure:
+                # what comes next counts on no worker being at work
+                job.storage.wait_for_workers(patience)
+                # those to come know the output as it is now
+                self._job = None
 
     def close(self) -> None:
         """Leave the cluster; a private one ends."""
@@ -308,6 +313,7 @@ class RayExecutor(Executor):
         """Ask every node that could do a batch whether it sees the output folder, and what it runs."""
         name, token = f"{OWN_FOLDER}/probe", secrets.token_hex(8)
         job.storage.write(name, token.encode(), durable=False)
+        storage = pickle.dumps(job.storage)
         nodes = [node for node in _nodes() if self._slots_of(node["Resources"])]
         probe = ray.remote(relay.look_around)
         asked = {
@@ -315,7 +321,7 @@ class RayExecutor(Executor):
                 num_cpus=0,
                 max_retries=0,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
-            ).remote(job.storage.path(name)): node["NodeManagerAddress"]
+            ).remote(storage, name): node["NodeManagerAddress"]
             for node in nodes
         }
         try:
@@ -368,7 +374,7 @@ def _report_of(reference: Any, keys: list[int]) -> Report:  # noqa: ANN401 - a r
 
 def _check_answer(node: str, reference: Any, token: str, folder: str) -> None:  # noqa: ANN401
     try:
-        seen, versions = ray.get(reference)
+        seen, fault, versions = ray.get(reference)
     except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
         # it is gone since, and takes no batches
         return
@@ -381,6 +387,8 @@ def _check_answer(node: str, reference: Any, token: str, folder: str) -> None:  
     difference = relay.difference(versions, relay.versions())
     if difference:
         raise Refused(f"node {node}: {difference}")
+    if seen != token and is_url(folder):
+        raise Refused(f"node {node}: {fault.partition('; mend')[0]}; it needs the same access to the store")
     if seen != token:
         raise Refused(f"node {node}: does not see {folder}; {SHARED}")
 
