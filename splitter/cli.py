@@ -14,6 +14,7 @@ from splitter.errors import Interrupted, Refused, RunStopped
 from splitter.options import RunOptions, flag, nearest
 from splitter.parameters import REQUIRED, Parameter, field_parameters, first_line, recipe_parameters
 from splitter.recipes import DEFAULT, RECIPES, load_recipe
+from splitter.report.commands import report, serve
 from splitter.table_names import other_tables
 from splitter.tar.commands import tar
 
@@ -83,6 +84,7 @@ def _complain(error: click.ClickException) -> int:
     splitter split outputs            divide the outputs into train, validation and test
     splitter stats outputs            count them, by any column
     splitter verify outputs           check that everything is there, and is what it was
+    splitter report outputs           write a page to look and listen through them
     splitter recipes                  what there is to do to an input""",
 )
 @click.version_option(__version__, prog_name="splitter", message="%(prog)s %(version)s")
@@ -286,6 +288,8 @@ commands.add_command(
 )
 
 
+commands.add_command(report)
+commands.add_command(serve)
 commands.add_command(tar)
 
 

@@ -39,7 +39,7 @@ from splitter.manifest import (
     Head,
     Journal,
 )
-from splitter.places import OWN_FOLDER, key_hash
+from splitter.places import OWN_FOLDER, REPORT, key_hash
 from splitter.processes import in_processes
 from splitter.progress import show_bytes, show_count, show_seconds
 from splitter.storage import LocalStorage
@@ -288,7 +288,7 @@ class Verification:
         for name in others:
             if not self.storage.exists(name):
                 self.find("table", name, f"is not there; {MAKE_TABLES}")
-        own = {MANIFEST, ERRORS, *others}
+        own = {MANIFEST, ERRORS, REPORT, *others}
         for names in _in_groups(self.storage.walk(), NAMES_AT_ONCE):
             numbers = _name_hashes(names)
             at = np.minimum(np.searchsorted(known, numbers), max(0, len(known) - 1))

@@ -48,6 +48,7 @@ ROOMS = """
     assembly verification
     again
     run
+    report
     __init__
     cli
     __main__
@@ -64,7 +65,7 @@ SEAMS = {"base", "shards"}
 # What takes long to import, and where it is imported at once since nothing works there without it.
 HEAVY = {
     "librosa": set(),
-    "pandas": {"frame"},
+    "pandas": {"frame", "report.looking", "report.summary", "report.table"},
     "pyarrow": set(),
     "ray": {"executors.ray"},
     "rich": set(),
@@ -76,6 +77,7 @@ QUICK = [
     "splitter.cli",
     "splitter.options",
     "splitter.parameters",
+    "splitter.report.commands",
     "splitter.recipes",
     "splitter.records",
 ]

@@ -1,0 +1,156 @@
+"""Measure sound in one pass: how long and loud it is, what of it clips or is silent, what it looks like."""
+
+import io
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from splitter.audio import DecodedSource, Target
+
+# silence is what is below this over 20 ms; full scale what the largest 16-bit number comes to
+SILENCE_DB, QUIETEST_DB = -50.0, -120.0
+FULL_SCALE = 0.9999
+WINDOWS_IN_SECOND = 50
+STEPS_IN_WINDOW = 4
+MOST_STEPS = 1 << 14
+PREVIEW_SECONDS = 30
+# players know these rates of MP3; more is not needed to hear and to see what is there
+PREVIEW_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000)
+_AS_NUMBERS = Target(format="wav", subtype="FLOAT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels:
+    """What a recording sounds like, in numbers.
+
+    Attributes:
+        seconds: How long it is.
+        rate: Frames in a second.
+        channels: How many it has.
+        rms_db: Its mean level, in decibels below full scale.
+        peak_db: Its loudest sample.
+        clipped: The share of samples at full scale.
+        silence: The share of it that is below `SILENCE_DB`.
+        wave: What it looks like: the least and the most of each of so many pieces, as shares of its peak.
+    """
+
+    seconds: float
+    rate: int
+    channels: int
+    rms_db: float
+    peak_db: float
+    clipped: float
+    silence: float
+    wave: np.ndarray
+
+
+class Outline:
+    """The least and the most of equal steps, of which there are never too many to keep."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self._low, self._high = np.zeros(0, "f4"), np.zeros(0, "f4")
+        self._together = 1
+        self._rest: list[np.ndarray] = []
+
+    def add(self, low: np.ndarray, high: np.ndarray) -> None:
+        """Go on with more steps."""
+        pending = np.concatenate([*self._rest, np.stack([low, high])], axis=1)
+        whole = pending.shape[1] // self._together * self._together
+        self._rest = [pending[:, whole:]]
+        self._low = np.append(self._low, pending[0, :whole].reshape(-1, self._together).min(1))
+        self._high = np.append(self._high, pending[1, :whole].reshape(-1, self._together).max(1))
+        while len(self._low) > MOST_STEPS:
+            even = len(self._low) // 2 * 2
+            odd = np.repeat(np.stack([self._low[even:], self._high[even:]]), self._together, axis=1)
+            self._rest = [odd, *self._rest]
+            self._low = self._low[:even].reshape(-1, 2).min(1)
+            self._high = self._high[:even].reshape(-1, 2).max(1)
+            self._together *= 2
+
+    def points(self, count: int) -> np.ndarray:
+        """So many points: in the first row the least, in the second the most, from -1 to 1."""
+        last = np.concatenate(self._rest, axis=1) if self._rest else np.zeros((2, 0), "f4")
+        low, high = self._low, self._high
+        if last.shape[1]:
+            low, high = np.append(low, last[0].min()), np.append(high, last[1].max())
+        if not len(low):
+            return np.zeros((2, count), "f4")
+        starts = np.arange(count) * len(low) // count
+        return np.stack([np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)])
+
+
+def measure(path: str, points: int) -> Levels:
+    """Read a recording to its end, block after block."""
+    outline = Outline()
+    energy = 0.0
+    frames = clipped = silent = windows = 0
+    loudest = 0.0
+    with DecodedSource.open(path, _AS_NUMBERS, "keep") as source:
+        rate, channels = source.recorded.rate, source.recorded.channels
+        step = max(1, rate // (WINDOWS_IN_SECOND * STEPS_IN_WINDOW))
+        window = step * STEPS_IN_WINDOW
+        threshold = 10 ** (SILENCE_DB / 10) * window * channels
+        rest = np.zeros((0, channels), "f4")
+        for block in source.blocks():
+            sound = np.concatenate([rest, block]) if len(rest) else block
+            whole = len(sound) // window * window
+            rest = sound[whole:]
+            frames += whole
+            if not whole:
+                continue
+            steps = sound[:whole].reshape(-1, step * channels)
+            low, high = steps.min(1), steps.max(1)
+            outline.add(low, high)
+            energies = np.einsum("ij,ij->i", steps, steps, dtype="f8").reshape(-1, STEPS_IN_WINDOW).sum(1)
+            energy += float(energies.sum())
+            silent += int((energies < threshold).sum())
+            windows += len(energies)
+            most = float(max(-low.min(), high.max()))
+            loudest = max(loudest, most)
+            if most >= FULL_SCALE:
+                clipped += int(np.count_nonzero(np.abs(steps) >= FULL_SCALE))
+    if len(rest):
+        outline.add(rest.min()[np.newaxis], rest.max()[np.newaxis])
+        frames += len(rest)
+        own = float(np.square(rest, dtype="f8").sum())
+        energy += own
+        silent += own < threshold * len(rest) / window
+        windows += 1
+        loudest = max(loudest, float(np.abs(rest).max()))
+        clipped += int(np.count_nonzero(np.abs(rest) >= FULL_SCALE))
+    samples = max(1, frames * channels)
+    wave = outline.points(points)
+    return Levels(
+        seconds=frames / rate,
+        rate=rate,
+        channels=channels,
+        rms_db=_decibels(math.sqrt(energy / samples)),
+        peak_db=_decibels(loudest),
+        clipped=clipped / samples,
+        silence=silent / max(1, windows),
+        wave=wave / loudest if loudest else wave,
+    )
+
+
+def _decibels(level: float) -> float:
+    return max(QUIETEST_DB, 20 * math.log10(level)) if level > 0 else QUIETEST_DB
+
+
+def preview(path: str, rate: int) -> bytes:
+    """The first seconds of a recording as a small MP3, which every browser plays."""
+    target = Target(
+        sample_rate=max(one for one in PREVIEW_RATES if one <= max(rate, PREVIEW_RATES[0])),
+        channels="mono",
+        format="mp3",
+    )
+    with DecodedSource.open(path, target, "keep") as source:
+        stop = min(source.reach(PREVIEW_SECONDS * source.made.rate), PREVIEW_SECONDS * source.made.rate)
+        [content] = source.contents(0, stop)
+    if callable(content):
+        file = io.BytesIO()
+        content(file)
+        return file.getvalue()
+    assert isinstance(content, bytes)  # noqa: S101 - nothing else is made of samples
+    return content

@@ -1,0 +1,287 @@
+"""Read outputs and source recordings, as many at a time as there are CPUs, block after block."""
+
+import base64
+import contextlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from splitter.errors import SplitterError
+from splitter.options import usable_cpus
+from splitter.outputs import Address, OutputReader
+from splitter.places import Layout, shard_of
+from splitter.report.levels import Levels, measure, preview
+from splitter.report.table import Table, hash_of, kind_of
+from splitter.urls import is_url
+
+POINTS, SOURCE_POINTS = 96, 600
+# sources are read for their outline only: so many bytes are seconds of work
+SOURCE_BYTES, MOST_SOURCES = 1 << 30, 500
+TEXT_BYTES = 600
+TEXTS_AT_MOST = 1 << 20
+MOST_IMAGE_BYTES = 200_000
+WORTH_A_LISTEN = 8
+AT_ONCE = 256
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Tell = Callable[[int, int], None]
+
+
+def unheard(_done: int, _of: int) -> None:
+    """For those who do not want to know how far it is."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to look at.
+
+    Attributes:
+        sample: At most so many outputs are read.
+        previews: At most so many bytes of sound and images go into the page.
+        tell: Hears how many of how many have been read.
+    """
+
+    sample: int
+    previews: int
+    tell: Tell = unheard
+
+
+@dataclass
+class Looks:
+    """What was found in outputs.
+
+    Attributes:
+        chosen: Which rows were looked at.
+        levels: What was measured, by row.
+        previews: Copies that go into the page, by row: the kind of file, and its bytes in base64.
+        texts: How texts begin, by row.
+        sources: What the recordings look like, by the name of the input.
+        unread: What could not be read, by row, and why.
+        worth: Rows that stand out, and in what.
+    """
+
+    chosen: np.ndarray
+    levels: dict[int, Levels] = field(default_factory=dict)
+    previews: dict[int, tuple[str, str]] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)
+    sources: dict[str, np.ndarray] = field(default_factory=dict)
+    unread: dict[int, str] = field(default_factory=dict)
+    worth: list[tuple[int, str]] = field(default_factory=list)
+
+
+class Outputs:
+    """The output files of a table, by their rows."""
+
+    def __init__(self, folder: str, table: Table) -> None:
+        """Open nothing yet; each thread has a reader of its own."""
+        self.folder, self._rows = folder, table.rows
+        self.names = table.texts("output")
+        self.kinds = [kind_of(name) if name else "" for name in self.names]
+        self._own = threading.local()
+
+    def read(self, row: int) -> bytes:
+        """The content of one."""
+        if not hasattr(self._own, "reader"):
+            self._own.reader = OutputReader(self.folder)
+        values = self._rows.iloc[row]
+        content: bytes = self._own.reader.read(
+            address(self.names[row], values.get("shard_offset"), values["size"])
+        )
+        return content
+
+    @contextlib.contextmanager
+    def path(self, row: int) -> Iterator[str]:
+        """Where one is, as long as it is needed."""
+        name = self.names[row]
+        if not is_url(self.folder) and not shard_of(name)[0] and ".." not in name.split("/"):
+            yield os.path.join(self.folder, name)
+            return
+        with tempfile.NamedTemporaryFile(prefix="splitter-", suffix=os.path.splitext(name)[1]) as file:
+            file.write(self.read(row))
+            file.flush()
+            yield file.name
+
+
+def address(output: str, offset: Any, size: Any) -> Address:  # noqa: ANN401 - cells, which may be missing
+    """Where an output is. One that is a file of its own is read as it is now, whatever its size was."""
+    if not shard_of(output)[0] or pd.isna(offset) or pd.isna(size):
+        return Address(output)
+    return Address(output, int(size), shard_offset=int(offset))
+
+
+def look(outputs: Outputs, table: Table, layout: Layout | None, effort: Effort) -> Looks:
+    """Look at all outputs, or at as many as are asked for, chosen by the hashes of their names."""
+    there = np.flatnonzero([bool(name) for name in outputs.names])
+    if len(there) > effort.sample:
+        hashes = np.array([hash_of(outputs.names[row]) for row in there], "u8")
+        there = np.sort(there[np.argsort(hashes, kind="stable")[: effort.sample]])
+    looks = Looks(there)
+    _measure(outputs, looks, effort.tell)
+    _read_texts(outputs, looks)
+    looks.worth = standing_out(looks)
+    _copy(outputs, looks, effort.previews)
+    if layout:
+        _outline_sources(table, layout, looks)
+    return looks
+
+
+def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[Item, Result]]:
+    """What becomes of each item, in their order; most of the work is done where Python lets threads run."""
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        for start in range(0, len(items), AT_ONCE):
+            some = items[start : start + AT_ONCE]
+            yield from zip(some, pool.map(work, some), strict=True)
+
+
+def _measure(outputs: Outputs, looks: Looks, tell: Tell) -> None:
+    def work(row: int) -> Levels | str:
+        try:
+            with outputs.path(row) as path:
+                return measure(path, POINTS)
+        except (SplitterError, OSError) as error:
+            return str(error)
+
+    rows = [row for row in looks.chosen.tolist() if outputs.kinds[row] == "sound"]
+    for number, (row, found) in enumerate(in_parallel(work, rows), 1):
+        if isinstance(found, str):
+            looks.unread[row] = found
+        else:
+            looks.levels[row] = found
+        tell(number, len(rows))
+
+
+def _read_texts(outputs: Outputs, looks: Looks) -> None:
+    """How texts begin, as long as there is room."""
+    room = TEXTS_AT_MOST
+    for row in looks.chosen.tolist():
+        if outputs.kinds[row] != "text" or room <= 0:
+            continue
+        try:
+            with outputs.path(row) as path, open(path, "rb") as file:
+                start = file.read(TEXT_BYTES + 1)
+        except (SplitterError, OSError) as error:
+            looks.unread[row] = str(error)
+            continue
+        more = "…" if len(start) > TEXT_BYTES else ""
+        looks.texts[row] = start[:TEXT_BYTES].decode("utf-8", "replace") + more
+        room -= len(start)
+
+
+_Choice = tuple[str, Callable[[Levels], float], Callable[[Levels], bool]]
+_STANDING_OUT: tuple[_Choice, ...] = (
+    ("most clipped", lambda one: -one.clipped, lambda one: one.clipped > 0),
+    ("loudest", lambda one: -one.rms_db, lambda _: True),
+    ("quietest", lambda one: one.rms_db, lambda _: True),
+    ("most silence", lambda one: -one.silence, lambda one: one.silence > 0),
+    ("shortest", lambda one: one.seconds, lambda _: True),
+    ("longest", lambda one: -one.seconds, lambda _: True),
+)
+
+
+def standing_out(looks: Looks) -> list[tuple[int, str]]:
+    """Rows to listen to first: the extremes, and some others by chance that is the same each time."""
+    found: dict[int, str] = {}
+    for reason, key, counts in _STANDING_OUT:
+        rows = [row for row, levels in looks.levels.items() if counts(levels) and row not in found]
+        if rows:
+            found[min(rows, key=lambda row: (key(looks.levels[row]), row))] = reason
+    for row in sorted(looks.levels, key=lambda row: hash_of(str(row))):
+        if len(found) >= min(WORTH_A_LISTEN, len(looks.levels)):
+            break
+        found.setdefault(row, "by chance")
+    return list(found.items())
+
+
+def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
+    """Copies for the page, first of what stands out, then of others, until the room is used."""
+
+    def work(row: int) -> tuple[str, bytes] | None:
+        try:
+            if outputs.kinds[row] == "image":
+                content = outputs.read(row)
+                return (
+                    (_MIME[_ending(outputs.names[row])], content)
+                    if len(content) <= MOST_IMAGE_BYTES
+                    else None
+                )
+            with outputs.path(row) as path:
+                return "audio/mpeg", preview(path, looks.levels[row].rate)
+        except (SplitterError, OSError):
+            return None
+
+    first = [row for row, _ in looks.worth]
+    others = [row for row in looks.levels if row not in dict(looks.worth)]
+    # a loose image is shown from where it is
+    others += [
+        row
+        for row in looks.chosen.tolist()
+        if outputs.kinds[row] == "image" and shard_of(outputs.names[row])[0]
+    ]
+    rows = first + sorted(others, key=lambda row: hash_of(outputs.names[row]))
+    for start in range(0, len(rows), WORTH_A_LISTEN):
+        for row, copy in in_parallel(work, rows[start : start + WORTH_A_LISTEN]):
+            if copy is None:
+                continue
+            text = base64.b64encode(copy[1]).decode()
+            room -= len(text)
+            if room < 0:
+                return
+            looks.previews[row] = copy[0], text
+
+
+_MIME = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "avif": "image/avif",
+    "svg": "image/svg+xml",
+    "bmp": "image/bmp",
+}
+
+
+def _ending(name: str) -> str:
+    return name.rpartition(".")[2].lower()
+
+
+def _outline_sources(table: Table, layout: Layout, looks: Looks) -> None:
+    """What the recordings look like that outputs were cut from, as long as they are not too much to read."""
+
+    def work(name: str) -> Any:  # noqa: ANN401 - an array or nothing
+        try:
+            return np.abs(measure(layout.place(name), SOURCE_POINTS).wave).max(0)
+        except (SplitterError, OSError):
+            return None
+
+    names = table.rows[table.listed].to_numpy(object)
+    room = SOURCE_BYTES
+    chosen: list[str] = []
+    wanted = dict.fromkeys(str(names[row]) for row in looks.levels)
+    for name in sorted(wanted, key=hash_of):
+        size = _size_of(layout, name)
+        if size is None:
+            continue
+        room -= size
+        if room < 0 or len(chosen) == MOST_SOURCES:
+            break
+        chosen.append(name)
+    for name, found in in_parallel(work, chosen):
+        if found is not None:
+            looks.sources[name] = found
+
+
+def _size_of(layout: Layout, name: str) -> int | None:
+    place = layout.place(name)
+    try:
+        return os.stat(place).st_size if not is_url(place) and os.path.isfile(place) else None
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,205 @@
+"""Put the page together: one file, with its style, its program and its data in it."""
+
+import base64
+import hashlib
+import html
+import json
+import os
+import zlib
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from splitter.errors import Refused
+from splitter.frame import read_manifest
+from splitter.places import Layout, shard_of
+from splitter.reading import place_of
+from splitter.report.looking import POINTS, Effort, Looks, Outputs, look
+from splitter.report.summary import (
+    Kept,
+    Lengths,
+    clipping_of,
+    kinds_of,
+    labels_of_all,
+    numbers_of,
+    plots_of,
+    rates_of,
+)
+from splitter.report.table import FAILED, LEFT_OUT, Table, causes, packed
+from splitter.urls import is_url, without_secrets
+
+MOST_ROWS = 200_000
+STYLES = ("uPlot.min.css", "page.css")
+PROGRAMS = ("uPlot.iife.min.js", "data.js", "plots.js", "sound.js", "table.js", "inspector.js", "page.js")
+# the page may load what lies beside it, and nothing from anywhere else
+POLICY = (
+    "default-src 'none'; script-src {programs}; style-src 'unsafe-inline'; img-src 'self' data: blob: file:; "
+    "media-src 'self' data: blob: file:; connect-src 'self' file:; base-uri 'none'; form-action 'none'"
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """The page, and what went into it."""
+
+    content: bytes
+    outputs: int
+    measured: int
+
+
+def page_of(output: str, place: str, effort: Effort) -> Page:
+    """The page about an output folder, as it is to stand in the folder `place`."""
+    files = place_of(output, "report").files
+    manifest = read_manifest(output)
+    folder = files.folder
+    kept = Kept.of(files)
+    table = Table.of(manifest, MOST_ROWS, str(kept.listed.get("column", "")))
+    layout = layout_of(kept)
+    outputs = Outputs(folder, table)
+    looks = look(outputs, table, layout, effort)
+    lengths = Lengths.of(table, looks)
+    groups, cause_of = causes(table)
+    numbers = numbers_of(table, lengths, kept)
+    labels = labels_of_all(table, lengths)
+    if not any(one["column"] == "sample_rate" for one in labels):
+        labels += rates_of(looks)
+    summary = {
+        "title": os.path.basename(without_secrets(folder).rstrip("/")),
+        "recipe": kept.recipe,
+        "parameters": kept.parameters,
+        "sink": kept.how.get("sink", ""),
+        "numbers": numbers,
+        "kinds": kinds_of(table),
+        "rows": len(table.rows),
+        "rows_total": table.total,
+        "measured": len(looks.chosen),
+        "plots": plots_of(table, lengths, looks),
+        "clipping": clipping_of(looks),
+        "labels": labels,
+        "causes": groups,
+        "worth": [{"row": row, "why": why} for row, why in looks.worth],
+        "folder": _relative(folder, place),
+        "sources": _relative(layout.root, place) if layout and looks.sources else None,
+        "shards": bool(len(table.rows) and shard_of(str(table.rows["output"].iloc[0]))[0]),
+        "points": POINTS,
+    }
+    data = {
+        "summary": _safe(summary),
+        "rows": _compressed(_safe(_rows(table, looks, lengths, cause_of)).encode()),
+        "waves": _compressed(_waves(looks)),
+        "previews": _safe({str(row): one for row, one in looks.previews.items()}),
+    }
+    return Page(_filled(summary["title"], data), numbers["outputs"], len(looks.chosen))
+
+
+def layout_of(kept: Kept) -> Layout | None:
+    """Where the inputs are, if they are on this machine."""
+    root = kept.listed.get("root")
+    if not isinstance(root, str) or is_url(root) or not os.path.isdir(root):
+        return None
+    return Layout(root)
+
+
+def _relative(folder: str, place: str) -> str | None:
+    """The way from the page to a folder: nothing if it is the same, None if there is no way."""
+    if is_url(folder) or is_url(place):
+        return "" if folder == place else None
+    way = os.path.relpath(folder, place)
+    return "" if way == os.curdir else f"{way}/"
+
+
+# -- data --------------------------------------------------------------------------------------------------
+
+
+def _rows(table: Table, looks: Looks, lengths: Lengths, cause_of: list[int]) -> dict[str, Any]:
+    count = len(table.rows)
+    columns = [name for name in table.rows.columns if name not in LEFT_OUT]
+    levels: dict[str, list[Any]] = {
+        name: [None] * count for name in ("rms_db", "peak_db", "silence", "clipped")
+    }
+    for row, one in looks.levels.items():
+        levels["rms_db"][row] = round(one.rms_db, 1)
+        levels["peak_db"][row] = round(one.peak_db, 1)
+        levels["silence"][row] = round(100 * one.silence, 1)
+        levels["clipped"][row] = float(f"{one.clipped:.3g}")
+    failed = len(cause_of[: count - int((table.state != FAILED).sum())])
+    reasons = table.rows["skipped"].fillna("") if "skipped" in table.rows.columns else [""] * count
+    messages = ["" if value is None else str(value) for value in reasons]
+    if failed:
+        messages[-failed:] = [str(message)[:1000] for message in table.failed["message"].iloc[:failed]]
+    return {
+        "count": count,
+        "state": table.state.tolist(),
+        "listed": table.listed,
+        "columns": [
+            {"name": name, "dataset": name in table.dataset, **_column(table.rows[name])} for name in columns
+        ],
+        "levels": {
+            "seconds": packed(lengths.rows),
+            **{name: packed(values) for name, values in levels.items()},
+        },
+        "message": packed(messages),
+        "causes": cause_of[:failed],
+        "measured": list(looks.levels),
+        "texts": {str(row): text for row, text in looks.texts.items()},
+        "unread": {str(row): text for row, text in looks.unread.items()},
+        "sources": {
+            name: base64.b64encode(np.rint(wave * 255).astype("u1").tobytes()).decode()
+            for name, wave in looks.sources.items()
+        },
+    }
+
+
+def _column(values: Any) -> dict[str, Any]:  # noqa: ANN401 - a Series
+    return {"number": values.dtype.kind in "iuf", "cells": packed(values)}
+
+
+def _waves(looks: Looks) -> bytes:
+    """The least and the most of each point, for each output that was measured."""
+    waves = [np.rint(one.wave.T * 127).astype("i1").tobytes() for one in looks.levels.values()]
+    return b"".join(waves)
+
+
+# -- the file ----------------------------------------------------------------------------------------------
+
+
+def _safe(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+    """JSON that ends no script and starts no comment, whatever texts are in it; all of it is ASCII."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _compressed(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content, 9)).decode()
+
+
+def _filled(title: str, data: dict[str, str]) -> bytes:
+    """The template, with everything in its place."""
+    programs = "".join(map(_own, PROGRAMS))
+    digest = base64.b64encode(hashlib.sha256(programs.encode()).digest()).decode()
+    parts = {
+        "title": html.escape(title.encode("utf-8", "replace").decode()),
+        "policy": html.escape(POLICY.format(programs=f"'sha256-{digest}'")),
+        "style": "".join(map(_own, STYLES)),
+        "program": programs,
+        **{
+            name: f'<script type="text/plain" id="{name}">{content}</script>'
+            for name, content in data.items()
+        },
+    }
+    pieces = _own("page.html").split("{{")
+    filled = [pieces[0]]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition("}}")
+        filled += [parts[name.strip()], rest]
+    return "".join(filled).encode()
+
+
+def _own(name: str) -> str:
+    """A file of the package."""
+    try:
+        return (resources.files("splitter.report") / "page" / name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise Refused(f"splitter is not whole: {error}; install it again") from None

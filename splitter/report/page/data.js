@@ -1,0 +1,163 @@
+"use strict";
+
+// Elements, numbers for people, and the data that the page carries. Text from data only ever becomes text.
+
+const $ = (id) => document.getElementById(id);
+
+function el(tag, attributes = {}, ...children) {
+  const element = tag.startsWith("svg:")
+    ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4))
+    : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name, value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
+const count = (number, noun) => `${plain.format(number)} ${noun}${number === 1 ? "" : "s"}`;
+const fixed = (number, digits) => (number === null || number === undefined ? "" : minus(number.toFixed(digits).replace(/^-(0(\.0*)?)$/, "$1")));
+
+const minus = (text) => text.replace("-", "\u2212");
+
+function bytes(size) {
+  for (const unit of ["bytes", "kB", "MB", "GB", "TB"]) {
+    if (size < 1000 || unit === "TB") return unit === "bytes" ? count(Math.round(size), "byte") : `${Number(size.toPrecision(3))} ${unit}`;
+    size /= 1000;
+  }
+}
+
+function clock(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds === 0) return "0 s";
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
+  const whole = Math.round(seconds);
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60)];
+  const rest = String(whole % 60).padStart(2, "0");
+  return hours ? `${plain.format(hours)}:${String(minutes).padStart(2, "0")}:${rest} h` : `${minutes}:${rest} min`;
+}
+
+// Where there is little room.
+const brief = (seconds) => (seconds < 3600 ? clock(seconds) : `${plain.format(Number((seconds / 3600).toPrecision(3)))} h`);
+
+function withUnit(number, unit) {
+  if (unit === "bytes") return bytes(number);
+  if (unit === "s") return clock(number);
+  const text = minus(plain.format(Math.abs(number) >= 100 ? Math.round(number) : Number(number.toPrecision(3))));
+  return unit ? `${text} ${unit}` : text;
+}
+
+// Lone halves of surrogate pairs stand for bytes of file names that are not UTF-8.
+function encoded(path) {
+  return path.split("/").map((part) => {
+    let text = "";
+    for (const sign of part) {
+      const code = sign.codePointAt(0);
+      if (code >= 0xdc80 && code <= 0xdcff) text += `%${(code - 0xdc00).toString(16)}`;
+      else text += code >= 0xd800 && code <= 0xdfff ? "%EF%BF%BD" : encodeURIComponent(sign);
+    }
+    return text;
+  }).join("/");
+}
+
+function bytesOf(base64) {
+  const text = atob(base64);
+  const found = new Uint8Array(text.length);
+  for (let at = 0; at < text.length; at++) found[at] = text.charCodeAt(at);
+  return found;
+}
+
+async function inflated(id) {
+  const stream = new Blob([bytesOf($(id).textContent)]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).arrayBuffer();
+}
+
+class Column {
+  constructor({ name, dataset, number, cells }) {
+    Object.assign(this, { name, dataset, number });
+    this.codes = cells.codes || null;
+    this.values = Array.isArray(cells) ? cells : cells.values;
+  }
+
+  at(row) {
+    return this.values[this.codes ? this.codes[row] : row];
+  }
+
+  text(row) {
+    const value = this.at(row);
+    return value === null || value === undefined ? "" : String(value);
+  }
+
+  // What is asked of each value once holds for all the rows that have it.
+  each(question) {
+    const answers = this.values.map(question);
+    return this.codes ? (row) => answers[this.codes[row]] : (row) => answers[row];
+  }
+}
+
+const OUTPUT = 0, SKIPPED = 2, FAILED = 3;
+
+class Rows {
+  constructor(data, waves, points) {
+    Object.assign(this, { count: data.count, state: data.state, texts: data.texts, unread: data.unread, sources: data.sources, causes: data.causes });
+    this.columns = data.columns.map((column) => new Column(column));
+    this.byName = new Map(this.columns.map((column) => [column.name, column]));
+    for (const [name, cells] of Object.entries(data.levels)) {
+      this.byName.set(`#${name}`, new Column({ name: `#${name}`, number: true, cells }));
+    }
+    this.message = new Column({ name: "message", cells: data.message });
+    this.output = this.byName.get("output");
+    this.input = this.byName.get(data.listed);
+    this.waves = new Int8Array(waves);
+    this.points = points;
+    this.waveOf = new Map(data.measured.map((row, number) => [row, number]));
+    this.firstFailure = data.count - data.causes.length;
+  }
+
+  level(name, row) {
+    return this.byName.get(`#${name}`).at(row) ?? null;
+  }
+
+  value(name, row) {
+    const column = this.byName.get(name);
+    return column ? column.at(row) ?? null : null;
+  }
+
+  wave(row) {
+    const number = this.waveOf.get(row);
+    if (number === undefined) return null;
+    return this.waves.subarray(number * 2 * this.points, (number + 1) * 2 * this.points);
+  }
+
+  name(row) {
+    return this.output.text(row) || this.input.text(row);
+  }
+
+  sameInput(row) {
+    if (!this.groups) {
+      this.groups = new Map();
+      for (let other = 0; other < this.count; other++) {
+        const key = this.input.text(other);
+        if (!this.groups.has(key)) this.groups.set(key, []);
+        this.groups.get(key).push(other);
+      }
+    }
+    return this.groups.get(this.input.text(row));
+  }
+
+  // Where a row lies in its recording, in seconds.
+  span(row) {
+    const start = Number(this.value("start_seconds", row) ?? NaN);
+    const end = Number(this.value("end_seconds", row) ?? NaN);
+    return start <= end ? [start, end] : null;
+  }
+}
+
+// The recipes for sound put several labels into one cell, with a bar between.
+function labelsIn(column, text) {
+  if (column !== "labels") return [text];
+  return text ? text.split(/(?<!\\)\|/).map((one) => one.replaceAll("\\|", "|")) : [""];
+}

@@ -1,0 +1,283 @@
+// The row that is chosen: its sound, its place in the recording, and all that is known of it.
+
+const NEAR_CUT = 1, MOST_PIECES = 1500, MOST_NAMES = 24;
+
+class Inspector {
+  constructor(summary, rows, sounds) {
+    Object.assign(this, { summary, rows, sounds, row: null, spectrum: false });
+    this.place = $("inspector");
+    this.player = new Player(() => this.played());
+  }
+
+  get length() {
+    return this.rows.level("seconds", this.row) || this.player.audio.duration || 0;
+  }
+
+  show(row) {
+    if (this.player.row !== row) this.player.stop();
+    this.row = row;
+    this.place.hidden = row === null;
+    document.body.classList.toggle("inspecting", row !== null);
+    if (row === null) return;
+    const { rows } = this;
+    const failed = rows.state[row] === FAILED, output = rows.output.text(row);
+    const sound = rows.state[row] === OUTPUT && this.browser.isSound(row);
+    const kind = /\.(png|jpe?g|gif|webp|avif|svg|bmp)$/i.test(output) ? "image" : sound ? "sound" : "other";
+    const button = (text, title, click, more = {}) => el("button", { type: "button", title, click, ...more }, text);
+    this.playButton = sound ? button("Play", "Space", () => this.toggle(row), { class: "main-play", "data-row": row }) : null;
+    this.note = el("p", { class: "note sound-note", "aria-live": "polite" });
+    this.place.replaceChildren(
+      el("header", {},
+        el("div", { class: "titles" }, el("h3", {}, output ? shortName(output) : rows.input.text(row)), el("p", { class: "note path" }, output || { 1: "no file", 2: "skipped", 3: "failed" }[rows.state[row]])),
+        button("×", "Close (Esc)", () => this.browser.select(null), { class: "quiet close", "aria-label": "Close" })),
+      failed || rows.message.text(row) ? el("p", { class: failed ? "message bad" : "message" }, failed ? `${this.cause(row)}: ${rows.message.text(row)}` : rows.message.text(row)) : "",
+      rows.unread[row] ? el("p", { class: "message bad" }, rows.unread[row]) : "",
+      sound ? this.soundPart() : kind === "image" ? el("img", { class: "picture", src: this.sounds.previewLink(row) || this.sounds.link(row) || "", alt: `What ${output} shows` }) : "",
+      rows.texts[row] !== undefined ? el("pre", { class: "text" }, rows.texts[row]) : "",
+      this.note,
+      this.recording(row),
+      this.details(row));
+    this.played();
+    if (sound && this.spectrum) this.drawSpectrum();
+    if (sound && !rows.wave(row)) this.drawFromSound(row);
+  }
+
+  cause(row) {
+    const cause = this.summary.causes[this.rows.causes[row - this.rows.firstFailure]];
+    return cause ? cause.error : "failed";
+  }
+
+  // -- its sound ------------------------------------------------------------------------------------------------
+
+  soundPart() {
+    const { rows, row } = this;
+    const wave = rows.wave(row);
+    this.head = el("i", { class: "playhead" });
+    this.canvas = el("canvas", { class: "spectrogram", role: "img", "aria-label": "Spectrogram" });
+    this.hertz = el("span", { class: "hertz" });
+    this.spectrumPart = el("div", { class: "spectrum", hidden: !this.spectrum }, this.canvas, this.hertz);
+    this.wavePart = el("div", { class: "big-wave" }, wave ? waveImage(wave) : "");
+    this.stage = el("div", { class: "stage", title: "Play from here", click: (event) => this.playFrom(event) }, this.wavePart, this.spectrumPart, this.head);
+    this.spectrumButton = el("button", { type: "button", "aria-pressed": String(this.spectrum), title: "s", click: () => this.toggleSpectrum() }, "Spectrogram");
+    const levels = ["rms_db", "peak_db", "silence"].map((name) => rows.level(name, row));
+    const clipped = rows.level("clipped", row);
+    const facts = levels[0] === null ? [] : [`RMS ${fixed(levels[0], 1)} dB`, `peak ${fixed(levels[1], 1)} dB`, `${fixed(levels[2], 0)} % silence`, ...(clipped > 0 ? [`${share(clipped, 1)} clipped`] : [])];
+    return el("div", { class: "sound" }, this.stage,
+      el("p", { class: "times" }, el("span", {}, "0 s"), el("span", { class: "facts" }, facts.join(" · ")), el("span", {}, clock(rows.level("seconds", row)))),
+      el("div", { class: "buttons" }, this.playButton, this.spectrumButton));
+  }
+
+  playFrom(event) {
+    const box = this.stage.getBoundingClientRect();
+    this.play(((event.clientX - box.left) / box.width) * this.length);
+  }
+
+  async toggle(row) {
+    if (this.row !== row) this.show(row);
+    const { player } = this;
+    if (player.isPlaying && player.row === row) player.stop();
+    else if (this.playButton) await this.play(player.row === row && player.what === "output" && !player.audio.ended ? player.audio.currentTime : 0);
+  }
+
+  async play(from) {
+    const row = this.row;
+    await this.player.play(row, "output", await this.sounds.ways(row), from);
+  }
+
+  toggleSpectrum() {
+    if (!this.spectrumPart || !this.spectrumPart.isConnected) return;
+    this.spectrum = !this.spectrum;
+    this.spectrumButton.setAttribute("aria-pressed", String(this.spectrum));
+    this.spectrumPart.hidden = !this.spectrum;
+    if (this.spectrum) this.drawSpectrum();
+  }
+
+  async decoded(row) {
+    try {
+      return await this.sounds.decode(row);
+    } catch {
+      return null;
+    }
+  }
+
+  async drawSpectrum() {
+    const row = this.row;
+    const found = await this.decoded(row);
+    if (row !== this.row || !this.spectrum) return;
+    if (!found) {
+      this.spectrumPart.hidden = true;
+      this.note.textContent = "No spectrogram here: pages that are opened from a disk cannot read the files beside them. \u201csplitter serve\u201d with the output folder shows it.";
+      return;
+    }
+    this.spectrumPart.hidden = false;
+    drawSpectrogram(this.canvas, found.sound);
+    this.canvas.dataset.row = row;
+    this.hertz.textContent = `${plain.format(Number((found.sound.sampleRate / 2000).toPrecision(3)))} kHz`;
+    if (found.of === "copy") this.note.textContent = "The spectrogram is of the small MP3 copy in this page.";
+  }
+
+  async drawFromSound(row) {
+    const found = await this.decoded(row);
+    if (found && row === this.row) this.wavePart.replaceChildren(waveImage(waveOf(found.sound.getChannelData(0), 400)));
+  }
+
+  played() {
+    const { player } = this;
+    for (const button of document.querySelectorAll("button[data-row]")) {
+      const is = player.isPlaying && player.what === "output" && button.dataset.row === String(player.row);
+      button.classList.toggle("is-playing", is);
+      if (button.classList.contains("main-play")) button.textContent = is ? "Pause" : "Play";
+    }
+    if (this.note && player.row === this.row && player.note) this.note.textContent = player.note;
+    this.follow();
+  }
+
+  follow() {
+    const { player } = this;
+    const time = player.audio.currentTime;
+    const mine = player.row === this.row && player.row !== null;
+    if (this.head) {
+      this.head.hidden = !(mine && player.what === "output" && (player.isPlaying || time > 0));
+      if (this.length) this.head.style.left = `${Math.min(100, (100 * time) / this.length)}%`;
+    }
+    for (const strip of this.strips || []) {
+      let at = null;
+      if (mine && player.what === "source") at = time;
+      else if (mine && player.what === "output" && player.isPlaying && strip.of) at = strip.of[0] + time;
+      strip.head.hidden = at === null || at < strip.from || at > strip.to;
+      if (at !== null) strip.head.style.left = `${(100 * (at - strip.from)) / (strip.to - strip.from)}%`;
+    }
+    if (player.isPlaying) requestAnimationFrame(() => this.follow());
+  }
+
+  // -- its recording ----------------------------------------------------------------------------------------------
+
+  recording(row) {
+    const { rows } = this;
+    this.strips = [];
+    const all = rows.sameInput(row).filter((one) => rows.span(one) && rows.state[one] !== FAILED);
+    const own = rows.span(row);
+    if (!all.length || !own) return "";
+    const length = Math.max(Number(rows.value("source_seconds", row)) || 0, ...all.map((one) => rows.span(one)[1]));
+    if (!length) return "";
+    const pad = Math.max(NEAR_CUT, (own[1] - own[0]) / 3);
+    const near = [Math.max(0, own[0] - pad), Math.min(length, own[1] + pad)];
+    const button = (text, title, click) => el("button", { type: "button", title, click }, text);
+    const source = this.sounds.source(row);
+    const part = el("section", { class: "recording" },
+      el("h4", {}, "In its recording"),
+      el("p", { class: "note path" }, `${rows.input.text(row)} · ${clock(length)} · ${count(all.length, "output")}`),
+      this.strip(all, row, 0, length, "whole"));
+    if (near[1] - near[0] < 0.8 * length) part.append(this.strip(all, row, ...near, "near"));
+    part.append(el("div", { class: "buttons" },
+      own[0] > 0 ? button("Hear the start cut", "One second before and after", () => this.hear(row, all, own[0])) : null,
+      own[1] < length - 1e-3 ? button("Hear the end cut", "One second before and after", () => this.hear(row, all, own[1])) : null,
+      source ? button("Play the recording from here", "The recording itself", () => this.player.play(row, "source", [{ url: source, of: "source" }], own[0])) : null));
+    return part;
+  }
+
+  strip(all, row, from, to, name) {
+    const { rows } = this;
+    const place = (span) => `left:${(100 * (span[0] - from)) / (to - from)}%;width:${(100 * (span[1] - span[0])) / (to - from)}%`;
+    const seen = all.filter((one) => rows.span(one)[1] > from && rows.span(one)[0] < to).slice(0, MOST_PIECES);
+    const strip = el("div", { class: `strip ${name}`, "data-strip": name, title: "Play from here", click: (event) => {
+      const box = strip.getBoundingClientRect();
+      this.playAt(row, all, from + ((event.clientX - box.left) / box.width) * (to - from));
+    } });
+    const outline = name === "whole" && rows.sources[rows.input.text(row)];
+    const waves = el("div", { class: "waves" });
+    if (outline) {
+      const shape = bytesOf(outline), wave = new Int8Array(2 * shape.length);
+      shape.forEach((one, at) => { wave[2 * at] = -(one >> 1); wave[2 * at + 1] = one >> 1; });
+      waves.append(el("div", { class: "source-wave", style: "left:0;width:100%" }, waveImage(wave)));
+    } else {
+      const loudest = Math.max(...seen.map((one) => rows.level("peak_db", one) ?? -120));
+      for (const one of seen) {
+        const wave = rows.wave(one);
+        if (wave) waves.append(el("div", { class: one === row ? "own" : "", style: place(rows.span(one)) }, waveImage(wave, (rows.level("peak_db", one) ?? 0) - loudest)));
+      }
+    }
+    const lanes = el("div", { class: "lanes" });
+    const ends = [];
+    for (const one of seen) {
+      const span = rows.span(one);
+      let lane = ends.findIndex((end) => end <= span[0] + 1e-6);
+      if (lane < 0) lane = Math.min(ends.length, 2);
+      ends[lane] = span[1];
+      lanes.append(el("button", { type: "button", tabindex: -1, class: one === row ? "piece own" : "piece", style: `${place(span)};top:${lane * 9}px`, "aria-label": `Choose ${rows.name(one)}`, title: `${shortName(rows.name(one))}: ${clock(span[0])} to ${clock(span[1])}`, click: (event) => { event.stopPropagation(); this.browser.select(one, { scroll: true }); } }));
+    }
+    lanes.style.height = `${Math.max(1, ends.length) * 9}px`;
+    const marks = el("div", { class: "marks" });
+    for (const { text, span } of seen.flatMap((one) => this.labels(one))) {
+      if (span[1] > from && span[0] < to) marks.append(el("span", { class: "mark", style: place(span), title: `${text}: ${clock(span[0])} to ${clock(span[1])}` }, text));
+    }
+    const own = rows.span(row);
+    const head = el("i", { class: "playhead", hidden: true });
+    this.strips.push({ head, from, to, of: own });
+    if (marks.childElementCount > MOST_NAMES) marks.classList.add("many");
+    strip.append(el("div", { class: "shade", style: place(own) }), waves, lanes, marks.childElementCount ? marks : "", head);
+    return el("div", { class: "strip-part" }, strip, el("p", { class: "times" }, el("span", {}, clock(from)), el("span", {}, clock(to))));
+  }
+
+  labels(row) {
+    const { rows } = this;
+    const span = rows.span(row);
+    const cell = (name) => (rows.byName.has(name) ? rows.byName.get(name).text(row) : "");
+    if (cell("labels")) {
+      const numbers = (name) => cell(name).split("|").map(Number);
+      const [starts, ends] = [numbers("label_starts"), numbers("label_ends")];
+      return labelsIn("labels", cell("labels")).map((text, at) => ({ text, span: [span[0] + (starts[at] || 0), span[0] + (ends[at] ?? span[1] - span[0])] }));
+    }
+    // one that the whole recording has says nothing about its pieces
+    const label = rows.byName.get("label");
+    const differs = label && !rows.byName.has("labels") && rows.sameInput(row).some((one) => label.text(one) !== label.text(row));
+    return differs && cell("label") ? [{ text: cell("label"), span }] : [];
+  }
+
+  playAt(row, all, time) {
+    const source = this.sounds.source(row);
+    if (source) return this.player.play(row, "source", [{ url: source, of: "source" }], time);
+    const there = all.find((one) => this.rows.span(one)[0] <= time && time < this.rows.span(one)[1]);
+    if (there === undefined) return null;
+    if (there !== row) this.browser.select(there, { scroll: true });
+    return this.play(time - this.rows.span(there)[0]);
+  }
+
+  // A second before and after a cut: in the recording, or in the outputs on both of its sides.
+  async hear(row, all, time) {
+    const source = this.sounds.source(row);
+    if (source && await this.player.play(row, "source", [{ url: source, of: "source" }], time - NEAR_CUT, time + NEAR_CUT)) return;
+    const { rows } = this;
+    const before = all.find((one) => rows.span(one)[0] < time - 1e-3 && Math.abs(rows.span(one)[1] - time) < 0.05) ?? all.find((one) => rows.span(one)[0] < time - 1e-3 && rows.span(one)[1] >= time);
+    const after = all.find((one) => rows.span(one)[1] > time + 1e-3 && Math.abs(rows.span(one)[0] - time) < 0.05) ?? all.find((one) => rows.span(one)[1] > time + 1e-3 && rows.span(one)[0] <= time);
+    if (before !== undefined) {
+      const start = rows.span(before)[0];
+      if (!await this.player.play(before, "cut", await this.sounds.ways(before), time - NEAR_CUT - start, time - start)) return this.say(row);
+      await new Promise((done) => { this.player.audio.addEventListener("pause", done, { once: true }); });
+    }
+    if (after !== undefined) {
+      const start = rows.span(after)[0];
+      if (!await this.player.play(after, "cut", await this.sounds.ways(after), time - start, time + NEAR_CUT - start)) return this.say(row);
+    }
+    this.note.textContent = before === undefined || after === undefined ? "The other side of this cut is in no output, and the recording is not beside this page." : "Heard from the outputs on both sides of the cut.";
+    return null;
+  }
+
+  say(row) {
+    if (row === this.row) this.note.textContent = this.player.note;
+  }
+
+  details(row) {
+    const { rows } = this;
+    const list = el("dl", { class: "details" });
+    const add = (title, columns) => {
+      const found = columns.map((column) => [column.name, column.text(row)]).filter(([, text]) => text !== "");
+      if (!found.length) return;
+      list.append(el("dt", { class: "group" }, title));
+      for (const [name, text] of found) list.append(el("dt", {}, name), el("dd", {}, text));
+    };
+    add("dataset", rows.columns.filter((column) => column.dataset));
+    add("metadata", rows.columns.filter((column) => !column.dataset && column.name !== "output"));
+    return list;
+  }
+}

@@ -1,0 +1,155 @@
+// Put it together: first what is small, which is drawn at once, then the rows.
+
+const summary = JSON.parse($("summary").textContent);
+const histograms = [];
+let browser = null;
+
+function showHead() {
+  $("title").textContent = summary.title;
+  const parameters = Object.entries(summary.parameters).map(([name, value]) => el("span", { class: "parameter" }, `${name} `, el("b", {}, value)));
+  $("ran").append(el("b", {}, summary.recipe || "run"), ...parameters, summary.sink && summary.sink !== "files" ? el("span", { class: "parameter" }, "sink ", el("b", {}, summary.sink)) : "");
+  const parts = [["glance", "At a glance", summary.plots.length || summary.labels.length], ["listen", "Listen", summary.worth.length], ["failures", `Failures ${plain.format(summary.numbers.failed)}`, summary.causes.length], ["outputs", "Outputs", true]];
+  for (const [id, text, there] of parts) {
+    $(id).hidden = !there;
+    if (there) $("nav").append(el("a", { href: `#${id}`, class: id === "failures" ? "bad" : null }, text));
+  }
+  const scope = [];
+  if (summary.measured < summary.numbers.outputs) scope.push(`Levels, waveforms and previews are of ${plain.format(summary.measured)} of the ${count(summary.numbers.outputs, "output")}, chosen by a hash of their names; counts, lengths and labels are of all.`);
+  if (summary.rows < summary.rows_total) scope.push(`The table lists ${plain.format(summary.rows)} of ${count(summary.rows_total, "row")}: those of some inputs, chosen by a hash of their names.`);
+  $("scope").textContent = scope.join(" ");
+  $("scope").hidden = !scope.length;
+}
+
+function showGlance() {
+  for (const plot of summary.plots) {
+    const histogram = new Histogram(plot, (...range) => browser && browser.chooseRange(...range));
+    histograms.push(histogram);
+    $("plots").append(histogram.card);
+  }
+  const splits = (summary.labels.find((one) => one.column === "split") || { values: [] }).values.map((one) => one.value);
+  const divided = splits.length > 1 && summary.labels.some((one) => one.column !== "split");
+  if (divided) $("balance").before(splitLegend(splits));
+  $("balance").append(...summary.labels.map((one) => labelCard(one, divided ? splits : [], (column, value) => browser && browser.toggleLabel(column, value))));
+}
+
+function drawPlots() {
+  for (const histogram of histograms) histogram.draw();
+  if (browser) recount(browser.isFiltered ? browser.view : null);
+}
+
+function recount(view) {
+  for (const histogram of histograms) {
+    const name = browser.columnOf(histogram.plot);
+    histogram.recount(name ? browser.rows.byName.get(name) : null, view);
+  }
+}
+
+function showCauses() {
+  $("causes").append(...summary.causes.map((cause) => {
+    const names = el("ul", { class: "inputs" }, ...cause.inputs.map((input) => el("li", {}, el("button", { type: "button", class: "link", click: () => openFailure(input) }, input))));
+    if (cause.count > cause.inputs.length) names.append(el("li", { class: "note" }, `and ${plain.format(cause.count - cause.inputs.length)} more, in errors.csv`));
+    return el("details", { class: "cause" },
+      el("summary", {}, el("span", { class: "times-failed" }, plain.format(cause.count)), el("b", {}, cause.error), el("span", { class: "why" }, cause.message)),
+      el("div", { class: "inside" }, el("p", { class: "message bad" }, cause.message), cause.traceback ? el("pre", { class: "text" }, cause.traceback) : "", names));
+  }));
+}
+
+function openFailure(input) {
+  if (!browser) return;
+  for (let row = browser.rows.firstFailure; row < browser.rows.count; row++) {
+    if (browser.rows.input.text(row) === input) {
+      browser.reveal(row);
+      return;
+    }
+  }
+}
+
+function showWorth(rows, inspector) {
+  const card = ({ row, why }) => {
+    const wave = rows.wave(row);
+    const number = { "most clipped": `${share(rows.level("clipped", row), 1)} clipped`, "most silence": `${fixed(rows.level("silence", row), 0)} %` }[why];
+    const facts = [clock(rows.level("seconds", row)), number || `${fixed(rows.level("rms_db", row), 0)} dB`];
+    return el("article", { class: "pick" },
+      el("header", {}, el("button", { type: "button", class: "play", "aria-label": `Play ${rows.name(row)}`, "data-row": row, click: () => { browser.select(row, { scroll: true }); inspector.toggle(row); } }), el("b", {}, why), el("span", { class: "more" }, facts.join(" · "))),
+      el("button", { type: "button", class: "pick-wave", title: rows.name(row), "aria-label": `Show ${rows.name(row)}`, click: () => browser.reveal(row) }, wave ? waveImage(wave, rows.level("peak_db", row)) : "", el("small", {}, rows.name(row))));
+  };
+  $("worth").append(...summary.worth.map(card));
+}
+
+function marked(filter) {
+  for (const button of document.querySelectorAll(".labels button[data-value]")) {
+    const column = button.closest(".labels").dataset.column;
+    button.setAttribute("aria-pressed", String(filter.column === column && filter.value === button.dataset.value));
+  }
+}
+
+function onKeys(inspector) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+    if (event.key === "Escape") {
+      if (typing && $("search").value) { $("search").value = ""; $("search").dispatchEvent(new Event("input")); } else if (typing) event.target.blur();
+      else browser.select(null);
+      return;
+    }
+    if (typing) return;
+    const button = event.target.closest("button, summary, a");
+    if (event.key === " " && !button && browser.selected !== null) inspector.toggle(browser.selected);
+    else if (event.key === "j") browser.move(1);
+    else if (event.key === "k") browser.move(-1);
+    else if (event.key === "s") inspector.toggleSpectrum();
+    else if (event.key === "f") browser.nextFailure();
+    else if (event.key === "/") $("search").focus();
+    else return;
+    event.preventDefault();
+  });
+}
+
+function onTheme() {
+  const root = document.documentElement;
+  const themes = ["", "dark", "light"];
+  const wear = (theme) => {
+    if (theme) root.dataset.theme = theme;
+    else delete root.dataset.theme;
+    drawPlots();
+  };
+  $("theme").addEventListener("click", () => wear(themes[(themes.indexOf(root.dataset.theme || "") + 1) % themes.length]));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawPlots);
+  let before = "";
+  addEventListener("beforeprint", () => {
+    before = root.dataset.theme || "";
+    wear("light");
+    if (browser) browser.printable();
+  });
+  addEventListener("afterprint", () => {
+    wear(before);
+    if (browser) browser.redraw();
+  });
+  let wait = 0;
+  addEventListener("resize", () => { clearTimeout(wait); wait = setTimeout(drawPlots, 100); });
+}
+
+async function showRows() {
+  const [data, waves] = await Promise.all([inflated("rows"), inflated("waves")]);
+  const rows = new Rows(JSON.parse(new TextDecoder().decode(data)), waves, summary.points);
+  const sounds = new Sounds(summary, rows);
+  const inspector = new Inspector(summary, rows, sounds);
+  browser = new Browser(summary, rows, sounds, inspector);
+  inspector.browser = browser;
+  browser.listeners.push((view, filter) => { recount(view); marked(filter); });
+  showWorth(rows, inspector);
+  onKeys(inspector);
+  document.documentElement.dataset.ready = "yes";
+}
+
+showHead();
+showNumbers(summary);
+showGlance();
+showCauses();
+onTheme();
+drawPlots();
+addEventListener("DOMContentLoaded", () => showRows().catch((error) => {
+  $("scope").hidden = false;
+  $("scope").textContent = `The rows cannot be shown: ${error.message}. A newer browser may help; manifest.csv has the same.`;
+  throw error;
+}));

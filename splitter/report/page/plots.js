@@ -1,0 +1,169 @@
+// The numbers at the top, the histograms and the bars.
+
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function showNumbers(summary) {
+  const { numbers } = summary;
+  const items = [
+    ["inputs", plain.format(numbers.inputs), numbers.source_seconds ? brief(numbers.source_seconds) : ""],
+    ["outputs", plain.format(numbers.outputs), bytes(numbers.bytes)],
+  ];
+  if (numbers.seconds !== undefined) {
+    const hours = numbers.seconds >= 3600;
+    items.push([hours ? "hours" : "length", hours ? plain.format(Number((numbers.seconds / 3600).toPrecision(4))) : clock(numbers.seconds), `mean ${clock(numbers.seconds / numbers.outputs)}`]);
+  }
+  items.push(["failed", plain.format(numbers.failed), numbers.failed ? `${share(numbers.failed, numbers.inputs)} of inputs` : "none", numbers.failed ? "bad" : "good"]);
+  if (numbers.skipped) items.push(["skipped", plain.format(numbers.skipped), "left out by the recipe"]);
+  if (summary.clipping.measured) {
+    const { clipped, measured } = summary.clipping;
+    items.push(["clipped", share(clipped, measured), `${plain.format(clipped)} of ${plain.format(measured)}`, clipped ? "warn" : "good"]);
+  }
+  if (numbers.run) {
+    const { seconds, inputs } = numbers.run;
+    items.push(["last run", clock(seconds), `${withUnit(inputs / Math.max(seconds, 1e-3), "")} inputs/s`]);
+  }
+  $("numbers").append(...items.map(([name, value, more, mood]) =>
+    el("div", { class: mood || null }, el("dt", {}, name), el("dd", {}, value), el("dd", { class: "more" }, more || "\u00a0"))));
+}
+
+function share(part, whole) {
+  if (!part || !whole) return "0 %";
+  const percent = (100 * part) / whole;
+  return percent < 0.1 ? "< 0.1 %" : `${percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
+}
+
+// -- histograms ----------------------------------------------------------------------------------------------
+
+class Histogram {
+  constructor(plot, choose) {
+    this.plot = plot;
+    this.told = el("p", { class: "told" });
+    this.place = el("div", { class: "chart" });
+    this.card = el("figure", { class: "card" },
+      el("figcaption", {}, el("b", {}, plot.title), el("span", { class: "more" }, minus(plot.note))), this.told, this.place);
+    this.counts = plot.counts;
+    this.choose = choose;
+    this.tell(null);
+  }
+
+  tell(bin) {
+    const { edges, unit, least, median, most } = this.plot;
+    const bare = (number) => (["s", "bytes"].includes(unit) ? withUnit(number, unit) : withUnit(number, ""));
+    if (bin === null || bin === undefined) {
+      this.told.textContent = edges ? `median ${bare(median)}, from ${bare(least)} to ${withUnit(most, unit)}` : `all ${withUnit(least, unit)}`;
+      return;
+    }
+    this.told.textContent = `${bare(edges[bin])} to ${withUnit(edges[bin + 1], unit)}: ${plain.format(this.counts[bin])}`;
+  }
+
+  toX(value) {
+    const { edges, wide } = this.plot;
+    const of = wide ? Math.log : (number) => number;
+    const last = edges.length - 1;
+    return ((of(value) - of(edges[0])) / (of(edges[last]) - of(edges[0]))) * last - 0.5;
+  }
+
+  ticks() {
+    const { edges, wide } = this.plot;
+    const [low, high] = [edges[0], edges[edges.length - 1]];
+    const found = [];
+    if (wide) {
+      for (let power = Math.ceil(Math.log10(low)); 10 ** power <= high; power++) found.push(10 ** power);
+      return found;
+    }
+    const rough = (high - low) / 4, unit = 10 ** Math.floor(Math.log10(rough));
+    const step = unit * [1, 2, 2.5, 5, 10].find((factor) => unit * factor >= rough);
+    for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-6; at += step) found.push(Number(at.toPrecision(12)));
+    return found;
+  }
+
+  draw() {
+    const { edges, unit } = this.plot;
+    if (!edges) {
+      this.place.replaceChildren(el("p", { class: "only" }, withUnit(this.plot.least, unit)));
+      return;
+    }
+    const bins = edges.length - 1;
+    const ticks = this.ticks();
+    const bars = uPlot.paths.bars({ size: [1, Infinity], gap: 1 });
+    const tickText = (value) => (unit === "bytes" ? bytes(value) : minus(plain.format(Number(value.toPrecision(4)))));
+    if (this.chart) this.chart.destroy();
+    this.place.replaceChildren();
+    this.chart = new uPlot({
+      width: Math.max(120, this.place.clientWidth), height: 112, padding: [6, 12, 0, 12], legend: { show: false },
+      cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
+      scales: { x: { time: false, range: [-0.5, bins - 0.5] }, y: { range: (_, __, most) => [0, Math.max(1, most)] } },
+      axes: [{
+        size: 24, gap: 4, stroke: style("--muted"), font: "11px system-ui, sans-serif", grid: { show: false },
+        ticks: { size: 4, width: 1, stroke: style("--line") }, border: { show: true, width: 1, stroke: style("--line") },
+        splits: () => ticks.map((value) => this.toX(value)), values: () => ticks.map(tickText),
+      }, { show: false }],
+      series: [{}, { paths: bars, fill: style("--faint"), width: 0, points: { show: false } },
+        { paths: bars, fill: style("--accent"), width: 0, points: { show: false } }],
+      hooks: {
+        setCursor: [(chart) => this.tell(chart.cursor.left >= 0 ? chart.cursor.idx : null)],
+        setSelect: [(chart) => this.selected(chart)],
+      },
+    }, [Array.from({ length: bins }, (_, bin) => bin), this.plot.counts, this.counts], this.place);
+  }
+
+  selected(chart) {
+    if (chart.select.width < 2) return;
+    const { edges } = this.plot;
+    const bin = (left) => Math.min(edges.length - 2, Math.max(0, Math.round(chart.posToVal(left, "x"))));
+    const [first, last] = [bin(chart.select.left), bin(chart.select.left + chart.select.width)];
+    chart.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    if (this.plot.column) this.choose(this.plot, edges[first], edges[last + 1]);
+  }
+
+  // How many of the rows that are shown are in each bin; without any filter it is as it was drawn first.
+  recount(column, view) {
+    const { edges } = this.plot;
+    if (!edges || !this.chart) return;
+    this.counts = this.plot.counts;
+    if (view) {
+      this.counts = new Array(edges.length - 1).fill(0);
+      for (const row of view) {
+        const value = column ? column.at(row) : null;
+        if (value === null || value === undefined) continue;
+        const bin = Math.floor(this.toX(value) + 0.5 + 1e-9);
+        if (bin >= 0 && bin <= this.counts.length) this.counts[Math.min(bin, this.counts.length - 1)] += 1;
+      }
+    }
+    this.chart.setData([this.chart.data[0], this.plot.counts, this.counts]);
+  }
+}
+
+// -- labels --------------------------------------------------------------------------------------------------
+
+const FEW = 8;
+
+function labelCard({ column, title, values }, splits, choose) {
+  const list = el("ul", { class: "bars" });
+  const most = Math.max(1, ...values.map((one) => one.outputs));
+  const total = values.reduce((sum, one) => sum + one.outputs, 0);
+  const timed = values.some((one) => one.seconds > 0);
+  const bar = (one) => {
+    if (column === "split" && splits.length) one.split = { [one.value]: one.outputs };
+    const parts = splits.filter((part) => one.split[part]);
+    const width = (100 * one.outputs) / most;
+    const fill = el("span", { class: "fill", style: `width:${width}%` });
+    if (parts.length) fill.append(...parts.map((part) => el("i", { class: `split-${splits.indexOf(part) % 6}`, style: `flex:${one.split[part]}`, title: `${part}: ${one.split[part]}` })));
+    const detail = `${share(one.outputs, total)}${timed ? `, ${clock(one.seconds)}` : ""}`;
+    return el("li", {}, el("button", { type: "button", disabled: !column, "aria-pressed": "false", title: `${one.value || "(none)"}: ${detail}`, click: () => choose(column, one.value), "data-value": one.value },
+      el("span", { class: "value" }, one.value === "" ? "(none)" : one.value), el("span", { class: "track" }, fill),
+      el("span", { class: "number" }, plain.format(one.outputs)), el("span", { class: "number soft" }, timed ? brief(one.seconds) : share(one.outputs, total))));
+  };
+  list.append(...values.slice(0, FEW).map(bar));
+  const card = el("figure", { class: "card labels", "data-column": column },
+    el("figcaption", {}, el("b", {}, title || column), el("span", { class: "more" }, count(values.length, "value"))), list);
+  if (values.length > FEW) {
+    const more = el("button", { class: "quiet", type: "button", click: () => { list.append(...values.slice(FEW).map(bar)); more.remove(); } }, `${plain.format(values.length - FEW)} more`);
+    card.append(more);
+  }
+  return card;
+}
+
+function splitLegend(splits) {
+  return el("p", { class: "legend note" }, "Bars are divided by split:", ...splits.map((part, at) => el("span", {}, el("i", { class: `split-${at % 6}` }), part || "(none)")));
+}

@@ -1,0 +1,313 @@
+"""A small server for one output folder: its files, what is in its shards, and parts of both by range."""
+
+import http.server
+import os
+import re
+import socket
+import stat
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import BinaryIO
+from urllib.parse import unquote_to_bytes
+
+from splitter.errors import Refused, SplitterError
+from splitter.outputs import Address, Files, OutputReader
+from splitter.places import OWN_FOLDER, REPORT, Layout, same_name, shard_of
+from splitter.urls import is_url
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+SOURCES = ".sources"
+SENT_AT_ONCE = 1 << 16
+SECONDS_OF_SILENCE = 60
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+# what else an output may be, it is never a page that runs here
+_TYPES = {
+    "wav": "audio/wav",
+    "flac": "audio/flac",
+    "mp3": "audio/mpeg",
+    "ogg": "audio/ogg",
+    "oga": "audio/ogg",
+    "opus": "audio/ogg",
+    "m4a": "audio/mp4",
+    "aiff": "audio/aiff",
+    "webm": "audio/webm",
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "avif": "image/avif",
+    "svg": "image/svg+xml",
+    "bmp": "image/bmp",
+    "txt": "text/plain; charset=utf-8",
+    "csv": "text/plain; charset=utf-8",
+    "json": "text/plain; charset=utf-8",
+}
+
+
+class NotThere(Exception):
+    """There is nothing of that name that may be served."""
+
+
+@dataclass
+class Body:
+    """What is sent: some bytes, or an open file."""
+
+    kind: str
+    size: int
+    content: bytes = b""
+    file: BinaryIO | None = None
+
+    def part(self, start: int, size: int) -> bytes:
+        """Some of it; as much as there is."""
+        if self.file is None:
+            return self.content[start : start + size]
+        return os.pread(self.file.fileno(), size, start)
+
+    def close(self) -> None:
+        """Let the file go."""
+        if self.file is not None:
+            self.file.close()
+
+
+def open_below(root: str, parts: list[str]) -> BinaryIO:
+    """A plain file below a folder; no link is followed, whatever happens to the folder meanwhile."""
+    place = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+            os.close(place)
+            place = inner
+        descriptor = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+    except (OSError, ValueError) as error:
+        raise NotThere from error
+    finally:
+        os.close(place)
+    return _plain(descriptor)
+
+
+def _plain(descriptor: int) -> BinaryIO:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotThere
+    return os.fdopen(descriptor, "rb", buffering=0)
+
+
+class Served:
+    """What there is to serve of an output folder."""
+
+    page: bytes | None = None
+
+    def __init__(
+        self,
+        files: Files,
+        members: Mapping[str, Address],
+        sources: tuple[Layout, frozenset[str]] | None,
+    ) -> None:
+        """`members` are no files of this machine; `page` is for a folder without report.html."""
+        self._files, self._members, self._sources = files, members, sources
+        self._reader, self._one_at_a_time = OutputReader(files.folder), threading.Lock()
+        self._root = "" if is_url(files.folder) else os.path.realpath(files.folder)
+
+    def body(self, path: str) -> Body:
+        """What is at a path of the URL."""
+        parts = _parts(path)
+        name = "/".join(parts)
+        if name in ("", REPORT):
+            return self._report()
+        if parts[0] == SOURCES:
+            return self._source("/".join(parts[1:]))
+        if same_name(parts[0]) == OWN_FOLDER:
+            raise NotThere
+        if not self._root or shard_of(name)[0]:
+            return self._member(name)
+        file = open_below(self._root, parts)
+        return Body(_type_of(name), os.fstat(file.fileno()).st_size, file=file)
+
+    def _report(self) -> Body:
+        page = self.page
+        if page is None:
+            page = self._read_report()
+        # the page then knows that it may ask for what is in shards
+        mark = f'<html lang="en" data-server="{"sources" if self._sources else "outputs"}"'.encode()
+        page = page.replace(b'<html lang="en"', mark, 1)
+        return Body("text/html; charset=utf-8", len(page), page)
+
+    def _read_report(self) -> bytes:
+        if self._root:
+            with open_below(self._root, [REPORT]) as file:
+                return file.read()
+        with self._one_at_a_time:
+            return self._files.read(REPORT)
+
+    def _member(self, name: str) -> Body:
+        if name not in self._members:
+            raise NotThere
+        try:
+            with self._one_at_a_time:
+                content = self._reader.read(self._members[name])
+        except SplitterError as error:
+            raise NotThere from error
+        return Body(_type_of(name), len(content), content)
+
+    def _source(self, name: str) -> Body:
+        if self._sources is None or name not in self._sources[1]:
+            raise NotThere
+        try:
+            descriptor = os.open(self._sources[0].place(name), os.O_RDONLY | os.O_NONBLOCK)
+        except (OSError, ValueError) as error:
+            raise NotThere from error
+        file = _plain(descriptor)
+        return Body(_type_of(name), os.fstat(descriptor).st_size, file=file)
+
+
+def _parts(path: str) -> list[str]:
+    """The names in the path of a URL; none of them leads anywhere but down."""
+    raw = path.partition("?")[0].partition("#")[0].strip("/")
+    if not raw:
+        return []
+    parts = [os.fsdecode(unquote_to_bytes(part)) for part in raw.split("/")]
+    if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+        raise NotThere
+    return parts
+
+
+def _type_of(name: str) -> str:
+    return _TYPES.get(name.rpartition(".")[2].lower(), "application/octet-stream")
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers GET and HEAD."""
+
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "splitter", ""
+    timeout = SECONDS_OF_SILENCE
+    server: "Server"
+
+    def do_GET(self) -> None:
+        """Send what is there."""
+        if not self._is_asked_here():
+            self._refuse(HTTPStatus.FORBIDDEN)
+            return
+        try:
+            body = self.server.served.body(self.path)
+        except NotThere:
+            self._refuse(HTTPStatus.NOT_FOUND)
+            return
+        try:
+            self._send(body)
+        except (ConnectionError, TimeoutError):
+            # players ask for more than they take
+            self.close_connection = True
+        finally:
+            body.close()
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def _is_asked_here(self) -> bool:
+        """Whether the address is this machine's own: pages from elsewhere may not ask under another name."""
+        if not self.server.is_loopback:
+            return True
+        host = self.headers.get("Host", "")
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        return name in LOOPBACK
+
+    def _refuse(self, status: HTTPStatus, *headers: tuple[str, str]) -> None:
+        content = f"{status.value} {status.phrase}\n".encode()
+        self._head(status, "text/plain; charset=utf-8", len(content), *headers)
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def _head(self, status: HTTPStatus, kind: str, size: int, *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (
+            ("Content-Type", kind),
+            ("Content-Length", str(size)),
+            ("Cache-Control", "no-cache"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Cross-Origin-Resource-Policy", "same-origin"),
+            *headers,
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _send(self, body: Body) -> None:
+        headers = [("Accept-Ranges", "bytes")]
+        if not body.kind.startswith("text/html"):
+            # an output that is a page may do nothing here
+            headers.append(
+                ("Content-Security-Policy", "sandbox; default-src 'none'; style-src 'unsafe-inline'")
+            )
+        asked = self._range(body.size)
+        if asked is None:
+            start, stop, status = 0, body.size, HTTPStatus.OK
+        elif asked[0] >= asked[1]:
+            self._refuse(
+                HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, ("Content-Range", f"bytes */{body.size}")
+            )
+            return
+        else:
+            start, stop, status = *asked, HTTPStatus.PARTIAL_CONTENT
+            headers.append(("Content-Range", f"bytes {start}-{stop - 1}/{body.size}"))
+        self._head(status, body.kind, stop - start, *headers)
+        while self.command != "HEAD" and start < stop:
+            part = body.part(start, min(SENT_AT_ONCE, stop - start))
+            if not part:
+                # the file has become shorter: what was promised cannot be kept
+                self.close_connection = True
+                return
+            self.wfile.write(part)
+            start += len(part)
+
+    def _range(self, size: int) -> tuple[int, int] | None:
+        """The one range that is asked for, if that is so; an empty one cannot be given."""
+        match = _RANGE.fullmatch(self.headers.get("Range", "").replace(" ", ""))
+        if not match or not any(match.groups()) or "If-Range" in self.headers:
+            return None
+        first, last = match.groups()
+        if not first:
+            return max(0, size - int(last)), size
+        if last and int(last) < int(first):
+            return None
+        return int(first), min(size, int(last) + 1) if last else size
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        """Say nothing: whoever looks at the page is no news."""
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves one folder until it is ended."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, served: Served, host: str, port: int) -> None:
+        """Take the address."""
+        self.served = served
+        self.is_loopback = host in LOOPBACK or host.startswith("127.")
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            super().__init__((host, port), Handler)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise Refused(
+                f"--host {host} --port {port}: {reason}; give another --port, or 0 for any"
+            ) from None
+        except OverflowError:
+            raise Refused(f"--port {port}: must be from 0 to 65535") from None
+
+    def server_bind(self) -> None:
+        """Take the address, without asking a name server who has it."""
+        super(http.server.HTTPServer, self).server_bind()
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Whoever hangs up is no fault."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        host, port = str(self.server_address[0]), self.server_address[1]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

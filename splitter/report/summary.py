@@ -1,0 +1,265 @@
+"""What the top of the page says: what ran, how much there is, plots, labels, failures."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from splitter.errors import Refused
+from splitter.kept import LAST_RUN, LISTED, RUN
+from splitter.outputs import Files
+from splitter.report.levels import SILENCE_DB
+from splitter.report.looking import Looks
+from splitter.report.table import LEFT_OUT, NO_FILE, SKIPPED, TECHNICAL, Table, balance, facets, kind_of
+
+FEWEST_BINS, MOST_BINS = 12, 40
+# from this on a range is better seen in steps that grow
+WIDE = 200
+MOST_PLOTS_OF_METADATA = 4
+_PLACES = ("start", "end", "frames", "stop_sample", "shard_offset", "size")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the run itself keeps beside its outputs, as far as it is there.
+
+    Attributes:
+        how: The recipe, its parameters and the sink.
+        listed: How the rows of the list name inputs.
+        last: How long the last run took, and what it did.
+    """
+
+    how: Mapping[str, Any]
+    listed: Mapping[str, Any]
+    last: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, files: Files) -> "Kept":
+        """Read it."""
+        return cls(_json(files, RUN), _json(files, LISTED), _json(files, LAST_RUN))
+
+    @property
+    def recipe(self) -> str:
+        """What the recipe is called."""
+        name, file = str(self.how.get("recipe", "")), str(self.how.get("file of the recipe", ""))
+        return file if file and file == name.lower() else name
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters that are set, as texts."""
+        found = {
+            name.removeprefix("parameter "): value
+            for name, value in self.how.items()
+            if name.startswith("parameter ") and value is not None
+        }
+        return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+
+
+def _json(files: Files, name: str) -> dict[str, Any]:
+    if not files.exists(name):
+        return {}
+    try:
+        content = json.loads(files.read(name))
+    except ValueError as error:
+        raise Refused(f"{files.place(name)}: is damaged ({error}); remove it") from None
+    return content if isinstance(content, dict) else {}
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How long outputs are.
+
+    Attributes:
+        all: Of each row of the manifest, if the manifest says so.
+        rows: Of each row of the table, as it was measured or as the manifest says; NaN if neither.
+    """
+
+    all: np.ndarray | None
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, table: Table, looks: Looks) -> "Lengths":
+        """From `frames` and `sample_rate`, or from what was read."""
+        whole = _from_columns(table.manifest)
+        listed = _from_columns(table.rows)
+        rows = np.full(len(table.rows), np.nan) if listed is None else listed.copy()
+        for row, levels in looks.levels.items():
+            rows[row] = levels.seconds
+        if whole is None and len(looks.levels) == len(table.rows) == len(table.manifest):
+            whole = rows
+        return cls(whole, rows)
+
+
+def _from_columns(frame: pd.DataFrame) -> np.ndarray | None:
+    numbers = []
+    for name in ("frames", "sample_rate"):
+        if name not in frame.columns or not pd.api.types.is_numeric_dtype(frame[name]):
+            return None
+        numbers.append(frame[name].to_numpy("f8", na_value=np.nan))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds: np.ndarray = numbers[0] / numbers[1]
+    return seconds
+
+
+def numbers_of(table: Table, lengths: Lengths, kept: Kept) -> dict[str, Any]:
+    """How much there is of everything."""
+    manifest = table.manifest
+    with_file = manifest["output"].to_numpy(object) != ""
+    states = _counts(manifest)
+    inputs = manifest[table.listed].nunique()
+    found: dict[str, Any] = {
+        "inputs": int(inputs) + int(table.failed[table.listed].nunique() if len(table.failed) else 0),
+        "outputs": int(with_file.sum()),
+        "bytes": int(manifest["size"].fillna(0).sum()),
+        "skipped": states[SKIPPED],
+        "without": states[NO_FILE],
+        "failed": len(table.failed),
+    }
+    if lengths.all is not None and with_file.any():
+        found["seconds"] = round(float(np.nansum(lengths.all[with_file])), 3)
+    if "source_seconds" in manifest.columns:
+        each = manifest.drop_duplicates(table.listed)["source_seconds"]
+        found["source_seconds"] = round(float(pd.to_numeric(each, errors="coerce").sum()), 3)
+    if isinstance(kept.last.get("seconds"), (int, float)):
+        found["run"] = kept.last
+    return found
+
+
+def _counts(manifest: pd.DataFrame) -> dict[int, int]:
+    skipped = 0
+    if "skipped" in manifest.columns:
+        skipped = int((manifest["skipped"].fillna("").to_numpy(object) != "").sum())
+    empty = int((manifest["output"].to_numpy(object) == "").sum())
+    return {SKIPPED: skipped, NO_FILE: empty - skipped}
+
+
+# -- plots -------------------------------------------------------------------------------------------------
+
+
+def plots_of(table: Table, lengths: Lengths, looks: Looks) -> list[dict[str, Any]]:
+    """The histograms, each with the name of the column that it is of."""
+    measured = f"{len(looks.levels):,} measured"
+    levels = looks.levels.values()
+    plots = []
+    if lengths.all is not None or looks.levels:
+        seconds = lengths.all if lengths.all is not None else lengths.rows
+        plots.append(_histogram("seconds", "Length", "s", seconds))
+    if looks.levels:
+        plots += [
+            _histogram(
+                "rms_db", "Level (RMS)", "dBFS", np.array([one.rms_db for one in levels]), note=measured
+            ),
+            _histogram("peak_db", "Peak", "dBFS", np.array([one.peak_db for one in levels]), note=measured),
+            _histogram(
+                "silence",
+                "Silence",
+                "%",
+                np.array([100 * one.silence for one in levels]),
+                note=f"below {SILENCE_DB:g} dBFS",
+                span=(0.0, 100.0),
+            ),
+        ]
+    else:
+        sizes = table.manifest["size"].to_numpy("f8", na_value=np.nan)
+        plots.append(_histogram("size", "Size", "bytes", sizes))
+    if not looks.levels:
+        per_input = table.manifest[table.manifest["output"] != ""][table.listed].value_counts().to_numpy("f8")
+        plots.append(_histogram("", "Outputs per input", "", per_input))
+        plots += [_histogram(name, name, "", values) for name, values in _numeric(table)]
+    return [plot for plot in plots if plot["values"]]
+
+
+def _numeric(table: Table) -> Iterator[tuple[str, np.ndarray]]:
+    """Metadata that is numbers, but for what says where a piece is."""
+    found = 0
+    for name in table.manifest.columns:
+        known = name in {*LEFT_OUT, *TECHNICAL} or name.startswith(("source_", *_PLACES))
+        column = table.manifest[name]
+        number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+        if number and not known and found < MOST_PLOTS_OF_METADATA:
+            found += 1
+            yield name, column.to_numpy("f8", na_value=np.nan)
+
+
+def _histogram(  # noqa: PLR0913 - what a plot has
+    column: str,
+    title: str,
+    unit: str,
+    values: np.ndarray,
+    *,
+    note: str = "",
+    span: tuple[float, float] | None = None,
+) -> dict[str, Any]:
+    """Counts of values in equal steps, or in steps that grow where the range is wide."""
+    values = values[np.isfinite(values)]
+    plot: dict[str, Any] = {
+        "column": column,
+        "title": title,
+        "unit": unit,
+        "note": note,
+        "values": len(values),
+    }
+    if not len(values):
+        return plot
+    least, most = float(values.min()), float(values.max())
+    median = float(np.median(values))
+    plot |= {"least": _short(least), "median": _short(median), "most": _short(most)}
+    if least == most and span is None:
+        return plot
+    bins = int(min(MOST_BINS, max(FEWEST_BINS, 2 * len(values) ** 0.5)))
+    wide = span is None and least > 0 and most / least > WIDE
+    low, high = span or _rounded(least, most)
+    edges = np.geomspace(least, most, bins + 1) if wide else np.linspace(low, high, bins + 1)
+    edges[-1] = max(edges[-1], most)
+    edges[0] = min(edges[0], least)
+    plot |= {
+        "edges": [_short(edge) for edge in edges],
+        "counts": np.histogram(values, edges)[0].tolist(),
+        "wide": wide,
+    }
+    return plot
+
+
+def _rounded(least: float, most: float) -> tuple[float, float]:
+    """Ends of a range that are good to read."""
+    step = 10 ** np.floor(np.log10((most - least) / 4))
+    low, high = float(np.floor(least / step) * step), float(np.ceil(most / step) * step)
+    return (0.0 if 0 < low < (most - least) / 4 else low), high
+
+
+def _short(number: float) -> float:
+    return float(f"{number:.6g}")
+
+
+def clipping_of(looks: Looks) -> dict[str, int]:
+    """How many of the outputs that were measured have samples at full scale."""
+    clipped = sum(1 for one in looks.levels.values() if one.clipped > 0)
+    return {"clipped": clipped, "measured": len(looks.levels)}
+
+
+def labels_of_all(table: Table, lengths: Lengths) -> list[dict[str, Any]]:
+    """The balance of each column that says of what kind an output is."""
+    return [{"column": name, "values": balance(table, name, lengths.all)} for name in facets(table)]
+
+
+def rates_of(looks: Looks) -> list[dict[str, Any]]:
+    """The sample rates that were measured, where the manifest does not say them."""
+    rates = [one.rate for one in looks.levels.values()]
+    rows = [
+        {"value": str(rate), "outputs": rates.count(rate), "seconds": 0.0, "split": {}}
+        for rate in sorted(set(rates), key=lambda rate: (-rates.count(rate), rate))
+    ]
+    return [{"column": "", "title": "sample_rate (measured)", "values": rows}] if rows else []
+
+
+def kinds_of(table: Table) -> dict[str, int]:
+    """How many outputs there are of each kind."""
+    found: dict[str, int] = {}
+    for name in table.manifest["output"].to_numpy(object):
+        if name:
+            kind = kind_of(name)
+            found[kind] = found.get(kind, 0) + 1
+    return found

@@ -1,0 +1,104 @@
+"""Write the page about an output folder."""
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+from splitter.errors import Refused, StorageError
+from splitter.frame import Manifest, read_manifest
+from splitter.outputs import Files
+from splitter.places import OWN_FOLDER, REPORT, Layout, shard_of
+from splitter.reading import place_of
+from splitter.remote import storage_of
+from splitter.report.looking import Effort, address
+from splitter.report.page import Page, layout_of, page_of
+from splitter.report.serving import Served, Server
+from splitter.report.summary import Kept
+from splitter.urls import is_url, without_secrets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What making a report came to.
+
+    Attributes:
+        path: Where it is.
+        size: Its bytes.
+        outputs: How many output files the manifest has.
+        measured: How many of them were read.
+    """
+
+    path: str
+    size: int
+    outputs: int
+    measured: int
+
+
+def write_report(output: str, to: str | None, effort: Effort) -> Written:
+    """Look at the outputs of a folder, and write the page about them into it, or to another place."""
+    folder = place_of(output, "report").files.folder
+    if to is None and is_url(folder):
+        page = page_of(output, folder, effort)
+        storage_of(folder, None).write(REPORT, page.content)
+        return _written(f"{without_secrets(folder)}/{REPORT}", page)
+    path = os.path.abspath(os.path.expanduser(to)) if to else os.path.join(folder, REPORT)
+    if os.path.isdir(path):
+        raise Refused(f"--output {path}: is a folder; give the name of the file to write")
+    if to and not os.path.isdir(os.path.dirname(path)):
+        raise Refused(f"--output {path}: there is no folder {os.path.dirname(path)}; make it first")
+    page = page_of(output, os.path.dirname(path), effort)
+    _write(path, page.content)
+    return _written(path, page)
+
+
+def _written(path: str, page: Page) -> Written:
+    return Written(path=path, size=len(page.content), outputs=page.outputs, measured=page.measured)
+
+
+def _write(path: str, content: bytes) -> None:
+    own = os.path.join(os.path.dirname(path), OWN_FOLDER)
+    # what a killed process leaves there is in nobody's way
+    temporary = f"{own if os.path.isdir(own) else os.path.dirname(path)}/{os.path.basename(path)}.new"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise StorageError(f"cannot write {path}: {error.strerror}; give another place with -o") from None
+
+
+def server_of(output: str, effort: Effort, *, host: str, port: int, sources: bool) -> Server:
+    """A server of an output folder; with a page of its own, if there is no report.html."""
+    files = place_of(output, "serve").files
+    manifest = read_manifest(output)
+    rows = zip(
+        manifest["output"],
+        manifest.get("shard_offset", [None] * len(manifest)),
+        manifest["size"],
+        strict=True,
+    )
+    # loose files on this machine are given as they are
+    inside = ((name, address(name, *where)) for name, *where in rows)
+    members = {name: where for name, where in inside if name and (is_url(files.folder) or shard_of(name)[0])}
+    served = Served(files, members, _sources(files, manifest) if sources else None)
+    server = Server(served, host, port)
+    if not files.exists(REPORT):
+        try:
+            served.page = page_of(output, files.folder, effort).content
+        except BaseException:
+            server.server_close()
+            raise
+    return server
+
+
+def _sources(files: Files, manifest: Manifest) -> tuple[Layout, frozenset[str]]:
+    kept = Kept.of(files)
+    layout = layout_of(kept)
+    if layout is None:
+        raise Refused(f"--sources: the inputs of {files.folder} are not on this machine; leave it out")
+    column = str(kept.listed.get("column", ""))
+    failed = manifest.failed[column] if column in manifest.failed.columns else ()
+    names = manifest[column] if column in manifest.columns else ()
+    return layout, frozenset([*names, *failed])

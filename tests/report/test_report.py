@@ -1,0 +1,322 @@
+"""`splitter report`: what the page holds, and what it leaves alone."""
+
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import fsspec
+import numpy as np
+import pytest
+import soundfile
+from doors import CHECKOUT, here, program, read_table, tree, write_files, write_list
+from report_pages import (
+    HOSTILE,
+    block,
+    cells,
+    column,
+    many_rows,
+    rows_of,
+    speech,
+    summary_of,
+    troubled,
+    write_manifest,
+)
+from sounds import noise, tone, write_sound
+from written_shards import as_shards
+
+import splitter
+
+
+def run(capfd, *arguments):
+    said = here(capfd, "run", *arguments, "--workers=0", "--quiet")
+    assert said.code in (0, 1), said.err
+
+
+def reported(capfd, output, *more):
+    said = here(capfd, "report", output, *more)
+    assert said.code == 0, said.err
+    return output / "report.html"
+
+
+@pytest.fixture
+def talks(folder, capfd):
+    """A run over recordings and inputs that fail."""
+    run(capfd, troubled(folder), "--seconds=1", "-o", folder / "out")
+    return folder / "out"
+
+
+def test_the_page_says_what_ran_and_what_came_of_it(folder, capfd):
+    """The recipe, its parameters, and the numbers of the manifest."""
+    run(capfd, speech(folder), "-o", folder / "outputs")
+    page = reported(capfd, folder / "outputs")
+    manifest = splitter.read_manifest(folder / "outputs")
+    summary, rows = summary_of(page), rows_of(page)
+    assert (summary["title"], summary["recipe"]) == ("outputs", "chunk")
+    assert summary["parameters"]["seconds"] == "10.0"
+    numbers = summary["numbers"]
+    assert (numbers["inputs"], numbers["outputs"], numbers["failed"]) == (8, 15, 0)
+    assert numbers["bytes"] == manifest["size"].sum()
+    assert numbers["seconds"] == pytest.approx((manifest["frames"] / manifest["sample_rate"]).sum(), abs=1e-3)
+    assert numbers["run"]["inputs"] == 8
+    assert rows["count"] == 15
+    assert column(rows, "output") == list(manifest["output"])
+    assert column(rows, "text") == list(manifest["text"])
+    assert [label["column"] for label in summary["labels"]][:2] == ["speaker", "language"]
+
+
+def test_levels_are_those_of_the_samples(folder, capfd):
+    """Of each output the length, RMS, peak, clipping and silence are what plain NumPy makes of it."""
+    quiet = np.zeros(8000, np.int16)
+    loud = noise(8000)[:, 0]
+    half = np.concatenate([quiet, tone(1, 8000)[:, 0]])
+    long = np.tile(tone(1.003, 8000)[:, 0], 300) // 7
+    sounds = {"quiet": quiet, "loud": loud, "half": half, "short": loud[:7], "long": long}
+    for name, samples in sounds.items():
+        write_sound(folder / "in" / f"{name}.wav", samples, 8000)
+    write_sound(folder / "in" / "two.flac", noise(4000, 2), 22050, container="FLAC")
+    run(capfd, folder / "in", "--seconds=1000", "-o", folder / "out")
+    rows = rows_of(reported(capfd, folder / "out"))
+    assert rows["count"] == 6
+    levels = {name: cells(values) for name, values in rows["levels"].items()}
+    for at, output in enumerate(column(rows, "output")):
+        samples, rate = soundfile.read(folder / "out" / output, always_2d=True)
+        rms, peak = np.sqrt(np.mean(samples**2)), np.abs(samples).max()
+        assert levels["seconds"][at] == pytest.approx(len(samples) / rate, rel=1e-6)
+        assert levels["rms_db"][at] == pytest.approx(20 * np.log10(rms) if rms else -120, abs=0.051)
+        assert levels["peak_db"][at] == pytest.approx(20 * np.log10(peak) if peak else -120, abs=0.051)
+        assert levels["clipped"][at] == pytest.approx(np.mean(np.abs(samples) >= 0.9999), rel=0.01)
+        window = rate // 200 * 4
+        pieces = [samples[start : start + window] for start in range(0, len(samples), window)]
+        silent = np.mean([np.mean(piece**2) < 10 ** (-50 / 10) for piece in pieces])
+        assert levels["silence"][at] == pytest.approx(100 * silent, abs=0.06), output
+
+
+def test_failures_stand_by_their_causes(talks, capfd):
+    """Messages that differ in the input only are one cause, the most frequent first; all inputs are named."""
+    page = reported(capfd, talks)
+    causes = summary_of(page)["causes"]
+    assert [(cause["error"], cause["count"]) for cause in causes] == [
+        ("AudioError", 3),
+        ("UnreadableInput", 2),
+    ]
+    assert causes[0]["inputs"] == ["text-0.mp3", "text-1.mp3", "text-2.mp3"]
+    assert "is not sound" in causes[0]["message"]
+    rows = rows_of(page)
+    assert rows["causes"] == [0, 0, 0, 1, 1]
+    failed = read_table(talks / "errors.csv")
+    assert column(rows, "input")[-5:] == [row["input"] for row in failed]
+    assert cells(rows["message"])[-5:] == [row["message"] for row in failed]
+
+
+def test_text_from_data_ends_no_script(talks, capfd):
+    """A label may be markup, and hold what ends a line of JavaScript: in the page it is neither."""
+    page = reported(capfd, talks)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("</script>") == 5
+    assert "<img src=x" not in text
+    assert not {"\u2028", "\u2029"} & set(text)
+    assert HOSTILE in {one["value"] for label in summary_of(page)["labels"] for one in label["values"]}
+    assert HOSTILE in column(rows_of(page), "note")
+
+
+def test_labels_are_counted_and_divided_by_split(talks, capfd):
+    """How many outputs of each value there are, how long, and in which split."""
+    labels = {label["column"]: label["values"] for label in summary_of(reported(capfd, talks))["labels"]}
+    yes = next(one for one in labels["label"] if one["value"] == "yes")
+    assert (yes["outputs"], yes["seconds"], yes["split"]) == (6, 5.0, {"train": 6})
+    assert {one["value"]: one["outputs"] for one in labels["split"]} == {"train": 9, "test": 3}
+    assert {one["value"]: one["outputs"] for one in labels["sample_rate"]} == {"8000": 12}
+
+
+def test_the_same_outputs_give_the_same_page(talks, capfd):
+    """Byte for byte, on any day, as the page has no clock but that of the last run."""
+    first = reported(capfd, talks).read_bytes()
+    assert reported(capfd, talks).read_bytes() == first
+    (talks / ".splitter" / "last_run.json").write_text(json.dumps({"seconds": 1e5, "inputs": 7}))
+    assert reported(capfd, talks).read_bytes() != first
+
+
+def test_a_report_is_in_nobodys_way(talks, folder, capfd):
+    """The next run, verify, and a run over the folder of outputs take no notice of it."""
+    before = tree(talks)
+    page = reported(capfd, talks)
+    assert {*tree(talks)} - {*before} == {"report.html"}
+    said = here(capfd, "run", folder / "in" / "dataset.csv", "--seconds=1", "-o", talks)
+    assert "4 of 9 inputs done" in said.err
+    assert page.exists()
+    assert here(capfd, "verify", talks).code == 0
+    run(capfd, talks, "-o", folder / "again")
+    assert "report.html" not in {row["input"] for row in read_table(folder / "again" / "manifest.csv")}
+    assert read_table(folder / "again" / "errors.csv") == []
+
+
+def test_written_elsewhere_it_finds_its_way_to_the_outputs(talks, folder, capfd):
+    """With -o nothing is written into the output folder; links lead from the page to the files."""
+    before = tree(talks)
+    (folder / "pages").mkdir()
+    said = here(capfd, "report", talks, "-o", folder / "pages" / "talks.html")
+    assert said.code == 0
+    assert tree(talks) == before
+    summary = summary_of(folder / "pages" / "talks.html")
+    assert (summary["folder"], summary["sources"]) == ("../out/", "../in/")
+    assert said.out.startswith(f"{folder}/pages/talks.html: ")
+
+
+def test_of_many_outputs_a_sample_is_read_and_that_is_said(folder, capfd):
+    """Counts, lengths and labels are of all rows; which outputs were read depends on their names only."""
+    output = many_rows(folder / "out", 1000)
+    page = reported(capfd, output, "--sample=50", "--previews=0")
+    summary, rows = summary_of(page), rows_of(page)
+    assert (summary["measured"], summary["rows"], summary["numbers"]["outputs"]) == (50, 1000, 1000)
+    read = rows["measured"]
+    assert len(read) == 50
+    assert sum(summary["plots"][0]["counts"]) == 1000
+    assert sum(one["outputs"] for one in summary["labels"][1]["values"]) == 1000
+    # of no place in a recording, and of no recording, there are many
+    assert len({row % 100 for row in read}) > 30
+    assert len({row // 100 for row in read}) == 10
+    names = [column(rows, "output")[row] for row in read]
+    reported(capfd, output, "--sample=51", "--previews=0")
+    assert {*names} < {column(rows, "output")[row] for row in rows_of(page)["measured"]}
+
+
+def test_an_output_that_cannot_be_read_is_named(talks, capfd):
+    """One that is gone, or is damaged, has no levels, and the row says why."""
+    first, second = (talks / row["output"] for row in read_table(talks / "manifest.csv")[:2])
+    first.unlink()
+    second.write_bytes(b"no sound")
+    rows = rows_of(reported(capfd, talks))
+    assert {*rows["unread"]} == {"0", "1"}
+    assert len(rows["measured"]) == 10
+
+
+@pytest.mark.parametrize("kind", ["tar", "parquet"])
+def test_shards_give_the_same_levels(folder, capfd, kind):
+    """What is in shards is read like loose files, and copies of it go into the page."""
+    run(capfd, speech(folder), "--format=flac", "-o", folder / "loose")
+    shards = as_shards(folder / "loose", folder / "shards", kind)
+    loose, packed = (rows_of(reported(capfd, one)) for one in (folder / "loose", shards))
+    assert packed["levels"] == loose["levels"]
+    assert packed["unread"] == {}
+    summary = summary_of(shards / "report.html")
+    assert (summary["shards"], summary["numbers"]["outputs"]) == (True, 15)
+
+
+def test_the_report_of_a_run_into_a_store_stands_beside_it(folder, capfd):
+    """At a URL it is made and written like in a folder; one that stands elsewhere has copies to play."""
+    url = "memory://report-of-a-run/out"
+    run(capfd, troubled(folder), "--seconds=1", "-o", folder / "out")
+    run(capfd, folder / "in" / "dataset.csv", "--seconds=1", "-o", url)
+    local = reported(capfd, folder / "out").read_bytes()
+    said = here(capfd, "report", url)
+    assert said.code == 0, said.err
+    assert said.out.startswith(f"{url}/report.html: ")
+    page = folder / "page.html"
+    page.write_bytes(fsspec.filesystem("memory").cat_file("/report-of-a-run/out/report.html"))
+    (folder / "local.html").write_bytes(local)
+    assert rows_of(page)["levels"] == rows_of(folder / "local.html")["levels"]
+    assert summary_of(page)["folder"] == ""
+    assert here(capfd, "report", url, "-o", page).code == 0
+    assert summary_of(page)["folder"] is None
+    assert len(json.loads(block(page, "previews"))) == 12
+    assert here(capfd, "verify", url).code == 0
+
+
+def test_texts_and_images_are_previewed(folder, capfd):
+    """Of a recipe that is not sound the page shows how texts begin, sizes, labels and its own numbers."""
+    write_files(folder / "in", {"a.txt": "simple", "b.txt": "<b>scaleable</b>" * 100})
+    run(capfd, folder / "in", "--recipe=words", "--num-chars=700", "--overlap=0", "-o", folder / "out")
+    page = reported(capfd, folder / "out")
+    summary, rows = summary_of(page), rows_of(page)
+    assert summary["kinds"] == {"text": 4}
+    assert rows["texts"]["0"] == "simple"
+    assert rows["texts"]["1"] == ("<b>scaleable</b>" * 100)[:600] + "…"
+    assert [plot["title"] for plot in summary["plots"]] == ["Size", "Outputs per input"]
+    assert summary["worth"] == []
+
+
+def test_what_was_skipped_is_shown_with_its_reason(folder, capfd):
+    """An input that the recipe left out is a row of its own, not a failure."""
+    write_sound(folder / "in" / "a.wav", tone(1, 8000), 8000)
+    run(capfd, folder / "in", "--recipe=segments", "-o", folder / "out")
+    page = reported(capfd, folder / "out")
+    assert (summary_of(page)["numbers"]["skipped"], summary_of(page)["numbers"]["failed"]) == (1, 0)
+    rows = rows_of(page)
+    assert rows["state"] == [2]
+    assert "there are no annotations" in cells(rows["message"])[0]
+
+
+def test_names_that_are_not_utf8_come_through(folder, capfd):
+    """The bytes of a file name stand in the page as Python has them."""
+    name = b"caf\xe9.wav".decode("utf-8", "surrogateescape")
+    write_sound(folder / "in" / name, tone(1, 8000), 8000)
+    write_list(folder / "list.csv", [["input"], [name]])
+    run(capfd, folder / "list.csv", f"--root={folder / 'in'}", "-o", folder / "out")
+    rows = rows_of(reported(capfd, folder / "out"))
+    assert column(rows, "input") == [name]
+    assert len(rows["measured"]) == 1
+
+
+def test_an_empty_manifest_has_a_page(folder, capfd):
+    """A run over no inputs, and one of which every input failed."""
+    (folder / "out").mkdir()
+    write_manifest(folder / "out", ["input", "output", "size", "checksum"], [])
+    assert summary_of(reported(capfd, folder / "out"))["numbers"]["outputs"] == 0
+    write_files(folder / "in", {"a.wav": "no sound"})
+    run(capfd, folder / "in", "-o", folder / "failed")
+    assert summary_of(reported(capfd, folder / "failed"))["numbers"]["failed"] == 1
+
+
+REFUSED = {
+    "no manifest": (["report", "{folder}"], "there is no manifest; give the output folder of a finished run"),
+    "a folder to write to": (["report", "{out}", "-o", "{folder}"], "is a folder; give the name of the file"),
+    "no such folder": (["report", "{out}", "-o", "{folder}/no/page.html"], "there is no folder {folder}/no"),
+    "nothing to serve": (["serve", "{folder}"], "there is no manifest"),
+    "no such port": (["serve", "{out}", "--port=70000"], "70000"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_mistakes_are_one_line(talks, folder, capfd, case):
+    """Refused with exit code 2; nothing is written."""
+    arguments, message = REFUSED[case]
+    before = tree(folder)
+    said = here(capfd, *(one.format(folder=folder, out=talks) for one in arguments))
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert message.format(folder=folder) in said.err
+    assert tree(folder) == before
+
+
+def test_a_folder_that_cannot_be_written_is_named(talks, capfd):
+    """The old report stays as it was."""
+    page = reported(capfd, talks)
+    before = page.read_bytes()
+    shutil.move(talks / ".splitter", talks / "kept")
+    (talks / "report.html.new").mkdir()
+    said = here(capfd, "report", talks)
+    assert (said.code, len(said.lines)) == (1, 1)
+    assert f"cannot write {page}" in said.err
+    assert page.read_bytes() == before
+
+
+def test_the_wheel_brings_what_the_page_is_made_of(tmp_path):
+    """The template, the style, the program and uPlot with its licence are in the package."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=CHECKOUT, check=True
+    )
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        there = {name for name in archive.namelist() if name.startswith("splitter/report/page/")}
+    here_ = {f"splitter/report/page/{path.name}" for path in (CHECKOUT / "splitter/report/page").iterdir()}
+    assert there == here_
+    assert {"splitter/report/page/uPlot.LICENSE", "splitter/report/page/page.html"} <= there
+
+
+def test_help_comes_at_once():
+    """The two commands explain themselves."""
+    for name in ("report", "serve"):
+        said = program(name, "--help")
+        assert said.code == 0
+        assert "--sample" in said.out

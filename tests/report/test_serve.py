@@ -1,0 +1,227 @@
+"""`splitter serve`: its folder and nothing else, by range, to this machine only."""
+
+import http.client
+import os
+import signal
+import socket
+import threading
+from contextlib import closing
+from urllib.parse import quote, urlsplit
+
+import pytest
+from doors import here, program, read_table, write_files
+from report_pages import serving as serve
+from report_pages import speech
+from written_shards import as_shards
+
+LISTING = "input\nspeech/greeting.wav\nspeech/studio.wav\n"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Outputs with a report, beside files that are nobody's business."""
+    folder = tmp_path_factory.mktemp("it's a naïve folder")
+    speech(folder)
+    write_files(folder, {"secret.txt": "secret", "list.csv": LISTING})
+    said = program(
+        "run", folder / "list.csv", "--root", folder / "data_samples", "-o", folder / "out", "--workers=1"
+    )
+    assert said.code == 0, said.err
+    assert program("report", folder / "out").code == 0
+    os.symlink(folder / "secret.txt", folder / "out" / "link.txt")
+    os.symlink(folder, folder / "out" / "up")
+    os.symlink("manifest.csv", folder / "out" / "inside.csv")
+    os.mkfifo(folder / "out" / "pipe")
+    (folder / "out" / "page.html").write_text("<script>alert(1)</script>")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(home):
+    """Ask a server for something; the status, the headers and the content of the answer."""
+    with serve(home / "out") as server:
+        yield asking(server.url)
+
+
+def asking(url):
+    address = urlsplit(url)
+
+    def ask(path, method="GET", **headers):
+        with closing(http.client.HTTPConnection(address.hostname, address.port, timeout=20)) as connection:
+            connection.putrequest(method, path, skip_host="Host" in headers)
+            for name, value in headers.items():
+                connection.putheader(name.replace("_", "-"), value)
+            connection.endheaders()
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+
+    return ask
+
+
+def test_it_gives_the_files_of_the_folder(home, served):
+    """Outputs, the manifest, and the page, which then knows that it is served."""
+    for row in read_table(home / "out" / "manifest.csv"):
+        status, headers, content = served(f"/{quote(row['output'])}")
+        assert (status, content) == (200, (home / "out" / row["output"]).read_bytes())
+        assert headers["Content-Type"] == "audio/wav"
+    assert served("/manifest.csv")[2] == (home / "out" / "manifest.csv").read_bytes()
+    status, headers, content = served("/")
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    page = (home / "out" / "report.html").read_bytes()
+    assert content == page.replace(b'<html lang="en"', b'<html lang="en" data-server="outputs"', 1)
+    assert served("/report.html")[2] == content
+    status, headers, content = served("/report.html", "HEAD")
+    assert (status, int(headers["Content-Length"]) > len(page), content) == (200, True, b"")
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "stop"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=10-19", 10, 20),
+        ("bytes=44-", 44, None),
+        ("bytes=-7", -7, None),
+        ("bytes=100-99999999", 100, None),
+        ("bytes=-99999999", 0, None),
+    ],
+)
+def test_it_gives_parts_by_range(home, served, asked, start, stop):
+    """As players ask for them."""
+    output = read_table(home / "out" / "manifest.csv")[0]["output"]
+    whole = (home / "out" / output).read_bytes()
+    status, headers, content = served(f"/{output}", Range=asked)
+    assert (status, content) == (206, whole[start:stop])
+    first = start % len(whole)
+    assert headers["Content-Range"] == f"bytes {first}-{first + len(content) - 1}/{len(whole)}"
+    assert served(f"/{output}", "HEAD", Range=asked)[2] == b""
+
+
+def test_a_range_that_is_not_there_is_refused(home, served):
+    """Past the end is an error; what is no range, or several, gives the whole."""
+    output = read_table(home / "out" / "manifest.csv")[0]["output"]
+    size = (home / "out" / output).stat().st_size
+    for asked in (f"bytes={size}-", "bytes=-0"):
+        status, headers, _ = served(f"/{output}", Range=asked)
+        assert (status, headers["Content-Range"]) == (416, f"bytes */{size}")
+    for asked in ("bytes=-", "bytes=9-5", "lines=1-2", "bytes=0-1,4-5", "bytes=a-b"):
+        assert served(f"/{output}", Range=asked)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../secret.txt",
+        "/%2e%2e/secret.txt",
+        "/%2E%2E%2Fsecret.txt",
+        "/speech/../../secret.txt",
+        "/speech/%2e%2e/%2e%2e/secret.txt",
+        "/..%2fsecret.txt",
+        "/up/secret.txt",
+        "/link.txt",
+        "/inside.csv",
+        "/pipe",
+        "/speech",
+        "/speech/",
+        "//etc/passwd",
+        "/%2fetc%2fpasswd",
+        "/.splitter/run.json",
+        "/.SPLITTER/run.json",
+        "/%2esplitter/list.json",
+        "/speech/./greeting",
+        "/manifest.csv%00.txt",
+        "/.sources/speech/greeting.wav",
+        "/shards/shard-000000.tar/00000000-000000.wav",
+        "http://127.0.0.1/../secret.txt",
+        "/%ff%fe",
+        "/" + "a" * 5000,
+    ],
+)
+def test_nothing_else_is_served(served, path):
+    """Not what is above, not through links, not the run's own records, however it is written."""
+    status, _, content = served(path)
+    assert status in (400, 404, 414)
+    assert b"secret" not in content
+    assert b"root:" not in content
+
+
+def test_pages_from_elsewhere_cannot_ask(served):
+    """Under another name than this machine's own nothing is given: no name server opens the folder."""
+    assert served("/manifest.csv", Host="attacker.example")[0] == 403
+    assert served("/manifest.csv", Host="attacker.example:8765")[0] == 403
+    assert served("/manifest.csv", Host="localhost:8765")[0] == 200
+    assert served("/manifest.csv", Host="[::1]:8765")[0] == 200
+    assert served("/manifest.csv")[1]["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert "Access-Control-Allow-Origin" not in served("/manifest.csv")[1]
+
+
+def test_an_output_that_is_a_page_does_nothing(served):
+    """It is sent as bytes, without leave to run."""
+    _, headers, content = served("/page.html")
+    assert content == b"<script>alert(1)</script>"
+    assert headers["Content-Type"] == "application/octet-stream"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Content-Security-Policy"].startswith("sandbox;")
+
+
+def test_only_reading_is_possible(served):
+    for method in ("POST", "PUT", "DELETE"):
+        assert served("/manifest.csv", method)[0] == 501
+
+
+def test_sources_are_served_when_asked_for(home, serving):
+    """The inputs that the list names, and no others beside them."""
+    with serving(home / "out", "--sources") as server:
+        ask = asking(server.url)
+        whole = (home / "data_samples" / "speech" / "greeting.wav").read_bytes()
+        assert ask("/.sources/speech/greeting.wav")[2] == whole
+        assert ask("/.sources/speech/greeting.wav", Range="bytes=5-8")[2] == whole[5:9]
+        for other in ("speech/lecture.flac", "dataset.csv", "../secret.txt", "%2e%2e/secret.txt", ""):
+            assert ask(f"/.sources/{other}")[0] == 404
+        assert b'data-server="sources"' in ask("/")[2][:200]
+
+
+@pytest.mark.parametrize("kind", ["tar", "parquet"])
+def test_outputs_in_shards_have_addresses(home, tmp_path, serving, kind):
+    """Each member by the name in the manifest, whole and by range, many at the same time."""
+    shards = as_shards(home / "out", tmp_path / "shards", kind, per_shard=1)
+    loose = [(home / "out" / row["output"]).read_bytes() for row in read_table(home / "out" / "manifest.csv")]
+    rows = read_table(shards / "manifest.csv")
+    with serving(shards) as server:
+        ask = asking(server.url)
+        found = {}
+
+        def get(row):
+            found[row["output"]] = ask(f"/{row['output']}")[2]
+
+        threads = [threading.Thread(target=get, args=[row]) for row in rows * 4]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [found[row["output"]] for row in rows] == loose
+        assert ask(f"/{rows[0]['output']}", Range="bytes=4-11")[2] == loose[0][4:12]
+        assert ask(f"/{rows[0]['output']}x")[0] == 404
+        # there was no report, and none is written
+        assert b"splitter report" in ask("/")[2]
+        assert not (shards / "report.html").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_it_ends_in_one_line(home, serving, number, code):
+    """Ctrl-C while somebody is connected: no traceback."""
+    with serving(home / "out") as server:
+        address = urlsplit(server.url)
+        with socket.create_connection((address.hostname, address.port)) as idle:
+            idle.send(b"GET / HT")
+            server.process.send_signal(number)
+            out, err = server.process.communicate(timeout=20)
+    assert (server.process.returncode, out, err) == (code, "", "splitter: ended\n")
+
+
+def test_a_port_that_is_taken_is_named(home, capfd):
+    """In one line that says what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = here(capfd, "serve", home / "out", f"--port={port}")
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert f"--port {port}: Address already in use; give another --port, or 0 for any" in said.err
