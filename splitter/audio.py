@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from tempfile import gettempdir
 from typing import Any, BinaryIO, Literal, TypeVar
 
@@ -29,7 +30,7 @@ from splitter.decoders import (
     read_exactly,
 )
 from splitter.errors import AudioError, Refused
-from splitter.flac import FlacError, FlacSource, rate_of
+from splitter.flac import FlacError, FlacSource, header_of_flac, rate_of
 from splitter.ogg import Numbered
 from splitter.recordings import open_decoder
 from splitter.records import Content
@@ -622,6 +623,104 @@ class FramesSource(Source):
     def close(self) -> None:
         """Let the file go."""
         self._flac.close()
+
+
+# -- what will come of a recording, by its header ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a header says of a recording.
+
+    Attributes:
+        format: How it is stored.
+        frames: How many there are.
+        exact: Whether that is certain.
+        raw: Its bytes, where they are samples of a fixed size that pieces of a WAV file are made of.
+    """
+
+    format: SoundFormat
+    frames: int
+    exact: bool = True
+    raw: RawFormat | None = None
+
+
+def known_length(path: str, truncated: Truncated = "error") -> Known | None:
+    """How long a recording is, without decoding it; None where nothing tells."""
+    with open(path, "rb") as file:
+        extent = find_samples_in(file)
+        if extent and extent.raw:
+            check_whole(path, extent, truncated)
+            raw = extent.raw if extent.raw.description else None
+            return Known(SoundFormat.of(extent.raw), extent.frames, raw=raw)
+        flac = header_of_flac(file.fileno())
+    if flac:
+        bits, channels, rate, frames = flac
+        return Known(SoundFormat("FLAC", _FLAC_SUBTYPES.get(bits, "PCM_24"), channels, rate), frames)
+    return _length_of(path, truncated)
+
+
+def _length_of(path: str, truncated: Truncated) -> Known | None:
+    """By whoever would decode it."""
+    try:
+        found = soundfile.info(path)
+    except soundfile.LibsndfileError:
+        # another reader, or an error that says what it is
+        open_decoder(path, truncated).close()
+        return None
+    if found.frames <= 0 or found.frames >= LONGEST:
+        return None
+    recorded = SoundFormat(found.format, found.subtype, found.channels, found.samplerate)
+    return Known(recorded, found.frames, exact=recorded.container in _EXACTLY_LONG)
+
+
+# formats whose header, or last page, libsndfile takes the exact length from
+_EXACTLY_LONG = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "CAF", "AU", "OGG", "FLAC"}
+
+
+class Unread(Source):
+    """A recording of a known length that nobody reads: to find out what will be made of it."""
+
+    def __init__(self, known: Known, made: SoundFormat, target: Target) -> None:
+        """Pieces are to be stored as `made`."""
+        self.recorded, self.made = known.format, made
+        self._recorded_frames = known.frames
+        # as the resamplers do: halves to even
+        self._frames = round(Fraction(known.frames * made.rate, known.format.rate))
+        is_split = target.channels == "split" and known.format.channels > 1
+        self.files = known.format.channels if is_split else 1
+        kept = made.container == "WAV" and _is_kept(known.format, made, target)
+        self._raw = known.raw if kept else None
+        if self._raw is None and made.container == "WAV" and made.subtype in _AS_IN_MEMORY:
+            self._raw = plain_wav(made.subtype, made.channels, made.rate)
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether the bytes of a piece follow from its length."""
+        return self._raw is not None
+
+    def size_of(self, frames: int) -> int:
+        """The bytes of a piece with so many frames; 0 if only encoding it tells."""
+        if self._raw is None:
+            return 0
+        size = frames * self._raw.frame_bytes
+        return len(_header(self._raw, frames)) + size + (size & 1)
+
+    def reach(self, frame: int) -> int:
+        """As far as the recording goes."""
+        return min(frame, self._frames)
+
+    @property
+    def recorded_frames(self) -> int:
+        """What the header says."""
+        return self._recorded_frames
+
+    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+        """There are none."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 @functools.cache

@@ -158,9 +158,11 @@ class Report:
 
     `unreadable` has the keys of inputs that cannot be read now, and keep what they had. `lost` has those of a
     batch whose worker was lost with it, and `said` what user code printed, by input. `apart` counts batches
-    that `process_batch` did not do, so that their inputs were tried one by one. `tried` is of a trial.
+    that `process_batch` did not do, so that their inputs were tried one by one. `tried` is of a trial,
+    and `batch` the name of the batch.
     """
 
+    batch: str = ""
     inputs: int = 0
     done: int = 0
     skipped: int = 0
@@ -495,7 +497,7 @@ class _Task:
         self.sink = sink
         self._fetcher = fetcher
         self.record = RecordWriter()
-        self.report = Report(inputs=len(batch))
+        self.report = Report(batch.name, inputs=len(batch))
         self.fault: Failure | None = None
         self.finished: set[int] = set()
         # of a group: what was made, and taken along from older shards; the rows are complete at the end

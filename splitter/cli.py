@@ -80,6 +80,7 @@ def _complain(error: click.ClickException) -> int:
 
     \b
     splitter run dataset.csv          do every input of a list, into the folder outputs/
+    splitter plan dataset.csv         only say what that would do, and how long it would take
     splitter manifest outputs         put the manifest together, after a run in parts
     splitter split outputs            divide the outputs into train, validation and test
     splitter stats outputs            count them, by any column
@@ -215,22 +216,16 @@ def _as_given(param: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - what
     return texts if many or values is value else texts[0]
 
 
-_OWN = ("dataset", "recipe", "output", "config", "help")
+_OWN = ("dataset", "recipe", "output", "config", "help", "dry_run", "as_json")
 
 
 def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
     from splitter.progress import Display
     from splitter.run import run_dataset
 
-    context = click.get_current_context()
-    given = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if name not in _OWN and context.get_parameter_source(name) != ParameterSource.DEFAULT
-    }
-    chosen = {name: given.pop(name) for name in list(given) if name in RunOptions.__dataclass_fields__}
-    options = RunOptions.of(chosen)
-    dataset = _made(context.meta["recipe"], values["dataset"], given)
+    if values["dry_run"]:
+        return _plan(**values)
+    dataset, options = _asked(values)
     with Display(quiet=options.quiet) as display:
         try:
             summary = run_dataset(dataset, values["output"], options, display)
@@ -241,6 +236,33 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
             return interruption.exit_code
         display.summary(summary)
         return summary.exit_code
+
+
+def _plan(*, as_json: bool = False, **values: Any) -> int:  # noqa: ANN401 - what click has parsed
+    from splitter.progress import Display, one_line
+    from splitter.run import plan_dataset
+
+    dataset, options = _asked(values)
+    with Display(quiet=options.quiet) as display:
+        try:
+            plan = plan_dataset(dataset, values["output"], options, display)
+        except Interrupted as interruption:
+            return interruption.exit_code
+    for line in [plan.to_json()] if as_json else map(one_line, plan.lines()):
+        click.echo(line)
+    return 0
+
+
+def _asked(values: Mapping[str, Any]) -> "tuple[ProcessorDataset, RunOptions]":
+    """The dataset, and how to run, as they were given."""
+    context = click.get_current_context()
+    given = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if name not in _OWN and context.get_parameter_source(name) != ParameterSource.DEFAULT
+    }
+    chosen = {name: given.pop(name) for name in list(given) if name in RunOptions.__dataclass_fields__}
+    return _made(context.meta["recipe"], values["dataset"], given), RunOptions.of(chosen)
 
 
 def _made(
@@ -262,6 +284,24 @@ def _together(sources: Sequence[str]) -> Any:  # noqa: ANN401 - what a recipe ta
     return sum(lists[1:], lists[0]) if len(lists) > 1 else sources[0]
 
 
+def _run_parameters() -> list[click.Parameter]:
+    """What `run` and `plan` take, but for what the recipe takes."""
+    return [
+        click.Argument(["dataset"], type=click.STRING, nargs=-1, required=True),
+        click.Option(
+            ["recipe", "--recipe"],
+            default=DEFAULT,
+            show_default=True,
+            help="What to do: a name from 'splitter recipes', module:Class, or path/to/file.py:Class.",
+        ),
+        click.Option(
+            ["output", "--output", "-o"], default="outputs", show_default=True, help="The output folder."
+        ),
+        click.Option(["config", "--config"], help="A TOML file with values for any of these options."),
+        *map(_run_option, field_parameters(RunOptions)),
+    ]
+
+
 commands.add_command(
     RunCommand(
         "run",
@@ -271,18 +311,24 @@ commands.add_command(
 
         Run it again with the same output folder to continue: what is done is left alone.""",
         params=[
-            click.Argument(["dataset"], type=click.STRING, nargs=-1, required=True),
+            *_run_parameters(),
             click.Option(
-                ["recipe", "--recipe"],
-                default=DEFAULT,
-                show_default=True,
-                help="What to do: a name from 'splitter recipes', module:Class, or path/to/file.py:Class.",
+                ["dry_run", "--dry-run"],
+                is_flag=True,
+                help="Only say what would be done, as 'splitter plan' does.",
             ),
-            click.Option(
-                ["output", "--output", "-o"], default="outputs", show_default=True, help="The output folder."
-            ),
-            click.Option(["config", "--config"], help="A TOML file with values for any of these options."),
-            *map(_run_option, field_parameters(RunOptions)),
+        ],
+    )
+)
+commands.add_command(
+    RunCommand(
+        "plan",
+        callback=_plan,
+        help="""Say what 'splitter run' with the same arguments would do: how many inputs and outputs, how
+        large, how long. A few inputs are tried in temporary space; nothing else is written.""",
+        params=[
+            *_run_parameters(),
+            click.Option(["as_json", "--json"], is_flag=True, help="Print one JSON object, for scripts."),
         ],
     )
 )

@@ -17,11 +17,20 @@ from splitter.annotations import (
     MinOverlap,
     find_annotations,
 )
-from splitter.audio import Channels, FileFormat, Source, Target, open_source
+from splitter.audio import (
+    Channels,
+    FileFormat,
+    Source,
+    Target,
+    Unread,
+    known_length,
+    made_format,
+    open_source,
+)
 from splitter.dataset import ProcessorDataset, Result
 from splitter.decoders import Truncated
-from splitter.errors import AudioError, Refused
-from splitter.records import InputFile, OutputFile, Scalar
+from splitter.errors import AudioError, Refused, Skip
+from splitter.records import Expected, InputFile, OutputFile, Scalar
 
 BESIDE = "beside"
 IN_COLUMN = "column="
@@ -105,6 +114,26 @@ class SoundRecipe(ProcessorDataset):
         """Cut one recording."""
         about: dict[str, Scalar] = {}
         return self._pieces(input_file, about), about
+
+    def expected(self, input_file: InputFile) -> Expected | None:
+        """How many pieces `spans` will give and how large they are, by what the header says of the length."""
+        path = input_file.local_path
+        known = known_length(path, self.truncated)
+        if known is None:
+            return None
+        source = Unread(known, made_format(known.format, self.target, path), self.target)
+        files = size = 0
+        try:
+            for span in self.spans(source, input_file):
+                start, stop = span.frames(source.made.rate)
+                silence = _nearest(span.stop + span.silence, source.made.rate) - stop if span.silence else 0
+                frames = stop - start + silence
+                if frames:
+                    files += source.files
+                    size += source.files * source.size_of(frames)
+        except Skip:
+            return Expected(0, 0)
+        return Expected(files, size if source.is_sized else None, known.exact)
 
     def annotations_of(self, input_file: InputFile) -> list[Annotation]:
         """The annotations of a recording, from wherever they were said to be."""

@@ -15,12 +15,13 @@ from splitter.errors import BadResult, Refused
 from splitter.fetching import local_name
 from splitter.inputs import Table, copy_list
 from splitter.places import Layout, look_at
-from splitter.records import InputFile, OutputFile, Scalar, Scratch
+from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch
 from splitter.sources import InputList, read_source
 from splitter.stores import fetch
 from splitter.urls import is_url
 
 if TYPE_CHECKING:
+    from splitter.forecast import Forecast
     from splitter.frame import Manifest
 
 Result = tuple[Iterable[OutputFile], Mapping[str, Scalar]]
@@ -76,11 +77,21 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
     def check_columns(self, columns: Sequence[str]) -> None:
         """Called once before any work: raise an error if the dataset list lacks a column that is needed."""
 
+    def expect(self, input_file: InputFile) -> Expected | None:  # noqa: ARG002 - for those who override it
+        """What will come of an input, if a look at its header tells; None where only processing it does."""
+        return None
+
     def run(self, output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401 - see RunOptions
         """Process every input, in parallel, into the folder `output`; the options are `RunOptions`'."""
         from splitter.run import run
 
         return run(self, output, **options)
+
+    def plan(self, output: str | os.PathLike[str], **options: Any) -> "Forecast":  # noqa: ANN401 - see RunOptions
+        """What `run` with the same arguments would do; nothing is written."""
+        from splitter.run import plan
+
+        return plan(self, output, **options)
 
     def __len__(self) -> int:
         """How many inputs there are."""

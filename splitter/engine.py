@@ -10,7 +10,7 @@ import json
 import os
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from splitter.places import Layout, shard_of
 from splitter.plan import GroupPlanner, Planner
 from splitter.progress import Display, one_line, show_count
 from splitter.sinks import SINKS, Sink
-from splitter.sources import InputList, read_source
+from splitter.sources import InputList, Source, read_source
 from splitter.storage import Storage
 from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables
 from splitter.trial import columns_of, forget_columns
@@ -119,6 +119,16 @@ class Summary:
         return int(bool(self.failed or self.unreadable or self.stopped or left))
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a run is asked for: what runs the batches, the dataset list that is still to be read, the sink."""
+
+    executor: Executor
+    listing: InputList
+    source: Source
+    sink: Sink
+
+
 @dataclass
 class Engine:
     """One run, until its list is read and its output folder is taken."""
@@ -131,37 +141,49 @@ class Engine:
     def run(self) -> Summary:
         """Read the list, do what is not done, and bring the manifest together."""
         began = time.monotonic()
-        check_parameters(self.dataset, RunOptions.__dataclass_fields__)
-        executor = self._executor()
-        self.dataset.device = executor.device(self.options.device)
-        output = self.storage.root
-        listing = _listing(self.dataset.inputs, self.options)
-        source = read_source(listing, leave_out=output, tell=self.display.say)
-        header, root = source.header, source.root
-        sink = SINKS[self.options.sink](self.options)
-        _refuse_own_columns(header, listing, sink)
-        refuse_columns(self.dataset, header)
-        if self.storage.only_here and (executor.elsewhere or executor.workers):
-            raise Refused(f"{output}: is seen by this process alone; use --workers 0 with it, or another URL")
+        asked = self.asked()
+        executor, source = asked.executor, asked.source
         self.storage.prepare()
         with (
             self.storage.locked(elsewhere=executor.elsewhere),
             self.storage.unless_refused(),
             self.storage.working_file(LIST) as file,
         ):
-            table = copy_list(header, source.rows, file, source.column)
-            self._tell_tally(source.reading.tally)
-            layout = Layout(root, self.options.keep_extension)
-            found = survey(table, layout, group_rows=self.dataset.group_rows, known=source.reading.known)
-            advice = advice_on_missing(listing, table, layout, found)
-            how = self._how(sink)
-            seed = seed_of(how, header)
-            job = Job(self.dataset, self.storage, sink, layout, header, table.at, seed, self.options.retries)
-            listed = Listed(source.column, root, self.options.keep_extension, self.dataset.group_rows)
+            job, table, found, how = self.surveyed(asked, file)
+            advice = advice_on_missing(asked.listing, table, job.layout, found)
+            keep_extension, group_rows = self.options.keep_extension, self.dataset.group_rows
+            listed = Listed(source.column, source.root, keep_extension, group_rows)
             work = _Work(job, table, found, listed, self.options, executor, self.display, began)
             work.tally = source.reading.tally
             with contextlib.closing(executor):
                 return work.through(how, advice)
+
+    def asked(self) -> "Asked":
+        """What the run is asked for, before the rows of the list are read; refuses what cannot be."""
+        check_parameters(self.dataset, RunOptions.__dataclass_fields__)
+        executor = self._executor()
+        self.dataset.device = executor.device(self.options.device)
+        listing = _listing(self.dataset.inputs, self.options)
+        source = read_source(listing, leave_out=self.storage.root, tell=self.display.say)
+        sink = SINKS[self.options.sink](self.options)
+        _refuse_own_columns(source.header, listing, sink)
+        refuse_columns(self.dataset, source.header)
+        if self.storage.only_here and (executor.elsewhere or executor.workers):
+            message = "is seen by this process alone; use --workers 0 with it, or another URL"
+            raise Refused(f"{self.storage.root}: {message}")
+        return Asked(executor, listing, source, sink)
+
+    def surveyed(self, asked: "Asked", file: BinaryIO) -> tuple[Job, Table, Survey, dict[str, Any]]:
+        """Copy the list to a file, and look at every input once; what workers are told, and how they work."""
+        source, header = asked.source, asked.source.header
+        table = copy_list(header, source.rows, file, source.column)
+        self._tell_tally(source.reading.tally)
+        layout = Layout(source.root, self.options.keep_extension)
+        found = survey(table, layout, group_rows=self.dataset.group_rows, known=source.reading.known)
+        how = self._how(asked.sink)
+        seed, retries = seed_of(how, header), self.options.retries
+        job = Job(self.dataset, self.storage, asked.sink, layout, header, table.at, seed, retries)
+        return job, table, found, how
 
     def _tell_tally(self, tally: Tally) -> None:
         """Name what did not match, before the work."""
@@ -215,7 +237,7 @@ class _Work:
         self.storage = job.storage
         self.groups = self._dealt()
         self.mine = self._of_part()
-        self.asked = _first(options.limit, len(table), self.mine)
+        self.asked = first_inputs(options.limit, len(table), self.mine)
         self.journal = Journal(self.storage)
         self.done = Report()
         self.began = began
@@ -268,7 +290,7 @@ class _Work:
         self.executor.check(self.job, len(self.table))
         before, earlier = how_before(self.storage)
         if not self.options.fresh:
-            self._refuse_another_layout(before, how)
+            refuse_another_layout(self.journal, self.storage, before, how)
         self._remove_what_is_asked()
         state = self._leave_other_shards(self._compare(), [*earlier, before], how)
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
@@ -342,16 +364,6 @@ class _Work:
             take_away(self.storage)
             self._forget(entries)
         return self._compare()
-
-    def _refuse_another_layout(self, before: dict[str, Any], how: dict[str, Any]) -> None:
-        """Refuse to give inputs other folders, which may be those that other inputs have still."""
-        name = "keep_extension"
-        if self.journal.any_outputs and before.get(name, how[name]) != how[name]:
-            was = "with" if before[name] else "without"
-            raise Refused(
-                f"{self.storage.root}: was made {was} --keep-extension; stay with that, use --fresh to start "
-                "over, or choose another --output"
-            )
 
     def _compare(self) -> State:
         marks = None
@@ -555,7 +567,20 @@ class _Work:
         return self.done.unreadable_why
 
 
-def _first(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.ndarray | None:
+def refuse_another_layout(
+    journal: Journal, storage: Storage, before: dict[str, Any], how: dict[str, Any]
+) -> None:
+    """Refuse to give inputs other folders, which may be those that other inputs have still."""
+    name = "keep_extension"
+    if journal.any_outputs and before.get(name, how[name]) != how[name]:
+        was = "with" if before[name] else "without"
+        raise Refused(
+            f"{storage.root}: was made {was} --keep-extension; stay with that, use --fresh to start over, or "
+            "choose another --output"
+        )
+
+
+def first_inputs(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.ndarray | None:
     """Which inputs a run is for: its part of the first few; None if it is for all."""
     if limit is None:
         return mine

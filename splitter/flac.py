@@ -87,6 +87,17 @@ def rate_of(descriptor: int) -> int:
     return 0 if begin is None else int.from_bytes(os.pread(descriptor, 3, begin + 18), "big") >> 4
 
 
+def header_of_flac(descriptor: int) -> tuple[int, int, int, int] | None:
+    """The bits, channels, rate and samples that a FLAC file says it has; None if it does not say so."""
+    begin = beginning(descriptor)
+    said = b"" if begin is None else os.pread(descriptor, 8, begin + 18)
+    if len(said) < 8:
+        return None
+    packed = int.from_bytes(said, "big")
+    rate, samples = packed >> 44, packed & (1 << 36) - 1
+    return ((packed >> 36 & 31) + 1, (packed >> 41 & 7) + 1, rate, samples) if rate and samples else None
+
+
 class FlacError(InputError):
     """A FLAC file does not hold what it should, from some sample on.
 

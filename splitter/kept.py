@@ -4,6 +4,7 @@ With it, and the commit records, the manifest can be put together without the li
 and parts that do not know each other divide the inputs alike.
 """
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator
@@ -123,7 +124,7 @@ def listed_inputs(storage: Storage, numbers: np.ndarray) -> Iterator[tuple[int, 
             yield number, row[at]
 
 
-def inputs_of_part(storage: Storage, found: Survey) -> np.ndarray | None:
+def inputs_of_part(storage: Storage, found: Survey, *, keep: bool = True) -> np.ndarray | None:
     """Which inputs are for this part of the run; None if it is for all.
 
     The first part of as many that comes divides the inputs, and keeps that for the others.
@@ -132,10 +133,10 @@ def inputs_of_part(storage: Storage, found: Survey) -> np.ndarray | None:
     if part is None:
         return None
     name = f"{SHARES}{part.of}"
-    with storage.gate():
+    with storage.gate() if keep else contextlib.nullcontext():
         known = np.frombuffer(storage.read(name) if storage.exists(name) else b"", _SHARE)
         part_of, now = _shares(known, found.keys, found.sizes, part.of)
-        if len(now) > len(known):
+        if keep and len(now) > len(known):
             storage.write(name, now.tobytes())
     mine: np.ndarray = part_of == part.number
     return mine

@@ -95,6 +95,20 @@ class InputFile(NamedTuple):
         return self.read_bytes().decode(encoding)
 
 
+class Expected(NamedTuple):
+    """What will come of an input file, as far as that can be told without processing it.
+
+    Attributes:
+        outputs: How many output files.
+        bytes: Their bytes; None if only a trial can tell.
+        exact: Whether the numbers are certain, not only likely.
+    """
+
+    outputs: int
+    bytes: int | None = None
+    exact: bool = True
+
+
 class OutputFile(NamedTuple):
     """One file made from an input.
 

@@ -138,6 +138,10 @@ class RemoteStorage(Storage):
 
     # -- taking the output
 
+    def refuse_strange(self) -> None:
+        """To look is all there is to prepare."""
+        self.prepare()
+
     def prepare(self) -> None:
         """Look what is there; refuse what is not splitter's."""
         first = objects_at(self.root, FIRST_PATIENCE)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from splitter.dataset import ProcessorDataset
     from splitter.engine import Summary
+    from splitter.forecast import Forecast
     from splitter.frame import Manifest
     from splitter.progress import Display
     from splitter.splits import SplitRule
@@ -61,11 +62,34 @@ def run_dataset(
     from splitter.processes import signals_raise
     from splitter.remote import storage_of
 
-    if sys.platform == "win32":
-        raise Refused("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
+    _refuse_windows()
     storage = storage_of(_folder(output), options.part_asked)
     with signals_raise():
         return Engine(dataset, storage, options, display).run()
+
+
+def plan(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: Any) -> "Forecast":  # noqa: ANN401
+    """What `run` with the same arguments would do; nothing is written but temporary files."""
+    from splitter.progress import Display
+
+    _refuse_no_dataset(dataset)
+    checked = RunOptions.of(options)
+    with Display(quiet=checked.quiet) as display:
+        return plan_dataset(dataset, output, checked, display)
+
+
+def plan_dataset(
+    dataset: "ProcessorDataset", output: str | os.PathLike[str], options: RunOptions, display: "Display"
+) -> "Forecast":
+    """The numbers. Raises Refused where the run would, Interrupted at a signal."""
+    from splitter.forecast import forecast
+    from splitter.processes import signals_raise
+    from splitter.remote import storage_of
+
+    _refuse_windows()
+    storage = storage_of(_folder(output), options.part_asked)
+    with signals_raise():
+        return forecast(dataset, storage, options, display)
 
 
 def assemble(output: str | os.PathLike[str], *, others: Sequence[str] | None = None) -> "Summary":
@@ -118,7 +142,6 @@ def verify(
         workers: How many processes read. Default: the CPUs this process may use.
         tell: Called with each finding as it is made.
     """
-    from splitter.again import Again, recipe_again
     from splitter.processes import signals_raise
     from splitter.storage import LocalStorage
     from splitter.urls import is_url, without_scheme
@@ -136,8 +159,15 @@ def verify(
     with signals_raise():
         if deep is None:
             return verification.run()
+        from splitter.again import Again, recipe_again
+
         most = deep if isinstance(deep, int) else None
         return verification.run(lambda: Again(recipe_again(storage, recipe), most=most, workers=workers))
+
+
+def _refuse_windows() -> None:
+    if sys.platform == "win32":
+        raise Refused("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
 
 
 def _folder(output: str | os.PathLike[str]) -> str:

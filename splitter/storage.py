@@ -69,6 +69,10 @@ class Storage(ABC):
     # -- taking the output
 
     @abstractmethod
+    def refuse_strange(self) -> None:
+        """Refuse a folder that holds something else; nothing is written."""
+
+    @abstractmethod
     def prepare(self) -> None:
         """Make the folder; refuse one that holds something else."""
 
@@ -251,8 +255,8 @@ class LocalStorage(Storage):
 
     # -- what the rest of splitter calls --------------------------------------------------------
 
-    def prepare(self) -> None:
-        """Make the folder; refuse one that holds something else."""
+    def refuse_strange(self) -> None:
+        """Refuse a folder that holds something else."""
         try:
             found = os.listdir(self.root) if os.path.lexists(self.root) else []
         except NotADirectoryError:
@@ -264,6 +268,10 @@ class LocalStorage(Storage):
                 f"{self.root}: holds something else ({min(found)}); choose an empty or new folder as --output"
             )
             raise Refused(message)
+
+    def prepare(self) -> None:
+        """Make the folder; refuse one that holds something else."""
+        self.refuse_strange()
         try:
             for name in (f"{OWN_FOLDER}/records", self.staging):
                 self._made += _missing(self.path(name))

@@ -15,7 +15,7 @@ from splitter.audio import Channels, FileFormat, Source
 from splitter.cutting import LabelledRecipe, Span, exactly
 from splitter.decoders import Truncated
 from splitter.errors import AudioError, Refused
-from splitter.records import InputFile
+from splitter.records import Expected, InputFile
 
 Tail = Literal["keep", "drop", "pad", "shift", "merge"]
 
@@ -80,6 +80,10 @@ class Chunk(LabelledRecipe):
         self._first: dict[int, tuple[Span, ...]] = {}
         self.tail: Tail = tail
         self.least = exactly(min_seconds) if min_seconds is not None else None
+
+    def expect(self, input_file: InputFile) -> Expected | None:
+        """By the length that the header says."""
+        return self.expected(input_file)
 
     def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
         """One window after the other, until all of the recording stands in one."""

@@ -9,7 +9,7 @@ from splitter.audio import Channels, FileFormat, Source
 from splitter.cutting import BESIDE, IN_COLUMN, SoundRecipe, Span
 from splitter.decoders import Truncated
 from splitter.errors import AudioError, Skip
-from splitter.records import InputFile
+from splitter.records import Expected, InputFile
 
 
 class Segments(SoundRecipe):
@@ -48,6 +48,10 @@ class Segments(SoundRecipe):
             truncated=truncated,
             annotations=annotations,
         )
+
+    def expect(self, input_file: InputFile) -> Expected | None:
+        """By the length that the header says."""
+        return self.expected(input_file)
 
     def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
         """One span for each annotation, in order of their starts; no further than the recording goes."""

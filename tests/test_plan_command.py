@@ -1,0 +1,258 @@
+"""`splitter plan` says what `splitter run` then does, and does nothing itself."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from doors import CHECKOUT, here, read_table, tree, write_files, write_list
+
+from splitter.recipes.words import Words
+
+SAMPLES = CHECKOUT / "data_samples"
+FAULTY = """
+from splitter import ProcessorDataset
+from splitter.records import Expected
+
+class Faulty(ProcessorDataset):
+    def expect(self, input_file):
+        return Expected(7, 700)
+
+    def process(self, input_file):
+        raise ValueError("as always")
+
+class Unknowing(Faulty):
+    def expect(self, input_file):
+        raise KeyError("no idea")
+"""
+
+
+def planned(capfd, *arguments) -> dict:
+    """What `plan` says; it has to leave everything as it was."""
+    said = here(capfd, "plan", *arguments, "--json")
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+def made(output: Path) -> tuple[int, int]:
+    """How many outputs a run has made, and their bytes."""
+    rows = [row for row in read_table(output / "manifest.csv") if row["output"]]
+    return len(rows), sum(int(row["size"]) for row in rows)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--seconds", "3", "--overlap", "1"],
+        ["--seconds", "2.5", "--tail", "pad"],
+        ["--seconds", "4", "--tail", "shift"],
+        ["--seconds", "4", "--tail", "merge", "--min-seconds", "1"],
+        ["--seconds", "2", "--tail", "drop", "--format", "flac"],
+        ["--seconds", "5", "--sample-rate", "11025", "--channels", "mono", "--format", "wav"],
+        ["--seconds", "5", "--channels", "split", "--format", "wav", "--subtype", "PCM_16"],
+        ["--recipe", "silence"],
+        ["--recipe", "segments"],
+    ],
+)
+def test_the_plan_for_the_audio_samples_is_what_the_run_does(folder, options, capfd):
+    """Few inputs are all tried, so the numbers are exact."""
+    run = [SAMPLES / "dataset.csv", *options, "--output", folder / "out"]
+    plan = planned(capfd, *run)
+    here(capfd, "run", *run)
+    assert (plan["outputs"], plan["bytes"]) == made(folder / "out")
+    assert (plan["exact"], plan["inputs"], plan["new"]) == (True, 8, 8)
+
+
+def test_the_plan_for_the_words_is_what_the_run_does(folder, words, capfd):
+    run = [words, "--root", "inputs", "--recipe", "words", "--output", folder / "out"]
+    plan = planned(capfd, *run)
+    assert here(capfd, "run", *run).code == 0
+    assert (plan["outputs"], plan["bytes"]) == made(folder / "out")
+    assert plan["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--seconds", "0.3"],
+        ["--seconds", "0.3", "--overlap", "0.1", "--tail", "pad"],
+        ["--seconds", "0.7", "--tail", "shift", "--sample-rate", "11025", "--format", "wav"],
+        ["--seconds", "0.4", "--tail", "merge", "--channels", "split"],
+    ],
+)
+def test_windows_are_counted_without_being_cut(folder, options, capfd, monkeypatch):
+    """Of more recordings than are tried: by their headers, exactly; sizes too where samples are bytes."""
+    monkeypatch.setattr("splitter.forecast.ENOUGH_SECONDS", 0)
+    chance = np.random.default_rng(3)
+    (folder / "in").mkdir()
+    for number in range(60):
+        sound = chance.uniform(-0.5, 0.5, (chance.integers(0, 20_000), 2))
+        kind = ("wav", "flac", "ogg", "aiff")[number % 4]
+        soundfile.write(folder / f"in/{number:02d}.{kind}", sound, int(chance.choice([8000, 16000])))
+    run = [folder / "in", *options, "--output", folder / "out"]
+    plan = planned(capfd, *run)
+    assert plan["tried"] < 60
+    assert here(capfd, "run", *run, "--quiet").code == 0
+    outputs, size = made(folder / "out")
+    assert (plan["exact"], plan["outputs"]) == (True, outputs)
+    assert plan["bytes"] == pytest.approx(size, rel=0.05)
+
+
+def test_other_recipes_are_foretold_by_a_trial(folder, capfd):
+    """From a small part of the inputs, evenly spread."""
+    chance = np.random.default_rng(4)
+    names = {f"{n % 7}/{n}.txt": "x" * int(size) for n, size in enumerate(chance.integers(3, 30, 3000))}
+    write_files(folder / "in", names)
+    run = [
+        folder / "in",
+        "--recipe",
+        "words",
+        "--num-chars",
+        "3",
+        "--overlap",
+        "1",
+        "--output",
+        folder / "out",
+    ]
+    plan = planned(capfd, *run)
+    assert here(capfd, "run", *run, "--quiet").code == 0
+    outputs, size = made(folder / "out")
+    assert plan["outputs"] == pytest.approx(outputs, rel=0.05)
+    assert plan["bytes"] == pytest.approx(size, rel=0.05)
+
+
+def test_nothing_is_written(folder, words, capfd, monkeypatch, tmp_path):
+    """Not into the output folder, whether it is there or not, nor for good into temporary space."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    run = [words, "--root", "inputs", "--recipe", "words", "--output", folder / "out"]
+    planned(capfd, *run)
+    assert not (folder / "out").exists()
+    here(capfd, "run", *run, "--limit", "2")
+    (folder / "inputs/a.txt").write_text("another")
+    before = {path: path.stat().st_mtime_ns for path in (folder / "out").rglob("*")}
+    contents = tree(folder / "out")
+    planned(capfd, *run, "--fresh")
+    planned(capfd, *run)
+    assert before == {path: path.stat().st_mtime_ns for path in (folder / "out").rglob("*")}
+    assert contents == tree(folder / "out")
+    assert not [*temporary.iterdir()]
+
+
+def test_each_input_is_new_changed_done_failed_or_missing(folder, words, capfd):
+    run = [folder / "list.csv", "--root", "inputs", "--recipe", "words", "--output", folder / "out"]
+    (folder / "inputs/bad.txt").write_bytes(b"\xff")
+    names = ["a.txt", "b.txt", "c.txt", "bad.txt", "lost.txt"]
+    write_list(folder / "list.csv", [["input"], *([name] for name in names)])
+    here(capfd, "run", *run)
+    (folder / "inputs/b.txt").write_text("changed")
+    (folder / "inputs/c.txt").unlink()
+    write_list(folder / "list.csv", [["input"], *([name] for name in [*names, "d.txt"])])
+    plan = planned(capfd, *run)
+    counts = {name: plan[name] for name in ("inputs", "new", "changed", "done", "failed", "missing", "to_do")}
+    # what failed is left alone, and what is missing keeps what it has
+    assert counts == {"inputs": 6, "new": 1, "changed": 1, "done": 1, "failed": 1, "missing": 2, "to_do": 2}
+    assert "c.txt: is not there" in plan["missing_first"][0]
+    assert planned(capfd, *run, "--retry-failed")["to_do"] == 4
+    assert planned(capfd, *run, "--fresh")["new"] == 4
+    assert planned(capfd, *run, "--limit", "1")["to_do"] == 0
+
+
+def test_a_batch_that_was_not_committed_counts_as_not_done(folder, words, capfd):
+    """As the run will find, which undoes it first."""
+    run = [words, "--root", "inputs", "--recipe", "words", "--output", folder / "out"]
+    here(capfd, "run", *run)
+    records = folder / "out/.splitter/records"
+    record = max(records.iterdir())
+    record.rename(record.with_name(f"{record.name}.begun"))
+    (records / f"{record.name}.begun").write_text(json.dumps({"keys": [], "names": []}))
+    plan = planned(capfd, *run)
+    assert plan["done"] < 4
+    assert (records / f"{record.name}.begun").exists()
+
+
+def test_a_part_is_planned_as_it_would_be_run(folder, words, capfd):
+    run = [words, "--root", "inputs", "--recipe", "words", "--output", folder / "out"]
+    plans = [planned(capfd, *run, "--part", f"{number}/3") for number in (1, 2, 3)]
+    assert sum(plan["inputs"] for plan in plans) == 4
+    assert not (folder / "out").exists()
+
+
+def test_a_person_is_told_the_same(folder, words, capfd):
+    """By `plan`, and by `run --dry-run`."""
+    run = [words, "--root", "inputs", "--recipe", "words", "--output", folder / "out"]
+    (folder / "inputs/b.txt").unlink()
+    said = here(capfd, "run", *run, "--dry-run")
+    lines = said.out.splitlines()
+    assert (said.code, said.err) == (0, "")
+    assert lines[0] == "4 inputs: 3 new, 1 missing"
+    assert lines[1].startswith("to do: 4 inputs (26 bytes), which give ")
+    assert lines[2].startswith("time: about ")
+    assert lines[-1] == f"1 input cannot be read: {folder}/inputs/b.txt: is not there"
+    assert here(capfd, "plan", *run).out.splitlines()[0] == lines[0]
+    assert not (folder / "out").exists()
+
+
+def test_recordings_that_will_fail_are_named(folder, capfd):
+    (folder / "in").mkdir()
+    soundfile.write(folder / "in/whole.wav", np.zeros(8000), 8000)
+    (folder / "in/cut.wav").write_bytes((folder / "in/whole.wav").read_bytes()[:999])
+    (folder / "in/text.wav").write_text("no sound")
+    plan = planned(capfd, folder / "in", "--output", folder / "out")
+    assert plan["faulty"] == 2
+    assert "cut.wav: ends early" in plan["faulty_first"][0]
+    assert "text.wav: is not sound: it is text" in plan["faulty_first"][1]
+
+
+def test_too_little_room_is_said(folder, words, capfd, monkeypatch):
+    usage = shutil.disk_usage(folder)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage._replace(free=3))
+    said = here(capfd, "plan", words, "--root", "inputs", "--recipe", "words", "--output", folder / "out")
+    assert "too little room: " in said.out
+
+
+def test_a_recipe_that_fails_says_so_in_the_trial(folder, words, capfd):
+    """User code runs in a guarded process, here as in a run."""
+    write_files(folder, {"faulty.py": FAULTY})
+    run = [words, "--root", "inputs", "--output", folder / "out", "--recipe"]
+    plan = planned(capfd, *run, f"{folder}/faulty.py:Faulty")
+    assert (plan["tried"], plan["tried_failed"]) == (4, 4)
+    assert plan["failed_first"][0] == "a.txt: ValueError: as always"
+    assert planned(capfd, *run, f"{folder}/faulty.py:Unknowing")["faulty"] == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["a.txt", "a.txt"], "a.txt: is listed twice"),
+        (["a.txt", "a.wav"], "its outputs would go to the same folder"),
+    ],
+)
+def test_what_the_run_would_refuse_is_refused(folder, words, names, text, capfd):
+    write_list(words, [["input"], *([name] for name in names)])
+    said = here(capfd, "plan", words, "--root", "inputs", "--recipe", "words", "--output", folder / "out")
+    assert (said.code, said.out) == (2, "")
+    assert text in said.err
+
+
+def test_a_folder_of_something_else_is_refused(folder, words, capfd):
+    said = here(capfd, "plan", words, "--root", "inputs", "--recipe", "words", "--output", folder)
+    assert said.code == 2
+    assert "holds something else" in said.err
+
+
+def test_python_has_the_same_numbers(folder, words):
+    plan = Words(os.fspath(words)).plan(folder / "out", root="inputs")
+    assert (plan.inputs, plan.new, plan.exact) == (4, 4, True)
+    assert not (folder / "out").exists()
+
+
+def test_nothing_to_do_is_said_quickly(folder, words, capfd):
+    run = [words, "--root", "inputs", "--recipe", "words", "--output", folder / "out"]
+    here(capfd, "run", *run)
+    said = here(capfd, "plan", *run)
+    assert said.out.splitlines()[:2] == ["4 inputs: 4 done", "nothing to do"]
