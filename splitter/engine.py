@@ -426,7 +426,7 @@ class _Work:
 
     def _settle_columns(self) -> None:
         """Have all tables of the dataset agree, before the first of them is written."""
-        among = _first(self.options.limit, len(self.table), None)
+        among = first_inputs(self.options.limit, len(self.table), None)
         chosen = np.arange(len(self.table)) if among is None else np.flatnonzero(among)
         try:
             if self.options.fresh:
