@@ -34,11 +34,13 @@ from splitter.manifest import (
     Journal,
     RecordWriter,
 )
+from splitter.members import MemberFiles
 from splitter.outputs import Address, OutputReader
 from splitter.places import UNREADABLE, Layout, fingerprint, look_at, same_name
 from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scratch
 from splitter.rows import Made, RowMaker
+from splitter.shards import Place
 from splitter.sinks import GroupWriter, Nowhere, Owner, Sink, SinkWriter
 from splitter.storage import Storage
 from splitter.stores import Found
@@ -101,6 +103,8 @@ class Batch:
         one_by_one: Whether to leave `process_batch` aside.
         trial: Whether to try the inputs only, until one gives an output file: nothing is stored.
         group: What is to be known of inputs that share a shard.
+        members: By place in the batch, where inputs are that stand in shards.
+        step: How many inputs are committed at once; None for all.
     """
 
     name: str
@@ -113,6 +117,8 @@ class Batch:
     one_by_one: bool = False
     trial: bool = False
     group: Group | None = None
+    members: dict[int, Place] = field(default_factory=dict)
+    step: int | None = None
 
     def __len__(self) -> int:
         """How many inputs it holds."""
@@ -130,7 +136,16 @@ class Batch:
             {at - start: failure for at, failure in self.failures.items() if start <= at < stop},
             self.one_by_one,
             self.trial,
+            members={at - start: place for at, place in self.members.items() if start <= at < stop},
         )
+
+    def steps(self) -> "list[Batch]":
+        """The batches that are committed one after the other."""
+        step = self.step or len(self)
+        if step >= len(self):
+            return [self]
+        starts = range(0, len(self), step)
+        return [self.part(f"{self.name}-{start:06d}", start, start + step) for start in starts]
 
 
 @dataclass(frozen=True)
@@ -258,9 +273,11 @@ class Worker:
         folder = scratch or job.storage.scratch()
         self._scratch = Scratch(folder)
         self._fetcher = Fetcher(Scratch(folder), apart=scratch is not None, announce=announce)
+        self._members = MemberFiles(Scratch(folder), self._fetcher)
 
     def close(self) -> None:
         """Leave nothing behind of what was fetched."""
+        self._members.close()
         self._fetcher.close()
 
     def _end_if_forked(self) -> None:
@@ -284,7 +301,7 @@ class Worker:
         began = time.perf_counter()
         self._job.storage.confirm(lately=True)
         with contextlib.closing(self._writer(batch)) as writer:
-            task = _Task(batch, self._job, writer, self._fetcher)
+            task = _Task(batch, self._job, writer, self._fetcher, self._members)
             self._do(task)
         task.report.seconds = time.perf_counter() - began
         return task.report
@@ -325,6 +342,7 @@ class Worker:
             self._mark(place)
             self._process_one(task, place)
         self._fetcher.drop(place)
+        self._members.drop(place)
 
     def _process_group(self, task: "_Task", group: Group) -> None:
         """Process inputs, and take along what others have, in the order of the group."""
@@ -492,10 +510,12 @@ class Worker:
 class _Task:
     """A batch on its way: what is known of its inputs so far."""
 
-    def __init__(self, batch: Batch, job: Job, sink: SinkWriter, fetcher: Fetcher) -> None:
+    def __init__(
+        self, batch: Batch, job: Job, sink: SinkWriter, fetcher: Fetcher, members: MemberFiles
+    ) -> None:
         self.batch = batch
         self.sink = sink
-        self._fetcher = fetcher
+        self._fetcher, self._members = fetcher, members
         self.record = RecordWriter()
         self.report = Report(batch.name, inputs=len(batch))
         self.fault: Failure | None = None
@@ -509,7 +529,7 @@ class _Task:
         if job.dataset.group_rows:
             self.rows = [parse_rows(text) for text in batch.texts]
         self._remote = self._remote_files()
-        fetcher.begin(self._remote)
+        fetcher.begin({**self._remote, **members.begin(batch.members, len(batch))})
 
     def _remote_files(self) -> dict[int, Wanted]:
         """What is to be fetched, by place."""
@@ -519,7 +539,7 @@ class _Task:
         found = {}
         for place in range(len(batch)):
             url = self.path(place)
-            if is_url(url) and place not in batch.failures:
+            if is_url(url) and place not in batch.failures and place not in batch.members:
                 size = batch.sizes[place]
                 found[place] = Wanted(url, Found(size, batch.times[place]) if size != UNREADABLE else None)
         return found
@@ -528,6 +548,8 @@ class _Task:
         """The input as `process` takes it."""
         job, batch = self._job, self.batch
         input_file = make_input(self.rows[place], job.header, job.at, job.layout, scratch)
+        if place in batch.members:
+            return self._members.take(input_file, place, batch.members[place])
         if place in self._remote:
             fetched = self._fetcher.take(place)
             # what was read, should it have changed since the survey: a version may come back, a time may not
@@ -539,7 +561,12 @@ class _Task:
         return input_file
 
     def named(self, place: int, failure: Failure) -> Failure:
-        """The failure in words that name a remote file, and not the copy of it."""
+        """The failure in words that name what is listed, and not the copy of it."""
+        if place in self.batch.members:
+            listed = self.rows[place][0][self._job.at]
+            message = failure.message.replace(MemberFiles.path_in(SCRATCH_SHOWN, place, listed), listed)
+            copy = f"{SCRATCH_SHOWN}/{os.path.basename(listed)}"
+            return replace(failure, message=message.replace(copy, listed))
         if place not in self._remote:
             return failure
         url = self._remote[place].url

@@ -2,8 +2,11 @@
 
 import csv
 import io
+import json
+import os
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -126,3 +129,21 @@ def csv_rows(path: str, delimiter: str, name: str = "") -> Generator[Row, None, 
                 yield row
         except csv.Error as error:
             raise Refused(f"{name}: line {reader.line_num} is not CSV ({error}); mend that line") from None
+
+
+def json_text(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+    """A value of JSON as text; what is missing is the empty text."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
+    """A value of a table as text; what is missing is the empty text."""
+    if isinstance(value, str):
+        return value
+    if value is None or (isinstance(value, float) and value != value):  # noqa: PLR0124 - not a number
+        return ""
+    if isinstance(value, (dict, list, tuple)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)

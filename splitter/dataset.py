@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch.utils.data import Dataset
 
-from splitter.errors import BadResult, Refused
-from splitter.fetching import local_name
+from splitter.errors import BadResult, Refused, UnreadableInput
+from splitter.fetching import Fetcher, Wanted
 from splitter.inputs import Table, copy_list
+from splitter.members import MemberFiles
 from splitter.places import Layout, look_at
 from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch
 from splitter.sources import InputList, read_source
-from splitter.stores import fetch
 from splitter.urls import is_url
 
 if TYPE_CHECKING:
@@ -105,11 +105,32 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         self.ready()
         input_file = table.input_file(index % len(table), self._layout)
         scratch = input_file.scratch_folder
+        fetcher = Fetcher(scratch)
+        members = MemberFiles(scratch, fetcher)
         try:
-            outputs, metadata = checked_result(one_at_a_time(self)(_here(input_file)))
+            input_file = self._here(input_file, fetcher, members)
+            outputs, metadata = checked_result(one_at_a_time(self)(input_file))
             return tuple(_in_hand(output, scratch) for output in outputs), dict(metadata)
         finally:
-            scratch.remove()
+            # which removes the scratch folder, too
+            members.close()
+
+    def _here(self, input_file: InputFile, fetcher: Fetcher, members: MemberFiles) -> InputFile:
+        """The input with its file on this machine."""
+        url = input_file.local_path
+        index = self._members
+        at = int(index.find([url])[0])
+        if at in index.faults:
+            raise UnreadableInput(index.faults[at])
+        place = index.place(at)
+        if place is not None:
+            fetcher.begin(members.begin({0: place}, 1))
+            return members.take(input_file, 0, place)
+        if not is_url(url):
+            look_at(url)
+            return input_file
+        fetcher.begin({0: Wanted(url, None)})
+        return input_file._replace(local_path=fetcher.take(0).path)
 
     @staticmethod
     def collate_fn(samples: list[Sample]) -> list[Sample]:
@@ -130,16 +151,20 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
             file = tempfile.TemporaryFile()  # noqa: SIM115
             self._table = copy_list(source.header, source.rows, file, source.column)
             weakref.finalize(self._table, file.close)
-            self._layout = Layout(source.root)
+            self._layout, self._members = Layout(source.root), source.reading.members.in_order()
             if self.group_rows:
                 from splitter.inputs import survey
 
-                survey(self._table, self._layout, group_rows=True, known=source.reading.known)
+                reading = source.reading
+                survey(
+                    self._table, self._layout, group_rows=True, known=reading.known, members=reading.members
+                )
         return self._table
 
     def __getstate__(self) -> dict[str, Any]:
         """All but what belongs to this process."""
-        state = {name: value for name, value in self.__dict__.items() if name not in ("_table", "_ready_in")}
+        own = ("_table", "_members", "_ready_in")
+        state = {name: value for name, value in self.__dict__.items() if name not in own}
         return state | {name: getattr(self, name) for name in _slots(type(self)) if hasattr(self, name)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -168,17 +193,6 @@ def one_at_a_time(dataset: ProcessorDataset) -> Callable[[InputFile], Any]:
         return results[0]
 
     return alone
-
-
-def _here(input_file: InputFile) -> InputFile:
-    """The input with its file on this machine."""
-    place = input_file.local_path
-    if not is_url(place):
-        look_at(place)
-        return input_file
-    path = f"{input_file.scratch}/{local_name(place)}"
-    fetch(place, path, None)
-    return input_file._replace(local_path=path)
 
 
 def _in_hand(output: Any, scratch: Scratch) -> OutputFile:  # noqa: ANN401 - whatever a user's method gave

@@ -171,6 +171,12 @@ class Engine:
         if self.storage.only_here and (executor.elsewhere or executor.workers):
             message = "is seen by this process alone; use --workers 0 with it, or another URL"
             raise Refused(f"{self.storage.root}: {message}")
+        unread = source.reading.members.unread
+        if self.options.prune and unread:
+            raise Refused(
+                f"--prune: {unread[0]} cannot be read to its end, and what was made of the rest would be "
+                "removed; mend that archive, or leave --prune out"
+            )
         return Asked(executor, listing, source, sink)
 
     def surveyed(self, asked: "Asked", file: BinaryIO) -> tuple[Job, Table, Survey, dict[str, Any]]:
@@ -179,7 +185,10 @@ class Engine:
         table = copy_list(header, source.rows, file, source.column)
         self._tell_tally(source.reading.tally)
         layout = Layout(source.root, self.options.keep_extension)
-        found = survey(table, layout, group_rows=self.dataset.group_rows, known=source.reading.known)
+        reading, group_rows = source.reading, self.dataset.group_rows
+        found = survey(
+            table, layout, group_rows=group_rows, known=reading.known, members=reading.members
+        )
         how = self._how(asked.sink)
         seed, retries = seed_of(how, header), self.options.retries
         job = Job(self.dataset, self.storage, asked.sink, layout, header, table.at, seed, retries)
@@ -590,7 +599,7 @@ def first_inputs(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.
 
 def _listing(inputs: InputList, options: RunOptions) -> InputList:
     """The list as the recipe was given it, with what the options say of it."""
-    names = ("root", "delimiter", "pattern", "folder_label", "labels", "on", "where")
+    names = ("root", "delimiter", "pattern", "folder_label", "labels", "on", "where", "member")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.column != "input":
         given["column"] = options.column

@@ -18,12 +18,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
 
 from splitter.errors import UnreadableInput
 from splitter.processes import die_with_parent
 from splitter.records import Scratch
-from splitter.stores import Found, fetch, takes_many
+from splitter.stores import Found, fetch, fetch_part, takes_many
 from splitter.urls import file_name
 
 MOST_AHEAD = 8
@@ -34,10 +33,19 @@ TIMES_LOST = 3
 
 @dataclass(frozen=True)
 class Wanted:
-    """A remote file that will be needed, and what is known of it: None if nothing is."""
+    """A remote file that will be needed, and what is known of it: None if nothing is.
+
+    Of an archive it may be a part: the byte it starts at, and its size.
+    """
 
     url: str
     known: Found | None
+    part: tuple[int, int] | None = None
+
+    @property
+    def size(self) -> int:
+        """Its bytes; 0 if that is not known."""
+        return self.part[1] if self.part else self.known.size if self.known else 0
 
 
 @dataclass
@@ -146,8 +154,8 @@ class Fetcher:
             if later <= place:
                 continue
             count += 1
-            size += wanted.known.size if wanted.known else 0
-            if count > MOST_AHEAD or size > MOST_BYTES_AHEAD or not wanted.known or not wanted.known.size:
+            size += wanted.size
+            if count > MOST_AHEAD or size > MOST_BYTES_AHEAD or not wanted.size:
                 return
             self._ask(later)
 
@@ -156,7 +164,7 @@ class Fetcher:
             return
         if not self.apart:
             wanted = next(self._wanted[place] for place, one in self._asked.items() if one is asked)
-            asked.answer = _answer(wanted.url, asked.path, wanted.known)
+            asked.answer = _answer(wanted, asked.path)
         while asked.answer is None:
             assert self._pipe is not None  # noqa: S101 - it was asked through it
             number, answer = self._pipe.recv()
@@ -172,7 +180,7 @@ class Fetcher:
         if self._pipe is None:
             self._start()
         assert self._pipe is not None  # noqa: S101 - made by _start
-        self._pipe.send((asked.number, wanted.url, asked.path, wanted.known))
+        self._pipe.send((asked.number, wanted, asked.path))
 
     def _start(self) -> None:
         ours, theirs = multiprocessing.Pipe()
@@ -212,9 +220,11 @@ def local_name(url: str) -> str:
     return name if len(os.fsencode(name)) <= LONGEST_NAME else f"{stem[:50]}{dot[:20]}"
 
 
-def _answer(url: str, path: str, known: Found | None) -> Found | Exception:
+def _answer(wanted: Wanted, path: str) -> Found | Exception:
     try:
-        return fetch(url, path, known)
+        if wanted.part and wanted.known:
+            return fetch_part(wanted.url, path, wanted.known, *wanted.part)
+        return fetch(wanted.url, path, wanted.known)
     except (OSError, UnreadableInput) as error:
         return error
 
@@ -239,12 +249,12 @@ def _serve(pipe: Connection, parent: int) -> None:
 def _fetch_all(pipe: Connection) -> None:
     saying = threading.Lock()
 
-    def do(number: int, url: str, path: str, known: Found | None) -> None:
-        answer = _answer(url, path, known)
+    def do(number: int, wanted: Wanted, path: str) -> None:
+        answer = _answer(wanted, path)
         with saying, contextlib.suppress(OSError):
             pipe.send((number, answer))
 
     with ThreadPoolExecutor(MOST_AHEAD + 1) as many, ThreadPoolExecutor(1) as one_by_one:
         while True:
-            task: tuple[Any, ...] = pipe.recv()
-            (many if takes_many(task[1]) else one_by_one).submit(do, *task)
+            task: tuple[int, Wanted, str] = pipe.recv()
+            (many if takes_many(task[1].url) else one_by_one).submit(do, *task)

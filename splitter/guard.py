@@ -118,7 +118,7 @@ class Guard:
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; each input that ends the runner is one failed input."""
         total = Report(batch.name)
-        pieces = [batch]
+        pieces = [*reversed(batch.steps())]
         attempt = 0
         killed: dict[int, int] = {}
         while pieces:

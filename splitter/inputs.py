@@ -29,6 +29,7 @@ from splitter.places import (
 )
 from splitter.processes import in_processes
 from splitter.records import InputFile, Scratch
+from splitter.shards import MemberIndex
 from splitter.sources import InputList
 from splitter.stores import Found, look_at_all
 from splitter.urls import has_password, is_url, without_scheme, without_secrets
@@ -200,6 +201,8 @@ class Survey:
         changed_ns: When each file last changed.
         folders: The hash of the output folder of each input.
         outer_folders: The hashes of the folders that these are in, sorted.
+        members: Those that stand in shards.
+        at: The place of each input among these, or -1.
     """
 
     keys: np.ndarray
@@ -207,6 +210,8 @@ class Survey:
     changed_ns: np.ndarray
     folders: np.ndarray
     outer_folders: np.ndarray
+    members: MemberIndex
+    at: np.ndarray
 
     def fingerprints(self, table: Table, seed: int) -> np.ndarray:
         """The fingerprint of each input as it is now."""
@@ -222,16 +227,24 @@ class Survey:
         return marks
 
 
-def survey(table: Table, layout: Layout, *, group_rows: bool, known: Known | None = None) -> Survey:
+def survey(
+    table: Table,
+    layout: Layout,
+    *,
+    group_rows: bool,
+    known: Known | None = None,
+    members: MemberIndex | None = None,
+) -> Survey:
     """Look at every input once: take sizes and times, and refuse outputs that would collide.
 
-    `known` is what a store has told already when it listed the inputs.
+    `known` is what a store has told already when it listed the inputs; `members` have been looked at.
     """
+    members = MemberIndex() if members is None else members
     # made whole at once, since joining blocks would take the memory twice
-    columns = tuple(np.empty(len(table), kind) for kind in ("u8", "i8", "i8", "i8"))
+    columns = tuple(np.empty(len(table), kind) for kind in ("u8", "i8", "i8", "i8", "i4"))
     outer_folders = np.empty(0, "i8")
     remote = table.names_urls or is_url(layout.root)
-    look = partial(_look_at_block, table, layout, (known or Known()).in_order())
+    look = partial(_look_at_block, table, layout, (known or Known()).in_order(), members.in_order())
     starts = range(0, len(table), FEW if remote else BLOCK)
     # a store's client brings threads, which this process must not have when it starts workers
     with contextlib.closing(in_processes(look, starts, apart=remote)) as blocks:
@@ -242,17 +255,17 @@ def survey(table: Table, layout: Layout, *, group_rows: bool, known: Known | Non
             outer_folders.resize(seen + len(outer), refcheck=False)
             outer_folders[seen:] = outer
     outer_folders.sort()
-    keys, folders, sizes, times = columns
     if group_rows:
-        rows_of_inputs = table.group(keys)
-        keys, folders, sizes, times = (numbers[rows_of_inputs] for numbers in (keys, folders, sizes, times))
-    found = Survey(keys, sizes, times, folders, outer_folders)
+        rows_of_inputs = table.group(columns[0])
+        columns = tuple(numbers[rows_of_inputs] for numbers in columns)
+    keys, folders, sizes, times, at = columns
+    found = Survey(keys, sizes, times, folders, outer_folders, members, at)
     _refuse_collisions(table, layout, found)
     return found
 
 
 def _look_at_block(
-    table: Table, layout: Layout, known: Known, start: int
+    table: Table, layout: Layout, known: Known, members: MemberIndex, start: int
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Keys, folders, sizes and times of some inputs; and the folders that their folders are in."""
     keys, folders, sizes, times = [], [], [], []
@@ -260,7 +273,8 @@ def _look_at_block(
     urls: dict[int, str] = {}
     step = FEW if table.names_urls or is_url(layout.root) else BLOCK
     rows = parse_rows(b"".join(table.texts(start, min(len(table), start + step))))
-    for index, row in enumerate(rows, start):
+    at = members.find([layout.place(row[table.at]) for row in rows] if len(members) else rows)
+    for index, (row, member) in enumerate(zip(rows, at.tolist(), strict=True), start):
         listed = row[table.at]
         key = layout.key(listed)
         if key in ("", "."):
@@ -280,7 +294,9 @@ def _look_at_block(
                 outer_folders[outer] = hash(outer)
         place = layout.place(listed)
         found: Found | None = None
-        if is_url(place):
+        if member >= 0:
+            found = members.found(member)
+        elif is_url(place):
             _refuse_password(listed, index)
             urls[index - start] = place
         else:
@@ -288,9 +304,10 @@ def _look_at_block(
                 found = look_at(place)
         sizes.append(UNREADABLE if found is None else found.size)
         times.append(UNREADABLE if found is None else found.changed)
-    for at, remote in _look_at_urls(urls, known):
-        sizes[at], times[at] = remote
-    block = np.array(keys, "u8"), np.array(folders, "i8"), np.array(sizes, "i8"), np.array(times, "i8")
+    for number, remote in _look_at_urls(urls, known):
+        sizes[number], times[number] = remote
+    numbers = np.array(folders, "i8"), np.array(sizes, "i8"), np.array(times, "i8")
+    block = np.array(keys, "u8"), *numbers, at
     return block, np.fromiter(outer_folders.values(), "i8", len(outer_folders))
 
 

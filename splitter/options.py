@@ -42,6 +42,9 @@ class RunOptions:
         delimiter: What stands between two columns of the list. Default: a comma, in .tsv files a tab.
         pattern: Which files of a folder to take, such as '*.wav'. Those whose names begin with a dot are left
             out.
+        member: Which field of each sample in a tar archive is the input, such as 'flac;wav' for the first of
+            these that there is; or the column of a Parquet file that holds contents. Default: the only one
+            that can be.
         rename: Give a column of the list another name, as OLD=NEW. May be repeated.
         folder_label: Give each file of a folder a label: the name of the folder that it lies in, as a column
             of this name.
@@ -91,6 +94,7 @@ class RunOptions:
     root: str | os.PathLike[str] | None = None
     delimiter: str | None = None
     pattern: str | None = None
+    member: str | None = None
     rename: list[str] = dataclasses.field(default_factory=list)
     folder_label: str | None = None
     labels: str | os.PathLike[str] | None = None

@@ -8,14 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from splitter.batch import Batch, Failure, Job, Report
+from splitter.errors import UnreadableInput
 from splitter.groups import Group, Groups, Kept
 from splitter.inputs import Survey, Table
 from splitter.manifest import DONE, Journal, State
 from splitter.places import file_with, shard_of
+from splitter.shards import Shard
 
 
 class Planner:
-    """Makes batches of what is to be done, the largest inputs first.
+    """Makes batches of what is to be done, the largest inputs first; what stands in shards, shard by shard.
 
     Without a fixed size it starts with small batches, learns from their reports how long an input
     takes, and makes batches long enough that dispatch and commit cost little, and small enough that
@@ -26,6 +28,8 @@ class Planner:
     SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
     TOGETHER_INPUTS = 32
     ALIKE_BYTES = 1 << 16
+    STRETCHES_PER_WORKER = 2
+    FIRST_STEP, STEP_SECONDS = 64, 10.0
 
     def __init__(  # noqa: PLR0913
         self,
@@ -46,7 +50,11 @@ class Planner:
         self._failures = failures or {}
         self._began = time.monotonic()
         self._seconds_per_input = 0.0
-        self._order = self._largest_first(state.todo, found.sizes[state.todo])
+        in_shards = found.at[state.todo] >= 0
+        self._stretches = [*self._stretches_of(state.todo[in_shards])]
+        apart = state.todo[~in_shards]
+        apart = self._largest_first(apart, found.sizes[apart])
+        self._order = np.concatenate((*self._stretches, apart))
         self._stale = np.isin(self._order, state.changed)
 
     @classmethod
@@ -55,10 +63,27 @@ class Planner:
         steps = np.where(sizes < cls.ALIKE_BYTES, 0, np.log2(np.maximum(sizes, 1)).astype("i8"))
         return inputs[np.argsort(-steps, kind="stable")]
 
+    def _stretches_of(self, inputs: np.ndarray) -> Iterator[np.ndarray]:
+        """Inputs that are read one after the other: those of a shard, the largest shard first.
+
+        Where there are few shards, those that can be read from any place are divided.
+        """
+        found = self._found
+        at = found.at[inputs]
+        of_shard, starts = found.members.shard_of[at], found.members.starts[at]
+        inputs = inputs[np.lexsort((starts, of_shard))]
+        of_shard = np.sort(of_shard)
+        groups = np.split(inputs, np.flatnonzero(np.diff(of_shard)) + 1) if len(inputs) else []
+        parts = math.ceil(self.STRETCHES_PER_WORKER * self._workers / max(1, len(groups)))
+        for group in sorted(groups, key=lambda group: -int(found.sizes[group].sum())):
+            shard = found.members.shards[found.members.shard_of[found.at[group[0]]]]
+            yield from _divided(group, found.members.starts[found.at[group]], shard, parts)
+
     @property
     def batches(self) -> int:
         """How many batches there will be: exact for a fixed size, else at least so many."""
-        return math.ceil(len(self._order) / (self._size or self._first_size()))
+        apart = len(self._order) - sum(map(len, self._stretches))
+        return len(self._stretches) + math.ceil(apart / (self._size or self._first_size()))
 
     @property
     def inputs(self) -> int:
@@ -74,9 +99,19 @@ class Planner:
         """The batches, each made when a worker is free to take it."""
         start = number = 0
         while start < len(self._order):
-            stop = min(len(self._order), start + self._next_size(len(self._order) - start))
-            yield self._batch(self._name(number), start, stop)
+            in_shard = number < len(self._stretches)
+            left = len(self._order) - start
+            size = len(self._stretches[number]) if in_shard else self._next_size(left)
+            stop = min(len(self._order), start + size)
+            batch = self._batch(self._name(number), start, stop)
+            yield replace(batch, step=self._step()) if in_shard else batch
             start, number = stop, number + 1
+
+    def _step(self) -> int:
+        """How many inputs of a shard are committed at once, so that little is lost in a crash."""
+        if self._size or not self._seconds_per_input:
+            return self._size or self.FIRST_STEP
+        return max(1, min(int(self.STEP_SECONDS / self._seconds_per_input), self.MOST_INPUTS))
 
     def _first_size(self) -> int:
         return max(1, min(32, len(self._order) // (self._workers * 32)))
@@ -102,18 +137,45 @@ class Planner:
         return replace(batch, stale=stale, failures=_known(self._failures, batch))
 
 
+def _divided(inputs: np.ndarray, starts: np.ndarray, shard: Shard, parts: int) -> list[np.ndarray]:
+    """The inputs of a shard in stretches, each read by another worker; a row group stays whole."""
+    if shard.whole:
+        return [inputs]
+    if shard.kind == "tar":
+        parts = max(parts, math.ceil(len(inputs) / Planner.MOST_INPUTS))
+        return [part for part in np.array_split(inputs, parts) if len(part)]
+    if shard.kind == "parquet":
+        groups = np.searchsorted(np.array(shard.cuts), starts, "right")
+        whole = np.split(inputs, np.flatnonzero(np.diff(groups)) + 1)
+        chosen = np.array_split(np.arange(len(whole)), parts)
+        return [np.concatenate([whole[number] for number in some]) for some in chosen if len(some)]
+    return [inputs]
+
+
 def make_batch(name: str, table: Table, found: Survey, chosen: np.ndarray) -> Batch:
     """Some inputs of the list, by their numbers."""
     texts = [text for first, last in _runs(chosen) for text in table.texts(first, last + 1)]
     keys, sizes, times = (column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns))
-    return Batch(name, texts, keys, sizes, times)
+    batch = Batch(name, texts, keys, sizes, times)
+    if not len(found.members):
+        return batch
+    at = found.at[chosen].tolist()
+    places = {number: place for number, one in enumerate(at) if (place := found.members.place(one))}
+    faults = found.members.faults
+    failures = {
+        number: Failure(UnreadableInput.__name__, faults[one])
+        for number, one in enumerate(at)
+        if one in faults
+    }
+    return replace(batch, members=places, failures=failures)
 
 
 def _known(failures: Mapping[int, Failure], batch: Batch) -> dict[int, Failure]:
     """By place in a batch, the inputs that are known to fail."""
-    return (
-        {place: failures[key] for place, key in enumerate(batch.keys) if key in failures} if failures else {}
-    )
+    if not failures:
+        return batch.failures
+    known = {place: failures[key] for place, key in enumerate(batch.keys) if key in failures}
+    return {**batch.failures, **known}
 
 
 def _batch_names(job: Job, journal: Journal) -> Callable[[int], str]:

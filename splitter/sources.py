@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import IO, Any
 
-from splitter.csv_text import CsvFile, Row, csv_rows, empty_list
+from splitter.csv_text import CsvFile, Row, csv_rows, empty_list, json_text, python_text
 from splitter.errors import Refused
 from splitter.joining import Labels, Tally, columns_to_join_by
 from splitter.listings import Known, fetched_list, is_remote_folder, refuse_password, remote_files
 from splitter.places import OWN_FOLDER, RESERVED_FOLDERS, Layout
+from splitter.shard_inputs import is_archive, is_parquet, read_shards
+from splitter.shards import MemberIndex
 from splitter.stages import OUTPUT, labels_of_manifest, names_in_next_stage
 from splitter.urls import begin_of, file_name, is_url, joined, parent, without_scheme, without_secrets
 from splitter.where import condition
@@ -38,6 +40,8 @@ class InputList:
         labels: A file, or what else a source may be, whose columns are joined to the rows.
         on: The column to join them by, or two as COLUMN=ITS-COLUMN.
         where: A condition over the columns; other rows are left out.
+        member: Which field of each sample in a tar archive is the input, or which column of a Parquet file;
+            several that stand for each other with semicolons, such as `flac;wav`.
     """
 
     source: Any
@@ -50,12 +54,13 @@ class InputList:
     labels: Any = None
     on: str | None = None
     where: str | None = None
+    member: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a name or a path."""
         path, text = (str, os.PathLike, type(None)), (str, type(None))
         kinds_of = {"column": (str,), "root": path}
-        kinds_of |= dict.fromkeys(("delimiter", "pattern", "folder_label", "on", "where"), text)
+        kinds_of |= dict.fromkeys(("delimiter", "pattern", "folder_label", "on", "where", "member"), text)
         for name, kinds in kinds_of.items():
             if not isinstance(getattr(self, name), kinds):
                 raise Refused(f"InputList: {name}={getattr(self, name)!r:.100} is not text")
@@ -119,6 +124,7 @@ class Reading:
         known: What stores have told of files.
         tally: What became of rows.
         held: What must stay open until all are read.
+        members: Where inputs are that stand in shards.
     """
 
     leave_out: str = ""
@@ -126,6 +132,7 @@ class Reading:
     known: Known = field(default_factory=Known)
     tally: Tally = field(default_factory=Tally)
     held: list[IO[bytes]] = field(default_factory=list)
+    members: MemberIndex = field(default_factory=MemberIndex)
 
     def __post_init__(self) -> None:
         """Close what is held when this is no longer needed, also after an error."""
@@ -267,6 +274,8 @@ def _options_of(part: InputList) -> set[str]:
     if not isinstance(part.source, (str, bytes, os.PathLike)):
         return both | {"root"}
     path = _absolute(os.fsdecode(part.source), "DATASET")
+    if is_archive(path):
+        return {"member"}
     if _is_folder(path):
         return both | {"pattern", "folder_label"}
     return both | {"root"} | (set() if _suffix(path) in _READERS else {"delimiter"})
@@ -279,7 +288,10 @@ def _read_one(listing: InputList, reading: Reading) -> Source:
     source = listing.source
     if isinstance(source, (str, bytes, os.PathLike)):
         path = _absolute(os.fsdecode(source), "DATASET")
-        if _is_folder(path):
+        shards = _read_members(path, listing, reading)
+        if shards is not None:
+            header, rows, home = shards
+        elif _is_folder(path):
             path = joined(path, "") if is_url(path) else path
             header, rows = _read_folder(path, listing, reading)
             home = path
@@ -292,10 +304,32 @@ def _read_one(listing: InputList, reading: Reading) -> Source:
         _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
         _refuse_option(listing.pattern, "--pattern", "a folder")
         _refuse_option(listing.folder_label, "--folder-label", "a folder")
+        _refuse_option(listing.member, "--member", _SHARDS)
         header, rows = _read_object(source, listing.column)
         home = os.getcwd()
     root = _root(home, os.fspath(listing.root or ""))
     return Source(_renamed(header, listing), rows, root, listing.path_column, reading)
+
+
+_SHARDS = "tar archives and Parquet files with contents"
+
+
+def _read_members(path: str, listing: InputList, reading: Reading) -> tuple[Row, Iterable[Row], str] | None:
+    """The inputs that stand in shards; None for any other source."""
+    shards = (is_archive(path) or is_parquet(path)) and not os.path.isdir(path)
+    found = (
+        read_shards(path, listing.column, listing.member, reading.members, reading.tell) if shards else None
+    )
+    if found is None:
+        _refuse_option(listing.member, "--member", _SHARDS)
+        return None
+    if listing.column != "input":
+        raise Refused(f"--column {listing.column}: is only for a dataset list; leave it out, or see --member")
+    _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
+    _refuse_option(listing.pattern, "--pattern", "a folder")
+    _refuse_option(listing.folder_label, "--folder-label", "a folder")
+    _refuse_option(listing.root, "--root", "a dataset list")
+    return found
 
 
 def _root(home: str, asked: str) -> str:
@@ -318,6 +352,8 @@ def _absolute(path: str, what: str) -> str:
         return path
     if not path or "\0" in path:
         raise Refused(f"{what} {path!r}: names no file; give a list or a folder")
+    if path.startswith("pipe:"):
+        raise Refused(f"{path}: commands are not run; give the shards as files or URLs")
     return os.path.abspath(os.path.expanduser(without_scheme(path)))
 
 
@@ -466,7 +502,7 @@ def _read_jsonl(path: str, name: str) -> tuple[Row, Iterator[Row]]:
         header.update(dict.fromkeys(entry))
     if not header:
         raise empty_list(name)
-    rows = ([_json_text(entry.get(key)) for key in header] for entry in _json_objects(path, name))
+    rows = ([json_text(entry.get(key)) for key in header] for entry in _json_objects(path, name))
     return list(header), rows
 
 
@@ -489,12 +525,6 @@ def _json_objects(path: str, name: str) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def _json_text(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    if isinstance(value, str):
-        return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
-
-
 def _read_parquet(path: str, name: str) -> tuple[Row, Iterator[Row]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -512,24 +542,13 @@ def _parquet_rows(name: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyar
     try:
         for batch in file.iter_batches(batch_size=10_000):
             columns = (column.to_pylist() for column in batch.columns)
-            yield from ([_python_text(value) for value in row] for row in zip(*columns, strict=True))
+            yield from ([python_text(value) for value in row] for row in zip(*columns, strict=True))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Refused(f"{name}: is damaged Parquet ({error}); make it again") from None
 
 
 _READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}
 _LISTS = {".csv", ".tsv", ".txt", *_READERS}
-
-
-def _python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
-    """A value of a table as text; what is missing is the empty text."""
-    if isinstance(value, str):
-        return value
-    if value is None or (isinstance(value, float) and value != value):  # noqa: PLR0124 - not a number
-        return ""
-    if isinstance(value, (dict, list, tuple)):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
 def _walk(folder: str, pattern: str, leave_out: str) -> Iterator[str]:
@@ -575,7 +594,7 @@ def _read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa
     if hasattr(source, "itertuples"):
         header = [str(name) for name in source.columns]
         cells = source.astype(object).where(source.notna(), None)
-        rows = ([_python_text(value) for value in row] for row in cells.itertuples(index=False, name=None))
+        rows = ([python_text(value) for value in row] for row in cells.itertuples(index=False, name=None))
     else:
         sequence = hasattr(source, "__len__") and hasattr(source, "__getitem__")
         if not sequence or isinstance(source, Mapping):
@@ -594,13 +613,13 @@ def _read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa
 def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]:
     if any(isinstance(value, Mapping) for value in values):
         header = list({str(name): None for value in values for name in _as_mapping(value)}) or [column]
-        return header, ([_python_text(value.get(name)) for name in header] for value in values)
+        return header, ([python_text(value.get(name)) for name in header] for value in values)
     if values and all(map(_is_pair, values)):
         if column == LABEL:
             raise Refused(
                 f"inputs: pairs of a path and a label have the columns {LABEL!r} and that of the paths"
             )
-        return [column, LABEL], ([os.fspath(path), _python_text(label)] for path, label in values)
+        return [column, LABEL], ([os.fspath(path), python_text(label)] for path, label in values)
     for value in values:
         if not isinstance(value, (str, os.PathLike)):
             raise Refused(

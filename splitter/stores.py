@@ -328,6 +328,33 @@ def fetch(url: str, path: str, known: Found | None) -> Found:
     raise UnreadableInput(f"{shown}: changes while it is read")
 
 
+def fetch_part(url: str, path: str, known: Found, start: int, size: int) -> Found:
+    """Copy a part of a remote file to a local path; an error if the file is another than what was known."""
+    shown = without_secrets(url)
+    try:
+        store, there = client(url)
+        content: bytes = with_retries(store.cat_file, there, start=start, end=start + size) if size else b""
+    except Refused as error:
+        raise UnreadableInput(str(error)) from None
+    except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+        raise UnreadableInput(f"{shown}: {reason(error)}") from None
+    # only what was the same before and after is what was read in between
+    if look(url) != known or len(content) != size:
+        raise UnreadableInput(f"{shown}: has changed since the run began; run the same command again")
+    with open(path, "wb") as file:
+        file.write(content)
+    return known
+
+
+def gives_parts(url: str) -> bool:
+    """Whether a part of a remote file can be read, as not every server allows."""
+    try:
+        store, there = client(url)
+        return len(with_retries(store.cat_file, there, start=1, end=3)) == 2  # noqa: PLR2004
+    except Exception:  # noqa: BLE001 - the client of a store raises what it likes
+        return False
+
+
 def found_in(info: dict[str, Any]) -> Found | None:
     """What a store's answer says of a file; None if it is not enough to tell whether the file has changed."""
     size, version = info.get("size"), _version(info)

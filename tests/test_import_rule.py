@@ -29,7 +29,10 @@ ROOMS = """
     recordings
     audio
     tar
-    outputs
+    outputs shards
+    archive_inputs members
+    parquet_inputs
+    shard_inputs
     sinks sources
     inputs
     annotations dataset manifest

@@ -87,7 +87,8 @@ def _here(job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
     try:
         worker.setup()
         for batch in batches:
-            yield worker.run(batch)
+            for step in batch.steps():
+                yield worker.run(step)
     except RunStopped as error:
         yield Report(stop=str(error))
     finally:

@@ -18,8 +18,11 @@ BLOCK = 512
 END = bytes(2 * BLOCK)
 PIECE = 1 << 20
 HELD_BYTES = 4 << 20  # a larger content waits in a temporary file
+SOUGHT_BYTES = 4096  # what is shorter is read faster than it is passed over
 LONGEST_HEADER = 1 << 20  # of an extended header; a hostile one may claim any size
 LONGEST_NAME = 100
+MOST_DIGITS = 20
+CUT_OFF = "ends before its end: it was cut off, or is still being written"
 
 _FIELDS = struct.Struct("100s 8s 8s 8s 12s 12s 8s 1s 100s 6s 2s 32s 32s 8s 8s 155s 12x")
 _KINDS = {
@@ -35,6 +38,8 @@ _KINDS = {
 }
 _LARGEST_OCTAL = 8**11 - 1
 _FILE, _FOLDER = (b"0", b"\0", b"7"), b"5"
+# whatever size they state: links, devices, folders, FIFOs
+_WITHOUT_CONTENT = (b"1", b"2", b"3", b"4", b"5", b"6")
 _EXTENDED, _GLOBAL, _LONG_NAME, _LONG_LINK = (b"x", b"X"), b"g", b"L", b"K"
 
 
@@ -145,11 +150,20 @@ def why_unsafe(name: str) -> str | None:
 # -- reading ----------------------------------------------------------------------------------------------
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
+    """What an archive says of a member before its content.
+
+    Attributes:
+        name: Its name, without `./` before it.
+        size: Bytes of its content.
+        kind: The letter for what it is.
+        wrong: Why it must not be read, if so; what follows it can be.
+    """
+
     name: str
     size: int
-    kind: bytes
-    link: str
+    kind: bytes = b"0"
+    wrong: str = ""
 
 
 def read_members(stream: BinaryIO, place: str, *, contents: bool = True) -> Iterator[Member]:
@@ -158,38 +172,53 @@ def read_members(stream: BinaryIO, place: str, *, contents: bool = True) -> Iter
     Anything else in it is an error, and so is an end before the end. Archives that follow each other are read
     as one. Without `contents` every content is empty.
     """
-    counting = _Counting(stream, place)
+    counting = Counting(stream, place)
+    for head in read_heads(counting):
+        if head.wrong:
+            plain = head.kind in (*_FILE, _FOLDER)
+            raise counting.error(
+                f"{head.wrong}; an archive with such a name is not read on" if plain else head.wrong
+            )
+        yield Member(head.name, head.size, _content(counting, head, contents=contents))
+
+
+def read_heads(stream: "Counting") -> Iterator[Head]:
+    """The heads of an archive's members, but for its folders; between two, a content may be read or not."""
     own: dict[str, str] = {}
     shared: dict[str, str] = {}
     ended = False
-    while block := counting.read(BLOCK):
+    while block := stream.read(BLOCK):
         if not any(block) and not own:
             ended = True
             continue
         ended = False
-        head = _parse(block, counting)
+        head = _parse(block, stream)
         if head.kind in _EXTENDED:
-            own.update(_records(_short_text(counting, head), counting))
+            own.update(_records(_short_text(stream, head), stream))
         elif head.kind == _GLOBAL:
-            shared.update(_records(_short_text(counting, head), counting))
+            shared.update(_records(_short_text(stream, head), stream))
         elif head.kind in (_LONG_NAME, _LONG_LINK):
-            text = _short_text(counting, head).partition(b"\0")[0].decode("utf-8", "surrogateescape")
+            text = _short_text(stream, head).partition(b"\0")[0].decode("utf-8", "surrogateescape")
             own["path" if head.kind == _LONG_NAME else "linkpath"] = text
         else:
-            head = _with(head, {**shared, **own}, counting)
+            head = _with(head, {**shared, **own}, stream)
             own = {}
-            if head.kind == _FOLDER:
+            if head.kind == _FOLDER and not head.wrong:
                 continue
-            yield Member(head.name, head.size, _content(counting, head, contents=contents))
+            begin = stream.at
+            yield head
+            if head.kind not in _WITHOUT_CONTENT:
+                stream.skip(head.size + -head.size % BLOCK - (stream.at - begin))
     if not ended:
-        raise counting.error("ends before its end: it was cut off, or is still being written")
+        raise stream.error(CUT_OFF)
 
 
-class _Counting:
+class Counting:
     """A stream that knows how far it was read; what cannot be read is one error that names the archive."""
 
-    def __init__(self, stream: BinaryIO, place: str) -> None:
-        self._stream, self._place, self.at = stream, place, 0
+    def __init__(self, stream: BinaryIO, place: str, size: int | None = None) -> None:
+        """Of a stream that can be sought `size` says how many bytes there are."""
+        self._stream, self._place, self._size, self.at = stream, place, size, 0
 
     def read(self, size: int) -> bytes:
         """As many bytes; none at the end."""
@@ -202,7 +231,7 @@ class _Counting:
             left -= len(part)
             parts.append(part)
         if parts and left:
-            raise self.error("ends before its end: it was cut off, or is still being written")
+            raise self.error(CUT_OFF)
         self.at += size - left
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -210,11 +239,16 @@ class _Counting:
         """As many bytes, or an error."""
         data = self.read(size)
         if len(data) != size:
-            raise self.error("ends before its end: it was cut off, or is still being written")
+            raise self.error(CUT_OFF)
         return data
 
     def skip(self, size: int) -> None:
-        """Read on without looking."""
+        """Go on without looking."""
+        if self._size is not None and size > SOUGHT_BYTES:
+            if self.at + size > self._size:
+                raise self.error(CUT_OFF)
+            self.at = self._stream.seek(self.at + size)
+            return
         while size:
             size -= len(self.exactly(min(size, PIECE)))
 
@@ -224,7 +258,7 @@ class _Counting:
         try:
             return self._stream.read(size)
         except EOFError:
-            raise self.error("ends before its end: it was cut off, or is still being written") from None
+            raise self.error(CUT_OFF) from None
         except zlib.error as error:
             raise self.error(f"is damaged: {error}") from None
         except TarError:
@@ -238,8 +272,8 @@ class _Counting:
         return TarError(f"{self._place}: {what}")
 
 
-def _parse(block: bytes, stream: _Counting) -> _Head:
-    (name, _, _, _, size, _, checksum, kind, link, magic, *_, prefix) = _FIELDS.unpack(block)
+def _parse(block: bytes, stream: Counting) -> Head:
+    (name, _, _, _, size, _, checksum, kind, _, magic, *_, prefix) = _FIELDS.unpack(block)
     total = sum(block) - sum(checksum) + 8 * 32
     if _number(checksum) != total:
         if stream.at == BLOCK:
@@ -254,7 +288,7 @@ def _parse(block: bytes, stream: _Counting) -> _Head:
         full = f"{_text(prefix)}/{full}"
     if kind == b"\0" and full.endswith("/"):
         kind = _FOLDER
-    return _Head(full, length, kind, _text(link))
+    return Head(full, length, kind)
 
 
 def _text(field: bytes) -> str:
@@ -271,7 +305,7 @@ def _number(field: bytes) -> int | None:
     return int(digits, 8) if all(48 <= digit < 56 for digit in digits) else None  # noqa: PLR2004
 
 
-def _short_text(stream: _Counting, head: _Head) -> bytes:
+def _short_text(stream: Counting, head: Head) -> bytes:
     if head.size > LONGEST_HEADER:
         raise stream.error(f"is damaged: the extended header at byte {stream.at - BLOCK} is too long")
     text = stream.exactly(head.size)
@@ -279,7 +313,7 @@ def _short_text(stream: _Counting, head: _Head) -> bytes:
     return text
 
 
-def _records(text: bytes, stream: _Counting) -> Iterator[tuple[str, str]]:
+def _records(text: bytes, stream: Counting) -> Iterator[tuple[str, str]]:
     """The records of an extended header, each `LENGTH NAME=VALUE` and the end of the line."""
     at = 0
     while at < len(text) and text[at]:
@@ -293,13 +327,16 @@ def _records(text: bytes, stream: _Counting) -> Iterator[tuple[str, str]]:
         at += length
 
 
-def _with(head: _Head, records: Mapping[str, str], stream: _Counting) -> _Head:
+def _with(head: Head, records: Mapping[str, str], stream: Counting) -> Head:
     """A header with what extended ones say, checked."""
+    if head.kind == b"S":
+        # its headers go on in blocks of their own
+        raise stream.error(f"member {head.name!r} is {_KINDS[b'S']}, and only plain files are read")
     if "path" in records:
         head = head._replace(name=records["path"])
     if "size" in records:
-        if not records["size"].isdecimal():
-            raise stream.error(f"is damaged: member {head.name!r} has the size {records['size']!r}")
+        if not records["size"].isdecimal() or len(records["size"]) > MOST_DIGITS:
+            raise stream.error(f"is damaged: member {head.name!r} has the size {records['size']!r:.40}")
         head = head._replace(size=int(records["size"]))
     if any(name.startswith("GNU.sparse") for name in records):
         head = head._replace(kind=b"S")
@@ -310,17 +347,16 @@ def _with(head: _Head, records: Mapping[str, str], stream: _Counting) -> _Head:
         return head
     wrong = why_unsafe(name.rstrip("/") or name if head.kind == _FOLDER else name)
     if wrong:
-        raise stream.error(f"member {head.name!r} {wrong}; an archive with such a name is not read on")
+        return head._replace(wrong=f"member {head.name!r} {wrong}")
     if head.kind in _KINDS or head.kind not in (*_FILE, _FOLDER):
         kind = _KINDS.get(head.kind, f"of the unknown kind {head.kind!r}")
         remedy = "; tar's options --dereference and --hard-dereference store files for links"
-        raise stream.error(
-            f"member {name!r} is {kind}, and only plain files are read{remedy if head.kind in b'12' else ''}"
-        )
+        wrong = f"member {name!r} is {kind}, and only plain files are read"
+        return head._replace(name=name, wrong=wrong + (remedy if head.kind in b"12" else ""))
     return head._replace(name=name)
 
 
-def _content(stream: _Counting, head: _Head, *, contents: bool) -> bytes | Part:
+def _content(stream: Counting, head: Head, *, contents: bool) -> bytes | Part:
     content: bytes | Part = b""
     if not contents:
         stream.skip(head.size)
