@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from splitter.csv_text import CsvText, Row, in_unicode, parse_rows
 from splitter.dataset import ProcessorDataset, Result, checked_result, one_at_a_time
@@ -382,7 +382,9 @@ class Worker:
                     continue
                 task.fail(
                     place,
-                    task.named(place, _after_batch(task.fault, failure_of(error, attempt))),
+                    task.named(
+                        place, _after_batch(task.fault, failure_of(error, attempt, task.in_hand.get(place)))
+                    ),
                     unreadable=_not_read(error, task.path(place)),
                 )
             finally:
@@ -507,6 +509,13 @@ class Worker:
         storage.unstage(batch.name)
 
 
+class InHand(NamedTuple):
+    """A member of a shard: what the list calls it, and the file that it becomes."""
+
+    listed: str
+    path: str
+
+
 class _Task:
     """A batch on its way: what is known of its inputs so far."""
 
@@ -520,6 +529,7 @@ class _Task:
         self.report = Report(batch.name, inputs=len(batch))
         self.fault: Failure | None = None
         self.finished: set[int] = set()
+        self.in_hand: dict[int, InHand] = {}
         # of a group: what was made, and taken along from older shards; the rows are complete at the end
         self.carried: list[tuple[Kept, Owner]] = []
         self.made: list[tuple[int, Owner, Head, int, int]] = []
@@ -549,7 +559,9 @@ class _Task:
         job, batch = self._job, self.batch
         input_file = make_input(self.rows[place], job.header, job.at, job.layout, scratch)
         if place in batch.members:
-            return self._members.take(input_file, place, batch.members[place])
+            member = self._members.take(input_file, place, batch.members[place])
+            self.in_hand[place] = InHand(member.input, self._members.path_of(member))
+            return member
         if place in self._remote:
             fetched = self._fetcher.take(place)
             # what was read, should it have changed since the survey: a version may come back, a time may not
@@ -561,12 +573,7 @@ class _Task:
         return input_file
 
     def named(self, place: int, failure: Failure) -> Failure:
-        """The failure in words that name what is listed, and not the copy of it."""
-        if place in self.batch.members:
-            listed = self.rows[place][0][self._job.at]
-            message = failure.message.replace(MemberFiles.path_in(SCRATCH_SHOWN, place, listed), listed)
-            copy = f"{SCRATCH_SHOWN}/{os.path.basename(listed)}"
-            return replace(failure, message=message.replace(copy, listed))
+        """The failure in words that name a remote file, and not the copy of it."""
         if place not in self._remote:
             return failure
         url = self._remote[place].url
@@ -733,10 +740,10 @@ def _not_read(error: BaseException, path: str) -> bool:
     return isinstance(error, UnreadableInput)
 
 
-def failure_of(error: BaseException, attempts: int) -> Failure:
-    """The row of errors.csv for an exception."""
+def failure_of(error: BaseException, attempts: int, in_hand: "InHand | None" = None) -> Failure:
+    """The row of errors.csv for an exception; a member of a shard is called what the list calls it."""
     shown = "" if isinstance(error, InputError) else "".join(traceback.format_exception(_without_own(error)))
-    message = _message(error)
+    message = _message(error, in_hand)
     return Failure(type(error).__name__, message, in_unicode(shown[-LONGEST_MESSAGE:]), attempts)
 
 
@@ -756,11 +763,13 @@ def _without_own(error: BaseException) -> BaseException:
     return error.with_traceback(step)
 
 
-def _message(error: BaseException) -> str:
+def _message(error: BaseException, in_hand: "InHand | None" = None) -> str:
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001 - a user's __str__ may do anything
         text = "its message cannot be shown"
+    if in_hand is not None:
+        text = text.replace(in_hand.path, in_hand.listed)
     # the names of scratch folders are random, and what is published must not be
     return in_unicode(_SCRATCH.sub(SCRATCH_SHOWN, text[:LONGEST_MESSAGE]))
 

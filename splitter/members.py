@@ -103,15 +103,15 @@ class MemberFiles:
             path = f"{os.path.dirname(fetched)}/{_file_name(listed.input)}"
             os.rename(fetched, path)
             return listed._replace(local_path=path)
-        path = self.path_in(str(self._scratch.path), number, listed.input)
+        path = f"{self._scratch.path}/{number}/{_file_name(listed.input)}"
         member = MemberFile(listed.input, path, listed.columns, listed.rows, listed.scratch_folder)
         member.held = self._content(place, path)
         return member
 
     @staticmethod
-    def path_in(folder: str, number: int, listed: str) -> str:
-        """Where a member becomes a file."""
-        return f"{folder}/{number}/{_file_name(listed)}"
+    def path_of(member: InputFile) -> str:
+        """Where a member is a file, or would become one."""
+        return member.file_path if isinstance(member, MemberFile) else member.local_path
 
     def _content(self, place: Place, path: str) -> bytes | Part | None:
         try:
