@@ -186,9 +186,7 @@ class Engine:
         self._tell_tally(source.reading.tally)
         layout = Layout(source.root, self.options.keep_extension)
         reading, group_rows = source.reading, self.dataset.group_rows
-        found = survey(
-            table, layout, group_rows=group_rows, known=reading.known, members=reading.members
-        )
+        found = survey(table, layout, group_rows=group_rows, known=reading.known, members=reading.members)
         how = self._how(asked.sink)
         seed, retries = seed_of(how, header), self.options.retries
         job = Job(self.dataset, self.storage, asked.sink, layout, header, table.at, seed, retries)
