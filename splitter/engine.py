@@ -460,7 +460,9 @@ class _Work:
         """Run all batches once; returns how many inputs were reported on."""
         reported = 0
         sizes = self.found.sizes[state.todo]
-        self.display.start(inputs=len(state.todo), size=int(sizes[sizes > 0].sum()))
+        self.display.start(
+            inputs=len(state.todo), size=int(sizes[sizes > 0].sum()), tell=not self.done.inputs
+        )
         busy = self._busy(planner.batches)
         with contextlib.closing(self.executor.run(self.job, planner, busy)) as reports:
             for report in reports:
@@ -484,7 +486,7 @@ class _Work:
     def _busy(self, batches: int) -> int:
         """How many workers can be busy, said where that is not all of them."""
         workers = self.executor.workers
-        if batches < workers:
+        if batches < workers and not self.done.inputs:
             self.display.say(
                 f"{show_count(batches, 'batch')} for {workers} workers: at most {batches} will be busy"
             )

@@ -71,12 +71,13 @@ class Display:
         for line in text.splitlines():
             self.error(f"[{name}] {line}")
 
-    def start(self, *, inputs: int, size: int) -> None:
-        """Begin to show progress towards so many inputs of so many bytes."""
+    def start(self, *, inputs: int, size: int, tell: bool = True) -> None:
+        """Begin to show progress towards so many inputs of so many bytes; say how many, or stay silent."""
         self._inputs = inputs
         self._began = self._last_line = time.monotonic()
         self.stop()
-        self.say(f"{show_count(inputs, 'input')} ({show_bytes(size)}) to do")
+        if tell:
+            self.say(f"{show_count(inputs, 'input')} ({show_bytes(size)}) to do")
 
     def _go_live(self) -> None:
         """Show the live line. It brings a thread, so it comes only after the workers were started."""

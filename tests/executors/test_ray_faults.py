@@ -14,6 +14,7 @@ from executors.ray_nodes import RayNodes, with_variable
 from faulty import noted
 from launcher import Driver, Launcher, check_complete, check_manifest, eventually, make_inputs, published
 
+from splitter import read_output
 from splitter.keeper import VARIABLE
 
 RECIPES = Path(__file__).parent / "ray_recipes.py"
@@ -125,16 +126,24 @@ def test_a_worker_lost_after_its_commit(work: Work):
     assert len(noted(work.log, "node")) == 8
 
 
-@pytest.mark.parametrize("mates", [0, 19])
-def test_an_input_that_ends_its_ray_worker_each_time(work: Work, mates: int):
+@pytest.mark.parametrize(
+    ("mates", "options"),
+    [(0, ["--batch-size", 10]), (19, ["--batch-size", 10]), (19, ["--sink", "webdataset"])],
+    ids=["alone", "in a batch", "in a shard"],
+)
+def test_an_input_that_ends_its_ray_worker_each_time(work: Work, mates: int, options: list[object]):
     """It is found among its batch mates, which are done, and is one row in errors.csv."""
     work.inputs({**good_inputs(mates), "bad.txt": "kill the Ray worker"})
-    run = work.start("--batch-size", 10, "--workers", 2)
+    run = work.start(*options, "--workers", 2)
     assert run.wait() == 1, run.stderr
     [row] = read_table(work.output / "errors.csv")
     assert (row["input"], row["error"]) == ("bad.txt", "Crashed")
     assert "its worker was ended 3 times with this input alone" in row["message"]
-    assert len(check_manifest(work.output)) == 2 * mates
+    made = read_table(work.output / "manifest.csv")
+    assert len(made) == 2 * mates
+    for row in made:
+        # refuses what has not the size and the checksum of the row
+        read_output(row, work.output)
     no_noise(run)
 
 
