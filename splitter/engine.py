@@ -48,9 +48,12 @@ from splitter.sources import InputList, Source, read_source
 from splitter.storage import Storage
 from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables
 from splitter.trial import columns_of, forget_columns
+from splitter.urls import is_url
 
 ROUNDS_WITHOUT_PROGRESS = 3
 NAMES_SHOWN = 3
+# at URLs, before it is said
+MANY_TO_LOOK_AT = 1000
 LONGEST_VALUE = 100
 
 
@@ -185,6 +188,8 @@ class Engine:
         table = copy_list(header, source.rows, file, source.column)
         self._tell_tally(source.reading.tally)
         layout = Layout(source.root, self.options.keep_extension)
+        if len(table) > MANY_TO_LOOK_AT and (table.names_urls or is_url(source.root)):
+            self.display.say(f"looking at {show_count(len(table), 'input')}")
         reading, group_rows = source.reading, self.dataset.group_rows
         found = survey(table, layout, group_rows=group_rows, known=reading.known, members=reading.members)
         how = self._how(asked.sink)

@@ -405,7 +405,12 @@ def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
 def advice_on_missing(listing: InputList, table: Table, layout: Layout, found: Survey) -> str:
     """What is probably wrong when there is no input, or when not one can be read; else nothing."""
     path = listing.source if isinstance(listing.source, (str, os.PathLike)) else ""
-    folder = os.path.isdir(os.path.expanduser(without_scheme(os.fspath(path))))
+    path = os.fspath(path)
+    folder = (
+        path.rstrip("/") == layout.root
+        if is_url(path)
+        else os.path.isdir(os.path.expanduser(without_scheme(path)))
+    )
     if not len(table):
         named = (
             f"no file in it is named like --pattern {listing.pattern!r}"

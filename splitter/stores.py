@@ -18,12 +18,13 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import xxhash
 
 from splitter.errors import Refused, UnreadableInput
-from splitter.urls import without_secrets
+from splitter.urls import begin_of, without_secrets
 
 TRIES = 6
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 20.0
 LOOKS_AT_ONCE = 32
 TIMES_CHANGED = 3
+MOST_SILENCE = 64
 SECONDS_TO_CONNECT, SECONDS_OF_SILENCE = 30, 60
 # what brings the client of a store, where that is not told by fsspec in a form that can be installed
 _PACKAGES = {
@@ -203,6 +204,9 @@ def reason(error: BaseException) -> str:
         "busy": f"the server was busy {TRIES} times in a row",
     }
     meaning = _meaning(error)
+    while isinstance(error, FileNotFoundError) and error.__cause__ is not None:
+        # what has happened, and not what it was taken for
+        error = error.__cause__
     if meaning == "busy":
         said = next((status for one in _causes(error) if (status := _status(one))), None)
         return f"{words[meaning]}{f' (status {said})' if said else f': {_one_line(error)}'}"
@@ -234,14 +238,16 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _status(error: BaseException) -> int | None:
     """The status that a server has answered with."""
     response = getattr(error, "response", None)
-    candidates = [getattr(error, "status", None), getattr(error, "code", None)]
-    candidates.append(getattr(response, "status_code", None))
+    status = getattr(error, "status", None)
+    if status is None:
+        # asked only then: some clients have both, and warn of this one
+        status = getattr(error, "code", None)
     if isinstance(response, dict):
-        candidates.append(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
-    for status in candidates:
-        if isinstance(status, int) and 100 <= status < 600:  # noqa: PLR2004 - what HTTP has
-            return int(status)
-    return None
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    elif not isinstance(status, int):
+        status = getattr(response, "status_code", None)
+    known = isinstance(status, int) and 100 <= status < 600  # noqa: PLR2004 - what HTTP has
+    return status if known else None
 
 
 def _one_line(error: BaseException) -> str:
@@ -271,16 +277,25 @@ def with_retries(
 # -- what is known of a file ------------------------------------------------------------------------------
 
 
+# by server, how many files in a row it has not told anything of, though each was asked for again and again
+_silent: dict[str, int] = {}
+
+
 def look(url: str) -> Found:
     """The size and the version of a remote file; a size that the server does not tell is 0."""
-    shown = without_secrets(url)
+    shown, begin = without_secrets(url), begin_of(url)
+    if _silent.get(begin, 0) >= MOST_SILENCE:
+        raise UnreadableInput(f"{shown}: its server has not answered {MOST_SILENCE} times in a row")
     try:
         store, path = client(url)
         info = with_retries(store.info, path)
     except Refused as error:
         raise UnreadableInput(str(error)) from None
     except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+        # a list of a million on a server that is down is not to take weeks
+        _silent[begin] = _silent.get(begin, 0) + 1 if may_pass(error) else 0
         raise UnreadableInput(f"{shown}: {reason(error)}") from None
+    _silent[begin] = 0
     if info.get("type") == "directory":
         raise UnreadableInput(f"{shown}: is a folder, not a file")
     return Found(int(info.get("size") or 0), _version(info) or 0)
