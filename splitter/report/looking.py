@@ -135,10 +135,14 @@ def look(outputs: Outputs, table: Table, layout: Layout | None, effort: Effort) 
 
 def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[Item, Result]]:
     """What becomes of each item, in their order; most of the work is done where Python lets threads run."""
-    with ThreadPoolExecutor(usable_cpus()) as pool:
+    pool = ThreadPoolExecutor(usable_cpus())
+    try:
         for start in range(0, len(items), AT_ONCE):
             some = items[start : start + AT_ONCE]
             yield from zip(some, pool.map(work, some), strict=True)
+    finally:
+        # after an interruption nothing more is begun
+        pool.shutdown(cancel_futures=True)
 
 
 def _measure(outputs: Outputs, looks: Looks, tell: Tell) -> None:

@@ -1,13 +1,17 @@
 """`splitter report`: what the page holds, and what it leaves alone."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 
 import fsspec
 import numpy as np
+import psutil
 import pytest
 import soundfile
 from doors import CHECKOUT, here, program, read_table, tree, write_files, write_list
@@ -300,6 +304,23 @@ def test_a_folder_that_cannot_be_written_is_named(talks, capfd):
     assert (said.code, len(said.lines)) == (1, 1)
     assert f"cannot write {page}" in said.err
     assert page.read_bytes() == before
+
+
+def test_interrupted_it_leaves_nothing(many_output, tmp_path):
+    """Ctrl-C while outputs are read: one line, and no page, nor a part of one."""
+    arguments = ["report", many_output, "--sample=100000", "-o", tmp_path / "page.html"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "splitter", *arguments],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while psutil.Process(process.pid).cpu_times().user < 3:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "splitter: interrupted; no report was written\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_wheel_brings_what_the_page_is_made_of(tmp_path):

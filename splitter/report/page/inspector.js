@@ -33,7 +33,7 @@ class Inspector {
       failed || rows.message.text(row) ? el("p", { class: failed ? "message bad" : "message" }, failed ? `${this.cause(row)}: ${rows.message.text(row)}` : rows.message.text(row)) : "",
       rows.unread[row] ? el("p", { class: "message bad" }, rows.unread[row]) : "",
       sound ? this.soundPart() : kind === "image" ? el("img", { class: "picture", src: this.sounds.previewLink(row) || this.sounds.link(row) || "", alt: `What ${output} shows` }) : "",
-      rows.texts[row] !== undefined ? el("pre", { class: "text" }, rows.texts[row]) : "",
+      rows.texts[row] !== undefined ? el("pre", { class: "quote" }, rows.texts[row]) : "",
       this.note,
       this.recording(row),
       this.details(row));
@@ -234,9 +234,9 @@ class Inspector {
     return differs && cell("label") ? [{ text: cell("label"), span }] : [];
   }
 
-  playAt(row, all, time) {
+  async playAt(row, all, time) {
     const source = this.sounds.source(row);
-    if (source) return this.player.play(row, "source", [{ url: source, of: "source" }], time);
+    if (source && await this.player.play(row, "source", [{ url: source, of: "source" }], time)) return null;
     const there = all.find((one) => this.rows.span(one)[0] <= time && time < this.rows.span(one)[1]);
     if (there === undefined) return null;
     if (there !== row) this.browser.select(there, { scroll: true });

@@ -50,7 +50,7 @@ function showCauses() {
     if (cause.count > cause.inputs.length) names.append(el("li", { class: "note" }, `and ${plain.format(cause.count - cause.inputs.length)} more, in errors.csv`));
     return el("details", { class: "cause" },
       el("summary", {}, el("span", { class: "times-failed" }, plain.format(cause.count)), el("b", {}, cause.error), el("span", { class: "why" }, cause.message)),
-      el("div", { class: "inside" }, el("p", { class: "message bad" }, cause.message), cause.traceback ? el("pre", { class: "text" }, cause.traceback) : "", names));
+      el("div", { class: "inside" }, el("p", { class: "message bad" }, cause.message), cause.traceback ? el("pre", { class: "quote" }, cause.traceback) : "", names));
   }));
 }
 

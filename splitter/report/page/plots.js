@@ -86,7 +86,7 @@ class Histogram {
     const bins = edges.length - 1;
     const ticks = this.ticks();
     const bars = uPlot.paths.bars({ size: [1, Infinity], gap: 1 });
-    const tickText = (value) => (unit === "bytes" ? bytes(value) : minus(plain.format(Number(value.toPrecision(4)))));
+    const tickText = (value) => (unit === "bytes" && value ? bytes(value) : minus(plain.format(Number(value.toPrecision(4)))));
     if (this.chart) this.chart.destroy();
     this.place.replaceChildren();
     this.chart = new uPlot({

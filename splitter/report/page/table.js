@@ -68,7 +68,7 @@ class Browser {
   }
 
   head() {
-    this.table.style.setProperty("--columns", `44px ${this.columns.map((one) => one.width).join(" ")}`);
+    this.table.style.setProperty("--columns", `${this.summary.kinds.sound ? "44px" : "0px"} ${this.columns.map((one) => one.width).join(" ")}`);
     this.table.setAttribute("aria-colcount", this.columns.length + 1);
     $("head").replaceChildren(el("span", { role: "columnheader", class: "cell" }), ...this.columns.map((one) => {
       const cell = el("span", { role: "columnheader", class: `cell ${one.kind}`, "aria-sort": "none" });
@@ -339,6 +339,7 @@ class Browser {
   }
 
   printable() {
+    this.fit();
     this.redraw();
     this.body.style.height = `${Math.min(PRINTED, this.view.length) * ROW}px`;
     this.draw(0, Math.min(PRINTED, this.view.length));
