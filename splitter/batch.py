@@ -287,6 +287,8 @@ class Worker:
 
     def setup(self) -> None:
         """Let the recipe load what it needs."""
+        # now, since what the client of a store needs of memory is not an input's
+        self._job.storage.confirm()
         dataset = self._job.dataset
         try:
             dataset.ready()

@@ -205,9 +205,16 @@ class S3Objects(Objects):
         self._patiently(lambda: self._ask("put_object", name, Body=content))
 
     def create(self, name: str, content: bytes) -> bool:
-        """One PUT that fails where there is something."""
-        with contextlib.suppress(FileExistsError):
+        """One PUT that fails where there is something, in a store that knows the condition."""
+        try:
             self._patiently(lambda: self._ask("put_object", name, Body=content, IfNoneMatch="*"))
+        except FileExistsError:
+            pass
+        except Exception as error:
+            if code_of(error) != "NotImplemented":
+                raise
+            if self.size(name) is None:
+                self.write(name, content)
         return self.read(name) == content
 
     def upload(self, name: str, file: BinaryIO) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import wave
@@ -246,7 +247,7 @@ class SinkConformance:
         for name in make:
             (self.folder / f"{name}.txt").write_text(name)
         dataset = Gives([str(self.folder / f"{name}.txt") for name in make], make)
-        dataset.run(self.output, sink=self.sink, workers=0, quiet=True, **options)
+        self.make(dataset, sink=self.sink, workers=0, quiet=True, **options)
         by_input: dict[str, list[dict[str, str]]] = {name: [] for name in make}
         for row in self.rows():
             by_input[Path(row["input"]).stem].append(row)
@@ -255,6 +256,10 @@ class SinkConformance:
             assert row["checksum"] == f"xxh128:{xxhash.xxh3_128_hexdigest(content)}"
         assert self.left() == set()
         return by_input
+
+    def make(self, dataset: ProcessorDataset, **options: Any) -> None:
+        """Run it into the output folder."""
+        dataset.run(self.output, **options)
 
     def rows(self) -> list[dict[str, str]]:
         return [row for row in read_table(self.output / "manifest.csv") if row["output"]]
@@ -481,6 +486,33 @@ def file_size_limit(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
+class InAStore:
+    """The same, with the output in an object store, of which the output folder is a copy."""
+
+    output: Path
+
+    @pytest.fixture(autouse=True)
+    def _store(self, tmp_path: Path) -> Iterator[None]:
+        import fsspec
+
+        self.memory = fsspec.filesystem("memory")
+        self.url = f"memory:/{tmp_path}"
+        yield
+        if self.memory.exists(str(tmp_path)):
+            self.memory.rm(str(tmp_path), recursive=True)
+
+    def make(self, dataset: ProcessorDataset, **options: Any) -> None:
+        try:
+            dataset.run(self.url, **options)
+        finally:
+            shutil.rmtree(self.output, ignore_errors=True)
+            top = self.url.removeprefix("memory:/")
+            for name in self.memory.find(top):
+                path = self.output / os.path.relpath(name, top)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(self.memory.cat_file(name))
 
 
 class ShardConformance(SinkConformance):

@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 from doors import Said, here, read_table, write_files
-from sinks.conformance import Gives, SinkConformance
+from sinks.conformance import Gives, InAStore, SinkConformance
 
 from splitter import InputFile, OutputFile
 
 
 class TestFiles(SinkConformance):
     """It does what every sink must do."""
+
+    sink = "files"
+
+
+class TestFilesInAStore(InAStore, SinkConformance):
+    """In an object store, too."""
 
     sink = "files"
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from doors import Said, here, read_table, tree, write_files, write_list
-from sinks.conformance import ShardConformance
+from sinks.conformance import InAStore, ShardConformance
 
 import splitter
 from splitter import OutputFile, ProcessorDataset, groups
@@ -21,6 +21,12 @@ from splitter.frame import Manifest
 
 class TestWebDataset(ShardConformance):
     """It does what every sink must do, and every sink of shards."""
+
+    sink = "webdataset"
+
+
+class TestWebDatasetInAStore(InAStore, ShardConformance):
+    """In an object store, too."""
 
     sink = "webdataset"
 
