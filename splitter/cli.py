@@ -295,7 +295,10 @@ def _run_parameters() -> list[click.Parameter]:
             help="What to do: a name from 'splitter recipes', module:Class, or path/to/file.py:Class.",
         ),
         click.Option(
-            ["output", "--output", "-o"], default="outputs", show_default=True, help="The output folder."
+            ["output", "--output", "-o"],
+            default="outputs",
+            show_default=True,
+            help="The output folder, or its URL in an object store.",
         ),
         click.Option(["config", "--config"], help="A TOML file with values for any of these options."),
         *map(_run_option, field_parameters(RunOptions)),
