@@ -84,7 +84,9 @@ def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
 
     A URL that is signed anew is the same as before.
     """
-    return xxhash.xxh3_64_intdigest(b"%b%d,%d" % (unsigned_bytes(row), size, changed_ns), seed)
+    if b"?" in row:
+        row = unsigned_bytes(row)
+    return xxhash.xxh3_64_intdigest(b"%b%d,%d" % (row, size, changed_ns), seed)
 
 
 def look_at(path: str) -> Found:

@@ -445,6 +445,23 @@ def test_through_a_store_that_fails_a_fifth(launcher, folder, faulty_s3: Bucket)
     assert made(folder / "outputs") == {f"in/{name}": text * 1000 for name, text in TEXTS.items()}
 
 
+def test_from_a_store_to_a_store(launcher, s3: Bucket):
+    """Inputs, their list, and all that is made of them; nothing is left here."""
+    for name, text in TEXTS.items():
+        s3.write(f"in/{name}", text.encode())
+    run = words(launcher, s3.url("in/"), "--output", s3.url("out"), **s3.environment)
+    assert run.code == 0, run.stderr
+    made = {f"{name[0]}/0.txt": text.encode() for name, text in TEXTS.items()}
+    assert {name: content for name, content in s3.tree("out").items() if name != "manifest.csv"} == made
+    assert "nothing to do" in words(launcher, s3.url("in/"), "-o", s3.url("out"), **s3.environment).stderr
+    # the output may lie in the folder of the inputs
+    again = words(launcher, s3.url(), "--pattern", "*.txt", "--output", s3.url("out2"), **s3.environment)
+    assert again.code == 0, again.stderr
+    assert len(s3.tree("out2")) == 2 * len(TEXTS) + 1
+    again = words(launcher, s3.url(), "--pattern", "in/*.txt", "-o", s3.url("out2"), **s3.environment)
+    assert "nothing to do" in again.stderr
+
+
 def test_the_memory_of_the_client_is_not_the_input_s(launcher, folder, s3: Bucket):
     """--memory is for what inputs take; a store's client takes tens of megabytes."""
     s3.write("a.txt", b"small")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from doors import read_table, write_files
+from doors import read_table, write_files, write_list
 from faulty import noted
 from launcher import (
     FAULTY,
@@ -23,6 +23,7 @@ from launcher import (
     published,
     with_argument,
 )
+from web_server import web_server
 
 from splitter import read_output
 
@@ -124,6 +125,21 @@ class ExecutorConformance:
         rows = read_table(self.output / "errors.csv")
         assert len({row["input"] for row in rows}) == len(rows)
         return {row["input"]: row for row in rows}
+
+    def test_inputs_at_urls(self):
+        """Each worker fetches its own, and names the one that is not there."""
+        texts = {f"{number}.txt": f"good {number}" for number in range(8)}
+        with web_server() as web:
+            web.files.update({f"/{name}": text.encode() for name, text in texts.items()})
+            rows = [["input"], *([name] for name in [*texts, "none.txt"])]
+            dataset = write_list(self.folder / "list.csv", rows)
+            run = self.run("Parts", dataset, "--root", web.url(), "--batch-size", 2)
+            assert run.code == 1, run.stderr
+            assert set(self.done()) == set(texts)
+            assert {name: row["error"] for name, row in self.errors().items()} == {
+                "none.txt": "UnreadableInput"
+            }
+            assert web.count("GET") == len(texts) + sum("none" in one for one in web.requests) // 2
 
     def check_split(self, texts: Mapping[str, str], timeout: int = TIMEOUT) -> None:
         """Exactly the faulty inputs are in errors.csv, with the cause; all others are done and whole."""
