@@ -208,7 +208,7 @@ class Inspector {
     }
     lanes.style.height = `${Math.max(1, ends.length) * 9}px`;
     const marks = el("div", { class: "marks" });
-    for (const { text, span } of seen.flatMap((one) => this.labels(one))) {
+    for (const { text, span } of joined(seen.flatMap((one) => this.labels(one)))) {
       if (span[1] > from && span[0] < to) marks.append(el("span", { class: "mark", style: place(span), title: `${text}: ${clock(span[0])} to ${clock(span[1])}` }, text));
     }
     const own = rows.span(row);
@@ -280,4 +280,15 @@ class Inspector {
     add("metadata", rows.columns.filter((column) => !column.dataset && column.name !== "output"));
     return list;
   }
+}
+
+// Outputs that overlap have a part of the same label each: it is one.
+function joined(labels) {
+  const found = [];
+  for (const { text, span } of labels.sort((one, other) => one.span[0] - other.span[0])) {
+    const same = found.find((one) => one.text === text && one.span[1] >= span[0] - 1e-6);
+    if (same) same.span[1] = Math.max(same.span[1], span[1]);
+    else found.push({ text, span: [...span] });
+  }
+  return found;
 }

@@ -287,19 +287,23 @@ class Browser {
   select(row, { scroll = false } = {}) {
     if (this.selected !== null) $(`row-${this.selected}`)?.setAttribute("aria-selected", "false");
     this.selected = row;
-    if (scroll) this.show(row);
     if (row === null) this.table.removeAttribute("aria-activedescendant");
     else {
       $(`row-${row}`)?.setAttribute("aria-selected", "true");
       this.table.setAttribute("aria-activedescendant", `row-${row}`);
     }
     this.chosen.show(row);
+    if (scroll) this.show(row);
   }
 
   show(row) {
     const at = this.view.indexOf(row);
     if (at < 0) return;
-    const top = at * ROW, height = this.table.clientHeight - ROW;
+    // on small screens the row that is chosen is told of above the lower part of the table
+    const sheet = getComputedStyle($("inspector")).position === "fixed" ? $("inspector").getBoundingClientRect().top : Infinity;
+    const box = this.table.getBoundingClientRect();
+    const covered = box.top < sheet - 2 * ROW ? Math.max(0, box.bottom - sheet) : 0;
+    const top = at * ROW, height = this.table.clientHeight - ROW - covered;
     if (top < this.table.scrollTop) this.table.scrollTop = top;
     else if (top + ROW > this.table.scrollTop + height) this.table.scrollTop = top + ROW - height;
     this.draw();
@@ -323,8 +327,12 @@ class Browser {
 
   reveal(row) {
     if (!this.view.includes(row)) this.clear();
+    this.goTo(row);
+  }
+
+  goTo(row) {
+    $("outputs").scrollIntoView({ block: "start", behavior: "instant" });
     this.select(row, { scroll: true });
-    $("outputs").scrollIntoView({ block: "start" });
   }
 
   nextFailure() {
@@ -334,8 +342,7 @@ class Browser {
       return;
     }
     const at = failures.indexOf(this.selected);
-    this.select(failures[(at + 1) % failures.length], { scroll: true });
-    $("outputs").scrollIntoView({ block: "start" });
+    this.goTo(failures[(at + 1) % failures.length]);
   }
 
   printable() {
