@@ -5,6 +5,7 @@ import errno
 import os
 import random
 import re
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence, Sized
@@ -18,6 +19,7 @@ from splitter.errors import (
     Crashed,
     InputError,
     Interrupted,
+    RecipeError,
     SetupError,
     Skip,
     StorageError,
@@ -37,6 +39,7 @@ from splitter.manifest import (
 from splitter.members import MemberFiles
 from splitter.outputs import Address, OutputReader
 from splitter.places import UNREADABLE, Layout, fingerprint, look_at, same_name
+from splitter.processes import Gate
 from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scratch
 from splitter.rows import Made, RowMaker
@@ -51,6 +54,11 @@ LONGEST_MESSAGE = 10_000
 LONGEST_NAME = 255
 BETWEEN_INPUTS = -1
 TOGETHER = -2
+SECOND = -5
+SECOND_NAME = "second"
+# a batch begins so much later than the one that shows whether the recipe works, and one in which all inputs
+# failed is committed so much later
+SECONDS_BEHIND, SECONDS_FOR_VERDICT = 0.2, 10.0
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,9 @@ class Batch:
         failures: By place in the batch, inputs that are known to fail and are not tried.
         one_by_one: Whether to leave `process_batch` aside.
         trial: Whether to try the inputs only, until one gives an output file: nothing is stored.
+        second: Another input, to be tried if the first of this batch fails in the recipe's own code: where
+            it does so in the same way, the recipe is to blame, and nothing is committed.
+        behind: Whether such a batch is still at work.
         group: What is to be known of inputs that share a shard.
         members: By place in the batch, where inputs are that stand in shards.
         step: How many inputs are committed at once; None for all.
@@ -119,6 +130,8 @@ class Batch:
     group: Group | None = None
     members: dict[int, Place] = field(default_factory=dict)
     step: int | None = None
+    second: "Batch | None" = None
+    behind: bool = False
 
     def __len__(self) -> int:
         """How many inputs it holds."""
@@ -137,6 +150,8 @@ class Batch:
             self.one_by_one,
             self.trial,
             members={at - start: place for at, place in self.members.items() if start <= at < stop},
+            second=None if start else self.second,
+            behind=self.behind,
         )
 
     def steps(self) -> "list[Batch]":
@@ -190,6 +205,7 @@ class Report:
     unreadable_names: list[str] = field(default_factory=list)
     unreadable_why: str = ""
     stop: str = ""
+    traceback: str = ""
     apart: int = 0
     apart_why: str = ""
     lost: list[int] = field(default_factory=list)
@@ -207,6 +223,7 @@ class Report:
         self.unreadable_names = (self.unreadable_names + other.unreadable_names)[:FAILURES_SHOWN]
         self.unreadable_why = self.unreadable_why or other.unreadable_why
         self.stop = self.stop or other.stop
+        self.traceback = self.traceback or other.traceback
         self.apart_why = self.apart_why or other.apart_why
         self.tried += other.tried
         return self
@@ -253,11 +270,14 @@ class Worker:
         mark: Callable[[int], None] = lambda _: None,
         scratch: str | None = None,
         announce: Callable[[int], None] = lambda _: None,
+        gate: Gate | None = None,
     ) -> None:
         """`mark` is told the place of each input that is begun; `scratch` is a folder for temporary files.
 
-        With one, remote inputs are fetched ahead by another process, and `announce` is told which.
+        With one, remote inputs are fetched ahead by another process, and `announce` is told which. The
+        `gate` is open when the recipe is known not to fail on everything.
         """
+        self._gate, self._announce = gate, announce
         self._job = job
         self._mark = mark
         self._journal = Journal(job.storage)
@@ -270,7 +290,7 @@ class Worker:
         self._rows = RowMaker(
             job.header, job.dataset.metadata_types, sink.columns, sink.types, sink.own_columns
         )
-        folder = scratch or job.storage.scratch()
+        self._folder = folder = scratch or job.storage.scratch()
         self._scratch = Scratch(folder)
         self._fetcher = Fetcher(Scratch(folder), apart=scratch is not None, announce=announce)
         self._members = MemberFiles(Scratch(folder), self._fetcher)
@@ -300,11 +320,17 @@ class Worker:
 
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; raises StorageError when the output cannot be written."""
+        if batch.behind and self._gate:
+            self._gate.wait(SECONDS_BEHIND)
         began = time.perf_counter()
         self._job.storage.confirm(lately=True)
         with contextlib.closing(self._writer(batch)) as writer:
             task = _Task(batch, self._job, writer, self._fetcher, self._members)
-            self._do(task)
+            try:
+                self._do(task)
+            except RecipeError as error:
+                self._job.storage.unstage(batch.name)
+                return Report(batch.name, stop=error.message, traceback=error.traceback)
         task.report.seconds = time.perf_counter() - began
         return task.report
 
@@ -345,6 +371,33 @@ class Worker:
             self._process_one(task, place)
         self._fetcher.drop(place)
         self._members.drop(place)
+        if task.batch.second is not None and not task.is_judged:
+            task.is_judged = True
+            self._judge(task, task.batch.second, place)
+
+    def _judge(self, task: "_Task", second: Batch, place: int) -> None:
+        """Raise RecipeError if another input fails just as the first one has."""
+        blame = task.blame
+        if blame is not None:
+            self._mark(SECOND)
+            storage = self._job.storage
+            fetcher = Fetcher(Scratch(self._folder), apart=False, announce=self._announce)
+            members = MemberFiles(Scratch(self._folder), fetcher)
+            with contextlib.closing(fetcher), contextlib.closing(members):
+                other = _Task(second, self._job, Nowhere(storage, second.name), fetcher, members)
+                self._process_one(other, 0)
+            storage.unstage(second.name)
+            if other.blame is not None and other.blame.is_like(blame):
+                tried = (task.rows[place][0], other.rows[0][0])
+                names = " and ".join(one_line(row[self._job.at]) for row in tried)
+                raise RecipeError(
+                    f"{type(self._job.dataset).__name__} fails alike on the first two inputs it is given, "
+                    f"{names}: {blame}; mend that and run the same command again, or say --max-failures 100% "
+                    "to go on whatever fails",
+                    blame.traceback,
+                )
+        if self._gate:
+            self._gate.open()
 
     def _process_group(self, task: "_Task", group: Group) -> None:
         """Process inputs, and take along what others have, in the order of the group."""
@@ -360,7 +413,8 @@ class Worker:
             task.group_sink.passed(rank)
 
     def _process_one(self, task: "_Task", place: int) -> None:
-        known = task.batch.failures.get(place)
+        batch = task.batch
+        known = batch.failures.get(place)
         if known:
             task.fail(place, known)
             return
@@ -382,13 +436,12 @@ class Worker:
                 if attempt <= self._job.retries and _may_pass(error):
                     time.sleep(0.1 * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))  # noqa: S311
                     continue
-                task.fail(
-                    place,
-                    task.named(
-                        place, _after_batch(task.fault, failure_of(error, attempt, task.in_hand.get(place)))
-                    ),
-                    unreadable=_not_read(error, task.path(place)),
-                )
+                failure = failure_of(error, attempt, task.in_hand.get(place))
+                unreadable = _not_read(error, task.path(place))
+                if not unreadable and (batch.trial or batch.second is not None):
+                    task.blame = Blame.of(error, failure, self._job.dataset)
+                failure = task.named(place, _after_batch(task.fault, failure))
+                task.fail(place, failure, unreadable=unreadable)
             finally:
                 self._scratch.remove()
             return
@@ -461,6 +514,9 @@ class Worker:
         batch = task.batch
         if not task.finished:
             return
+        if batch.behind and self._gate and task.report.failed == len(batch):
+            # if the recipe is to blame, none of these is to stand in errors.csv
+            self._gate.wait(SECONDS_FOR_VERDICT)
         vanish = [name for place, names in batch.stale.items() if place in task.finished for name in names]
         self._publish(task, [batch.keys[place] for place in sorted(task.finished)], vanish)
 
@@ -530,6 +586,8 @@ class _Task:
         self.record = RecordWriter()
         self.report = Report(batch.name, inputs=len(batch))
         self.fault: Failure | None = None
+        self.blame: Blame | None = None
+        self.is_judged = False
         self.finished: set[int] = set()
         self.in_hand: dict[int, InHand] = {}
         # of a group: what was made, and taken along from older shards; the rows are complete at the end
@@ -714,6 +772,43 @@ def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401
     if same in names:
         raise BadResult(f"output name {name!r} is given twice (case and Unicode form do not count)")
     names.add(same)
+
+
+@dataclass(frozen=True)
+class Blame:
+    """A failure that may be the fault of the recipe's own code.
+
+    Attributes:
+        kind: Of the exception.
+        where: The line that it came from.
+        message: What it says.
+        traceback: As in errors.csv.
+    """
+
+    kind: str
+    where: str
+    message: str
+    traceback: str
+
+    @classmethod
+    def of(cls, error: BaseException, failure: Failure, dataset: ProcessorDataset) -> "Blame | None":
+        """None for what splitter itself has found to be wrong with an input."""
+        if isinstance(error, InputError) and not isinstance(error, BadResult):
+            return None
+        steps = traceback.extract_tb(error.__traceback__)
+        code = getattr(sys.modules.get(type(dataset).__module__), "__file__", None)
+        own = [step for step in steps if step.filename == code] or steps[-1:]
+        where = f"line {own[-1].lineno} of {own[-1].filename}" if failure.traceback and own else ""
+        return cls(failure.error, where, failure.message, failure.traceback)
+
+    def is_like(self, other: "Blame") -> bool:
+        """Whether it is the same error from the same line."""
+        return (self.kind, self.where) == (other.kind, other.where)
+
+    def __str__(self) -> str:
+        """For a message of one line."""
+        where = f" ({self.where})" if self.where else ""
+        return f"{self.kind}: {' '.join(self.message.split())}{where}"
 
 
 # -- failures ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 from splitter.batch import Job, Losses, Report
 from splitter.csv_text import in_unicode
 from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
-from splitter.errors import Interrupted, Refused, RunStopped, StorageError
+from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, StorageError
 from splitter.executors import Cluster, Executor, Limits, executor_class
 from splitter.groups import Groups, deal
 from splitter.how import how_before, note_how, recipe_how, seed_of
@@ -51,6 +51,8 @@ from splitter.trial import columns_of, forget_columns
 from splitter.urls import is_url
 
 ROUNDS_WITHOUT_PROGRESS = 3
+# so many rows of errors.csv say as much as one message
+FEW_INPUTS = 8
 NAMES_SHOWN = 3
 # at URLs, before it is said
 MANY_TO_LOOK_AT = 1000
@@ -412,13 +414,15 @@ class _Work:
     # -- rounds: one is enough, unless a worker process is lost --------------------------------------------
 
     def _do(self, state: State) -> None:
+        careful = self._is_careful(state)
         if (len(state.todo) or len(self.dropped)) and self.job.sink.needs_columns:
-            self._settle_columns()
+            self._settle_columns(careful=careful)
         # without an input done, and without one found that is to blame
         stalled = known = 0
         allowed = self.options.failures_allowed(len(state.todo))
         while (len(state.todo) or len(self.dropped)) and not self.stopped:
-            planner = self._planner(state)
+            planner = self._planner(state, careful=careful)
+            careful = False
             reported = self._round(planner, state, allowed)
             if reported == len(state.todo) and not len(self.dropped):
                 return
@@ -436,30 +440,46 @@ class _Work:
             elif reported < planner.inputs and not self.stopped:
                 self.display.warn("a worker process was lost; starting again with what is not committed")
 
-    def _settle_columns(self) -> None:
+    def _settle_columns(self, *, careful: bool) -> None:
         """Have all tables of the dataset agree, before the first of them is written."""
         among = first_inputs(self.options.limit, len(self.table), None)
         chosen = np.arange(len(self.table)) if among is None else np.flatnonzero(among)
         try:
             if self.options.fresh:
                 forget_columns(self.storage)
-            columns = columns_of(self.job, self.table, self.found, self.executor, chosen)
+            columns = columns_of(self.job, self.table, self.found, self.executor, chosen, careful=careful)
+        except RecipeError as error:
+            self.stopped, self.done.traceback = error.message, error.traceback
         except RunStopped as error:
             self.stopped = str(error)
         else:
             if columns is not None:
                 self.job = replace(self.job, sink=self.job.sink.with_columns(columns, self.job.header))
 
-    def _planner(self, state: State) -> Planner | GroupPlanner:
+    def _is_careful(self, state: State) -> bool:
+        """Whether to see first that the recipe works: it has not done any of these inputs as it is now."""
+        if len(state.todo) <= FEW_INPUTS or self.options.max_failures is not None:
+            return False
+        status = self.journal.status(state.entries)
+        status[state.stale] = NOT_DONE
+        return not ((status == DONE) | (status == SKIPPED)).any()
+
+    def _planner(self, state: State, *, careful: bool) -> Planner | GroupPlanner:
         what = self.job, self.table, self.found, state, self.journal
         known = self.losses.failures
         if self.groups is not None:
             dropped = self.journal.find(self.dropped)
             return GroupPlanner(
-                *what, groups=self.groups, dropped=dropped, most=self.losses.size, failures=known
+                *what,
+                groups=self.groups,
+                dropped=dropped,
+                most=self.losses.size,
+                failures=known,
+                careful=careful,
             )
         size = self.losses.size or self.options.batch_size
-        return Planner(*what, workers=self.executor.workers, size=size, failures=known)
+        workers = self.executor.workers
+        return Planner(*what, workers=workers, size=size, failures=known, careful=careful)
 
     def _round(self, planner: Planner | GroupPlanner, state: State, allowed: float) -> int:
         """Run all batches once; returns how many inputs were reported on."""

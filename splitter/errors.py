@@ -5,6 +5,7 @@ SplitterError
 ├── RunStopped          the run cannot go on, what is committed is kept: exit code 1
 │   ├── StorageError    the output folder cannot be written or read
 │   ├── TarError     an archive cannot be read, or its samples cannot be written
+│   ├── RecipeError     the recipe fails in its own code on the first inputs, always alike
 │   └── SetupError      the recipe's setup() failed, so no input can be processed
 └── InputError          one input failed for a reason that splitter itself found
     ├── UnreadableInput it is missing, not a file, or cannot be opened
@@ -50,6 +51,15 @@ class StorageError(RunStopped):
 
 class TarError(RunStopped):
     """An archive cannot be read, or its samples cannot be written as asked."""
+
+
+class RecipeError(RunStopped):
+    """The recipe fails in its own code on the first inputs that it is given, always alike."""
+
+    def __init__(self, message: str, traceback: str = "") -> None:
+        """Keep the user's own traceback beside the message."""
+        super().__init__(f"{message}\n\n{traceback}".rstrip())
+        self.message, self.traceback = message, traceback
 
 
 class SetupError(RunStopped):

@@ -23,11 +23,12 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 
-from splitter.batch import BETWEEN_INPUTS, TOGETHER, Batch, Failure, Job, Report, Worker
+from splitter.batch import BETWEEN_INPUTS, SECOND, SECOND_NAME, TOGETHER, Batch, Failure, Job, Report, Worker
 from splitter.csv_text import parse_rows
 from splitter.errors import Crashed, MemoryExceeded, RunStopped, TimedOut
 from splitter.manifest import DONE, FAILED, SKIPPED, Journal, Record
 from splitter.processes import (
+    Gate,
     adopt_orphans,
     be_first_to_go,
     die_with_parent,
@@ -85,13 +86,19 @@ class Guard:
     """Runs batches in a runner of its own, whatever they do to it."""
 
     def __init__(
-        self, job: Job, *, timeout: float | None = None, memory: int | None = None, listens: bool = False
+        self,
+        job: Job,
+        *,
+        timeout: float | None = None,
+        memory: int | None = None,
+        listens: bool = False,
+        gate: Gate | None = None,
     ) -> None:
         """Limits are per input: seconds, and bytes above what the runner holds after setup().
 
         One that listens reports what user code prints, where there is no terminal to print it on.
         """
-        self._job = job
+        self._job, self._gate = job, gate
         self._timeout, self._memory = timeout, memory
         self._journal = Journal(job.storage)
         self._post = _Post()
@@ -254,10 +261,8 @@ class Guard:
             return []
         self._job.storage.unstage(name)
         place = death.place
-        if place == TOGETHER:
-            total.apart += 1
-            total.apart_why = total.apart_why or f"ended its process: {death.failure.message}"
-            return [replace(batch, one_by_one=True)]
+        if place in (SECOND, TOGETHER):
+            return [self._without(place, batch, death, total)]
         # killed from outside: by the kernel for want of memory, or by someone; the input may be innocent
         suspect = batch.keys[place] if place >= 0 else IDLE
         killed[suspect] = killed.get(suspect, 0) + 1
@@ -275,6 +280,16 @@ class Guard:
             return [batch]
         # what came before is done again, and committed, before the rest: each input is done twice at most
         return [batch.part(batch.name, place, len(batch)), batch.part(batch.name, 0, place)]
+
+    def _without(self, place: int, batch: Batch, death: "_Death", total: Report) -> Batch:
+        """The batch without what has ended its runner, though no input of its own has."""
+        if place == SECOND:
+            # that one is done in its own time
+            self._job.storage.unstage(SECOND_NAME)
+            return replace(batch, second=None)
+        total.apart += 1
+        total.apart_why = total.apart_why or f"ended its process: {death.failure.message}"
+        return replace(batch, one_by_one=True)
 
     # -- the runner's process ----------------------------------------------------------------------------
 
@@ -313,7 +328,7 @@ class Guard:
             if self._voice:
                 self._voice.take_over()
                 note = self._note_aloud
-            _serve(Worker(self._job, note, scratch, self._post.note_fetcher), pipe, self._post)
+            _serve(Worker(self._job, note, scratch, self._post.note_fetcher, self._gate), pipe, self._post)
             status = 0
         except BaseException:
             # a fault of splitter's own: nothing else would say what it was

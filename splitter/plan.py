@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from splitter.batch import Batch, Failure, Job, Report
+from splitter.batch import SECOND_NAME, Batch, Failure, Job, Report
 from splitter.errors import UnreadableInput
 from splitter.groups import Group, Groups, Kept
 from splitter.inputs import Survey, Table
@@ -42,8 +42,12 @@ class Planner:
         workers: int,
         size: int | None,
         failures: Mapping[int, Failure] | None = None,
+        careful: bool = False,
     ) -> None:
-        """Plan the inputs that `state` says are to be done."""
+        """Plan the inputs that `state` says are to be done.
+
+        To be careful means to begin with one input, while nobody knows whether the recipe works.
+        """
         self._table, self._found, self._state, self._journal = table, found, state, journal
         self._name, self._workers = _batch_names(job, journal), max(1, workers)
         self._size = size or (self.TOGETHER_INPUTS if job.dataset.process_batch else None)
@@ -54,6 +58,13 @@ class Planner:
         self._stretches = [*self._stretches_of(state.todo[in_shards])]
         apart = state.todo[~in_shards]
         apart = self._largest_first(apart, found.sizes[apart])
+        self._alone, self._second = 0, None
+        if careful:
+            first, second = _to_try(state.todo if self._stretches else apart, found.sizes)
+            self._second = second_of(table, found, second)
+            if not self._stretches and not self._size:
+                # a small one, since others wait for it
+                self._alone, apart = 1, np.concatenate(([first], apart[apart != first]))
         self._order = np.concatenate((*self._stretches, apart))
         self._stale = np.isin(self._order, state.changed)
 
@@ -82,8 +93,8 @@ class Planner:
     @property
     def batches(self) -> int:
         """How many batches there will be: exact for a fixed size, else at least so many."""
-        apart = len(self._order) - sum(map(len, self._stretches))
-        return len(self._stretches) + math.ceil(apart / (self._size or self._first_size()))
+        apart = len(self._order) - sum(map(len, self._stretches)) - self._alone
+        return len(self._stretches) + self._alone + math.ceil(apart / (self._size or self._first_size()))
 
     @property
     def inputs(self) -> int:
@@ -102,8 +113,10 @@ class Planner:
             in_shard = number < len(self._stretches)
             left = len(self._order) - start
             size = len(self._stretches[number]) if in_shard else self._next_size(left)
-            stop = min(len(self._order), start + size)
+            stop = min(len(self._order), start + (size if number or not self._alone else 1))
             batch = self._batch(self._name(number), start, stop)
+            if self._second is not None and not self._seconds_per_input:
+                batch = replace(batch, behind=True) if number else replace(batch, second=self._second)
             yield replace(batch, step=self._step()) if in_shard else batch
             start, number = stop, number + 1
 
@@ -170,6 +183,18 @@ def make_batch(name: str, table: Table, found: Survey, chosen: np.ndarray) -> Ba
     return replace(batch, members=places, failures=failures)
 
 
+def second_of(table: Table, found: Survey, index: int) -> Batch:
+    """An input that is tried when another one has failed."""
+    return replace(make_batch(SECOND_NAME, table, found, np.array([index])), one_by_one=True, trial=True)
+
+
+def _to_try(inputs: np.ndarray, sizes: np.ndarray) -> tuple[int, int]:
+    """Two inputs far from each other, and not among the large ones: how they fare is soon known."""
+    some = np.sort(inputs)
+    small = some[(sizes[some] >= 0) & (sizes[some] <= np.median(sizes[some]))]
+    return (int(small[0]), int(small[-1])) if len(small) > 1 else (int(some[0]), int(some[-1]))
+
+
 def _known(failures: Mapping[int, Failure], batch: Batch) -> dict[int, Failure]:
     """By place in a batch, the inputs that are known to fail."""
     if not failures:
@@ -212,6 +237,7 @@ class GroupPlanner:
         dropped: np.ndarray,
         most: int | None = None,
         failures: Mapping[int, Failure] | None = None,
+        careful: bool = False,
     ) -> None:
         """Plan what `state` says is to be done, and to leave out `dropped` entries; of each group `most`."""
         self._table, self._found, self._state, self._journal = table, found, state, journal
@@ -223,6 +249,7 @@ class GroupPlanner:
         self._todo = _first_of_each(places[state.todo], groups.size, most)
         self._dropped = groups.places(journal.entries["key"][dropped])
         self._numbers = self._largest_first()
+        self._careful = careful
 
     def _largest_first(self) -> np.ndarray:
         """The groups with something to do; those of nearly the same size stay in order."""
@@ -244,11 +271,18 @@ class GroupPlanner:
 
     def learn(self, report: Report) -> None:
         """A group is a batch, however long it takes."""
+        self._careful = self._careful and not report.inputs
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches, each made when a worker is free to take it."""
+        first = True
         for number in self._numbers.tolist():
-            yield self._batch(number)
+            batch = self._batch(number)
+            if self._careful and first and len(batch):
+                others = self._state.todo[self._found.keys[self._state.todo] != batch.keys[0]]
+                batch = replace(batch, second=second_of(self._table, self._found, int(others[-1])))
+            yield replace(batch, behind=self._careful and not first)
+            first = False
 
     def _batch(self, number: int) -> Batch:
         groups = self._groups

@@ -5,6 +5,7 @@ import ctypes
 import importlib.util
 import multiprocessing
 import os
+import select
 import signal
 import socket
 import sys
@@ -147,6 +148,33 @@ def _help(function: Callable[[Any], Any], items: Sequence[Any], results: Connect
         # the other end calls the function again where this one ends
         for item in items:
             results.send(function(item))
+
+
+class Gate:
+    """Closed until one process opens it, for all that have it from the same parent."""
+
+    def __init__(self, ends: Sequence[int] | None = None) -> None:
+        """Make one, or take on the two descriptors of one that is there."""
+        self.ends = tuple(ends or os.pipe())
+        self._is_open = False
+
+    def open(self) -> None:
+        """From now on nobody waits."""
+        if not self._is_open:
+            self._is_open = True
+            os.write(self.ends[1], b".")
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it is open, but no longer than that."""
+        if not self._is_open:
+            poll = select.poll()
+            poll.register(self.ends[0], select.POLLIN)
+            self._is_open = bool(poll.poll(seconds * 1000))
+
+    def close(self) -> None:
+        """Let the descriptors go."""
+        for end in self.ends:
+            os.close(end)
 
 
 @contextlib.contextmanager

@@ -143,6 +143,8 @@ class Display:
     def summary(self, summary: "Summary") -> None:
         """The three lines at the end: what was done, where it is, what to do next."""
         self.stop()
+        for line in summary.work.traceback.splitlines():
+            self.error(line)
         for line in summary_lines(summary):
             self.say(line)
         if self._quiet and (summary.stopped or summary.failed or summary.unreadable):

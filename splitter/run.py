@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from splitter.errors import Refused, RunStopped
+from splitter.errors import RecipeError, Refused, RunStopped
 from splitter.options import RunOptions
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
     with Display(quiet=checked.quiet) as display:
         summary = run_dataset(dataset, output, checked, display)
     if summary.stopped:
+        if summary.work.traceback:
+            raise RecipeError(summary.stopped, summary.work.traceback)
         raise RunStopped(summary.stopped)
     return no_manifest(summary) if summary.part else read_manifest(summary.output, summary=summary)
 

@@ -10,24 +10,31 @@ import numpy as np
 
 from splitter.batch import Job, Tried
 from splitter.columns import Columns
-from splitter.errors import RunStopped, StorageError
+from splitter.errors import RecipeError, RunStopped, StorageError
 from splitter.executors import Executor
 from splitter.inputs import Survey, Table
 from splitter.places import OWN_FOLDER
-from splitter.plan import make_batch
+from splitter.plan import make_batch, second_of
 from splitter.storage import Storage
 
 COLUMNS = f"{OWN_FOLDER}/columns.json"
 MORE_EACH_TIME = 8
 
 
-def try_inputs(
-    job: Job, table: Table, found: Survey, executor: Executor, chosen: np.ndarray
+def try_inputs(  # noqa: PLR0913 - what the engine knows
+    job: Job,
+    table: Table,
+    found: Survey,
+    executor: Executor,
+    chosen: np.ndarray,
+    *,
+    careful: bool = False,
 ) -> Iterator[Tried]:
     """What becomes of some inputs, in the order of the list, up to the first that gives an output file.
 
     The first one is tried alone. Where it fails, the next few are given to one worker, then more at a time.
-    An input that takes the whole worker along is left out. Raises RunStopped when no input can be done.
+    An input that takes the whole worker along is left out. Raises RunStopped when no input can be done; to
+    be careful means to take that for certain where the first and the last fail alike in the recipe's code.
     """
     start, size = 0, 1
     while start < len(chosen):
@@ -35,8 +42,12 @@ def try_inputs(
         order = {key: place for place, key in enumerate(batch.keys)}
         tried: list[Tried] = []
         trial = replace(batch, one_by_one=True, trial=True)
+        if careful and not start and len(chosen) > 1:
+            trial = replace(trial, second=second_of(table, found, int(chosen[-1])))
         with contextlib.closing(executor.run(job, [trial], 1)) as reports:
             for report in reports:
+                if report.traceback:
+                    raise RecipeError(report.stop, report.traceback)
                 if report.stop:
                     raise RunStopped(report.stop)
                 tried += report.tried
@@ -48,8 +59,14 @@ def try_inputs(
         start, size = start + size, size * MORE_EACH_TIME
 
 
-def columns_of(
-    job: Job, table: Table, found: Survey, executor: Executor, chosen: np.ndarray
+def columns_of(  # noqa: PLR0913 - what the engine knows
+    job: Job,
+    table: Table,
+    found: Survey,
+    executor: Executor,
+    chosen: np.ndarray,
+    *,
+    careful: bool = False,
 ) -> Columns | None:
     """The columns of a dataset's tables: those that an earlier run has kept, or what a trial shows.
 
@@ -58,7 +75,7 @@ def columns_of(
     known = _kept(job.storage, job.seed)
     if known is not None:
         return known
-    for tried in try_inputs(job, table, found, executor, chosen):
+    for tried in try_inputs(job, table, found, executor, chosen, careful=careful):
         if tried.outputs:
             own = dict(job.sink.columns)
             keys = [one for one in (*tried.head.outputs, *tried.head.inputs) if one[0] not in own]

@@ -24,7 +24,7 @@ from splitter.errors import Refused, RunStopped, StorageError
 from splitter.executors.base import Executor
 from splitter.guard import Guard
 from splitter.options import usable_cpus
-from splitter.processes import by_value, end_session, signals_held_back, signals_let_in
+from splitter.processes import Gate, by_value, end_session, signals_held_back, signals_let_in
 
 if TYPE_CHECKING:
     from splitter.executors.base import Limits
@@ -100,7 +100,8 @@ def _in_workers(
 ) -> Generator[Report, None, None]:
     with _Processes() as processes:
         try:
-            guarded = _Guarded(job, limits, [*job.storage.lock_descriptors, processes.held])
+            descriptors = [*job.storage.lock_descriptors, processes.held]
+            guarded = _Guarded(job, limits, descriptors, processes.gate)
             reports = processes.start(_loader(guarded, batches, workers))
             # nothing is done yet; but the workers are there, so the display may start a thread
             yield Report()
@@ -114,9 +115,9 @@ def _in_workers(
 class _Guarded(Dataset[Report]):
     """A dataset whose items are asked for by batch, and are reports."""
 
-    def __init__(self, job: Job, limits: "Limits", descriptors: list[int]) -> None:
+    def __init__(self, job: Job, limits: "Limits", descriptors: list[int], gate: Gate) -> None:
         """`descriptors` are held open by each worker for as long as it lives."""
-        self._job, self._limits, self._descriptors = job, limits, descriptors
+        self._job, self._limits, self._descriptors, self._gate = job, limits, descriptors, gate
         self._guard: Guard | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -125,11 +126,14 @@ class _Guarded(Dataset[Report]):
             "job": by_value(self._job, type(self._job.dataset)),
             "limits": self._limits,
             "descriptors": [DupFd(descriptor) for descriptor in self._descriptors],
+            "gate": [DupFd(descriptor) for descriptor in self._gate.ends],
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        descriptors = [descriptor.detach() for descriptor in state["descriptors"]]
-        self.__init__(pickle.loads(state["job"]), state["limits"], descriptors)  # type: ignore[misc]  # noqa: S301
+        descriptors, ends = (
+            [descriptor.detach() for descriptor in state[name]] for name in ("descriptors", "gate")
+        )
+        self.__init__(pickle.loads(state["job"]), state["limits"], descriptors, Gate(ends))  # type: ignore[misc]  # noqa: S301
 
     def __getitem__(self, batch: Batch) -> Report:
         assert self._guard is not None  # noqa: S101 - made by `prepare`
@@ -143,7 +147,8 @@ class _Guarded(Dataset[Report]):
 
     def prepare(self, worker: int) -> None:  # noqa: ARG002 - the DataLoader's signature
         """Turn a fresh DataLoader worker into a guard."""
-        self._guard = Guard(self._job, timeout=self._limits.timeout, memory=self._limits.memory)
+        limits = self._limits
+        self._guard = Guard(self._job, timeout=limits.timeout, memory=limits.memory, gate=self._gate)
         self._guard.protect()
         # when there is no more to do the DataLoader lets its workers go; what user code started goes along
         multiprocessing.util.Finalize(None, self._guard.stop, exitpriority=1)
@@ -201,6 +206,7 @@ class _Processes:
     def __init__(self) -> None:
         # every worker holds the writing end: reading finds the end when the last of them is gone
         self._alive, self.held = os.pipe()
+        self.gate = Gate()
         self._before = set(multiprocessing.active_children())
         self._guards: list[Any] = []
         self._iterator: Iterator[Report] | None = None
@@ -240,6 +246,7 @@ class _Processes:
             os.close(self.held)
         self._wait_for_end(children)
         self._iterator = None
+        self.gate.close()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGCHLD, self._child_handler)
 
