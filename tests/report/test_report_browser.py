@@ -190,6 +190,24 @@ def test_the_strip_shows_all_pieces_of_the_recording(chromium, speech_output):
     assert chromium.texts(".inspector h3") == [rows[5]["output"].rpartition("/")[2]]
 
 
+@pytest.mark.parametrize("options", [[], ["--sources"]])
+def test_served_cuts_are_heard_from_what_is_served(chromium, speech_output, serving, options):
+    """From the recording if it is served; if not, from the outputs on both sides, one after the other."""
+    with serving(speech_output, *options) as server:
+        chromium.open(server.url)
+        _choose(chromium, "lecture/000001")
+        chromium.click(".recording .buttons button")
+        chromium.wait(f"{PLAYER}.isPlaying")
+        first = chromium.value(f"{PLAYER}.audio.src")
+        if options:
+            assert first == f"{server.url}.sources/speech/lecture.flac"
+            return
+        assert "/lecture/000000_0.000s.flac" in first
+        chromium.wait(f"{PLAYER}.isPlaying && {PLAYER}.audio.src.includes('/lecture/000001_')")
+        chromium.wait("document.querySelector('.sound-note').textContent.includes('both sides')")
+        assert chromium.complaints() == []
+
+
 def test_cuts_are_heard_in_the_recording(chromium, speech_output):
     """A second before to a second after, from the source recording beside the outputs."""
     chromium.open(speech_output / "report.html")
@@ -329,6 +347,12 @@ def test_outputs_in_shards_are_played_by_the_server(chromium, speech_output, tmp
         chromium.wait("document.querySelector('.spectrogram')?.dataset.row")
         assert chromium.texts(".sound-note") == [""]
         assert chromium.complaints() == []
+        if kind == "tar":
+            # as from a bucket, which knows of no members
+            script = "browser.sounds.part(2).then((part) => arguments[0]([...new Uint8Array(part)]))"
+            loose = read_table(tmp_path / "out" / "manifest.csv")[2]["output"]
+            content = bytes(chromium.driver.execute_async_script(script))
+            assert content == (tmp_path / "out" / loose).read_bytes()
     chromium.open(shards / "report.html")
     chromium.click(f"{ROWS}:nth-child(3) .play")
     chromium.wait(f"{PLAYER}.isPlaying && {PLAYER}.audio.currentTime > 0.05")
