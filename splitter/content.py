@@ -1,6 +1,7 @@
-"""The content of an output, of whatever kind, to a file; its size and checksum are taken on the way."""
+"""The content of an output, of whatever kind, to a file or to memory; with its size and checksum."""
 
 import contextlib
+import errno
 import io
 import os
 import shutil
@@ -83,10 +84,25 @@ def _write_bytes(path: str, content: bytes | bytearray) -> tuple[int, str]:
 
 
 def _write_with(path: str, writer: "Content") -> tuple[int, str]:
+    raw = _opened(path)
+    _have_written(raw, writer, path)
+    return _stated(raw, path)
+
+
+def _opened(path: str) -> _Hashing:
     try:
-        raw = _Hashing(path)
+        return _Hashing(path)
     except OSError as error:
         raise StorageError.of(error, path) from error
+
+
+def _stated(raw: _Hashing, path: str) -> tuple[int, str]:
+    if raw.in_sequence:
+        return raw.end, checksum_of(raw.digest)
+    return measure(path)
+
+
+def _have_written(raw: "_Hashing | _InMemory", writer: "Content", path: str) -> None:
     file = io.BufferedRandom(raw, GATHERED)
     try:
         with file:
@@ -99,22 +115,141 @@ def _write_with(path: str, writer: "Content") -> tuple[int, str]:
     if raw.fault is not None:
         # whatever the user's code made of it: the disk is full, or broken
         raise StorageError.of(raw.fault, path) from raw.fault
-    if raw.in_sequence:
-        return raw.end, checksum_of(raw.digest)
-    return measure(path)
+
+
+# -- the same, to memory ------------------------------------------------------------------------------------
+
+
+class _InMemory(io.RawIOBase):
+    """A file that is in memory while it has room there, and nobody asks for its descriptor."""
+
+    def __init__(self, room: memoryview, path: str) -> None:
+        self._room, self._path = room, path
+        self._at = self.end = 0
+        self.file: _Hashing | None = None
+
+    @property
+    def fault(self) -> OSError | None:
+        """Why it could not be written."""
+        return self.file.fault if self.file else None
+
+    def readable(self) -> bool:
+        """As any file that is given to a recipe."""
+        return True
+
+    writable = seekable = readable
+
+    def write(self, data: "io.ReadableBuffer") -> int:  # type: ignore[name-defined]
+        """Write where there is room."""
+        content = memoryview(data).cast("B")
+        stop = self._at + len(content)
+        if self.file is None and stop <= len(self._room):
+            self._fill_up_to(self._at)
+            self._room[self._at : stop] = content
+            self._at, self.end = stop, max(stop, self.end)
+            return len(content)
+        return self._in_file().write(data)
+
+    def readinto(self, buffer: "io.WriteableBuffer") -> int:  # type: ignore[name-defined]
+        """Read what was written."""
+        if self.file is not None:
+            return self.file.readinto(buffer) or 0
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self.end - self._at))
+        view[:count] = self._room[self._at : self._at + count]
+        self._at += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go somewhere, also past the end."""
+        if self.file is not None:
+            return self.file.seek(offset, whence)
+        at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.end}[whence]
+        if at < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self._at = at
+        return at
+
+    def truncate(self, size: int | None = None) -> int:
+        """Cut it, or fill it with zeros."""
+        size = self._at if size is None else size
+        if self.file is not None or size > len(self._room):
+            return self._in_file().truncate(size)
+        self._fill_up_to(size)
+        self.end = size
+        return size
+
+    def fileno(self) -> int:
+        """Go to disk, since whoever has the descriptor writes past this object."""
+        return self._in_file().fileno()
+
+    def close(self) -> None:
+        """Let a file go."""
+        if self.file is not None:
+            self.file.close()
+        super().close()
+
+    def _fill_up_to(self, end: int) -> None:
+        if end > self.end:
+            self._room[self.end : end] = bytes(end - self.end)
+            self.end = end
+
+    def _in_file(self) -> _Hashing:
+        if self.file is None:
+            file = _opened(self._path)
+            self.file = file
+            file.write(self._room[: self.end])
+            file.seek(self._at)
+        return self.file
+
+
+def hold_content(room: memoryview, path: str, content: Content, scratch: Scratch) -> tuple[int, str, bool]:
+    """The same, but to memory if there is room; returns size, checksum, and whether it is there."""
+    if isinstance(content, str):
+        content = content.encode()
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        size = content.nbytes if isinstance(content, memoryview) else len(content)
+        if size <= len(room):
+            room[:size] = memoryview(content).cast("B") if size else b""
+            return size, checksum_of(xxhash.xxh3_128(room[:size])), True
+    elif callable(content):
+        raw = _InMemory(room, path)
+        _have_written(raw, content, path)
+        if raw.file is None:
+            return raw.end, checksum_of(xxhash.xxh3_128(room[: raw.end])), True
+        return (*_stated(raw.file, path), False)
+    elif isinstance(content, os.PathLike) and _size_of(content) <= len(room):
+        with open(content, "rb", buffering=0) as file:
+            held = hold_content(room, path, lambda target: shutil.copyfileobj(file, target), scratch)
+        if _is_left_to_us(os.fsdecode(content), scratch):
+            os.unlink(content)
+        return held
+    return (*write_content(path, content, scratch), False)
+
+
+def _size_of(path: "os.PathLike[str]") -> float:
+    """The bytes of a plain file; else more than there is room for."""
+    try:
+        return os.path.getsize(path) if os.path.isfile(path) else float("inf")
+    except ValueError:
+        return float("inf")
 
 
 def _take_file(path: str, source: str, scratch: Scratch) -> tuple[int, str]:
     """Move a file that lies in scratch; copy any other, which may be somebody's original."""
     if not os.path.isfile(source):
         raise BadResult(f"the content of {os.path.basename(path)!r} is the path {source!r}, where no file is")
-    if not os.path.islink(source) and os.stat(source).st_nlink == 1 and scratch.holds(source):
+    if _is_left_to_us(source, scratch):
         try:
             os.rename(source, path)
         except OSError:
             return _copy(source, path)
         return measure(path)
     return _copy(source, path)
+
+
+def _is_left_to_us(path: str, scratch: Scratch) -> bool:
+    return not os.path.islink(path) and os.stat(path).st_nlink == 1 and scratch.holds(path)
 
 
 def _copy(source: str, path: str) -> tuple[int, str]:

@@ -19,11 +19,10 @@ from splitter.csv_text import in_unicode
 from splitter.errors import BadResult
 from splitter.records import Scalar
 from splitter.sinks.shards import NAME, OFFSET, Sample, Shard, ShardSink, as_json
+from splitter.tar.archive import Part
 
 KEY, SOUND, FILE, OTHERS = "key", "audio", "file", "other_metadata"
 GROUP_BYTES, GROUP_ROWS = 16 << 20, 10_000
-# smaller contents are put together
-GATHERED = 64 << 10
 # a value, and the page it stands in, have lengths of 31 bits
 LARGEST = (1 << 31) - (1 << 20)
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 63) - 1
@@ -98,7 +97,8 @@ class ParquetShard(Shard):
         self._columns = columns
         # where an output is stands in the manifest, and in nothing that is moved or copied
         self._known = {*columns, "output", OFFSET}
-        self._rows = 0
+        self._rows = self._waiting = 0
+        self._buffer = memoryview(bytearray(GROUP_BYTES))
         self._begin_group()
         with _plain_errors():
             self._open(path)
@@ -124,37 +124,30 @@ class ParquetShard(Shard):
     @property
     def size(self) -> int:
         """Bytes that were written, or wait to be."""
-        return int(self._file.tell()) + self._bytes + self._texts
+        return int(self._file.tell()) + self._ends[-1] + self._texts
 
     def add(self, sample: Sample) -> int:
         """Append a row; returns its number."""
-        if self._waiting == GROUP_ROWS or (self._waiting and self._bytes + sample.size > GROUP_BYTES):
+        if self._waiting == GROUP_ROWS or (self._waiting and self._ends[-1] + sample.size > GROUP_BYTES):
             self._write_group()
-        content = sample.content if isinstance(sample.content, bytes) else sample.content.read()
-        if len(content) < GATHERED:
-            self._small += content
-            self._ends.append(len(self._small))
+        start, end = self._ends[-1], self._ends[-1] + sample.size
+        alone: bytes | memoryview | None = None
+        if end <= GROUP_BYTES:
+            self._buffer[start:end] = _content(sample)
         else:
-            self._end_chunk()
-            self._chunks.append((array("i", [0, len(content)]), content))
-        self._bytes += len(content)
+            alone = _content(sample)
+        self._ends.append(end)
         self._add_values(sample)
         self._waiting += 1
         self._rows += 1
+        if alone is not None:
+            self._write_group(alone)
         return self._rows - 1
 
     def _begin_group(self) -> None:
         self._values: list[list[Any]] = [[] for _ in self._names]
-        self._chunks: list[tuple[array[int], Any]] = []
         self._ends: array[int] = array("i", [0])
-        self._small = bytearray()
-        self._waiting = self._bytes = self._texts = 0
-
-    def _end_chunk(self) -> None:
-        """Small contents are put together, large ones are taken as they are, without a copy."""
-        if len(self._ends) > 1:
-            self._chunks.append((self._ends, self._small))
-            self._ends, self._small = array("i", [0]), bytearray()
+        self._waiting = self._texts = 0
 
     def _add_values(self, sample: Sample) -> None:
         row = sample.row
@@ -171,33 +164,23 @@ class ParquetShard(Shard):
             if type(value) is str:
                 self._texts += len(value)
 
-    def _write_group(self) -> None:
+    def _write_group(self, alone: "bytes | memoryview | None" = None) -> None:
         import pyarrow as pa
 
         if not self._waiting:
             return
-        self._end_chunk()
         fields = [*self._schema]
         key, paths, *others = self._values
-        arrays = [_texts(key), self._contents(_texts(paths), [*fields[1].type])]
+        buffers = [None, pa.py_buffer(self._ends), pa.py_buffer(self._buffer if alone is None else alone)]
+        contents = pa.Array.from_buffers(pa.binary(), self._waiting, buffers)
+        struct = pa.StructArray.from_arrays([contents, _texts(paths)], fields=[*fields[1].type])
+        arrays = [_texts(key), struct]
         for field, values in zip(fields[2:], others, strict=True):
             arrays.append(_texts(values) if field.type == pa.string() else pa.array(values, field.type))
         table = pa.Table.from_arrays(arrays, schema=self._schema)
         with self._giving_up():
             self._writer.write_table(table, row_group_size=self._waiting)
         self._begin_group()
-
-    def _contents(self, paths: Any, fields: list[Any]) -> Any:  # noqa: ANN401 - arrays
-        import pyarrow as pa
-
-        chunks, at = [], 0
-        for ends, content in self._chunks:
-            rows = len(ends) - 1
-            buffers = [None, pa.py_buffer(ends), pa.py_buffer(content)]
-            contents = pa.Array.from_buffers(pa.binary(), rows, buffers)
-            chunks.append(pa.StructArray.from_arrays([contents, paths.slice(at, rows)], fields=fields))
-            at += rows
-        return pa.chunked_array(chunks)
 
     def close(self) -> None:
         """Write what waits, and what makes the file whole."""
@@ -230,6 +213,10 @@ def _plain_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise (OSError(error.errno, os.strerror(error.errno)) if error.errno else error) from error
+
+
+def _content(sample: Sample) -> bytes | memoryview:
+    return sample.content.read() if isinstance(sample.content, Part) else sample.content
 
 
 def _fitting(value: Scalar, kind: type) -> Scalar:

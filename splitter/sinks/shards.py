@@ -6,9 +6,9 @@ shards     shard-000007.tar, and shard-000007-1.tar where that is full
 """
 
 import contextlib
-import io
 import json
 import math
+import mmap
 import os
 import re
 import shutil
@@ -21,7 +21,7 @@ from typing import IO, Any, ClassVar
 
 import xxhash
 
-from splitter.content import READ_AT_ONCE, checksum_of, write_content
+from splitter.content import READ_AT_ONCE, hold_content
 from splitter.csv_text import Row
 from splitter.errors import StorageError
 from splitter.options import RunOptions
@@ -32,12 +32,14 @@ from splitter.storage import Storage
 from splitter.tar.archive import Part, Waiting
 
 # of contents that wait for their place; what is more waits on disk
-MOST_IN_MEMORY = 64 << 20
-# of a single one
-MOST_IN_ONE = 16 << 20
+MOST_IN_MEMORY = 128 << 20
 NAME, OFFSET = "output_name", "shard_offset"
 # after the column that names the output
 SIZE_AT, CHECKSUM_AT, NAME_AT, OFFSET_AT = range(1, 5)
+_OURS_ALONE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+# of batches that are finished, for the next: to be given new memory by the system costs more than a copy
+_free: list[memoryview] = []
+_NO_SCRATCH = Scratch()
 _PLAIN_EXTENSION = re.compile(r"[a-z0-9_]{1,32}")
 
 
@@ -58,7 +60,7 @@ class Sample:
     extension: str
     size: int
     checksum: str
-    content: bytes | Part
+    content: bytes | memoryview | Part
     row: dict[str, Scalar]
 
     @property
@@ -138,7 +140,7 @@ class _Held:
     name: str
     size: int
     checksum: str
-    content: bytes | Part
+    content: bytes | memoryview | Part
 
 
 class ShardsWriter(GroupWriter):
@@ -154,7 +156,8 @@ class ShardsWriter(GroupWriter):
         self._current: list[_Held] = []
         # by the rank of their input, each with the row to complete and its column of the output
         self._waiting: dict[int, list[tuple[Sample, Row, int]]] = {}
-        self._in_memory = 0
+        self._memory = _free.pop() if _free else memoryview(mmap.mmap(-1, MOST_IN_MEMORY, flags=_OURS_ALONE))
+        self._used = 0
         self._spool: IO[bytes] | None = None
         self._put: Waiting
         self._shard: Shard | None = None
@@ -165,36 +168,26 @@ class ShardsWriter(GroupWriter):
 
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> Stored:  # noqa: ARG002
         """Hold an output until its place is known."""
-        if isinstance(content, str):
-            content = content.encode()
-        if isinstance(content, (bytes, bytearray, memoryview)):
-            # one that can be written to is copied
-            held = self._hold(name, bytes(content))
-        else:
-            held = self._hold_file(name, content, scratch)
+        held = self._hold(name, content, scratch)
         self._current.append(held)
         return Stored("", held.size, held.checksum)
 
-    def _hold(self, name: str, content: bytes) -> _Held:
+    def _hold(self, name: str, content: Content, scratch: Scratch) -> _Held:
         """Keep a content in memory while there is room, else on disk."""
-        checksum = checksum_of(xxhash.xxh3_128(content))
-        if self._in_memory + len(content) > MOST_IN_MEMORY:
-            return _Held(name, len(content), checksum, self._put_away(io.BytesIO(content)))
-        self._in_memory += len(content)
-        return _Held(name, len(content), checksum, content)
-
-    def _hold_file(self, name: str, content: Content, scratch: Scratch) -> _Held:
-        """What is, or will be, a file is one for a moment."""
+        room = self._memory[self._used :]
         path = f"{self._folder()}/{name}"
+        there = False
         try:
-            size, checksum = write_content(path, content, scratch)
+            size, checksum, there = hold_content(room, path, content, scratch)
+            if there:
+                self._used += size
+                return _Held(name, size, checksum, room[:size])
             with open(path, "rb") as file:
-                if size <= MOST_IN_ONE:
-                    return self._hold(name, file.read())
                 return _Held(name, size, checksum, self._put_away(file))
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+            if not there:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
 
     def _put_away(self, source: IO[bytes]) -> Part:
         """Keep a content on disk, in one file with all others."""
@@ -215,7 +208,7 @@ class ShardsWriter(GroupWriter):
 
     def drop_input(self) -> None:
         """Forget the outputs of the input at hand."""
-        self._in_memory -= sum(len(held.content) for held in self._current if isinstance(held.content, bytes))
+        self._used -= sum(held.size for held in self._current if isinstance(held.content, memoryview))
         self._current = []
 
     def keep_input(self, owner: Owner | None = None) -> None:
@@ -228,7 +221,8 @@ class ShardsWriter(GroupWriter):
         """Take along outputs that an older shard has."""
         rows = [row for row in owner.rows if row[owner.at + CHECKSUM_AT]]
         names = [row[owner.at + NAME_AT] for row in rows]
-        self._wait(owner, [self._hold(name, content) for name, content in zip(names, contents, strict=True)])
+        pairs = zip(names, contents, strict=True)
+        self._wait(owner, [self._hold(name, content, _NO_SCRATCH) for name, content in pairs])
 
     def _wait(self, owner: Owner, outputs: list[_Held]) -> None:
         at = owner.at
@@ -281,8 +275,8 @@ class ShardsWriter(GroupWriter):
                 raise StorageError.of(error, self._storage.path(self._names[-1])) from error
             row[at] = f"{self._names[-1]}/{sample.member}"
             self._count += 1
-            if isinstance(sample.content, bytes):
-                self._in_memory -= sample.size
+        if not (self._waiting or self._current):
+            self._used = 0
 
     def _is_full(self, shard: Shard, sample: Sample) -> bool:
         return (
@@ -321,6 +315,7 @@ class ShardsWriter(GroupWriter):
             self._shard.discard()
         if self._spool is not None:
             self._spool.close()
+        _free.append(self._memory)
 
     # -- into place ------------------------------------------------------------------------------------------
 

@@ -2,14 +2,14 @@
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from splitter.csv_text import ENCODING, ESCAPE
 from splitter.errors import BadResult
 from splitter.options import RunOptions
 from splitter.records import Scalar
 from splitter.sinks.shards import OFFSET, Sample, Shard, ShardSink, as_json
-from splitter.tar.archive import END, ArchiveWriter, Member, header, size_in_archive
+from splitter.tar.archive import END, ArchiveWriter, Member, Part, header, size_in_archive
 
 JSON = "json"
 
@@ -75,7 +75,9 @@ class TarShard(Shard):
                 text = "" if row[column] is None else str(row[column])
                 contents[name] = text.encode(ENCODING, ESCAPE)
             others = (Member(f"{sample.key}.{name}", len(text), text) for name, text in contents.items())
-            self._made = sample, [Member(sample.member, sample.size, sample.content), *others]
+            # a view is written as bytes are
+            content = cast("bytes | Part", sample.content)
+            self._made = sample, [Member(sample.member, sample.size, content), *others]
         return self._made[1]
 
     def close(self) -> None:

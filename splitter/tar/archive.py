@@ -110,10 +110,10 @@ class Member(NamedTuple):
 
     def pieces(self) -> Iterator[bytes]:
         """The content, piece by piece."""
-        if isinstance(self.content, bytes):
-            yield self.content
-        else:
+        if isinstance(self.content, Part):
             yield from self.content.pieces()
+        else:
+            yield self.content
 
     def read(self) -> bytes:
         """The whole content."""

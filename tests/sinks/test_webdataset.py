@@ -365,7 +365,7 @@ def test_bytes_that_are_not_text_come_through(folder: Path):
 def test_contents_beyond_what_memory_is_for_wait_on_disk(folder: Path, monkeypatch: pytest.MonkeyPatch):
     """And are the same; nothing stays in staging."""
     monkeypatch.setattr("splitter.sinks.shards.MOST_IN_MEMORY", 1000)
-    monkeypatch.setattr("splitter.sinks.shards.MOST_IN_ONE", 100)
+    monkeypatch.setattr("splitter.sinks.shards._free", [])
     contents = [np.random.default_rng(size).bytes(size) for size in (10, 5000, 999, 0, 200_000, 50)]
 
     class Large(ProcessorDataset):
