@@ -30,7 +30,7 @@ NAVIGATION = {
     "Recipes": [
         f"recipes/{name}" for name in ("sound", "chunk", "silence", "speech", "segments", "command", "words")
     ],
-    "Reference": ["cli", "the-class", "manifest"],
+    "Reference": ["cli", "the-class", "manifest", "completion"],
     "Background": ["performance"],
 }
 

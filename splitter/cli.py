@@ -2,6 +2,7 @@
 
 import enum
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from splitter import __version__
+from splitter.completion import files, parameters_in_text, recipes_and_files
 from splitter.errors import Interrupted, Refused, RunStopped
 from splitter.options import RunOptions, flag, nearest
 from splitter.parameters import REQUIRED, Parameter, field_parameters, first_line, recipe_parameters
@@ -20,6 +22,8 @@ from splitter.tar.commands import tar
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
+    from splitter.engine import Summary
+    from splitter.progress import Display
     from splitter.verification import Finding
 
 REFUSED = 2
@@ -37,17 +41,26 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
         return _refuse(
             "Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux"
         )
+    verbose = "--verbose" in (sys.argv[1:] if arguments is None else arguments)
     try:
         return commands.main(arguments, prog_name="splitter", standalone_mode=False) or 0
     except click.ClickException as error:
         return _complain(error)
     except Refused as error:
+        _trace(error, shown=verbose)
         return _refuse(str(error))
     except (RunStopped, OSError) as error:
+        _trace(error, shown=verbose)
         click.echo(f"splitter: {error}", err=True)
         return 1
     except click.Abort:
         return 130
+
+
+def _trace(error: BaseException, *, shown: bool) -> None:
+    """Show where an error comes from, if --verbose asks for it."""
+    if shown:
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
 
 
 def _refuse(message: str) -> int:
@@ -98,6 +111,8 @@ class RunCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Find out the recipe first, since it decides what options there are."""
+        if ctx.resilient_parsing:
+            return self._parse_unfinished(ctx, args)
         config = _read_config(_value_of("--config", args))
         given = _value_of("--recipe", args)
         name = str(config.get("recipe", DEFAULT)) if given is None else given
@@ -114,6 +129,11 @@ class RunCommand(click.Command):
             if key not in known:
                 raise Refused(f"--config: {key!r} is not an option{nearest(key, sorted(known))}")
         ctx.default_map = {key: _as_given(known[key], value) for key, value in config.items()}
+        return super().parse_args(ctx, args)
+
+    def _parse_unfinished(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a line that a shell wants to complete."""
+        ctx.meta["parameters"] = parameters_in_text(_value_of("--recipe", args) or DEFAULT)
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -234,8 +254,21 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
             if interruption.summary:
                 display.summary(interruption.summary)
             return interruption.exit_code
+        if options.verbose:
+            _show_first_failure(summary, display)
         display.summary(summary)
         return summary.exit_code
+
+
+def _show_first_failure(summary: "Summary", display: "Display") -> None:
+    """Show the traceback of the first input in errors.csv; there is none before all parts are together."""
+    from splitter.frame import read_manifest
+
+    if not summary.failed or summary.part or summary.stopped:
+        return
+    first = read_manifest(summary.output).failed.iloc[0]
+    display.stop()
+    click.echo(f"{first['input']}:\n{first['traceback'] or first['message']}".rstrip(), err=True)
 
 
 def _plan(*, as_json: bool = False, **values: Any) -> int:  # noqa: ANN401 - what click has parsed
@@ -287,20 +320,26 @@ def _together(sources: Sequence[str]) -> Any:  # noqa: ANN401 - what a recipe ta
 def _run_parameters() -> list[click.Parameter]:
     """What `run` and `plan` take, but for what the recipe takes."""
     return [
-        click.Argument(["dataset"], type=click.STRING, nargs=-1, required=True),
+        click.Argument(["dataset"], type=click.STRING, nargs=-1, required=True, shell_complete=files),
         click.Option(
             ["recipe", "--recipe"],
             default=DEFAULT,
             show_default=True,
+            shell_complete=recipes_and_files,
             help="What to do: a name from 'splitter recipes', module:Class, or path/to/file.py:Class.",
         ),
         click.Option(
             ["output", "--output", "-o"],
             default="outputs",
             show_default=True,
+            shell_complete=files,
             help="The output folder, or its URL in an object store.",
         ),
-        click.Option(["config", "--config"], help="A TOML file with values for any of these options."),
+        click.Option(
+            ["config", "--config"],
+            shell_complete=files,
+            help="A TOML file with values for any of these options.",
+        ),
         *map(_run_option, field_parameters(RunOptions)),
     ]
 
@@ -343,7 +382,7 @@ commands.add_command(tar)
 
 
 @commands.command()
-@click.argument("output")
+@click.argument("output", shell_complete=files)
 @click.option(
     "--manifest-format",
     metavar="FORMATS",
@@ -372,7 +411,7 @@ def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet:
 
 
 @commands.command()
-@click.argument("output")
+@click.argument("output", shell_complete=files)
 @click.option(
     "--deep",
     metavar="[N|all]",
@@ -410,7 +449,7 @@ def verify(output: str, deep: str | None, recipe: str | None, workers: int | Non
 
 
 @commands.command()
-@click.argument("output")
+@click.argument("output", shell_complete=files)
 @click.option("--train", type=float, metavar="FRACTION", help="How much is to be in train, such as 0.8.")
 @click.option("--validation", type=float, metavar="FRACTION", help="How much is to be in validation.")
 @click.option("--test", type=float, metavar="FRACTION", help="How much is to be in test.")
@@ -454,7 +493,7 @@ def split(  # noqa: PLR0913 - what click gives
 
 
 @commands.command()
-@click.argument("output")
+@click.argument("output", shell_complete=files)
 @click.option("--by", metavar="COLUMN", help="One line for each value of this column.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stats(output: str, by: str | None, as_json: bool) -> None:  # noqa: FBT001 - what click gives

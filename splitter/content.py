@@ -63,9 +63,8 @@ def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, s
     if callable(content):
         return _write_with(path, content)
     kind = type(content).__name__
-    raise BadResult(
-        f"the content of {os.path.basename(path)!r} is a {kind}; expected bytes, str, a path or a callable"
-    )
+    name = os.path.basename(path)
+    raise BadResult(f"the content of {name!r} is of type {kind}; expected bytes, str, a path or a callable")
 
 
 def _write_bytes(path: str, content: bytes | bytearray) -> tuple[int, str]:

@@ -247,6 +247,8 @@ def checked_result(result: Any) -> Result:  # noqa: ANN401 - whatever a user's m
 
 
 def _described(value: Any) -> str:  # noqa: ANN401 - whatever a user's method gave
+    if value is None:
+        return "None"
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a user's __repr__ may do anything

@@ -49,8 +49,9 @@ class Labels:
                 twice[row[at]] = None
             self._labels[row[at]] = row[:at] + row[at + 1 :]
         if twice:
+            stand = "stands" if len(twice) == 1 else "stand"
             raise Refused(
-                f"{name}: {_count(len(twice), 'key')} in column {column!r} stand there more than once "
+                f"{name}: {_count(len(twice), 'key')} in column {column!r} {stand} there more than once "
                 f"({_first(twice)}); keep one row of each"
             )
 

@@ -29,7 +29,7 @@ _LEAST = {"limit": 1, "batch_size": 1, "retries": 0, "num_cpus": 0, "num_gpus": 
 _FOR_SHARDS = ("shard_size", "shard_maxcount", "shuffle", "field")
 _SHARD_BYTES = 10**9
 _FIELD = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
-_FOR_RAY = ("address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env", "verbose")
+_FOR_RAY = ("address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class RunOptions:
         fresh: Start over: remove the outputs of earlier runs first.
         prune: Remove the outputs of inputs that are no longer in the list.
         quiet: Print errors only, and which finished work is done again.
-        verbose: Show Ray's own log as well.
+        verbose: Show the traceback of what went wrong, and Ray's own log.
     """
 
     column: str = "input"

@@ -114,7 +114,7 @@ class RowMaker:
         plain = _python_value(value)
         if type(plain) not in _TYPES:
             kind = type(value).__name__
-            raise BadResult(f"metadata {key!r} is a {kind}; expected str, int, float, bool or None")
+            raise BadResult(f"metadata {key!r} is of type {kind}; expected str, int, float, bool or None")
         wanted = self._declared.get(key)
         if wanted is None or plain is None or type(plain) is wanted:
             return plain

@@ -419,7 +419,8 @@ def _read_list(
     try:
         header, rows = reader(path, name) if reader else _read_csv(path, name, delimiter)
     except OSError as error:
-        raise Refused(f"{name}: the dataset list cannot be read: {error.strerror or error}") from None
+        advice = "; check its path" if isinstance(error, FileNotFoundError) else ""
+        raise Refused(f"{name}: the dataset list cannot be read: {error.strerror or error}{advice}") from None
     return header, rows, name, home
 
 

@@ -53,6 +53,7 @@ ROOMS = """
     run
     report
     __init__
+    completion
     cli
     __main__
 """

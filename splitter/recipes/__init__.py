@@ -97,10 +97,13 @@ class _Importing:
         if error is None or isinstance(error, (Refused, KeyboardInterrupt)):
             return
         if isinstance(error, SyntaxError):
-            raise Refused(
-                f"--recipe {self._name}: line {error.lineno} of {error.filename}: {error.msg}"
-            ) from None
+            of = "" if error.filename == self._name else f" of {error.filename}"
+            raise Refused(f"--recipe {self._name}: line {error.lineno}{of}: {error.msg}") from error
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
+        if not own and isinstance(error, ModuleNotFoundError):
+            raise Refused(
+                f"--recipe {self._name}: there is no such module; a file is written as path/to/file.py:Class"
+            ) from error
         where = f" (line {own[-1].lineno} of {own[-1].filename})" if own else ""
-        raise Refused(f"--recipe {self._name}: {type(error).__name__}: {error}{where}") from None
+        raise Refused(f"--recipe {self._name}: {type(error).__name__}: {error}{where}") from error

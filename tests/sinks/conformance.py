@@ -366,7 +366,11 @@ class SinkConformance:
         ("content", "error", "message"),
         [
             (boom, "ZeroDivisionError", "in the middle of writing"),
-            (42, "BadResult", "the content of 'bad.bin' is a int; expected bytes, str, a path or a callable"),
+            (
+                42,
+                "BadResult",
+                "the content of 'bad.bin' is of type int; expected bytes, str, a path or a callable",
+            ),
             ([b"bytes"], "BadResult", "is a list; expected"),
             ("\ud800", "UnicodeEncodeError", "surrogates not allowed"),
             (Path("missing.bin"), "BadResult", "'missing.bin', where no file is"),

@@ -1,0 +1,400 @@
+"""What users read when they make a mistake: one line that names the thing and says what to do."""
+
+import shlex
+import sys
+
+import pytest
+import torch
+from doors import here, program, read_table, write_files
+
+RECIPES = """\
+from splitter import OutputFile, ProcessorDataset
+
+
+class Text(ProcessorDataset):
+    def process(self, input_file):
+        return "text"
+
+
+class Nothing(ProcessorDataset):
+    def process(self, input_file):
+        pass
+
+
+class Three(ProcessorDataset):
+    def process(self, input_file):
+        return [], {}, 3
+
+
+class Folder(ProcessorDataset):
+    def process(self, input_file):
+        return [OutputFile("a/b.txt", "x")], {}
+
+
+class Content(ProcessorDataset):
+    def process(self, input_file):
+        return [OutputFile("b.txt", 5)], {}
+
+
+class Nested(ProcessorDataset):
+    def process(self, input_file):
+        return [], {"list": [1]}
+
+
+class Hides(ProcessorDataset):
+    def process(self, input_file):
+        return [], {"speaker": 1}
+
+
+class Same(ProcessorDataset):
+    def process(self, input_file):
+        return [OutputFile("a", "x"), OutputFile("A", "y")], {}
+
+
+class Clash(Text):
+    def __init__(self, inputs, workers: int = 1):
+        super().__init__(inputs)
+
+
+class Needs(Text):
+    def __init__(self, inputs, model: str):
+        super().__init__(inputs)
+
+
+class Lazy(Text):
+    def __init__(self, inputs):
+        pass
+
+
+class Broken(ProcessorDataset):
+    def setup(self):
+        raise RuntimeError("no weights")
+
+    def process(self, input_file):
+        raise ValueError("bad header")
+
+
+class Raises(ProcessorDataset):
+    def process(self, input_file):
+        raise ValueError("bad header")
+"""
+
+FILES = {
+    "mine.py": RECIPES,
+    "syntax.py": "class One:\n    def process(self:\n        pass\n",
+    "imports.py": "import no_such_package\n",
+    "raises.py": "\n1 / 0\n",
+    "plain.py": "class One:\n    pass\n",
+    "words/a.txt": "simple",
+    "words/b.txt": "scaleable",
+    "list.csv": "input,speaker\nwords/a.txt,7\nwords/b.txt,8\n",
+    "one.csv": "input,speaker\nwords/a.txt,7\n",
+    "nothing.csv": "",
+    "no_input.csv": "path,speaker\na,b\n",
+    "twice.csv": "input\nwords/a.txt\nwords/a.txt\n",
+    "short.csv": "input,speaker\nwords/a.txt\n",
+    "names.csv": "input,input\na,b\n",
+    "collide.csv": "input\nwords/a.txt\nwords/a.md\n",
+    "list.json": "[]",
+    "list.jsonl": '{"input": "words/a.txt"}\n{"input": \n',
+    "labels.csv": "speaker,age\n7,30\n7,40\n",
+    "options.toml": "secnds = 5\n",
+    "broken.toml": "seconds = = 5\n",
+    "list.toml": "seconds = [1, 2]\n",
+    "taken/notes.txt": "mine",
+    "broken.tar": "no archive",
+    "plan.csv": "__key__,@wav\na,nowhere.wav\n",
+}
+
+# Each command is refused with exit code 2, before anything is written, and this is all that it says.
+REFUSED = """\
+$ runn list.csv
+No such command 'runn'. Did you mean 'run'? See splitter --help
+$ run
+Missing argument 'DATASET...'; see splitter run --help
+$ run list.csv --secs 5
+No such option '--secs'; did you mean '--seconds'? See splitter run --help
+$ run list.csv --secondss 5
+No such option '--secondss'; did you mean '--seconds'? See splitter run --help
+$ run list.csv --recipe words --command x
+No such option '--command'; did you mean '--column'? See splitter run --help
+$ run list.csv --seconds many
+Invalid value for '--seconds': 'many' is not a valid float; see splitter run --help
+$ run list.csv --seconds
+Option '--seconds' requires an argument
+$ run list.csv --seconds 0
+--seconds 0: must be more than 0
+$ run list.csv --overlap 20
+--overlap 20: must be at least 0 and less than --seconds, which is 10
+$ run list.csv --format wave
+Invalid value for '--format': 'wave' is not one of 'same', 'wav', 'flac', 'ogg', 'mp3'; see splitter run --help
+$ run list.csv --sample-rate 0
+--sample-rate 0: must be from 1 to 1,000,000
+$ run list.csv --recipe chnk
+--recipe chnk: is not a recipe; did you mean 'chunk'?
+$ run list.csv --recipe mine.py
+--recipe mine.py: names a file; write mine.py:Class, with the class that is in it
+$ run list.csv --recipe gone.py:Mel
+--recipe {here}/gone.py: there is no such file
+$ run list.csv --recipe syntax.py:One
+--recipe {here}/syntax.py: line 2: '(' was never closed
+$ run list.csv --recipe imports.py:One
+--recipe {here}/imports.py: ModuleNotFoundError: No module named 'no_such_package' (line 1 of {here}/imports.py)
+$ run list.csv --recipe raises.py:One
+--recipe {here}/raises.py: ZeroDivisionError: division by zero (line 2 of {here}/raises.py)
+$ run list.csv --recipe plain.py:One
+--recipe plain.py:One: One is not a ProcessorDataset in plain.py; it has no subclass of ProcessorDataset
+$ run list.csv --recipe mine.py:Txet
+--recipe mine.py:Txet: Txet is not there in mine.py; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Same, Clash, Needs, Lazy, Broken, Raises
+$ run list.csv --recipe no_such_module:Text
+--recipe no_such_module: there is no such module; a file is written as path/to/file.py:Class
+$ run list.csv --recipe mine.py:Clash
+mine.py:Clash: its parameter 'workers' is the name of a run option; rename it
+$ run list.csv --recipe mine.py:Needs
+Missing option '--model'; see splitter run --help
+$ run list.csv --recipe mine.py:Lazy
+Lazy: its __init__ must call super().__init__(inputs), and not set self.inputs itself
+$ run gone.csv
+{here}/gone.csv: the dataset list cannot be read: No such file or directory; check its path
+$ run gone
+{here}/gone: the dataset list cannot be read: No such file or directory; check its path
+$ run nothing.csv --recipe words
+{here}/nothing.csv: is empty; a dataset list starts with a line of column names
+$ run no_input.csv --recipe words
+{here}/no_input.csv: has no column 'input' but 'path', 'speaker'; name the column of the paths with --column; the first line must hold the names of the columns
+$ run twice.csv --recipe words
+words/a.txt: is listed twice, in rows 1 and 2; remove one, or use a recipe that groups rows
+$ run short.csv --recipe words
+{here}/short.csv: line 2 has 1 columns where the first line has 2; mend that line
+$ run names.csv --recipe words
+the column 'input' stands twice in the dataset list; give one another name
+$ run collide.csv --recipe words
+words/a.md: its outputs would go to the same folder as those of words/a.txt; use --keep-extension, or rename one
+$ run list.json --recipe words
+{here}/list.json: has no column 'input' but '[]'; name the column of the paths with --column; the first line must hold the names of the columns
+$ run list.jsonl --recipe words
+{here}/list.jsonl: line 2 is not JSON (Expecting value: line 2 column 1 (char 11)); mend that line
+$ run list.csv --recipe words --where speaker=7
+--where 'speaker=7': is not a condition (invalid syntax); equal is ==
+$ run list.csv --recipe words --where age==7
+--where 'age==7': there is no column 'age'; there is 'input', 'speaker' (text stands in quotes)
+$ run list.csv --recipe words --labels labels.csv
+labels.csv: has no column 'input' to join by; it has 'speaker', 'age' (--on COLUMN, or --on COLUMN=ITS-COLUMN)
+$ run list.csv --recipe words --labels labels.csv --on speaker
+labels.csv: 1 key in column 'speaker' stands there more than once ('7'); keep one row of each
+$ run list.csv --recipe words --labels labels.csv --on age
+--on age: the dataset list has no column 'age' but 'input', 'speaker'
+$ run list.csv --recipe words --column path
+{here}/list.csv: has no column 'path' but 'input', 'speaker'; is it --column 'input'?
+$ run list.csv --recipe words --rename age=old
+--rename age=…: there is no column 'age' but 'input', 'speaker'
+$ run list.csv --recipe words --rename age
+--rename 'age': write OLD=NEW
+$ run list.csv --recipe words --output taken
+{here}/taken: holds something else (notes.txt); choose an empty or new folder as --output
+$ run list.csv --recipe words --output list.csv
+{here}/list.csv: is a file, not a folder; choose another --output
+$ run list.csv --recipe words --device cuda
+--device cuda: this machine has no usable GPU; use --device cpu or auto
+$ run list.csv --recipe words --device gpu
+Invalid value for '--device': 'gpu' is not one of 'cpu', 'cuda', 'auto'; see splitter run --help
+$ run list.csv --recipe words --workers many
+--workers many: must be at least 0, or with Ray a range such as 2:16
+$ run list.csv --recipe words --workers -1
+--workers -1: must be at least 0, or with Ray a range such as 2:16
+$ run list.csv --recipe words --batch-size 0
+--batch-size 0: must be at least 1
+$ run list.csv --recipe words --timeout 0
+--timeout 0: must be a number of seconds, more than 0; leave it out for no limit
+$ run list.csv --recipe words --memory much
+--memory 'much': write a size such as 500MB, 2GB or 1e9
+$ run list.csv --recipe words --max-failures half
+--max-failures 'half': write a number such as 100, or a share such as 5%
+$ run list.csv --recipe words --part 3/2
+--part 3/2: write K/N, such as 1/8 for the first of eight parts, to 8/8
+$ run list.csv --recipe words --limit -1
+--limit -1: must be at least 1
+$ run list.csv --recipe words --executor slurm
+Invalid value for '--executor': 'slurm' is not one of 'local', 'ray'; see splitter run --help
+$ run list.csv --recipe words --address auto
+--address is only for --executor ray; add that, or leave it out
+$ run list.csv --recipe words --executor ray --workers 0
+--workers 0: works in this process, without Ray; leave --executor ray out
+$ run list.csv --recipe words --sink tar
+Invalid value for '--sink': 'tar' is not one of 'files', 'webdataset', 'parquet'; see splitter run --help
+$ run list.csv --recipe words --shard-size 5
+--shard-size is only for shards; add --sink webdataset or parquet, or leave it out
+$ run list.csv --recipe words --sink webdataset --shard-size big
+--shard-size 'big': write a size such as 500MB, 2GB or 1e9
+$ run list.csv --recipe words --manifest-format xml
+--manifest-format 'xml': 'xml' is not known; there is csv, parquet, jsonl
+$ run list.csv --recipe words --root gone
+{here}/gone: the folder that inputs are relative to is not there; check --root
+$ run list.csv --recipe words --pattern *.txt
+--pattern '*.txt' is only for a folder; leave it out
+$ run list.csv --recipe command
+Missing option '--command'; see splitter run --help
+$ run list.csv --recipe command --command cat
+--command 'cat': has no {output}, the folder that outputs go to
+$ run list.csv --config options.toml
+--config: 'secnds' is not an option; did you mean 'seconds'?
+$ run list.csv --config broken.toml
+--config broken.toml: is not TOML: Invalid value (at line 1, column 11)
+$ run list.csv --config list.toml
+--config: 'seconds' takes one value, not a list
+$ run list.csv --config gone.toml
+--config gone.toml: cannot be read: No such file or directory
+$ run list.csv --recipe words --num-chars 2 --overlap 2
+overlap 2: must be at least 0 and less than num-chars, which is 2
+$ plan gone.csv
+{here}/gone.csv: the dataset list cannot be read: No such file or directory; check its path
+$ plan list.csv --recipe chnk
+--recipe chnk: is not a recipe; did you mean 'chunk'?
+$ manifest gone
+{here}/gone: is no output folder of splitter; give the --output of a run
+$ manifest taken
+{here}/taken: is no output folder of splitter; give the --output of a run
+$ verify gone
+{here}/gone: is no output folder of splitter; give the --output of a run
+$ verify taken
+{here}/taken: is no output folder of splitter; give the --output of a run
+$ verify taken --recipe mine.py:Text
+--recipe mine.py:Text: is only for --deep; add that, or leave it out
+$ split gone --train 0.8 --test 0.2
+{here}/gone: is no output folder of splitter; give the --output of a run
+$ split taken --train 1
+{here}/taken: is no output folder of splitter; give the --output of a run
+$ stats gone
+{here}/gone: there is no manifest; give the output folder of a finished run
+$ stats taken
+{here}/taken/manifest.csv: there is no manifest; give the output folder of a finished run
+$ report gone
+{here}/gone: there is no manifest; give the output folder of a finished run
+$ report taken
+{here}/taken/manifest.csv: there is no manifest; give the output folder of a finished run
+$ serve gone
+{here}/gone: there is no manifest; give the output folder of a finished run
+$ tar cat
+Missing argument 'INPUTS...'; see splitter tar cat --help
+$ tar cat gone.tar -o out.tar
+gone.tar: cannot be read: No such file or directory
+$ tar cat words -o out.tar
+words: is a folder; expected tar archives, or write: tar -cf - FOLDER | splitter ...
+$ tar split broken.tar -o out.tar
+-o out.tar: has no place for the number; write it as prefix-{shard:06d}.tar
+$ tar create gone.csv -o out.tar
+gone.csv: cannot be read: No such file or directory
+$ tar create plan.csv -o out.tar
+plan.csv: line 2: nowhere.wav: No such file or directory; nothing was written
+$ tar map broken.tar -o out.tar
+map: give a script with -c, or a program after --; see splitter tar map --help
+$ tar first broken.tar speaker
+Missing option '--where' / '-w'; see splitter tar first --help
+$ tar show gone.tar
+gone.tar: cannot be read: No such file or directory
+$ tar sort broken.tar -o out.tar --shuffle --by cls
+--shuffle: sorts by chance; leave --by and --reverse out
+"""  # noqa: E501 - exact, and as users see them
+MISTAKES = list(zip(REFUSED.splitlines()[::2], REFUSED.splitlines()[1::2], strict=True))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of files with which things go wrong."""
+    monkeypatch.chdir(write_files(tmp_path / "place", FILES))
+    # modules that other tests have imported from files of the same names
+    for name in ("mine", "syntax", "imports", "raises", "plain"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path / "place"
+
+
+@pytest.mark.parametrize(("command", "message"), MISTAKES, ids=[command[2:] for command, _ in MISTAKES])
+def test_mistakes(capfd, folder, command, message):
+    """A mistake is one line, with exit code 2, and nothing is written."""
+    if "cuda" in command and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    before = sorted(folder.rglob("[!_]*"))
+    said = here(capfd, *shlex.split(command[2:]))
+    assert (said.code, said.out, said.err) == (2, "", f"splitter: {message.replace('{here}', str(folder))}\n")
+    assert sorted(path for path in folder.rglob("[!_]*") if "__pycache__" not in path.parts) == before
+
+
+def test_there_are_enough():
+    """Over all commands."""
+    assert len(MISTAKES) >= 40
+    words = {command.split()[1] for command, _ in MISTAKES}
+    assert words >= {"run", "plan", "manifest", "verify", "split", "stats", "report", "serve", "tar"}
+
+
+BAD_RESULTS = {
+    "Text": "process returned str 'text'; expected (output files, metadata)",
+    "Nothing": "process returned None; expected (output files, metadata)",
+    "Three": "process returned tuple ([], {}, 3); expected (output files, metadata)",
+    "Folder": "output name 'a/b.txt' is not one path component",
+    "Content": "the content of 'b.txt' is of type int; expected bytes, str, a path or a callable",
+    "Nested": "metadata 'list' is of type list; expected str, int, float, bool or None",
+    "Hides": "metadata 'speaker' would hide the dataset column of that name; --rename speaker=NEW",
+    "Same": "output name 'A' is given twice (case and Unicode form do not count)",
+}
+
+
+@pytest.mark.parametrize("recipe", BAD_RESULTS)
+def test_a_process_that_returns_the_wrong_thing(capfd, folder, recipe):
+    """The input's error says what came, and what was expected; the run's last line shows the first."""
+    said = here(capfd, "run", "one.csv", "--recipe", f"mine.py:{recipe}")
+    message = BAD_RESULTS[recipe]
+    assert said.code == 1
+    assert said.lines[-1] == (
+        f"next: look into errors.csv (first: words/a.txt: BadResult: {message}), mend the cause, "
+        "and run again with --retry-failed"
+    )
+    [row] = read_table(folder / "outputs" / "errors.csv")
+    assert (row["error"], row["message"]) == ("BadResult", message)
+
+
+def test_a_setup_that_fails(capfd, folder):
+    """The run stops, and its last line says why."""
+    said = here(capfd, "run", "list.csv", "--recipe", "mine.py:Broken")
+    line = "stopped: Broken: setup() raised RuntimeError: no weights"
+    assert (said.code, said.lines[-1]) == (
+        1,
+        f"{line}; mend that and run the same command again to continue",
+    )
+
+
+# -- with --verbose -----------------------------------------------------------------------------------------
+
+
+def test_the_traceback_of_a_refusal(capfd, folder):
+    """--verbose shows where the user's own code went wrong, and then the line; else there is only that."""
+    command = ["run", "list.csv", "--recipe", "raises.py:One"]
+    file = folder / "raises.py"
+    line = f"splitter: --recipe {file}: ZeroDivisionError: division by zero (line 2 of {file})"
+    assert here(capfd, *command).lines == [line]
+    said = here(capfd, *command, "--verbose")
+    assert said.code == 2
+    assert said.lines[0] == "Traceback (most recent call last):"
+    assert f'  File "{file}", line 2, in <module>' in said.lines
+    assert said.lines[-1] == line
+
+
+def test_the_traceback_of_a_failure(capfd, folder):
+    """--verbose shows the traceback of the first input that failed, from the user's code on."""
+    said = here(capfd, "run", "list.csv", "--recipe", "mine.py:Raises", "--verbose")
+    assert said.code == 1
+    start = said.lines.index("words/a.txt:")
+    assert said.lines[start + 1] == "Traceback (most recent call last):"
+    assert f'  File "{folder}/mine.py", line' in said.lines[start + 2]
+    assert "ValueError: bad header" in said.lines
+    assert said.err.count("Traceback") == 1
+    assert "Traceback" not in here(capfd, "run", "list.csv", "--recipe", "mine.py:Raises", "--fresh").err
+
+
+def test_a_store_without_its_package(folder):
+    """A missing package is named with the command that brings it."""
+    (folder / "s3fs.py").write_text("raise ModuleNotFoundError(\"No module named 's3fs'\", name='s3fs')\n")
+    said = program("run", "list.csv", "--recipe", "words", "--output", "s3://bucket/words", cwd=folder)
+    assert said.code == 2
+    assert said.lines == [
+        "splitter: s3://bucket/words: a package for s3:// is missing; run: pip install 'splitter-ml[s3]'"
+    ]
