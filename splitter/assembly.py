@@ -64,9 +64,16 @@ def assemble_manifest(
 
 
 def split_manifest(
-    storage: Storage, by: str | None, fractions: tuple[tuple[str, float], ...], seed: int
+    storage: Storage,
+    by: str | None,
+    fractions: tuple[tuple[str, float], ...],
+    seed: int,
+    label: str | None = None,
 ) -> SplitRule:
-    """Give the manifest a column `split`, now and whenever it is made again; returns who goes where."""
+    """Give the manifest a column `split`, now and whenever it is made again; returns who goes where.
+
+    `label` is a column that the report will ask for.
+    """
     kept = []
     # before anything is looked at
     SplitRule("", fractions, seed)
@@ -77,6 +84,8 @@ def split_manifest(
                 f"{storage.root}: the manifest has a column {COLUMN!r} of the dataset list, or of the "
                 "metadata; that one stays as it is"
             )
+        if label is not None and label not in columns:
+            raise Refused(f"--label {label}: the manifest has no such column but {', '.join(columns)}")
         kept.append(SplitRule(group_column(columns, by, (GROUPS[0], path_column)), fractions, seed))
         kept[0].keep(storage)
 

@@ -484,7 +484,7 @@ def split(  # noqa: PLR0913 - what click gives
                 raise Refused("--remove: takes the column away; leave the other options out")
             unsplit_outputs(output)
             return 0
-        rule = split_outputs(output, by, fractions_of(fractions), seed)
+        rule = split_outputs(output, by, fractions_of(fractions), seed, label)
     except Interrupted as interruption:
         return interruption.exit_code
     if not quiet:

@@ -105,7 +105,11 @@ def assemble(output: str | os.PathLike[str], *, others: Sequence[str] | None = N
 
 
 def split_outputs(
-    output: str | os.PathLike[str], by: str | None, fractions: tuple[tuple[str, float], ...], seed: int
+    output: str | os.PathLike[str],
+    by: str | None,
+    fractions: tuple[tuple[str, float], ...],
+    seed: int,
+    label: str | None = None,
 ) -> "SplitRule":
     """Give the manifest of an output folder its column `split`."""
     from splitter.assembly import split_manifest
@@ -113,7 +117,7 @@ def split_outputs(
     from splitter.remote import storage_of
 
     with signals_raise():
-        return split_manifest(storage_of(_folder(output)), by, fractions, seed)
+        return split_manifest(storage_of(_folder(output)), by, fractions, seed, label)
 
 
 def unsplit_outputs(output: str | os.PathLike[str]) -> None:

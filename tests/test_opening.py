@@ -189,11 +189,11 @@ def test_the_name_hides_no_other():
     assert splitter.open is not open
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize(
+    ("outputs", "start"), [*((sink, "fork") for sink in SINKS), ("webdataset", "spawn")], indirect=["outputs"]
+)
 def test_workers_of_a_data_loader_read_each_output_once(outputs: Path, start: str):
     """Forked after this process has read some, or started anew."""
-    if start == "spawn" and outputs.name != "webdataset":
-        pytest.skip("what is sent to a worker does not depend on the sink")
     dataset = splitter.open(outputs)
     _ = dataset[0]
     loader = DataLoader(

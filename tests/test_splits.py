@@ -245,6 +245,7 @@ def test_the_report_says_how_much_is_where(outputs: Path, capfd):
     [
         (["--by", "nobody"], "by 'nobody': the manifest has no such column but input, speaker"),
         (["--train", "0.5"], "train 0.5: must sum to 1, not 0.5"),
+        (["--label", "nobody"], "--label nobody: the manifest has no such column but input, speaker"),
         (["--remove", "--by", "speaker"], "leave the other options out"),
     ],
 )
