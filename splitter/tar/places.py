@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 from splitter.errors import Refused, TarError
-from splitter.stores import client, reason
+from splitter.objects import objects_at
+from splitter.stores import client, reason, with_retries
 
 STANDARD = "-"
 GZIPPED = (".gz", ".tgz")
@@ -70,8 +71,7 @@ def _opened(place: str) -> Iterator[BinaryIO]:
         if place == STANDARD:
             raw: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115 - closed below
         elif is_url(place):
-            store, path = client(place)
-            raw = store.open(path, "rb")
+            raw = _Remote(place)
         else:
             raw = open(place, "rb", buffering=0)  # noqa: SIM115
     except Exception as error:  # the client of a store raises what it likes
@@ -80,6 +80,37 @@ def _opened(place: str) -> Iterator[BinaryIO]:
         raise TarError(f"{name}: cannot be read: {_said(error, place)}") from None
     with raw:
         yield raw
+
+
+class _Remote(io.RawIOBase):
+    """A file at a URL, read in sequence; where the store fails for a moment, from there on once more."""
+
+    def __init__(self, url: str) -> None:
+        store, path = client(url)
+        self._url = url
+        self._file = with_retries(store.open, path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
+        at = self._file.tell()
+        try:
+            content = with_retries(self._read_at, at, len(buffer))
+        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+            raise TarError(f"{self._url}: cannot be read: {_said(error, self._url)}") from None
+        buffer[: len(content)] = content
+        return len(content)
+
+    def _read_at(self, at: int, size: int) -> bytes:
+        if self._file.tell() != at:
+            self._file.seek(at)
+        content: bytes = self._file.read(size)
+        return content
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _said(error: Exception, place: str) -> str:
@@ -238,9 +269,9 @@ def _raw(place: str) -> Iterator[BinaryIO]:
         with tempfile.NamedTemporaryFile(prefix="splitter-", buffering=_BUFFER) as file:
             yield cast("BinaryIO", file)
             file.flush()
-            store, path = client(place)
+            folder, _, name = place.rpartition("/")
             try:
-                store.put_file(file.name, path)
+                objects_at(folder).upload_from(name, file.name)
             except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
                 raise TarError(f"{place}: cannot be written: {_said(error, place)}") from None
     else:

@@ -1,0 +1,83 @@
+"""The tools for tar shards, from an object store and into one."""
+
+import io
+import tarfile
+
+import pytest
+from doors import program
+from object_store import Bucket
+from tar_archives import read_tar, tar, tar_bytes, write_tar
+
+SHARDS = {f"in/s-{shard:03d}.tar": [(f"{shard}{n}.{field}", b"%d" % (9 - n) * 2000) for n in range(3)
+                                    for field in ("n", "txt")] for shard in range(3)}  # fmt: skip
+TOOLS = {
+    "cat": ["cat", "{in}", "-o", "{out}/all.tar", "--workers", "2"],
+    "split": ["split", "{in}", "-o", "{out}/s-{shard:03d}.tar", "--count", "2"],
+    "sort": ["sort", "{in}", "-o", "{out}/sorted.tar", "--by", "n", "--memory", "10KB"],
+    "to-csv": ["to-csv", "{in}", "-f", "n", "-o", "{out}/table.csv"],
+    "first": ["first", "{in}", "--where", "key=21", "-o", "{out}/first.tar"],
+    "map": ["map", "{in}", "-o", "{out}/m-{}.tar", "-c", "tr 9 x < sample.n > sample.m; rm sample.txt"],
+    "packed": ["cat", "{in}", "-o", "{out}/all.tar.gz"],
+}
+
+
+def arguments(tool: str, source: str, target: str) -> list[str]:
+    given = [one.replace("{in}", f"{source}/s-{{000..002}}.tar") for one in TOOLS[tool]]
+    return [one.replace("{out}", target) for one in given]
+
+
+def fill(s3: Bucket, folder) -> None:
+    (folder / "in").mkdir()
+    (folder / "out").mkdir()
+    for name, members in SHARDS.items():
+        s3.write(name, tar_bytes(members))
+        write_tar(folder / name, members)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_what_comes_out_is_what_files_give(folder, s3: Bucket, tool: str):
+    """The same bytes; and none of the uploads is left open."""
+    fill(s3, folder)
+    assert tar(*arguments(tool, f"{folder}/in", f"{folder}/out")) == 0
+    assert tar(*arguments(tool, s3.url("in"), s3.url("out"))) == 0
+    files = {f"out/{path.name}": path.read_bytes() for path in (folder / "out").iterdir()}
+    assert files
+    assert {key: s3.read(key) for key in s3.keys("out/")} == files
+    assert s3.uploads() == []
+
+
+def test_patterns_and_what_is_there_already(folder, s3: Bucket):
+    """A star is looked up in the store; map leaves alone what it has made."""
+    fill(s3, folder)
+    given = ["map", s3.url("in/s-*.tar"), "-o", s3.url("out/{}.tar"), "-c", "mv sample.n sample.m"]
+    assert tar(*given) == 0
+    s3.client.delete_object(Bucket=s3.name, Key="out/001.tar")
+    before = s3.client.head_object(Bucket=s3.name, Key="out/000.tar")["LastModified"]
+    assert tar(*given) == 0
+    assert s3.keys("out/") == ["out/000.tar", "out/001.tar", "out/002.tar"]
+    assert s3.client.head_object(Bucket=s3.name, Key="out/000.tar")["LastModified"] == before
+
+
+def test_a_store_that_fails_now_and_then(folder, faulty_s3: Bucket):
+    """A fifth of the requests fail, reads in the middle of an archive among them."""
+    members = [(f"{n:03d}.bin", bytes([n]) * 300_000) for n in range(60)]
+    faulty_s3.write("in.tar", tar_bytes(members))
+    assert tar("cat", faulty_s3.url("in.tar"), "-o", faulty_s3.url("out.tar")) == 0
+    with tarfile.open(fileobj=io.BytesIO(faulty_s3.read("out.tar"))) as archive:
+        assert [(one.name, one.size) for one in archive] == [(name, len(data)) for name, data in members]
+    assert faulty_s3.uploads() == []
+
+
+def test_an_archive_that_is_not_there_is_one_line(folder, s3: Bucket):
+    said = program("tar", "cat", s3.url("missing.tar"), "-o", "out.tar", cwd=folder, **s3.environment)
+    assert (said.code, len(said.lines)) == (1, 1)
+    assert f"{s3.url('missing.tar')}: cannot be read: there is no such file" in said.err
+    assert list(folder.iterdir()) == []
+
+
+def test_create_takes_its_files_from_here(folder, s3: Bucket):
+    (folder / "a.txt").write_text("one")
+    (folder / "plan.csv").write_text("key,@txt,cls\na,a.txt,1\n")
+    assert tar("create", folder / "plan.csv", "-o", s3.url("made.tar")) == 0
+    (folder / "made.tar").write_bytes(s3.read("made.tar"))
+    assert read_tar(folder / "made.tar") == [("a.txt", b"one"), ("a.cls", b"1")]
