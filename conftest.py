@@ -158,7 +158,7 @@ pages = Sybil(
         CodeBlockParser(language="console", evaluator=run_console),
         file_blocks,
     ],
-    patterns=["README.md", "docs/*.md", "docs/recipes/*.md"],
+    patterns=["README.md", "docs/*.md", "docs/recipes/*.md", "docs/tutorial/*.md"],
     excludes=["*/README.md"],
     fixtures=["page_folder", "in_page_folder", "shell_environment"],
 )

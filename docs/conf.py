@@ -13,24 +13,32 @@ from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 NAVIGATION = {
-    "How to": [
+    "Tutorial": [
+        "tutorial/first-hour",
+        "tutorial/your-own-recipe",
+        "tutorial/shards-and-training",
+        "tutorial/a-cluster",
+    ],
+    "Recipes": [
         "quick-start",
+        *(
+            f"recipes/{name}"
+            for name in ("sound", "chunk", "silence", "speech", "segments", "command", "words")
+        ),
+    ],
+    "How to run": [
         "dataset-lists",
         "shards-as-input",
+        "object-stores",
         "faults-and-resume",
-        "plan",
-        "verify",
-        "report",
-        "shards",
-        "tar",
         "batches-and-parallelism",
         "ray",
         "slurm",
+        "completion",
     ],
-    "Recipes": [
-        f"recipes/{name}" for name in ("sound", "chunk", "silence", "speech", "segments", "command", "words")
-    ],
-    "Reference": ["cli", "the-class", "manifest", "completion"],
+    "How to see and trust it": ["plan", "report", "verify"],
+    "How to train": ["shards", "open", "webdataset", "hugging-face", "ray-data", "tar"],
+    "Reference": ["cli", "the-class", "manifest"],
     "Background": ["performance"],
 }
 
