@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from splitter.errors import RecipeError, Refused, RunStopped
+from splitter.importing import quick_imports
 from splitter.options import RunOptions
 
 if TYPE_CHECKING:
@@ -60,9 +61,10 @@ def run_dataset(
     dataset: "ProcessorDataset", output: str | os.PathLike[str], options: RunOptions, display: "Display"
 ) -> "Summary":
     """The whole run; returns numbers and paths. Raises Refused before any work, Interrupted at a signal."""
-    from splitter.engine import Engine
-    from splitter.processes import signals_raise
-    from splitter.remote import storage_of
+    with quick_imports():
+        from splitter.engine import Engine
+        from splitter.processes import signals_raise
+        from splitter.remote import storage_of
 
     _refuse_windows()
     storage = storage_of(_folder(output), options.part_asked)

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused
+from splitter.importing import quick_imports
 from splitter.options import nearest
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ DEFAULT = "chunk"
 
 def load_recipe(name: str) -> "type[ProcessorDataset]":
     """The class that a name stands for: a shipped recipe, `module:Class` or `path/to/file.py:Class`."""
-    from splitter.dataset import ProcessorDataset
+    with quick_imports():
+        from splitter.dataset import ProcessorDataset
 
     place, colon, class_name = RECIPES.get(name, name).rpartition(":")
     if not (place and colon):
@@ -67,14 +69,14 @@ def _import_file(path: str) -> ModuleType:
         raise Refused(f"--recipe {path}: cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    with _Importing(path):
+    with _Importing(path), quick_imports():
         spec.loader.exec_module(module)
     return module
 
 
 def _import_module(name: str) -> ModuleType:
     _look_in(os.getcwd())
-    with _Importing(name):
+    with _Importing(name), quick_imports():
         return importlib.import_module(name)
 
 
