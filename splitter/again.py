@@ -22,6 +22,8 @@ from splitter.options import RunOptions, usable_cpus
 from splitter.parameters import Parameter, recipe_parameters
 from splitter.places import Layout, fingerprint, key_hash, shard_of
 from splitter.recipes import RECIPES, load_recipe
+from splitter.shard_inputs import members_again
+from splitter.shards import MemberIndex
 from splitter.sinks import FilesSink
 from splitter.storage import Storage
 from splitter.stores import Found
@@ -99,6 +101,7 @@ class Again:
     def __init__(self, recipe: ProcessorDataset, *, most: int | None, workers: int | None) -> None:
         """All inputs that are done, or at most so many, spread evenly over the list."""
         self._recipe, self._most = recipe, most
+        self._members = MemberIndex()
         self._workers = workers or usable_cpus()
 
     def __call__(self, verification: Verification, done: np.ndarray) -> None:
@@ -116,6 +119,8 @@ class Again:
             if listed.group_rows:
                 keys = keys[table.group(keys)]
             job = Job(self._recipe, storage, FilesSink(RunOptions()), layout, header, at, seed, retries=2)
+            places = (layout.place(table.listed(index)) for index in done.tolist())
+            self._members = members_again(places, listed.member)
             with apart(job, Limits(self._workers)) as place:
                 for some in self._at_once(verification.journal, keys, done):
                     self._compare(verification, place, table, keys, some)
@@ -134,9 +139,14 @@ class Again:
         batch = Batch("", [], [], [], [])
         journal = verification.journal
         names = [table.listed(index) for index in chosen.tolist()]
-        looks = look_at_places([place.job.layout.place(listed) for listed in names])
+        places = [place.job.layout.place(listed) for listed in names]
+        in_shards = self._members.find(places).tolist()
+        apart = iter(look_at_places([one for one, at in zip(places, in_shards, strict=True) if at < 0]))
+        looks = [self._members.found(at) if at >= 0 else next(apart) for at in in_shards]
         entries = journal.find(keys[chosen]).tolist()
-        for index, entry, listed, found in zip(chosen.tolist(), entries, names, looks, strict=True):
+        for index, entry, listed, found, at in zip(
+            chosen.tolist(), entries, names, looks, in_shards, strict=True
+        ):
             text = table.text(index)
             if not isinstance(found, Found):
                 verification.find("source", listed, f"cannot be made again: {found}")
@@ -145,6 +155,9 @@ class Again:
             if mark != journal.entries["fingerprint"][entry]:
                 verification.find("source", listed, "cannot be made again: it has changed since")
                 continue
+            member = self._members.place(at)
+            if member:
+                batch.members[len(batch)] = member
             batch.texts.append(text)
             batch.keys.append(int(keys[index]))
             batch.sizes.append(found.size)

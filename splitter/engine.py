@@ -157,7 +157,7 @@ class Engine:
             job, table, found, how = self.surveyed(asked, file)
             advice = advice_on_missing(asked.listing, table, job.layout, found)
             keep_extension, group_rows = self.options.keep_extension, self.dataset.group_rows
-            listed = Listed(source.column, source.root, keep_extension, group_rows)
+            listed = Listed(source.column, source.root, keep_extension, group_rows, asked.listing.member)
             work = _Work(job, table, found, listed, self.options, executor, self.display, began)
             work.tally = source.reading.tally
             with contextlib.closing(executor):

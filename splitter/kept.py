@@ -40,12 +40,14 @@ class Listed:
         root: The folder that relative paths start from.
         keep_extension: Whether the folder of an input has its extension.
         group_rows: Whether all rows with the same path are one input.
+        member: Which field of a sample in a shard is the input, if that was said.
     """
 
     column: str
     root: str
     keep_extension: bool
     group_rows: bool
+    member: str | None = None
 
 
 def keep_list(storage: Storage, listed: Listed, found: Survey, journal: Journal, state: State) -> None:

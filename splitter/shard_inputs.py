@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from splitter.urls import file_name, is_url, parent, without_secrets
 # also as patterns, such as shards-*.tar*
 _ARCHIVE = re.compile(r"\.(tar|tgz)([.*{][^/]*)?", re.IGNORECASE)
 _PARQUET = re.compile(r"\.parquet", re.IGNORECASE)
+_INSIDE = re.compile(r"\.(tar|tar\.[^/]*|tgz|parquet)/", re.IGNORECASE)
 
 
 def is_archive(text: str) -> bool:
@@ -122,10 +123,7 @@ def _tell(tell: Callable[[str], None], not_text: Mapping[str, int], without: int
 def _names(names: list[str], column: str) -> dict[str, str]:
     """The column of each label: those of an earlier run's manifest are named as in its next stage."""
     own = {column, "output", "size", "checksum", "skipped", "error", "message", "traceback", "attempts"}
-    # the row of a manifest has the dataset's columns first
-    of_manifest = {"output", "size", "checksum"} <= {*names}
-    labels = names[: names.index("output")] if of_manifest else names
-    labels = [name for name in labels if name not in own]
+    labels = [name for name in _labels_among(names) if name not in own]
     free = "from_output"
     while free in labels:
         free = f"from_{free}"
@@ -138,11 +136,46 @@ def _names(names: list[str], column: str) -> dict[str, str]:
     return taken
 
 
+def _labels_among(names: list[str]) -> list[str]:
+    """What is not the work of an earlier run: its rows have the dataset's columns first, then their own."""
+    if not {"size", "checksum"} <= {*names} or not {"output", "key"} & {*names}:
+        return names
+    first = min(names.index(name) for name in ("output", "size") if name in names)
+    return [name for name in names[:first] if name != "key"]
+
+
 # -- which shards -------------------------------------------------------------------------------------------
 
 
 def _apart(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
     return [*_each(function, items)]
+
+
+def members_again(places: Iterable[str], member: str | None) -> MemberIndex:
+    """Where members are, from the paths or URLs that stand for them; what cannot be looked at is left out."""
+    shards = dict.fromkeys(filter(None, map(_shard_around, places)))
+    index = MemberIndex()
+    for shard, found in zip(shards, _each(partial(_look_again, member=member), [*shards]), strict=True):
+        if found is not None:
+            names, starts, sizes, _, faults = [*map(list, zip(*found.rows, strict=True))] or [[]] * 5
+            index.add(found.shard, [f"{shard}/{name}" for name in names], starts, sizes, faults)
+    return index.in_order()
+
+
+def _shard_around(place: str) -> str:
+    """The shard that a member stands in; nothing for a file of its own."""
+    ends = (match.end() - 1 for match in _INSIDE.finditer(place))
+    return next((place[:end] for end in ends if is_url(place) or os.path.isfile(place[:end])), "")
+
+
+def _look_again(place: str, member: str | None) -> Looked | None:
+    try:
+        if is_archive(place):
+            return look_at_archive(place, member)
+        contents = contents_column(place, path_column="input", asked=member)
+        return look_at_parquet(place, contents) if contents else None
+    except Refused:
+        return None
 
 
 def _each(function: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:

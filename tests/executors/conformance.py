@@ -4,6 +4,7 @@ class TestLocal(ExecutorConformance):
     executor = "local"
 """
 
+import gzip
 import os
 import uuid
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from launcher import (
     with_argument,
 )
 from web_server import web_server
+from tar_archives import tar_bytes
 
 from splitter import read_output
 
@@ -274,6 +276,24 @@ class ExecutorConformance:
         for row in rows:
             # refuses what has not the size and the checksum of the row
             read_output(row, self.output)
+
+    def test_inputs_in_shards(self):
+        """Inputs that stand in archives, plain and packed: the same bytes as in one process."""
+        folder = self.folder / "archives"
+        folder.mkdir()
+        for number in range(3):
+            members = [(f"{key} {number}.txt", f"text {key} {number}".encode()) for key in range(20)]
+            content = tar_bytes(members)
+            (folder / f"s-{number}.tar").write_bytes(gzip.compress(content) if number == 1 else content)
+        shards = folder / "s-{0..2}.tar"
+        run = self.run("Faulty", shards, "--workers", 2)
+        assert run.code == 0, run.stderr
+        whole = self.folder / "whole"
+        recipe = ("--recipe", f"{FAULTY}:Faulty", "--workers", 0)
+        local = self.launcher.run("run", shards, *recipe, "--output", whole)
+        assert local.code == 0, local.stderr
+        assert published(self.output) == published(whole)
+        assert len({row["input"] for row in read_table(self.output / "manifest.csv")}) == 60
 
     # -- process_batch -----------------------------------------------------------------------------------
 
