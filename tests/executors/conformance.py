@@ -24,8 +24,8 @@ from launcher import (
     published,
     with_argument,
 )
-from web_server import web_server
 from tar_archives import tar_bytes
+from web_server import web_server
 
 from splitter import read_output
 
