@@ -37,9 +37,9 @@ NAVIGATION = {
         "completion",
     ],
     "How to see and trust it": ["plan", "report", "verify"],
-    "How to train": ["shards", "open", "webdataset", "hugging-face", "ray-data", "tar"],
-    "Reference": ["cli", "the-class", "manifest"],
-    "Background": ["performance"],
+    "How to train": ["notebook", "shards", "open", "webdataset", "hugging-face", "ray-data", "tar"],
+    "Reference": ["cli", "the-class", "manifest", "api"],
+    "Background": ["design", "performance", "comparison"],
 }
 
 project = "splitter"
