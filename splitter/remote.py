@@ -21,7 +21,7 @@ from splitter.objects import READ_AT_ONCE, code_of, in_threads, objects_at, show
 from splitter.ownership import Owner, Ownership
 from splitter.parts import Part
 from splitter.places import OWN_FOLDER
-from splitter.slices import Pack
+from splitter.slices import Copy, Pack
 from splitter.storage import PATIENCE, SECONDS_FOR_DEAD_RUN, STAGING, LocalStorage, Storage
 from splitter.stores import is_missing, is_out_of_reach, may_pass
 from splitter.urls import is_url, without_scheme, without_secrets
@@ -83,7 +83,7 @@ class RemoteStorage(Storage):
         self._copies = Pack()
         self._sizes: dict[str, int] = {}
         self._parked: dict[str, list[str]] = {}
-        self._on_disk: dict[str, BinaryIO] = {}
+        self._on_disk: dict[str, Copy] = {}
         self._seen: tuple[str, dict[str, int]] = ("", {})
         self._confirmed = -SECONDS_OF_TRUST
 
@@ -181,8 +181,8 @@ class RemoteStorage(Storage):
             self._descriptor = -1
             ownership.leave(nothing_there=self._nothing_there)
             self._copies.close()
-            for file in self._on_disk.values():
-                file.close()
+            for copy in self._on_disk.values():
+                copy.close()
             self._start_afresh()
 
     @property
@@ -323,13 +323,10 @@ class RemoteStorage(Storage):
 
     def on_disk(self, name: str) -> str:
         """A copy without a name of its own, by its descriptor."""
-        file = self._on_disk.get(name)
-        if file is None:
-            file = self._on_disk[name] = cast("BinaryIO", tempfile.TemporaryFile(prefix="splitter-"))  # noqa: SIM115
+        if name not in self._on_disk:
             with self.open(name) as content:
-                shutil.copyfileobj(content, file, READ_AT_ONCE)
-        file.seek(0)
-        return f"/dev/fd/{file.fileno()}"
+                self._on_disk[name] = Copy(content)
+        return self._on_disk[name].path
 
     def names(self, folder: str) -> list[str]:
         """One LIST for each thousand."""

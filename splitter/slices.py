@@ -2,9 +2,12 @@
 
 import io
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable
 from typing import BinaryIO, cast
+
+READ_AT_ONCE = 1 << 20
 
 
 class Pack:
@@ -49,6 +52,35 @@ class Pack:
         """Give back the disk."""
         if self._file is not None:
             self._file.close()
+
+    def __del__(self) -> None:
+        """Whoever only looks closes nothing."""
+        if hasattr(self, "_file"):
+            self.close()
+
+
+class Copy:
+    """The copy of one file, for what asks for a path."""
+
+    def __init__(self, content: BinaryIO) -> None:
+        """Copy what there is to read."""
+        self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="splitter-"))  # noqa: SIM115 - see close
+        shutil.copyfileobj(content, self._file, READ_AT_ONCE)
+
+    @property
+    def path(self) -> str:
+        """Its descriptor's, which is good for this process, as long as this object is there."""
+        self._file.seek(0)
+        return f"/dev/fd/{self._file.fileno()}"
+
+    def close(self) -> None:
+        """Give back the disk."""
+        self._file.close()
+
+    def __del__(self) -> None:
+        """Whoever only looks closes nothing."""
+        if hasattr(self, "_file"):
+            self.close()
 
 
 class Slice(io.RawIOBase):

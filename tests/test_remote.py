@@ -1,6 +1,7 @@
 """Runs whose output is in an object store: the same as in a folder, whatever fails on the way."""
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -544,3 +545,16 @@ def test_a_store_in_memory_is_one_as_well(words: Path, folder: Path, capfd):
     names = {name.removeprefix("/a/b/"): memory.cat_file(name) for name in memory.find("/a/b")}
     assert {name: content for name, content in names.items() if name[0] != "."} == tree(folder / "local")
     memory.rm("/a", recursive=True)
+
+
+def test_what_only_looks_leaves_nothing_open_or_behind(s3: Bucket, words: Path, capfd):
+    """`--dry-run` over a run that is there and one that is not; no lock, no temporary file."""
+    run = ("run", words, "--recipe", "words", "--root", "inputs", "--workers", "1", "--output", s3.url("out"))
+    assert here(capfd, *run, "--dry-run").code == 0
+    assert s3.keys() == []
+    assert here(capfd, *run).code == 0
+    before = s3.keys()
+    # a file that is left open is a warning, and so an error
+    assert "nothing to do" in here(capfd, *run, "--dry-run").out
+    gc.collect()
+    assert s3.keys() == before
