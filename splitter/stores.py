@@ -22,6 +22,7 @@ from splitter.urls import begin_of, without_secrets
 
 TRIES = 6
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 20.0
+TRIES_WITHIN = 2
 LOOKS_AT_ONCE = 32
 TIMES_CHANGED = 3
 MOST_SILENCE = 64
@@ -138,6 +139,9 @@ def _made(url: str, **options: Any) -> tuple[Any, str]:  # noqa: ANN401 - the cl
     except ValueError as error:
         known = "URLs are those that fsspec knows" if "not known" in str(error) else "mend the URL"
         raise Refused(f"{shown}: {_one_line(error)}; {known}") from None
+    if hasattr(found[0], "retries"):
+        # of tries within tries within tries those here are enough: a server that is down is told sooner
+        found[0].retries = TRIES_WITHIN
     return found
 
 
