@@ -371,7 +371,7 @@ class SinkConformance:
                 "BadResult",
                 "the content of 'bad.bin' is of type int; expected bytes, str, a path or a callable",
             ),
-            ([b"bytes"], "BadResult", "is a list; expected"),
+            ([b"bytes"], "BadResult", "is of type list; expected"),
             ("\ud800", "UnicodeEncodeError", "surrogates not allowed"),
             (Path("missing.bin"), "BadResult", "'missing.bin', where no file is"),
             (Path("/"), "BadResult", "'/', where no file is"),
