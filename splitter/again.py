@@ -33,7 +33,7 @@ from splitter.verification import Verification
 INPUTS_AT_ONCE, BYTES_AT_ONCE = 2000, 1 << 30
 MOST_IN_BATCH = 64
 # where an output stands in a shard says nothing of what it is
-_PLACES = frozenset({"output", "shard_offset"})
+_PLACES = frozenset({"output", "output_name", "shard_offset"})
 
 
 def recipe_again(storage: Storage, recipe: ProcessorDataset | str | None) -> ProcessorDataset:

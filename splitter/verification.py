@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from itertools import islice, pairwise
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import xxhash
@@ -39,11 +39,14 @@ from splitter.manifest import (
     Head,
     Journal,
 )
-from splitter.places import OWN_FOLDER, REPORT, key_hash
+from splitter.places import OWN_FOLDER, REPORT, file_with, key_hash, shard_of
 from splitter.processes import in_processes
 from splitter.progress import show_bytes, show_count, show_seconds
 from splitter.storage import LocalStorage
 from splitter.tables import others_of
+
+if TYPE_CHECKING:
+    from splitter.reshard import Reshard
 
 READ_AT_ONCE = 1 << 20
 # what one process checks at a time: a file counts as many bytes as could be read while it is opened
@@ -60,8 +63,8 @@ class Finding:
 
     Attributes:
         kind: `missing`, `size`, `checksum`, `header`, `unreadable`, `extra` and `again` are about an output
-            file, `row` and `table` about manifest.csv or errors.csv, `batch` and `record` about what is in
-            .splitter, `input` and `source` about an input of the list.
+            file, `shard` about one that holds many, `row` and `table` about manifest.csv or errors.csv,
+            `batch` and `record` about what is in .splitter, `input` and `source` about an input of the list.
         file: The file it is about, relative to the output folder, or the input as it is listed.
         message: What is wrong with it.
     """
@@ -153,6 +156,8 @@ class Verification:
         self.journal = Journal(storage)
         # the hashes of the names that may be there
         self._known: list[np.ndarray] = []
+        # for each shard the places, among the entries that are done, of those that have outputs in it
+        self._shards: dict[str, list[int]] = {}
 
     def run(self, deep: Callable[[], "Deeper"] | None = None) -> Verdict:
         """Look at everything; what `deep` gives, before that, then looks at the inputs that are done."""
@@ -202,6 +207,7 @@ class Verification:
         self._schema(journal.schema(entries, status, header))
         done = entries[status == DONE]
         self._outputs(done)
+        self._check_shards(done, header)
         # what has no rows in the manifest, and may be there all the same
         gone = journal.others(entries)
         self.verdict.gone = int((journal.entries["outputs"][gone] > 0).sum())
@@ -276,10 +282,28 @@ class Verification:
                 self._known.append(part.names)
                 for finding in part.findings:
                     self._note(finding)
+                for shard, entries in part.shards.items():
+                    self._shards.setdefault(shard, []).extend(entries)
+
+    def _check_shards(self, done: np.ndarray, header: Row) -> None:
+        """Read every shard that rows point into."""
+        if not self._shards:
+            return
+        from splitter.how import how_before
+        from splitter.reshard import Reshard
+
+        reshard = Reshard.of(self.storage, how_before(self.storage)[0], header)
+        check = partial(_check_shard, reshard, self.journal, done, self._shards)
+        with closing(in_processes(check, sorted(self._shards), self.workers)) as checked:
+            for part in checked:
+                self.verdict.outputs += part.outputs
+                self.verdict.bytes += part.bytes
+                for finding in part.findings:
+                    self._note(finding)
 
     def _allow(self, names: Iterable[str]) -> None:
         """These may be there, too."""
-        self._known.append(_name_hashes(names))
+        self._known.append(_name_hashes(map(file_with, names)))
 
     def _extra(self) -> None:
         """Files that nothing accounts for."""
@@ -313,6 +337,27 @@ class _Part:
     outputs: int = 0
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
+    shards: dict[str, list[int]] = field(default_factory=dict)
+
+
+def _check_shard(
+    reshard: "Reshard", journal: Journal, entries: np.ndarray, places: dict[str, list[int]], shard: str
+) -> _Part:
+    """Look at one shard."""
+    part = _Part(np.empty(0, "u8"))
+
+    def find(kind: str, file: str, message: str) -> None:
+        part.findings.append(Finding(kind, file, message))
+
+    try:
+        reshard.storage.open_output(shard).close()
+    except FileNotFoundError:
+        find("missing", shard, "is not there")
+    except OSError as error:
+        find("unreadable", shard, f"cannot be read: {_reason(error)}")
+    else:
+        part.outputs, part.bytes = reshard.check(journal, shard, entries[places[shard]], find)
+    return part
 
 
 def _parts_of(entries: np.ndarray) -> list[tuple[int, int]]:
@@ -329,12 +374,18 @@ def _check_block(
     """Read the outputs of some entries, and compare them with their rows."""
     names: list[str] = []
     part = _Part(np.empty(0, "u8"))
-    for head, rows in journal.rows_of_each(entries[slice(*block)]):
+    for place, (head, rows) in enumerate(journal.rows_of_each(entries[slice(*block)]), block[0]):
         at, sound = len(head.columns), _header_columns(head)
         for row in rows:
             if len(row) <= at or not row[at]:
                 continue
-            names.append(row[at])
+            shard, _ = shard_of(row[at])
+            names.append(shard or row[at])
+            if shard:
+                there = part.shards.setdefault(shard, [])
+                if not there or there[-1] != place:
+                    there.append(place)
+                continue
             problem = _check_output(storage, row, at, sound, part)
             if problem:
                 part.findings.append(Finding(problem[0], row[at], problem[1]))

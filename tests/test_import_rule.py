@@ -48,6 +48,7 @@ ROOMS = """
     executors
     apart trial
     engine
+    reshard
     assembly forecast verification
     again
     run

@@ -484,3 +484,58 @@ def test_what_makes_no_sense_is_refused(outputs, arguments, text, capfd):
     said = here(capfd, "verify", outputs, *arguments)
     assert said.code == 2
     assert said.err.startswith(f"splitter: {text}")
+
+
+# -- shards ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["webdataset", "parquet"])
+def sharded(request, tmp_path_factory) -> Path:
+    """The outputs of a run into several shards."""
+    folder = tmp_path_factory.mktemp("sharded")
+    texts = {f"{number:02d}.txt": f"wörd-{number}-" * 3 for number in range(30)}
+    write_files(folder / "inputs", texts)
+    write_list(folder / "list.csv", [["input", "label"], *([name, f"{name}, loud"] for name in texts)])
+    run = ["run", folder / "list.csv", "--root", "inputs", "--recipe", "words", "--sink", request.param]
+    said = program(*run, "--shard-maxcount", "200", "--output", folder / "outputs", "--workers", "2")
+    assert said.code == 0, said
+    return folder / "outputs"
+
+
+def test_nothing_is_found_in_whole_shards(sharded):
+    verdict = splitter.verify(sharded)
+    assert verdict.findings == []
+    assert verdict.outputs == len(read_table(sharded / "manifest.csv"))
+    assert splitter.verify(sharded, deep=2).ok
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_all_damage_to_shards_is_found(sharded, folder, data):
+    """Any byte of any shard, also of a header or of what fills up; what is cut, appended, lost, swapped."""
+    shutil.rmtree(folder / "outputs", ignore_errors=True)
+    shards = Path(shutil.copytree(sharded, folder / "outputs")) / "shards"
+    one, other = data.draw(st.permutations(sorted(shards.iterdir())))[:2]
+    content = bytearray(one.read_bytes())
+    what = data.draw(st.sampled_from(["flip", "flip", "flip", "cut", "append", "delete", "swap", "stranger"]))
+    named = one
+    if what == "flip":
+        content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+        one.write_bytes(content)
+    elif what == "cut":
+        os.truncate(one, data.draw(st.integers(0, len(content) - 1)))
+    elif what == "append":
+        one.write_bytes(content + data.draw(st.binary(min_size=1, max_size=9)))
+    elif what == "delete":
+        one.unlink()
+    elif what == "swap":
+        one.write_bytes(other.read_bytes())
+        other.write_bytes(content)
+    else:
+        named = one.with_name(f"shard-000077{one.suffix}")
+        shutil.copy(one, named)
+    verdict = splitter.verify(folder / "outputs", workers=1)
+    assert verdict.exit_code == 1
+    assert found(verdict, f"shards/{named.name}") or any(
+        finding.file.startswith(f"shards/{named.name}/") for finding in verdict.findings
+    )
