@@ -246,8 +246,12 @@ class GroupPlanner:
         places = groups.places(found.keys)
         self._input_at = np.full(len(groups.keys), -1, "i8")
         self._input_at[places] = np.arange(len(places))
+        # asked for once: a group may be a single input, and there may be millions of those
+        self._entries = journal.find(groups.keys)
+        self._changed = np.zeros(len(places), bool)
+        self._changed[state.changed] = True
         self._todo = _first_of_each(places[state.todo], groups.size, most)
-        self._dropped = groups.places(journal.entries["key"][dropped])
+        self._dropped = np.sort(groups.places(journal.entries["key"][dropped]))
         self._numbers = self._largest_first()
         self._careful = careful
 
@@ -288,12 +292,13 @@ class GroupPlanner:
         groups = self._groups
         first = number * groups.size
         todo, dropped = (
-            np.sort(places[places // groups.size == number]) for places in (self._todo, self._dropped)
+            places[slice(*np.searchsorted(places, [first, first + groups.size]))]
+            for places in (self._todo, self._dropped)
         )
         inputs = self._input_at[todo]
         ranks, numbers = (todo - first).tolist(), groups.numbers[todo].tolist()
         group = Group(
-            number, ranks, numbers, *self._kept(first, dropped), dropped=groups.keys[dropped].tolist()
+            number, ranks, numbers, *self._kept(number, dropped), dropped=groups.keys[dropped].tolist()
         )
         batch = make_batch(self._name(number), self._table, self._found, inputs)
         failures = _known(self._failures, batch)
@@ -301,16 +306,17 @@ class GroupPlanner:
 
     def _stale(self, inputs: np.ndarray) -> dict[int, list[str]]:
         """By place in the batch, the files with the outputs of inputs that were finished before."""
-        places = np.flatnonzero(np.isin(inputs, self._state.changed))
+        places = np.flatnonzero(self._changed[inputs])
         outputs = self._journal.outputs_of_each(self._state.entries[inputs[places]])
         files = ([*dict.fromkeys(map(file_with, names))] for names in outputs)
         return dict(zip(places.tolist(), files, strict=True))
 
-    def _kept(self, first: int, dropped: np.ndarray) -> tuple[list[Kept], list[str]]:
+    def _kept(self, number: int, dropped: np.ndarray) -> tuple[list[Kept], list[str]]:
         """What inputs of a group have in its shards, and these shards."""
         journal, groups = self._journal, self._groups
+        first = number * groups.size
         keys = groups.keys[first : first + groups.size]
-        entries = journal.find(keys)
+        entries = self._entries[first : first + groups.size]
         there = np.flatnonzero(entries >= 0)
         made = journal.entries[entries[there]]
         there = there[(made["status"] == DONE) & (made["outputs"] > 0)]
@@ -325,8 +331,8 @@ class GroupPlanner:
                 shards |= found
                 if rank not in gone:
                     mark = int(journal.entries["fingerprint"][entries[rank]])
-                    number = int(groups.numbers[first + rank])
-                    kept.append(Kept(rank, number, int(keys[rank]), mark, head, rows))
+                    called = int(groups.numbers[first + rank])
+                    kept.append(Kept(rank, called, int(keys[rank]), mark, head, rows))
         return kept, [*shards]
 
 
