@@ -389,7 +389,10 @@ class _Work:
     def _announce(self, state: State, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
         """Say what will be done, before it is done; loudly where finished work is done again."""
         if len(state.changed):
-            for name in sorted({*how, *(name for one in earlier for name in one)}):
+            before = {name for one in earlier for name in one}
+            switched = any(one.get("sink") != how.get("sink") for one in earlier)
+            # what only one of two sinks has is not worth a word beside that of the sink
+            for name in sorted(before & {*how} if switched else before | {*how}):
                 others = [_short(one.get(name)) for one in earlier if one.get(name) != how.get(name)]
                 if others:
                     was = " and ".join(dict.fromkeys(others))

@@ -362,6 +362,16 @@ def test_a_setup_that_fails(capfd, folder):
     )
 
 
+def test_another_sink(capfd, folder):
+    """The note before finished work is done again names the sink, and not what only that sink has."""
+    command = ["run", "list.csv", "--recipe", "words"]
+    assert here(capfd, *command, "--quiet").code == 0
+    assert here(capfd, *command, "--sink", "webdataset").lines[:2] == [
+        "note: sink changed from 'files' to 'webdataset'",
+        "note: 2 finished inputs changed, to be done again",
+    ]
+
+
 # -- with --verbose -----------------------------------------------------------------------------------------
 
 
