@@ -43,7 +43,7 @@ def place_of(path: str | os.PathLike[str], who: str) -> Place:
         text = os.fsdecode(path)
     except TypeError:
         kind = type(path).__name__
-        raise Refused(f"{who}: {path!r:.100} is a {kind}; give the path of an output folder") from None
+        raise Refused(f"{who}: {path!r:.100} is of type {kind}; give the path of an output folder") from None
     if "\0" in text:
         raise Refused(f"{who}: {text!r} cannot be a file; give the path of an output folder")
     if is_url(text):

@@ -103,7 +103,7 @@ class RowMaker:
     def _plain(self, metadata: Metadata, types: dict[str, str]) -> dict[str, Scalar]:
         """The metadata with values of Python's own types; notes the type of each key."""
         if not isinstance(metadata, Mapping):
-            raise BadResult(f"metadata is a {type(metadata).__name__}; expected a mapping of scalars")
+            raise BadResult(f"metadata is of type {type(metadata).__name__}; expected a mapping of scalars")
         values: dict[str, Scalar] = {}
         for key, value in metadata.items():
             values[key] = self._scalar(key, value)
@@ -139,7 +139,7 @@ class RowMaker:
     def _check_keys(self, outputs: Mapping[Any, str], inputs: Mapping[Any, str]) -> None:
         for key in (*outputs, *inputs):
             if not isinstance(key, str) or not key:
-                raise BadResult(f"metadata key {key!r} is a {type(key).__name__}; expected a name")
+                raise BadResult(f"metadata key {key!r} is of type {type(key).__name__}; expected a name")
             try:
                 key.encode(ENCODING, ESCAPE)
             except UnicodeEncodeError:

@@ -53,7 +53,7 @@ def _refuse_no_dataset(dataset: object) -> None:
     if not isinstance(dataset, ProcessorDataset):
         kind = type(dataset).__name__
         raise Refused(
-            f"splitter.run: {dataset!r:.100} is a {kind}; give a ProcessorDataset, made with the inputs"
+            f"splitter.run: {dataset!r:.100} is of type {kind}; give a ProcessorDataset, made with the inputs"
         )
 
 
@@ -183,7 +183,7 @@ def _folder(output: str | os.PathLike[str]) -> str:
         folder = os.fsdecode(output)
     except TypeError:
         kind = type(output).__name__
-        raise Refused(f"--output {output!r:.100}: is a {kind}; give the path of a folder") from None
+        raise Refused(f"--output {output!r:.100}: is of type {kind}; give the path of a folder") from None
     if not folder or "\0" in folder:
         raise Refused(f"--output {folder!r}: names no folder; give the path of one")
     return folder

@@ -601,7 +601,7 @@ def _read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa
         if not sequence or isinstance(source, Mapping):
             kind = type(source).__name__
             raise Refused(
-                f"inputs is a {kind}; give a list file, a folder, a list, a DataFrame or a dataset of paths"
+                f"inputs is of type {kind}; give a file, a folder, a list, a DataFrame or a dataset of paths"
             )
         # a torch dataset need not say where it ends, and a pandas Series may count from anywhere
         values = list(source) if hasattr(source, "__iter__") else [source[at] for at in range(len(source))]
@@ -624,7 +624,7 @@ def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]
     for value in values:
         if not isinstance(value, (str, os.PathLike)):
             raise Refused(
-                f"inputs: {value!r} is a {type(value).__name__}; give paths, or dicts that are rows, "
+                f"inputs: {value!r} is of type {type(value).__name__}; give paths, or dicts that are rows, "
                 "or pairs of a path and a label"
             )
     return [column], ([os.fspath(value)] for value in values)

@@ -319,12 +319,12 @@ class TestSourcesThatAreRefused:
             def __iter__(self):
                 yield "a.txt"
 
-        assert "inputs is a Stream" in refused(Stream(), out)
+        assert "inputs is of type Stream" in refused(Stream(), out)
 
     @pytest.mark.parametrize(
         ("source", "message"),
         [
-            (["a.txt", 7], "7 is a int"),
+            (["a.txt", 7], "7 is of type int"),
             (["a.txt", {"input": "b.txt"}], "stands among dicts"),
             ([{"path": "a.txt"}], "no column 'input' but 'path'"),
             ([("a.txt", "label", 1)], "tuple"),

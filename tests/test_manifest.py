@@ -540,8 +540,8 @@ def test_a_manifest_that_was_edited_or_moved(finished: Path, tmp_path):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        (None, "read_manifest: None is a NoneType"),
-        (7, "read_manifest: 7 is a int"),
+        (None, "read_manifest: None is of type NoneType"),
+        (7, "read_manifest: 7 is of type int"),
         ("memory://no/run", "memory://no/run/manifest.csv: there is no manifest"),
         ("a\0b", "cannot be a file"),
         ("/nowhere/manifest.csv", "/nowhere/manifest.csv: there is no manifest; give the output folder"),
