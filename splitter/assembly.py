@@ -7,7 +7,6 @@ import numpy as np
 
 from splitter.batch import Report
 from splitter.csv_text import Row
-from splitter.engine import Summary
 from splitter.errors import Refused
 from splitter.how import forget_earlier
 from splitter.kept import forget_stale, kept_list, stale_entries
@@ -15,6 +14,7 @@ from splitter.manifest import DONE, STALE, Journal
 from splitter.places import OWN_FOLDER
 from splitter.splits import COLUMN, GROUPS, RULE, SplitRule, group_column
 from splitter.storage import Storage
+from splitter.summary import Summary
 from splitter.tables import refuse_in_the_way, write_tables
 
 

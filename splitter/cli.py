@@ -22,8 +22,8 @@ from splitter.tar.commands import tar
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
-    from splitter.engine import Summary
     from splitter.progress import Display
+    from splitter.summary import Summary
     from splitter.verification import Finding
 
 REFUSED = 2

@@ -24,7 +24,7 @@ Interrupted             Ctrl-C, SIGTERM or SIGHUP reached the run; a KeyboardInt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from splitter.engine import Summary
+    from splitter.summary import Summary
 
 
 class SplitterError(Exception):

@@ -20,7 +20,7 @@ from splitter.apart import Apart, apart
 from splitter.batch import Batch, Job
 from splitter.csv_text import parse_rows
 from splitter.dataset import ProcessorDataset
-from splitter.engine import Engine, first_inputs, refuse_another_layout
+from splitter.engine import Engine
 from splitter.errors import RunStopped, Skip
 from splitter.executors import Limits
 from splitter.groups import deal
@@ -35,6 +35,7 @@ from splitter.processes import in_processes
 from splitter.progress import Display, one_line, show_bytes, show_count, show_seconds
 from splitter.storage import LocalStorage, Storage
 from splitter.tables import refuse_in_the_way
+from splitter.work import first_inputs, refuse_another_layout
 
 NAMES_SHOWN = 3
 # headers are read for so long; what is left then is taken to be like what was read

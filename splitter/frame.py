@@ -13,7 +13,7 @@ from splitter.outputs import FOLDER, Files
 from splitter.reading import AGAIN, open_table, place_of, schema_of
 
 if TYPE_CHECKING:
-    from splitter.engine import Summary
+    from splitter.summary import Summary
 
 
 class Manifest(pd.DataFrame):

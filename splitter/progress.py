@@ -13,8 +13,8 @@ from splitter.urls import without_secrets
 
 if TYPE_CHECKING:
     from splitter.batch import Report
-    from splitter.engine import Summary
     from splitter.joining import Tally
+    from splitter.summary import Summary
 
 SECONDS_BETWEEN_LINES = 30.0
 LONGEST_EXAMPLE = 200

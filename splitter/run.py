@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splitter.dataset import ProcessorDataset
-    from splitter.engine import Summary
     from splitter.forecast import Forecast
     from splitter.frame import Manifest
     from splitter.progress import Display
     from splitter.splits import SplitRule
+    from splitter.summary import Summary
     from splitter.verification import Finding, Verdict
 
 

@@ -8,9 +8,9 @@ from doors import tree, write_files
 
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.dataset import Result
-from splitter.engine import _Work
 from splitter.manifest import DONE, FAILED, SKIPPED
 from splitter.trial import try_inputs
+from splitter.work import Work
 
 
 class Odd(ProcessorDataset):
@@ -43,10 +43,10 @@ def test_a_trial_ends_at_the_first_input_that_gives_a_file(
     monkeypatch.setenv("SEEN", str(folder / "seen"))
     found = []
 
-    def instead(work: _Work, state) -> None:
+    def instead(work: Work, state) -> None:
         found.extend(try_inputs(work.job, work.table, work.found, work.executor, state.todo))
 
-    monkeypatch.setattr(_Work, "_do", instead)
+    monkeypatch.setattr(Work, "_do", instead)
     Odd([str(folder / name) for name in names]).run(folder / "out", workers=workers, quiet=True)
     assert [one.status for one in found] == [FAILED, SKIPPED, DONE, *([FAILED] if workers else []), DONE]
     assert found[0].failure.message == str(folder / "0raise")

@@ -26,11 +26,11 @@ import splitter
 from splitter import errors
 from splitter.cli import commands, exit_code
 from splitter.dataset import ProcessorDataset
-from splitter.engine import Summary
 from splitter.options import RunOptions
 from splitter.parameters import docstring_section, recipe_parameters
 from splitter.recipes import RECIPES, load_recipe
 from splitter.records import InputFile, OutputFile
+from splitter.summary import Summary
 
 CHECKOUT = Path(__file__).parent.parent.parent
 DOCS = CHECKOUT / "docs"

@@ -1,0 +1,84 @@
+"""What a run came to, in numbers."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from splitter.batch import Report
+from splitter.joining import Tally
+from splitter.manifest import (
+    DONE,
+    FAILED,
+    MANIFEST,
+    NOT_DONE,
+    SKIPPED,
+    STALE,
+)
+from splitter.parts import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a run came to.
+
+    Attributes:
+        output: The output folder.
+        inputs: How many the list has.
+        done: How many of them are done, now or before.
+        skipped: How many the recipe left out.
+        failed: How many stand in errors.csv.
+        left: How many were not tried yet: the run was limited, or ended early.
+        stale: How many have only what was made before a change, for the same reasons.
+        unreadable: How many were done before, cannot be read now, and keep what they had.
+        unreadable_names: The first few of them.
+        unreadable_why: Why the first of them cannot be read.
+        gone: How many inputs have outputs and are no longer in the list.
+        pruned: How many inputs' outputs were removed.
+        work: What this run itself did.
+        seconds: How long it took.
+        limited: Whether it was asked for the first inputs only.
+        stopped: Why it ended early, if it did.
+        part: Which part of the inputs it was for, if not for all: the numbers are of that part.
+        assembled: Whether it has put the manifest together, and processed nothing.
+        tally: Which rows of the list were left out, or have no labels.
+    """
+
+    output: str
+    inputs: int
+    done: int
+    skipped: int
+    failed: int
+    left: int
+    stale: int
+    unreadable: int = 0
+    unreadable_names: list[str] = field(default_factory=list)
+    unreadable_why: str = ""
+    gone: int
+    pruned: int = 0
+    work: Report
+    seconds: float
+    limited: bool = False
+    stopped: str = ""
+    part: Part | None = None
+    assembled: bool = False
+    tally: Tally = field(default_factory=Tally)
+
+    @classmethod
+    def of(cls, status: np.ndarray, **others: Any) -> "Summary":  # noqa: ANN401 - the other fields
+        """Count what inputs have come to."""
+        kinds = {"done": DONE, "skipped": SKIPPED, "failed": FAILED, "left": NOT_DONE, "stale": STALE}
+        counts: dict[str, Any] = {name: int((status == kind).sum()) for name, kind in kinds.items()}
+        return cls(inputs=len(status), **counts, **others)
+
+    @property
+    def manifest(self) -> str:
+        """The path of manifest.csv."""
+        return os.path.join(self.output, MANIFEST)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all inputs are done or skipped, else 1."""
+        left = (self.left or self.stale) and not self.limited
+        return int(bool(self.failed or self.unreadable or self.stopped or left))

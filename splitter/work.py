@@ -1,0 +1,445 @@
+"""A run under the lock of its output folder.
+
+What an executor returns is only progress. After every round the commit records say what is left.
+"""
+
+import contextlib
+import json
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from splitter.batch import Job, Losses, Report
+from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, StorageError
+from splitter.executors import Executor
+from splitter.groups import Groups, deal
+from splitter.how import how_before, note_how
+from splitter.inputs import Survey, Table, why_unreadable
+from splitter.joining import Tally
+from splitter.kept import LAST_RUN, Listed, forget_stale, inputs_of_part, keep_list
+from splitter.manifest import (
+    DONE,
+    FAILED,
+    NOT_DONE,
+    SKIPPED,
+    STALE,
+    Journal,
+    State,
+    compare,
+    refuse_taken,
+)
+from splitter.options import RunOptions
+from splitter.places import shard_of
+from splitter.plan import GroupPlanner, Planner
+from splitter.progress import Display, one_line, show_count
+from splitter.storage import Storage
+from splitter.summary import Summary
+from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables
+from splitter.trial import columns_of, forget_columns
+
+ROUNDS_WITHOUT_PROGRESS = 3
+# so many rows of errors.csv say as much as one message
+FEW_INPUTS = 8
+NAMES_SHOWN = 3
+LONGEST_VALUE = 100
+
+
+class Work:
+    """A run under the lock of its output folder."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what the engine has found out
+        self,
+        job: Job,
+        table: Table,
+        found: Survey,
+        listed: Listed,
+        options: RunOptions,
+        executor: Executor,
+        display: Display,
+        began: float,
+    ) -> None:
+        self.job, self.table, self.found, self.listed = job, table, found, listed
+        self.options, self.executor, self.display = options, executor, display
+        self.storage = job.storage
+        self.groups = self._dealt()
+        self.mine = self._of_part()
+        self.asked = first_inputs(options.limit, len(table), self.mine)
+        self.journal = Journal(self.storage)
+        self.done = Report()
+        self.began = began
+        self.pruned = 0
+        self.losses = Losses()
+        # keys of inputs whose outputs are to go from shards
+        self.dropped = np.empty(0, "u8")
+        self.tally = Tally()
+        self.stopped = ""
+        self.how: dict[str, Any] = {}
+        # how things stood before this run did anything
+        self.first: State | None = None
+        self.generation = 0
+
+    def _dealt(self) -> Groups | None:
+        """Which inputs share a shard, if any do."""
+        if self.job.sink.divisible:
+            return None
+        return deal(
+            self.storage,
+            self.found,
+            shard_bytes=self.options.shard_bytes,
+            seed=self.options.shuffle,
+            afresh=self.options.fresh,
+        )
+
+    def _of_part(self) -> np.ndarray | None:
+        """Which inputs are for this part of the run; None if it is for all."""
+        if self.groups is None or self.storage.part is None:
+            return inputs_of_part(self.storage, self.found)
+        return self.groups.of_part(self.found.keys, self.storage.part)
+
+    def through(self, how: dict[str, Any], advice: str) -> Summary:
+        """From what is committed to the manifest; `advice` is given unless the run is refused."""
+        self.how = how
+        try:
+            self._do(self._plan(how, advice))
+        except Interrupted as interruption:
+            if self.first is not None:
+                interruption.summary = self._finish(self.first)
+            raise
+        assert self.first is not None  # noqa: S101 - set by _plan
+        return self._finish(self.first, compact=True)
+
+    def _plan(self, how: dict[str, Any], advice: str) -> State:
+        """Find out what is to be done, and refuse what must not be."""
+        self._look()
+        refuse_column(self.storage, self.table.header)
+        refuse_in_the_way(self.storage, self.options.other_tables)
+        self.executor.check(self.job, len(self.table))
+        before, earlier = how_before(self.storage)
+        if not self.options.fresh:
+            refuse_another_layout(self.journal, self.storage, before, how)
+        self._remove_what_is_asked()
+        state = self._leave_other_shards(self._compare(), [*earlier, before], how)
+        refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
+        self.first, self.generation = state, self.journal.next_generation
+        earlier = [one for one in (*earlier, before) if one and one != how]
+        if advice:
+            self.display.warn(advice)
+        self._announce(state, how, earlier)
+        note_how(self.storage, how, earlier if len(state.stale) or len(state.unreadable) else [])
+        if self.groups is not None:
+            self.groups.write(self.storage)
+        keep_list(self.storage, self.listed, self.found, self.journal, state)
+        return state
+
+    def _look(self) -> None:
+        """Undo what a dead worker left half done, and read what is committed."""
+        self.journal.recover()
+        self.journal.load()
+
+    def _remove_what_is_asked(self) -> None:
+        """--fresh and --prune: removal goes through the same records as everything else."""
+        kept = self.journal.find(self.found.keys[: 0 if self.options.fresh else None])
+        chosen = self.journal.others(kept)
+        if len(chosen) and (self.options.fresh or self.options.prune):
+            take_away(self.storage)
+            self.pruned = len(chosen)
+            count, option = show_count(self.pruned, "input"), "--fresh" if self.options.fresh else "--prune"
+            where = "" if self.options.fresh else " no longer in the list"
+            names = ", ".join(self.journal.listed(chosen[:NAMES_SHOWN], self.table.column))
+            names += ", …" if self.pruned > NAMES_SHOWN else ""
+            self.display.say(f"{option}: removing the outputs of {count}{where} ({names})")
+            if self.groups is not None and not self.options.fresh:
+                # what else is in their shards stays: these are made again
+                shared = self._in_shards(chosen)
+                self.dropped, chosen = self.journal.entries["key"][chosen[shared]], chosen[~shared]
+            self._forget(chosen)
+
+    def _in_shards(self, entries: np.ndarray, *, other_than: str = "") -> np.ndarray:
+        """Which entries have outputs in shards, or in those of another kind."""
+        names = self.journal.outputs_of_each(entries)
+        shards = ((shard_of(one[0])[0] if one else "") for one in names)
+        return np.fromiter(
+            (bool(one) and not (other_than and one.endswith(other_than)) for one in shards), bool
+        )
+
+    def _forget(self, entries: np.ndarray) -> None:
+        """Remove what inputs have, and that they were done."""
+        if len(entries):
+            self.journal.forget(entries, f"{self.journal.next_generation:06d}-forget")
+            self.journal.load()
+
+    def _leave_other_shards(self, state: State, earlier: list[dict[str, Any]], how: dict[str, Any]) -> State:
+        """After a change of the sink, remove shards of another kind first: they cannot be changed in part."""
+        others = {one.get("sink") for one in earlier} - {None, "files", how["sink"]}
+        if not others:
+            return state
+        entries = self.journal.others(np.empty(0, "i8"))
+        entries = entries[self._in_shards(entries, other_than=self.job.sink.suffix)]
+        kept = np.concatenate((state.entries[state.unreadable], state.gone))
+        if np.isin(entries, kept).any():
+            names = " and ".join(sorted(map(str, others)))
+            raise Refused(
+                f"{self.storage.root}: was made with --sink {names}, and holds outputs of inputs that cannot "
+                "be read now or are no longer in the list; stay with that sink, use --fresh, or choose "
+                "another --output"
+            )
+        if len(entries):
+            self.display.alert(
+                f"removing the shards of {show_count(len(entries), 'input')}, made with another sink"
+            )
+            take_away(self.storage)
+            self._forget(entries)
+        return self._compare()
+
+    def _compare(self) -> State:
+        marks = None
+        if len(self.journal.entries):
+            marks = self.found.fingerprints(self.table, self.job.seed)
+        retry_failed = self.options.retry_failed
+        return compare(self.journal, self.found, marks, asked=self.asked, retry_failed=retry_failed)
+
+    def _announce(self, state: State, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
+        """Say what will be done, before it is done; loudly where finished work is done again."""
+        if len(state.changed):
+            before = {name for one in earlier for name in one}
+            switched = any(one.get("sink") != how.get("sink") for one in earlier)
+            # what only one of two sinks has is not worth a word beside that of the sink
+            for name in sorted(before & {*how} if switched else before | {*how}):
+                others = [_short(one.get(name)) for one in earlier if one.get(name) != how.get(name)]
+                if others:
+                    was = " and ".join(dict.fromkeys(others))
+                    self.display.alert(f"{name} changed from {was} to {_short(how.get(name))}")
+            count = show_count(len(state.changed), "finished input")
+            self.display.alert(f"{count} changed, to be done again")
+        again = len(state.changed) or (self.groups is not None and self.journal.any_outputs)
+        if again and len(state.todo):
+            # where shards are made again, also what was good is in another place then
+            take_away(self.storage)
+        if not len(state.todo) and not len(self.dropped):
+            self.display.say(self._why_nothing(state))
+
+    def _why_nothing(self, state: State) -> str:
+        numbers = state.entries if self.asked is None else state.entries[self.asked]
+        failed = int((self.journal.entries["status"][numbers[numbers >= 0]] == FAILED).sum())
+        if not len(numbers):
+            return "nothing to do: the dataset list has no inputs"
+        tried = f"nothing to do: {show_count(len(numbers), 'input')}, all finished"
+        return f"{tried}, {failed:,} of them failed (--retry-failed tries these again)" if failed else tried
+
+    # -- rounds: one is enough, unless a worker process is lost --------------------------------------------
+
+    def _do(self, state: State) -> None:
+        careful = self._is_careful(state)
+        if (len(state.todo) or len(self.dropped)) and self.job.sink.needs_columns:
+            self._settle_columns(careful=careful)
+        # without an input done, and without one found that is to blame
+        stalled = known = 0
+        allowed = self.options.failures_allowed(len(state.todo))
+        while (len(state.todo) or len(self.dropped)) and not self.stopped:
+            planner = self._planner(state, careful=careful)
+            careful = False
+            reported = self._round(planner, state, allowed)
+            if reported == len(state.todo) and not len(self.dropped):
+                return
+            left = len(state.todo), len(self.dropped), known
+            self._look()
+            state = self._compare()
+            self.dropped = self.dropped[self.journal.find(self.dropped) >= 0]
+            known = len(self.losses.failures)
+            stalled = stalled + 1 if (len(state.todo), len(self.dropped), known) == left else 0
+            if stalled == ROUNDS_WITHOUT_PROGRESS:
+                self.stopped = (
+                    f"worker processes were lost {stalled} times with nothing done in between; find out what "
+                    "ends them (too little memory for so many --workers?) and run the same command again"
+                )
+            elif reported < planner.inputs and not self.stopped:
+                self.display.warn("a worker process was lost; starting again with what is not committed")
+
+    def _settle_columns(self, *, careful: bool) -> None:
+        """Have all tables of the dataset agree, before the first of them is written."""
+        among = first_inputs(self.options.limit, len(self.table), None)
+        chosen = np.arange(len(self.table)) if among is None else np.flatnonzero(among)
+        try:
+            if self.options.fresh:
+                forget_columns(self.storage)
+            columns = columns_of(self.job, self.table, self.found, self.executor, chosen, careful=careful)
+        except RecipeError as error:
+            self.stopped, self.done.traceback = error.message, error.traceback
+        except RunStopped as error:
+            self.stopped = str(error)
+        else:
+            if columns is not None:
+                self.job = replace(self.job, sink=self.job.sink.with_columns(columns, self.job.header))
+
+    def _is_careful(self, state: State) -> bool:
+        """Whether to see first that the recipe works: it has not done any of these inputs as it is now."""
+        if len(state.todo) <= FEW_INPUTS or self.options.max_failures is not None:
+            return False
+        status = self.journal.status(state.entries)
+        status[state.stale] = NOT_DONE
+        return not ((status == DONE) | (status == SKIPPED)).any()
+
+    def _planner(self, state: State, *, careful: bool) -> Planner | GroupPlanner:
+        what = self.job, self.table, self.found, state, self.journal
+        known = self.losses.failures
+        if self.groups is not None:
+            dropped = self.journal.find(self.dropped)
+            return GroupPlanner(
+                *what,
+                groups=self.groups,
+                dropped=dropped,
+                most=self.losses.size,
+                failures=known,
+                careful=careful,
+            )
+        size = self.losses.size or self.options.batch_size
+        workers = self.executor.workers
+        return Planner(*what, workers=workers, size=size, failures=known, careful=careful)
+
+    def _round(self, planner: Planner | GroupPlanner, state: State, allowed: float) -> int:
+        """Run all batches once; returns how many inputs were reported on."""
+        reported = 0
+        sizes = self.found.sizes[state.todo]
+        self.display.start(
+            inputs=len(state.todo), size=int(sizes[sizes > 0].sum()), tell=not self.done.inputs
+        )
+        busy = self._busy(planner.batches)
+        with contextlib.closing(self.executor.run(self.job, planner, busy)) as reports:
+            for report in reports:
+                planner.learn(report)
+                if report.apart and not self.done.apart:
+                    what = f"{type(self.job.dataset).__name__}: process_batch {report.apart_why}"
+                    self.display.warn(f"{what}; the inputs of that batch were tried one by one")
+                self.done += report
+                self._tell(report)
+                self.display.update(self.done, self.executor.place())
+                reported += report.inputs
+                self.stopped = report.stop or self.storage.lost
+                if self.done.failed > allowed:
+                    limit = f"more than --max-failures {self.options.max_failures}"
+                    remedy = "look into errors.csv, mend the cause, and run again with --retry-failed"
+                    self.stopped = f"{show_count(self.done.failed, 'input')} failed, {limit}; {remedy}"
+                if self.stopped:
+                    break
+        return reported
+
+    def _busy(self, batches: int) -> int:
+        """How many workers can be busy, said where that is not all of them."""
+        workers = self.executor.workers
+        if batches < workers and not self.done.inputs:
+            self.display.say(
+                f"{show_count(batches, 'batch')} for {workers} workers: at most {batches} will be busy"
+            )
+        return min(batches, workers)
+
+    def _tell(self, report: Report) -> None:
+        """Pass on what a batch had to say, and note what was lost with it."""
+        for name, text in report.said:
+            self.display.print(name, text)
+        for note in report.notes:
+            self.display.warn(note)
+        self.losses.add(report.lost)
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def _finish(self, first: State, *, compact: bool = False) -> Summary:
+        """Bring manifest.csv and errors.csv together from what is committed."""
+        try:
+            self.journal.recover()
+            fault = ""
+        except StorageError as error:
+            # the disk is full: what is committed still counts
+            fault = str(error)
+        self.journal.load()
+        entries = self.journal.find(self.found.keys)
+        status = self.journal.status(entries)
+        # neither table has them: their rows would stand there for what they are no longer
+        status[self._still_stale(first.stale, entries)] = STALE
+        gone = self.journal.others(entries)
+        try:
+            if not fault and self.mine is None:
+                others = self.options.other_tables
+                write_tables(self.storage, self.journal, entries, status, self.table.header, others=others)
+                if not ((status == STALE).any() or len(first.unreadable) or self.done.unreadable):
+                    note_how(self.storage, self.how, [])
+                    forget_stale(self.storage)
+                if compact:
+                    self.journal.compact(np.concatenate((entries[entries >= 0], gone)))
+                self._note_what_it_took()
+        except StorageError as error:
+            fault = str(error)
+        self.stopped = self.stopped or fault
+        return self._summary(status, first.unreadable, len(gone))
+
+    def _note_what_it_took(self) -> None:
+        """For the report: what is published has no clock."""
+        if self.done.inputs:
+            took = {
+                "seconds": round(time.monotonic() - self.began, 3),
+                "inputs": self.done.inputs,
+                "outputs": self.done.outputs,
+                "bytes": self.done.bytes,
+            }
+            self.storage.write(LAST_RUN, json.dumps(took).encode(), durable=False)
+
+    def _still_stale(self, stale: np.ndarray, entries: np.ndarray) -> np.ndarray:
+        """Those of some inputs that have only what was made before this run, though they can be read."""
+        stale = stale[entries[stale] >= 0]
+        stale = stale[self.journal.is_older(entries[stale], self.generation)]
+        unreadable = np.array(self.done.unreadable, "u8")
+        return stale[~np.isin(self.found.keys[stale], unreadable)]
+
+    def _summary(self, status: np.ndarray, unreadable: np.ndarray, gone: int) -> Summary:
+        if self.mine is not None:
+            status = status[self.mine]
+        names = [self.table.listed(int(index)) for index in unreadable[:NAMES_SHOWN]]
+        names += self.done.unreadable_names
+        return Summary.of(
+            status,
+            output=self.storage.root,
+            unreadable=len(unreadable) + len(set(self.done.unreadable)),
+            unreadable_names=[one_line(name) for name in names[:NAMES_SHOWN]],
+            unreadable_why=self._why_unreadable(unreadable),
+            gone=gone,
+            pruned=self.pruned,
+            work=self.done,
+            seconds=time.monotonic() - self.began,
+            limited=self.options.limit is not None,
+            stopped=self.stopped,
+            part=self.storage.part,
+            tally=self.tally,
+        )
+
+    def _why_unreadable(self, unreadable: np.ndarray) -> str:
+        for index in unreadable[:1].tolist():
+            return why_unreadable(self.job.layout.place(self.table.listed(index))) or "it is there again"
+        return self.done.unreadable_why
+
+
+def refuse_another_layout(
+    journal: Journal, storage: Storage, before: dict[str, Any], how: dict[str, Any]
+) -> None:
+    """Refuse to give inputs other folders, which may be those that other inputs have still."""
+    name = "keep_extension"
+    if journal.any_outputs and before.get(name, how[name]) != how[name]:
+        was = "with" if before[name] else "without"
+        raise Refused(
+            f"{storage.root}: was made {was} --keep-extension; stay with that, use --fresh to start over, or "
+            "choose another --output"
+        )
+
+
+def first_inputs(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.ndarray | None:
+    """Which inputs a run is for: its part of the first few; None if it is for all."""
+    if limit is None:
+        return mine
+    first = np.arange(inputs) < limit
+    return first if mine is None else first & mine
+
+
+def _short(value: object) -> str:
+    """A value for a message."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
