@@ -400,17 +400,25 @@ class Worker:
             self._gate.open()
 
     def _process_group(self, task: "_Task", group: Group) -> None:
-        """Process inputs, and take along what others have, in the order of the group."""
+        """Process inputs, and take along what others have, in the order of the group as far as it can be."""
         place_of = {rank: place for place, rank in enumerate(group.ranks)}
         kept_of = {kept.rank: kept for kept in group.kept}
-        for rank in sorted({**place_of, **kept_of}):
+        ranks = sorted({**place_of, **kept_of})
+        members = {
+            rank: member for rank in ranks if (member := task.batch.members.get(place_of.get(rank, -1)))
+        }
+        passed, finished = 0, set()
+        for rank in _as_they_are_read(ranks, members):
             place = place_of.get(rank)
             if place is not None:
                 self._process_next(task, place)
             if rank in kept_of and place not in task.finished:
                 self._mark(BETWEEN_INPUTS)
                 task.carry(kept_of[rank], self._outputs)
-            task.group_sink.passed(rank)
+            finished.add(rank)
+            while passed < len(ranks) and ranks[passed] in finished:
+                task.group_sink.passed(ranks[passed])
+                passed += 1
 
     def _process_one(self, task: "_Task", place: int) -> None:
         batch = task.batch
@@ -565,6 +573,21 @@ class Worker:
         self._journal.promise(batch.name, keys, names, moves=sink.moves(), record=task.record)
         self._journal.settle(batch.name)
         storage.unstage(batch.name)
+
+
+def _as_they_are_read(ranks: list[int], members: dict[int, Place]) -> list[int]:
+    """The ranks of a group, those in shards that are read on and on as they stand there.
+
+    Where inputs are shuffled, each would else be sought from the beginning of its shard.
+    """
+    number_of: dict[str, int] = {}
+    places = {
+        rank: (number_of.setdefault(member.shard.place, len(number_of)), member.start)
+        for rank, member in members.items()
+        if member.shard.kind != "tar"
+    }
+    in_sequence = iter(sorted(places, key=places.__getitem__))
+    return [next(in_sequence) if rank in places else rank for rank in ranks]
 
 
 class InHand(NamedTuple):

@@ -85,17 +85,22 @@ def columns_of(  # noqa: PLR0913 - what the engine knows
     return None
 
 
+def earlier_columns(storage: Storage) -> Columns | None:
+    """Those that were kept last, however inputs were processed then."""
+    return _kept(storage, None)
+
+
 def forget_columns(storage: Storage) -> None:
     """Have them decided anew."""
     storage.remove([COLUMNS])
 
 
-def _kept(storage: Storage, seed: int) -> Columns | None:
+def _kept(storage: Storage, seed: int | None) -> Columns | None:
     if not storage.exists(COLUMNS):
         return None
     try:
         content = json.loads(storage.read(COLUMNS))
-        return Columns.from_json(content["columns"]) if content["seed"] == seed else None
+        return Columns.from_json(content["columns"]) if seed in (None, content["seed"]) else None
     except (ValueError, KeyError, TypeError) as error:
         message = f"{storage.path(COLUMNS)}: is damaged ({error})"
         raise StorageError(f"{message}; remove it, and run the same command again") from None

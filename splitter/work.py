@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from splitter.batch import Job, Losses, Report
+from splitter.columns import Columns
 from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, StorageError
 from splitter.executors import Executor
 from splitter.groups import Groups, deal
@@ -37,7 +38,7 @@ from splitter.progress import Display, one_line, show_count
 from splitter.storage import Storage
 from splitter.summary import Summary
 from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables
-from splitter.trial import columns_of, forget_columns
+from splitter.trial import columns_of, earlier_columns, forget_columns
 
 ROUNDS_WITHOUT_PROGRESS = 3
 # so many rows of errors.csv say as much as one message
@@ -270,8 +271,12 @@ class Work:
         except RunStopped as error:
             self.stopped = str(error)
         else:
-            if columns is not None:
-                self.job = replace(self.job, sink=self.job.sink.with_columns(columns, self.job.header))
+            sink, header = self.job.sink, self.job.header
+            if columns is None:
+                sink = sink.with_earlier_columns(earlier_columns(self.storage) or Columns(), header)
+            else:
+                sink = sink.with_columns(columns, header)
+            self.job = replace(self.job, sink=sink)
 
     def _is_careful(self, state: State) -> bool:
         """Whether to see first that the recipe works: it has not done any of these inputs as it is now."""

@@ -353,3 +353,29 @@ def test_a_dataset_reads_a_shard_at_a_url(web: Web):
     web.files["/s.tar"] = tar_bytes(samples("abc"))
     with pytest.raises(UnreadableInput, match=r"s\.tar: has changed since the run began"):
         dataset[0]
+
+
+def test_packed_shards_are_read_on_and_on_where_samples_are_shuffled(folder):
+    """An input that stands before the last one read would be sought from the beginning of its shard."""
+    names = [f"k{number:02d}" for number in range(20)]
+    content = tar_bytes([(f"{name}.txt", name.encode()) for name in names])
+    (folder / "s.tar.gz").write_bytes(gzip.compress(content))
+    (folder / "s.tar").write_bytes(content)
+    taken = []
+
+    class Noted(Copy):
+        def process(self, input_file):
+            taken.append(input_file.read_text())
+            return super().process(input_file)
+
+    def shuffled(kind: str) -> list[str]:
+        inputs = InputList(str(folder / kind), member="txt")
+        options = {"sink": "webdataset", "shuffle": 7, "workers": 0, "quiet": True}
+        manifest = Noted(inputs).run(folder / f"out-{kind}", **options)
+        made = manifest.sort_values("shard_offset")
+        return [splitter.read_output(row).decode() for _, row in made.iterrows()]
+
+    order = shuffled("s.tar.gz")
+    assert taken == names
+    assert order != names
+    assert order == shuffled("s.tar")

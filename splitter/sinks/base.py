@@ -129,6 +129,10 @@ class Sink(ABC):
         """The same sink, when the columns are known: those of metadata, and of the dataset."""
         raise NotImplementedError
 
+    def with_earlier_columns(self, columns: Columns, header: Sequence[str]) -> "Sink":
+        """The same sink where no input decides the columns: in these stands what is there already."""
+        raise NotImplementedError
+
     def options(self) -> dict[str, Any]:
         """What belongs in a fingerprint, since it changes the outputs."""
         return {}

@@ -56,6 +56,7 @@ class ParquetSink(ShardSink):
     needs_columns = True
     own_columns = (KEY, SOUND, FILE, OTHERS)
     decided: Columns | None = None
+    earlier: Columns | None = None
     header: tuple[str, ...] = ()
 
     @property
@@ -67,6 +68,12 @@ class ParquetSink(ShardSink):
         """The same sink for these metadata columns, and those of the dataset."""
         known = copy.copy(self)
         known.decided, known.header = columns, tuple(header)
+        return known
+
+    def with_earlier_columns(self, columns: Columns, header: Sequence[str]) -> "ParquetSink":
+        """The same sink where no input gives a file: what older shards have is taken along in these."""
+        known = copy.copy(self)
+        known.earlier, known.header = columns, tuple(header)
         return known
 
     def check(self, row: Mapping[str, Scalar]) -> None:
@@ -89,9 +96,10 @@ class ParquetShard(Shard):
 
     def __init__(self, path: str, name: str, sink: ParquetSink) -> None:  # noqa: ARG002 - the seam's signature
         """Open the file."""
-        assert sink.decided is not None  # noqa: S101 - else no sample is taken
-        self._schema = schema_of(sink.header, sink.decided)
-        metadata = sink.decided.types
+        decided = sink.decided or sink.earlier
+        assert decided is not None  # noqa: S101 - else no sample is taken
+        self._schema = schema_of(sink.header, decided)
+        metadata = decided.types
         columns = {**dict.fromkeys(sink.header, str), **_OF_ALL, **metadata}
         self._names = [KEY, "path", *columns, OTHERS]
         self._columns = columns

@@ -72,6 +72,9 @@ class TarShard(Shard):
             row = {**sample.row, "output": f"{self._name}/{sample.member}", OFFSET: self._offset(sample)}
             contents = {JSON: as_json(row)}
             for name, column in self._fields.items():
+                if column not in row:
+                    # taken along from a shard that was made without it
+                    continue
                 text = "" if row[column] is None else str(row[column])
                 contents[name] = text.encode(ENCODING, ESCAPE)
             others = (Member(f"{sample.key}.{name}", len(text), text) for name, text in contents.items())

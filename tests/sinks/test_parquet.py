@@ -327,3 +327,17 @@ def test_hugging_face_reads_sound_as_sound(folder: Path, capfd, rate: int | None
         assert (label, str(frames)) == (row["label"], row["frames"])
         sound = soundfile.info(io.BytesIO(bytes.fromhex(content)))
         assert (sound.frames, sound.samplerate) == (frames, int(row["sample_rate"]))
+
+
+def test_what_stays_is_taken_along_where_no_input_gives_a_file_any_more(folder: Path):
+    """The columns are then those that the shards had."""
+    out = make(folder, [{"n": 1}, {}], [{"n": 2}, {}])
+    (folder / "0.json").write_text(json.dumps(["fail"]))
+    make_again = Numbered([str(folder / name) for name in ("0.json", "1.json")])
+    before = values(out, "key", "file", "n")
+    # what cannot be read keeps what it has; a new version makes all columns be decided anew
+    (folder / "1.json").unlink()
+    make_again.version = "2"
+    make_again.run(out, sink="parquet", workers=0, quiet=True, shard_size="2MB")
+    assert values(out, "key", "file", "n") == before[1:]
+    assert [row["input"] for row in read_table(out / "errors.csv")] == [str(folder / "0.json")]

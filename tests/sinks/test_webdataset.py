@@ -468,3 +468,19 @@ def test_an_archive_is_what_tar_itself_would_read(dataset: Set):
         start = int(row["shard_offset"])
         with tarfile.open(fileobj=io.BytesIO(shard[start - 512 :])) as tar:
             assert tar.next().name == Path(row["output"]).name
+
+
+def test_samples_taken_along_lack_a_field_that_was_not_asked_for_then(folder: Path, capfd):
+    """A limit leaves an input as it was, whose row has no such column."""
+    write_files(folder, {"a.txt": "one", "b.txt": "two"})
+    output, listing = folder / "out", folder / "list.csv"
+    write_list(listing, [["input"], ["a.txt"], ["b.txt"]])
+    arguments = ("run", listing, "--recipe=words", "--sink=webdataset", "-o", output, "--workers=0")
+    assert here(capfd, *arguments).code == 0
+    write_list(listing, [["input", "label"], ["a.txt", "A"], ["b.txt", "B"]])
+    assert here(capfd, *arguments, "--field=cls=label", "--limit=1").code == 0
+    with tarfile.open(output / "shards" / "shard-000000.tar") as tar:
+        labelled = {name.partition("-")[0] for name in tar.getnames() if name.endswith(".cls")}
+        assert labelled == {"00000000"}
+        assert {name.partition("-")[0] for name in tar.getnames()} == {"00000000", "00000001"}
+    assert here(capfd, *arguments, "--field=cls=label").code == 0
