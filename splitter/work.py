@@ -120,8 +120,13 @@ class Work:
         before, earlier = how_before(self.storage)
         if not self.options.fresh:
             refuse_another_layout(self.journal, self.storage, before, how)
+        others = {one.get("sink") for one in (*earlier, before)} - {None, "files", how["sink"]}
+        if others and not self.options.fresh:
+            self._refuse_to_lose_shards(others)
         self._remove_what_is_asked()
-        state = self._leave_other_shards(self._compare(), [*earlier, before], how)
+        if others:
+            self._leave_other_shards()
+        state = self._compare()
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
         self.first, self.generation = state, self.journal.next_generation
         earlier = [one for one in (*earlier, before) if one and one != how]
@@ -171,28 +176,30 @@ class Work:
             self.journal.forget(entries, f"{self.journal.next_generation:06d}-forget")
             self.journal.load()
 
-    def _leave_other_shards(self, state: State, earlier: list[dict[str, Any]], how: dict[str, Any]) -> State:
-        """After a change of the sink, remove shards of another kind first: they cannot be changed in part."""
-        others = {one.get("sink") for one in earlier} - {None, "files", how["sink"]}
-        if not others:
-            return state
-        entries = self.journal.others(np.empty(0, "i8"))
-        entries = entries[self._in_shards(entries, other_than=self.job.sink.suffix)]
-        kept = np.concatenate((state.entries[state.unreadable], state.gone))
-        if np.isin(entries, kept).any():
+    def _refuse_to_lose_shards(self, others: set[Any]) -> None:
+        """Before anything is removed: of shards of another kind nothing can stay."""
+        state = self._compare()
+        gone = state.gone[: 0 if self.options.prune else None]
+        kept = np.concatenate((state.entries[state.unreadable], gone))
+        if self._in_shards(kept, other_than=self.job.sink.suffix).any():
             names = " and ".join(sorted(map(str, others)))
             raise Refused(
                 f"{self.storage.root}: was made with --sink {names}, and holds outputs of inputs that cannot "
                 "be read now or are no longer in the list; stay with that sink, use --fresh, or choose "
                 "another --output"
             )
+
+    def _leave_other_shards(self) -> None:
+        """After a change of the sink, remove shards of another kind first: they cannot be changed in part."""
+        entries = self.journal.others(np.empty(0, "i8"))
+        entries = entries[self._in_shards(entries, other_than=self.job.sink.suffix)]
         if len(entries):
             self.display.alert(
                 f"removing the shards of {show_count(len(entries), 'input')}, made with another sink"
             )
             take_away(self.storage)
             self._forget(entries)
-        return self._compare()
+            self.dropped = self.dropped[self.journal.find(self.dropped) >= 0]
 
     def _compare(self) -> State:
         marks = None

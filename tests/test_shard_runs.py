@@ -379,3 +379,23 @@ def test_packed_shards_are_read_on_and_on_where_samples_are_shuffled(folder):
     assert taken == names
     assert order != names
     assert order == shuffled("s.tar")
+
+
+def test_another_sink_and_prune(folder, capfd):
+    """What is no longer in the list goes with the shards of the other kind; a refused run removes nothing."""
+    for name in "abc":
+        (folder / f"{name}.txt").write_text(name)
+    listing = folder / "list.csv"
+    arguments = ("run", listing, *COPY, "--output", folder / "out", *HERE)
+    listing.write_text("input\na.txt\nb.txt\nc.txt\n")
+    assert here(capfd, *arguments, "--sink=webdataset").code == 0
+    listing.write_text("input\na.txt\nb.txt\n")
+    before = tree(folder / "out")
+    assert here(capfd, *arguments, "--sink=parquet").code == 2
+    (folder / "b.txt").rename(folder / "away")
+    assert here(capfd, *arguments, "--sink=parquet", "--prune").code == 2
+    assert tree(folder / "out") == before
+    (folder / "away").rename(folder / "b.txt")
+    assert here(capfd, *arguments, "--sink=parquet", "--prune").code == 0
+    assert [row["input"] for row in read_table(folder / "out" / "manifest.csv")] == ["a.txt", "b.txt"]
+    assert [path.name for path in (folder / "out" / "shards").iterdir()] == ["shard-000000.parquet"]
