@@ -43,13 +43,13 @@ TEN: dict[str, tuple[str, str]] = {
     "allocate": ("MemoryExceeded", "--memory"),
     "ten then raise": ("RuntimeError", "no more than ten"),
     "garbage": ("BadResult", "int 42"),
-    "metadata that does not pickle": ("BadResult", "metadata 'lock' is a lock"),
+    "metadata that does not pickle": ("BadResult", "metadata 'lock' is of type lock"),
 }
 OTHERS: dict[str, tuple[str, str]] = {
     "hang in a regex": ("TimedOut", "no result in {timeout} s (--timeout)"),
     "os._exit(0)": ("Crashed", "exited with code 0"),
     "garbage among outputs": ("BadResult", "str among its outputs"),
-    "metadata of an output that does not pickle": ("BadResult", "metadata 'lock' is a lock"),
+    "metadata of an output that does not pickle": ("BadResult", "metadata 'lock' is of type lock"),
     "error that does not pickle": ("Unpicklable", "it holds a lock"),
     "error that does not print": ("Unprintable", "cannot be shown"),
     "error that exits when printed": ("Unspeakable", "cannot be shown"),
