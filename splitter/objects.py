@@ -10,8 +10,9 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
 from splitter.stores import FIRST_PAUSE, client_for, is_missing, is_out_of_reach, may_pass
@@ -125,6 +126,13 @@ class Objects:
         )
         return content
 
+    def read_up_to(self, name: str, start: int, stop: int) -> bytes:
+        """Some bytes of an object, which may end before."""
+        size = self.size(name)
+        if size is None:
+            raise FileNotFoundError(name)
+        return self.read_part(name, start, min(stop, size)) if start < size else b""
+
     def size(self, name: str) -> int | None:
         """The bytes of an object; None if there is none."""
         try:
@@ -157,6 +165,10 @@ class Objects:
         found = self._patiently(lambda: self._client().find(self._address(folder)))
         names = (self._client().unstrip_protocol(name).removeprefix(start) for name in found)
         return sorted(f"{folder}/{name}" for name in names)
+
+    def all_names(self) -> Iterator[str]:
+        """All names below the URL, but for what stands for a folder."""
+        yield from (name.removeprefix("/") for name in self.below(""))
 
     def any_name(self) -> str:
         """One name below the URL; nothing if there is none."""
@@ -260,6 +272,16 @@ class S3Objects(Objects):
         """One GET of a range."""
         return self._patiently(lambda: self._content("get_object", name, Range=f"bytes={start}-{stop - 1}"))
 
+    def read_up_to(self, name: str, start: int, stop: int) -> bytes:
+        """One GET of a range."""
+        try:
+            return self.read_part(name, start, stop)
+        except Exception as error:
+            # nothing is left from there on
+            if code_of(error) in ("InvalidRange", "416"):
+                return b""
+            raise
+
     def _content(self, method: str, name: str, **named: str) -> bytes:
         from fsspec.asyn import sync
 
@@ -298,6 +320,13 @@ class S3Objects(Objects):
         pages = self._pages("list_objects_v2", Prefix=self._key(f"{folder}/"))
         keys = (one["Key"] for page in pages for one in page.get("Contents", []))
         return sorted(key.removeprefix(self._prefix) for key in keys)
+
+    def all_names(self) -> Iterator[str]:
+        """One LIST for each thousand names."""
+        for page in self._pages("list_objects_v2", Prefix=self._prefix):
+            for one in page.get("Contents", []):
+                if one["Size"] or not one["Key"].endswith("/"):
+                    yield one["Key"].removeprefix(self._prefix)
 
     def any_name(self) -> str:
         """One LIST for a single name."""
@@ -390,6 +419,24 @@ def in_threads(
         waiting = [pool.submit(function, item) for item in items]
         try:
             return [one.result() for one in waiting]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def each_in_threads(
+    function: Callable[[Item], Answer], items: Iterable[Item], at_a_time: int = AT_A_TIME
+) -> Generator[Answer, None, None]:
+    """The same for items without end: only a few are in hand."""
+    waiting: deque[Future[Answer]] = deque()
+    with ThreadPoolExecutor(at_a_time) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > 2 * at_a_time:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

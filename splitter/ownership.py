@@ -95,6 +95,15 @@ class Owner:
         return same and lives(self.process)
 
 
+class InUse(Refused):
+    """Another run is at work."""
+
+    def __init__(self, root: str, who: str) -> None:
+        """Who it is."""
+        super().__init__(f"{root}: is in use by {who}; wait for it or choose another --output")
+        self.who = who
+
+
 class Ownership:
     """That of one run over an output; workers have a copy, which can only look."""
 
@@ -104,6 +113,7 @@ class Ownership:
         self.owner = Owner()
         self.number = 0
         self.lost = ""
+        self._dead: tuple[bytes, ...] = ()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -170,13 +180,23 @@ class Ownership:
             now = self._read(number)
             if (now != owner or now.is_here) and not now.free:
                 who = f"process {now.process} on {now.host}" if now.host else "another run"
-                raise Refused(
-                    f"{self._objects.root}: is in use by {who}; wait for it or choose another --output"
-                )
+                raise InUse(self._objects.root, who)
             if now.free or time.monotonic() > give_up:
                 return
 
     # -- looking
+
+    def user(self) -> tuple[str, tuple[bytes, ...]]:
+        """Who is at work, if anybody, and what stands in the lock; one that may be dead is watched."""
+        number, owner = self._highest()
+        sign = (_name(number).encode(), owner.content())
+        if sign != self._dead:
+            try:
+                self._wait_for_end_of(number, owner)
+            except InUse as error:
+                return error.who, sign
+            self._dead = sign
+        return "", sign
 
     def _locks(self) -> list[str]:
         return [name for name in self._objects.listed(OWN_FOLDER, "lock-") if _LOCK.fullmatch(name)]

@@ -6,18 +6,20 @@ the copy of the list, and the commit records. Content goes to the store by one P
 
 import contextlib
 import fcntl
+import io
 import os
 import re
 import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, cast
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, TypeVar, cast
 
 from splitter.content import measure
 from splitter.errors import NameTaken, Refused, StorageError
-from splitter.objects import READ_AT_ONCE, code_of, in_threads, objects_at, shown
+from splitter.objects import READ_AT_ONCE, code_of, each_in_threads, in_threads, objects_at, shown
+from splitter.options import usable_cpus
 from splitter.ownership import Owner, Ownership
 from splitter.parts import Part
 from splitter.places import OWN_FOLDER
@@ -32,6 +34,10 @@ SECONDS_FOR_REQUESTS_TO_END = 2.0
 SECONDS_OF_TRUST = 10.0
 # where an object is there whole or not at all; what is missing here is a file system, or read-only
 STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "memory")
+# each takes twice its room on the local disk
+MOST_SHARDS_AT_ONCE = 4
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 _SECRET = re.compile(r"^(s3a?|gs|gcs|oss|oci|memory)://[^/]*@|^\w+://[^/]*:[^/]*@")
 _RUN = re.compile(r"[0-9a-f]{16}")
 
@@ -120,7 +126,7 @@ class RemoteStorage(Storage):
     def _said(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (StorageError, Refused):
+        except (StorageError, Refused, _Unreadable):
             raise
         except Exception as error:  # the client of a store raises what it likes
             remedy = "mend that and run the same command again to continue"
@@ -452,6 +458,77 @@ class RemoteStorage(Storage):
         if not same:
             raise NameTaken.of(name, "is there already")
 
+    # -- looking at all of it
+
+    # read several at a time, and not in several processes
+    look_at_once = 1 << 32
+
+    def is_output(self) -> bool:
+        """One LIST."""
+        with self._refusing():
+            return bool(objects_at(self.root, FIRST_PATIENCE).listed(OWN_FOLDER))
+
+    def users(self) -> tuple[str, tuple[bytes, ...]]:
+        """Two requests; a lock whose run may be dead is watched until that is clear."""
+        with self._reading(OWN_FOLDER):
+            return self._ownership.user()
+
+    def open_output(self, name: str) -> io.RawIOBase:
+        """One GET for each piece, the first of them now."""
+        return _ObjectFile(lambda start: self._piece(name, start), lambda: self._size(name))
+
+    def _piece(self, name: str, start: int) -> bytes:
+        with self._reading(name):
+            try:
+                return self._objects.read_up_to(name, start, start + READ_AT_ONCE)
+            except Exception as error:
+                if is_missing(error) and code_of(error) != "NoSuchBucket":
+                    missing = name
+                elif isinstance(error, PermissionError):
+                    raise _Unreadable(_reason(error)) from error
+                else:
+                    raise
+        raise FileNotFoundError(missing)
+
+    def walk(self) -> Iterator[str]:
+        """One LIST for each thousand names."""
+        with self._reading(""):
+            for name in self._objects.all_names():
+                if not name.startswith(f"{OWN_FOLDER}/"):
+                    yield name
+
+    def near(self, name: str, folder: str) -> str:
+        """A copy, several pieces at a time."""
+        path = f"{folder}/{name}"
+        first = self._piece(name, 0)
+        size = len(first) if len(first) < READ_AT_ONCE else self._size(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb", buffering=0) as file:
+
+            def put(content: bytes, at: int) -> None:
+                try:
+                    while content:
+                        written = os.pwrite(file.fileno(), content, at)
+                        content, at = content[written:], at + written
+                except OSError as error:
+                    raise self._no_room(error, name) from error
+
+            put(first, 0)
+            in_threads(lambda at: put(self._piece(name, at), at), range(READ_AT_ONCE, size, READ_AT_ONCE))
+        return folder
+
+    def of_each_output(
+        self, function: Callable[[Item], Answer], items: Iterable[Item]
+    ) -> Generator[Answer, None, None]:
+        """As many at a time as a client has connections."""
+        return each_in_threads(function, items)
+
+    def of_each_shard(
+        self, function: Callable[[Item], Answer], items: Sequence[Item], workers: int | None
+    ) -> Generator[Answer, None, None]:
+        """A few at a time: the client of a store has threads, with which no process may be forked."""
+        return each_in_threads(function, items, min(workers or usable_cpus(), MOST_SHARDS_AT_ONCE))
+
     # -- staging
 
     def stage(self, batch: str) -> str:
@@ -491,6 +568,56 @@ class RemoteStorage(Storage):
         for path in (f"{self._staging}/driver", self._staging):
             with contextlib.suppress(OSError):
                 os.rmdir(path)
+
+
+class _Unreadable(OSError):
+    """An object that may not be read, though its store can be reached."""
+
+
+class _ObjectFile(io.RawIOBase):
+    """An object to read, of which one piece at a time is in memory."""
+
+    def __init__(self, fetch: Callable[[int], bytes], size: Callable[[], int]) -> None:
+        """The first piece is read now."""
+        self._fetch, self._size = fetch, size
+        self._at = self._start = 0
+        self._piece = fetch(0)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """As in a file."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """As in a file."""
+        origin = self._at if whence == os.SEEK_CUR else self._end() if whence == os.SEEK_END else 0
+        self._at = max(0, origin + offset)
+        return self._at
+
+    def _end(self) -> int:
+        if len(self._piece) < READ_AT_ONCE:
+            return self._start + len(self._piece)
+        return self._size()
+
+    def readinto(self, buffer: "io.WriteableBuffer") -> int:  # type: ignore[name-defined]
+        """As in a file."""
+        start = self._at - self._at % READ_AT_ONCE
+        last = len(self._piece) < READ_AT_ONCE and start > self._start
+        if start != self._start and not last:
+            self._start, self._piece = start, self._fetch(start)
+        view = memoryview(buffer)
+        at = self._at - self._start
+        content = self._piece[at : at + len(view)]
+        view[: len(content)] = content
+        self._at += len(content)
+        return len(content)
 
 
 def _staging_of(owner: Owner) -> str:

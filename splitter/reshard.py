@@ -24,7 +24,7 @@ from splitter.outputs import Address, OutputReader
 from splitter.places import OWN_FOLDER, shard_of
 from splitter.sinks import SINKS, Owner
 from splitter.sinks.shards import CHECKSUM_AT, OFFSET_AT, SIZE_AT, Sample, ShardSink, typed_row
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 
 # as the trial before a run keeps it
 _COLUMNS = f"{OWN_FOLDER}/columns.json"
@@ -35,11 +35,11 @@ Find = Callable[[str, str, str], None]
 class Reshard:
     """The sink that made the shards of a folder."""
 
-    storage: LocalStorage
+    storage: Storage
     sink: ShardSink
 
     @classmethod
-    def of(cls, storage: LocalStorage, how: dict[str, Any], header: Row) -> "Reshard":
+    def of(cls, storage: Storage, how: dict[str, Any], header: Row) -> "Reshard":
         """From what the last run has kept."""
         fields = [f"{name}={column}" for name, column in how.get("field", {}).items()]
         sink = SINKS[how["sink"]](RunOptions(sink=how["sink"], field=fields))
@@ -50,19 +50,23 @@ class Reshard:
         return cls(storage, sink)
 
     def check(self, journal: Journal, shard: str, entries: Any, find: Find) -> tuple[int, int]:  # noqa: ANN401
-        """Look at one shard, whose rows the entries have; how many outputs it has, and their bytes."""
-        reader = OutputReader(self.storage.root)
+        """Look at one shard, whose rows the entries have; how many outputs it has, and their bytes.
+
+        An OSError says what is there instead.
+        """
         rows = sorted(_rows(journal, shard, entries), key=lambda one: int(one[1][one[2] + OFFSET_AT]))
         size = 0
         with tempfile.TemporaryDirectory(prefix="splitter-verify-") as folder:
+            root = self.storage.near(shard, f"{folder}/copy")
             path = f"{folder}/{os.path.basename(shard)}"
+            reader = OutputReader(root)
             again = self.sink.shard(path, shard, self.sink)
             for head, row, at in rows:
                 output, wanted, offset = row[at], int(row[at + SIZE_AT]), int(row[at + OFFSET_AT])
                 try:
                     content = reader.read(Address(output, wanted, shard_offset=offset))
                 except RunStopped as error:
-                    find("unreadable", output, str(error))
+                    find("unreadable", output, str(error).replace(root, self.storage.root))
                     again.discard()
                     return len(rows), size
                 size += len(content)
@@ -72,8 +76,9 @@ class Reshard:
                 again.add(_sample(head, row, at, content))
             again.close()
             # comparing reads both to their ends
-            if not filecmp.cmp(path, self.storage.path(shard), shallow=False):
-                find("shard", shard, _first_difference(path, self.storage.path(shard)))
+            there = f"{root}/{shard}"
+            if not filecmp.cmp(path, there, shallow=False):
+                find("shard", shard, _first_difference(path, there))
         return len(rows), size
 
 

@@ -143,7 +143,7 @@ def verify(
     """Whether all that runs have left in an output folder is there, and is what it was; nothing is written.
 
     Args:
-        output: The output folder.
+        output: The output folder, or the URL of it.
         deep: Also process so many inputs once more, or all, and compare what comes out.
         recipe: What `deep` is to use, where it is not one that comes along: the dataset, or a name as for
             `--recipe`.
@@ -151,18 +151,14 @@ def verify(
         tell: Called with each finding as it is made.
     """
     from splitter.processes import signals_raise
-    from splitter.storage import LocalStorage
-    from splitter.urls import is_url, without_scheme
+    from splitter.remote import storage_of
     from splitter.verification import Verification, nothing
 
     if deep is not None and deep != "all" and (not isinstance(deep, int) or deep < 1):
         raise Refused(f"--deep {deep}: write how many inputs to make again, or all")
     if workers is not None and workers < 1:
         raise Refused(f"--workers {workers}: must be at least 1")
-    folder = _folder(output)
-    if is_url(folder):
-        raise Refused(f"{folder}: is a URL, which verify does not read; copy it to a folder first")
-    storage = LocalStorage(without_scheme(os.path.expanduser(folder)))
+    storage = storage_of(_folder(output))
     verification = Verification(storage, workers=workers, tell=tell or nothing)
     with signals_raise():
         if deep is None:

@@ -16,14 +16,17 @@ import socket
 import stat
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from typing import BinaryIO, TypeVar
 
 from splitter.content import measure
 from splitter.errors import NameTaken, Refused, StorageError
 from splitter.parts import Part
 from splitter.places import OWN_FOLDER
-from splitter.processes import is_at_work
+from splitter.processes import in_processes, is_at_work
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 STAGING = f"{OWN_FOLDER}/staging"
 LOCK = f"{OWN_FOLDER}/lock"
@@ -193,6 +196,49 @@ class Storage(ABC):
     @abstractmethod
     def refuse_taken(self, name: str, size: int, checksum: str, own: Collection[str]) -> None:
         """Raise NameTaken where an output would replace what is none of `own`, unless it is the same."""
+
+    # -- looking at all of it, when no run is at work
+
+    # how many bytes of outputs are looked at together
+    look_at_once = 1 << 26
+
+    @abstractmethod
+    def is_output(self) -> bool:
+        """Whether a run has worked here; refused where that cannot be seen."""
+
+    @abstractmethod
+    def users(self) -> tuple[str, tuple[bytes, ...]]:
+        """Who is at work here, if anybody, and what differs when a run was there meanwhile.
+
+        Nothing is written, and nobody is kept waiting.
+        """
+
+    @abstractmethod
+    def open_output(self, name: str) -> io.RawIOBase:
+        """A published file to read; an OSError says what is there instead, and nothing can block."""
+
+    @abstractmethod
+    def walk(self) -> Iterator[str]:
+        """The names of all files, but for splitter's own."""
+
+    @abstractmethod
+    def near(self, name: str, folder: str) -> str:
+        """The output folder; where that is far away, `folder` with a copy of a published file in it.
+
+        An OSError says what is there instead.
+        """
+
+    def of_each_output(
+        self, function: Callable[[Item], Answer], items: Iterable[Item]
+    ) -> Generator[Answer, None, None]:
+        """The function of each item, in their order; several at a time where reading is waiting."""
+        yield from map(function, items)
+
+    def of_each_shard(
+        self, function: Callable[[Item], Answer], items: Sequence[Item], workers: int | None
+    ) -> Generator[Answer, None, None]:
+        """The same, where each item takes the time of a processor."""
+        return in_processes(function, items, workers)
 
     # -- staging: files on their way
 
@@ -395,6 +441,10 @@ class LocalStorage(Storage):
         """Whether a name is there."""
         return os.path.lexists(self.path(name))
 
+    def is_output(self) -> bool:
+        """Whether it has a folder of splitter's own."""
+        return self.exists(OWN_FOLDER)
+
     def open_output(self, name: str) -> io.FileIO:
         """A published file to read; an OSError says what is there instead, and nothing can block."""
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -403,6 +453,12 @@ class LocalStorage(Storage):
             return io.FileIO(descriptor)
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a plain file")
+
+    def near(self, name: str, folder: str) -> str:
+        """It is near."""
+        del folder
+        self.open_output(name).close()
+        return self.root
 
     def walk(self) -> Iterator[str]:
         """The names of all files, but for splitter's own folder; links are not followed."""

@@ -10,13 +10,14 @@ The commit records are the truth. Nothing is written, no lock is taken, and nobo
 import csv
 import io
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import numpy as np
 import xxhash
@@ -42,15 +43,15 @@ from splitter.manifest import (
 from splitter.places import OWN_FOLDER, REPORT, file_with, key_hash, shard_of
 from splitter.processes import in_processes
 from splitter.progress import show_bytes, show_count, show_seconds
-from splitter.storage import LocalStorage
+from splitter.storage import Storage
 from splitter.tables import others_of
 
 if TYPE_CHECKING:
     from splitter.reshard import Reshard
 
 READ_AT_ONCE = 1 << 20
-# what one process checks at a time: a file counts as many bytes as could be read while it is opened
-BLOCK_BYTES, FILE_BYTES = 1 << 26, 1 << 15
+# a file counts as many bytes as could be read while it is opened
+FILE_BYTES = 1 << 15
 NAMES_AT_ONCE = 20_000
 HEADER_COLUMNS = ("sample_rate", "channels", "frames")
 MAKE_TABLES = "'splitter manifest' makes it anew from the commit records"
@@ -145,7 +146,7 @@ class Verification:
 
     def __init__(
         self,
-        storage: LocalStorage,
+        storage: Storage,
         *,
         workers: int | None = None,
         tell: Callable[[Finding], None] = nothing,
@@ -162,7 +163,7 @@ class Verification:
     def run(self, deep: Callable[[], "Deeper"] | None = None) -> Verdict:
         """Look at everything; what `deep` gives, before that, then looks at the inputs that are done."""
         began = time.monotonic()
-        if not self.storage.exists(OWN_FOLDER):
+        if not self.storage.is_output():
             raise Refused(f"{self.storage.root}: is no output folder of splitter; give the --output of a run")
         at_work, before = self.storage.users()
         if at_work:
@@ -256,7 +257,7 @@ class Verification:
         except OSError as error:
             self.find("table", name, f"cannot be read: {_reason(error)}")
 
-    def _differences(self, name: str, pieces: Callable[[], Iterator[bytes]], file: BinaryIO) -> None:
+    def _differences(self, name: str, pieces: Callable[[], Iterator[bytes]], file: io.RawIOBase) -> None:
         """Say which rows of a table are not what is committed, by their lines."""
         committed, there = _hashes(pieces()), _hashes(_blocks_of(file))
         lost = _pick(pieces(), _only_in(committed, there))
@@ -275,7 +276,8 @@ class Verification:
     def _outputs(self, done: np.ndarray) -> None:
         """Read every output file that a row names, in many processes."""
         check = partial(_check_block, self.storage, self.journal, done)
-        with closing(in_processes(check, _parts_of(self.journal.entries[done]), self.workers)) as checked:
+        parts = _parts_of(self.journal.entries[done], self.storage.look_at_once)
+        with closing(in_processes(check, parts, self.workers)) as checked:
             for part in checked:
                 self.verdict.outputs += part.outputs
                 self.verdict.bytes += part.bytes
@@ -294,7 +296,7 @@ class Verification:
 
         reshard = Reshard.of(self.storage, how_before(self.storage)[0], header)
         check = partial(_check_shard, reshard, self.journal, done, self._shards)
-        with closing(in_processes(check, sorted(self._shards), self.workers)) as checked:
+        with closing(self.storage.of_each_shard(check, sorted(self._shards), self.workers)) as checked:
             for part in checked:
                 self.verdict.outputs += part.outputs
                 self.verdict.bytes += part.bytes
@@ -350,30 +352,49 @@ def _check_shard(
         part.findings.append(Finding(kind, file, message))
 
     try:
-        reshard.storage.open_output(shard).close()
+        part.outputs, part.bytes = reshard.check(journal, shard, entries[places[shard]], find)
     except FileNotFoundError:
         find("missing", shard, "is not there")
     except OSError as error:
         find("unreadable", shard, f"cannot be read: {_reason(error)}")
-    else:
-        part.outputs, part.bytes = reshard.check(journal, shard, entries[places[shard]], find)
     return part
 
 
-def _parts_of(entries: np.ndarray) -> list[tuple[int, int]]:
+def _parts_of(entries: np.ndarray, size: int) -> list[tuple[int, int]]:
     """The entries in parts that take about the same time each."""
     work = entries["bytes"].astype("i8") + entries["outputs"].astype("i8") * FILE_BYTES
-    cuts = np.flatnonzero(np.diff(np.cumsum(work) // BLOCK_BYTES)) + 1
+    cuts = np.flatnonzero(np.diff(np.cumsum(work) // size)) + 1
     bounds = [0, *cuts.tolist(), len(entries)]
     return [(start, stop) for start, stop in pairwise(bounds) if start < stop]
 
 
-def _check_block(
-    storage: LocalStorage, journal: Journal, entries: np.ndarray, block: tuple[int, int]
-) -> _Part:
+def _check_block(storage: Storage, journal: Journal, entries: np.ndarray, block: tuple[int, int]) -> _Part:
     """Read the outputs of some entries, and compare them with their rows."""
     names: list[str] = []
     part = _Part(np.empty(0, "u8"))
+    rows = _rows_to_check(journal, entries, block, names, part.shards)
+    with closing(storage.of_each_output(partial(_check_output, storage), rows)) as checked:
+        for size, finding in checked:
+            if size is not None:
+                part.outputs += 1
+                part.bytes += size
+            if finding:
+                part.findings.append(finding)
+    part.names = _name_hashes(names)
+    return part
+
+
+_ToCheck = tuple[Row, int, tuple[tuple[str, int], ...]]
+
+
+def _rows_to_check(
+    journal: Journal,
+    entries: np.ndarray,
+    block: tuple[int, int],
+    names: list[str],
+    shards: dict[str, list[int]],
+) -> Iterator[_ToCheck]:
+    """The rows of loose files; notes the names of all files, and the entries that are in shards."""
     for place, (head, rows) in enumerate(journal.rows_of_each(entries[slice(*block)]), block[0]):
         at, sound = len(head.columns), _header_columns(head)
         for row in rows:
@@ -382,15 +403,11 @@ def _check_block(
             shard, _ = shard_of(row[at])
             names.append(shard or row[at])
             if shard:
-                there = part.shards.setdefault(shard, [])
+                there = shards.setdefault(shard, [])
                 if not there or there[-1] != place:
                     there.append(place)
                 continue
-            problem = _check_output(storage, row, at, sound, part)
-            if problem:
-                part.findings.append(Finding(problem[0], row[at], problem[1]))
-    part.names = _name_hashes(names)
-    return part
+            yield row, at, sound
 
 
 @cache
@@ -405,23 +422,30 @@ def _header_columns(head: Head) -> tuple[tuple[str, int], ...]:
     )
 
 
-def _check_output(
-    storage: LocalStorage, row: Row, at: int, sound: tuple[tuple[str, int], ...], part: _Part
+def _check_output(storage: Storage, wanted: _ToCheck) -> tuple[int | None, Finding | None]:
+    """How many bytes an output has, if it can be read, and what is wrong with it."""
+    row, at, sound = wanted
+    there: list[int] = []
+    problem = _fault(storage, row, at, sound, there)
+    return next(iter(there), None), Finding(problem[0], row[at], problem[1]) if problem else None
+
+
+def _fault(
+    storage: Storage, row: Row, at: int, sound: tuple[tuple[str, int], ...], sizes: list[int]
 ) -> tuple[str, str] | None:
-    """The kind of what is wrong with an output, and what that is."""
+    """The kind of what is wrong with an output, and what that is; notes its size when it was read."""
     name, size, checksum = row[at], row[at + 1], row[at + 2]
     if not size.isdecimal() or any(step in ("", ".", "..") for step in name.split("/")):
         return "record", "is not what a run could have committed: its commit record is damaged"
     try:
         with storage.open_output(name) as file:
             start, there, found = _read(file)
-            part.outputs += 1
-            part.bytes += there
+            sizes.append(there)
             if there != int(size):
                 return "size", f"has {there:,} bytes where the manifest says {int(size):,}"
             if found != checksum:
                 return "checksum", f"has the checksum {found} where the manifest says {checksum}"
-            header = header_of(name, start, there, file) if sound else None
+            header = header_of(name, start, there, cast("BinaryIO", file)) if sound else None
     except FileNotFoundError:
         return "missing", "is not there"
     except OSError as error:
@@ -429,11 +453,11 @@ def _check_output(
     return _header_fault(header, row, sound) if header else None
 
 
-def _read(file: BinaryIO) -> tuple[memoryview, int, str]:
+def _read(file: io.RawIOBase) -> tuple[memoryview, int, str]:
     """The first bytes, the size and the checksum."""
-    digest, buffer, size = xxhash.xxh3_128(), _buffer(), 0
+    digest, buffer, size = xxhash.xxh3_128(), _buffer.view, 0
     start = buffer[:0]
-    while count := file.readinto(buffer[min(size, READ_AT_ONCE) :]):  # type: ignore[attr-defined]
+    while count := file.readinto(buffer[min(size, READ_AT_ONCE) :]):
         block = buffer[min(size, READ_AT_ONCE) :][:count]
         digest.update(block)
         size += count
@@ -442,10 +466,14 @@ def _read(file: BinaryIO) -> tuple[memoryview, int, str]:
     return start, size, checksum_of(digest)
 
 
-@cache
-def _buffer() -> memoryview:
-    """One for each process: the first bytes of a file, and behind them any others."""
-    return memoryview(bytearray(2 * READ_AT_ONCE))
+class _Buffer(threading.local):
+    """One for each thread: the first bytes of a file, and behind them any others."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(2 * READ_AT_ONCE))
+
+
+_buffer = _Buffer()
 
 
 def _header_fault(
@@ -474,15 +502,15 @@ def _in_groups(names: Iterator[str], size: int) -> Iterator[list[str]]:
 # -- a table that differs, line by line ----------------------------------------------------------------------
 
 
-def _is_same(pieces: Iterator[bytes], file: BinaryIO) -> bool:
-    reader = io.BufferedReader(file, READ_AT_ONCE)  # type: ignore[type-var]
+def _is_same(pieces: Iterator[bytes], file: io.RawIOBase) -> bool:
+    reader = io.BufferedReader(file, READ_AT_ONCE)
     try:
         return all(reader.read(len(piece)) == piece for piece in pieces) and not reader.read(1)
     finally:
         reader.detach()
 
 
-def _blocks_of(file: BinaryIO) -> Iterator[bytes]:
+def _blocks_of(file: io.RawIOBase) -> Iterator[bytes]:
     while block := file.read(READ_AT_ONCE):
         yield block
 
