@@ -102,8 +102,8 @@ def test_all_damage_is_found_and_the_file_named(bucket: Bucket, chance, monkeypa
 
 def test_loose_files_are_one_request_each(recorded_s3: Bucket, folder: Path, monkeypatch, capfd):
     """A GET; larger ones are read in pieces."""
-    write_files(folder / "inputs", {f"{number}.txt": f"naïve {number}" for number in range(4)})
-    write_list(folder / "list.csv", [["input"], *([f"{number}.txt"] for number in range(4))])
+    write_files(folder / "inputs", {f"{number}.txt": f"naïve {number}" for number in range(2)})
+    write_list(folder / "list.csv", [["input"], *([f"{number}.txt"] for number in range(2))])
     assert here(capfd, *arguments(folder, recorded_s3, "files")).code == 0
     names = [name for name in recorded_s3.tree("out") if "/" in name]
     recorded_s3.requests()
