@@ -161,9 +161,9 @@ class Objects:
 
     def below(self, folder: str) -> list[str]:
         """All names in a folder and in the folders below it."""
-        start = self._client().unstrip_protocol(self._address(folder)).rstrip("/") + "/"
+        start = self._address(folder).partition("://")[2].rstrip("/") + "/"
         found = self._patiently(lambda: self._client().find(self._address(folder)))
-        names = (self._client().unstrip_protocol(name).removeprefix(start) for name in found)
+        names = (name.lstrip("/").removeprefix(start) for name in found)
         return sorted(f"{folder}/{name}" for name in names)
 
     def all_names(self) -> Iterator[str]:

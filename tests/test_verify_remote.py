@@ -169,3 +169,10 @@ def test_a_plan_over_an_output_is_right_and_changes_nothing(s3: Bucket, words: P
         plan = json.loads(said.out)
         assert (plan["inputs"], plan["done"], plan["new"], plan["to_do"]) == (4, done, 4 - done, 4 - done)
         assert {key: s3.read(key) for key in s3.keys("out")} == before
+
+
+def test_a_store_without_words_of_its_own(words: Path, capfd):
+    """What fsspec has for every store is enough."""
+    run = ["run", words, "--root", words.parent / "inputs", "--recipe", "words", "--workers", "0", "--quiet"]
+    assert here(capfd, *run, "--output", "memory://verify/out").code == 0
+    assert here(capfd, "verify", "memory://verify/out").code == 0
