@@ -68,7 +68,8 @@ class Engine:
             self.storage.working_file(LIST) as file,
         ):
             job, table, found, how = self.surveyed(asked, file)
-            advice = advice_on_missing(asked.listing, table, job.layout, found)
+            left_out = source.reading.tally.left_out
+            advice = advice_on_missing(asked.listing, table, job.layout, found, left_out)
             keep_extension, group_rows = self.options.keep_extension, self.dataset.group_rows
             listed = Listed(source.column, source.root, keep_extension, group_rows, asked.listing.member)
             work = Work(job, table, found, listed, self.options, executor, self.display, began)

@@ -147,7 +147,8 @@ def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, d
     storage.refuse_strange()
     with contextlib.closing(asked.executor), tempfile.TemporaryFile() as file:
         job, table, found, how = engine.surveyed(asked, file)
-        advice = advice_on_missing(asked.listing, table, job.layout, found)
+        left_out = asked.source.reading.tally.left_out
+        advice = advice_on_missing(asked.listing, table, job.layout, found, left_out)
         if advice:
             display.warn(advice)
         state, status, mine = _state(job, table, found, options, how)

@@ -402,8 +402,13 @@ def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
         yield from (np.flatnonzero(sorted_numbers[at] == block) + start).tolist()
 
 
-def advice_on_missing(listing: InputList, table: Table, layout: Layout, found: Survey) -> str:
-    """What is probably wrong when there is no input, or when not one can be read; else nothing."""
+def advice_on_missing(
+    listing: InputList, table: Table, layout: Layout, found: Survey, left_out: int = 0
+) -> str:
+    """What is probably wrong when there is no input, or when not one can be read; else nothing.
+
+    `left_out` rows did not match the condition.
+    """
     path = listing.source if isinstance(listing.source, (str, os.PathLike)) else ""
     path = os.fspath(path)
     folder = (
@@ -412,12 +417,7 @@ def advice_on_missing(listing: InputList, table: Table, layout: Layout, found: S
         else os.path.isdir(os.path.expanduser(without_scheme(path)))
     )
     if not len(table):
-        named = (
-            f"no file in it is named like --pattern {listing.pattern!r}"
-            if listing.pattern
-            else "it holds no file"
-        )
-        return f"{layout.root}: {named}; those that begin with a dot do not count" if folder else ""
+        return _why_none(listing, layout, left_out, folder=folder)
     if (found.sizes != UNREADABLE).any():
         return ""
     first = table.listed(0)
@@ -457,6 +457,14 @@ def why_unreadable(place: str) -> str:
     """Why an input cannot be read, with its name; nothing if it can."""
     (found,) = look_at_places([place])
     return "" if isinstance(found, Found) else str(found)
+
+
+def _why_none(listing: InputList, layout: Layout, left_out: int, *, folder: bool) -> str:
+    if left_out:
+        return f"no row matches --where {listing.where!r}: {left_out:,} left out"
+    pattern = f"no file in it is named like --pattern {listing.pattern!r}"
+    named = pattern if listing.pattern else "it holds no file"
+    return f"{layout.root}: {named}; those that begin with a dot do not count" if folder else ""
 
 
 def _likely_roots(listing: InputList, layout: Layout) -> list[str]:

@@ -236,7 +236,8 @@ def _after_the_end(summary: "Summary") -> str:
         command = f"splitter manifest {shlex.quote(summary.output)}"
         why = f", which lists what failed in errors.csv{_first_failure(summary)}" if summary.failed else ""
         return f"when all {summary.part.of} parts are done: {command}{why}"
-    if summary.gone:
+    if summary.gone and not summary.tally.left_out:
+        # what a condition has left out is seldom meant to go
         gone = show_count(summary.gone, "input")
         return f"--prune removes the outputs of {gone} no longer in the list"
     return f'splitter.read_manifest("{summary.output}") in Python, or open manifest.csv'

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import BinaryIO, NamedTuple
 
 READ_AT_ONCE = 1 << 16
+LONGEST_SHOWN = 60
 
 Scalar = str | int | float | bool | None
 Content = bytes | bytearray | memoryview | str | PathLike[str] | Callable[[BinaryIO], object] | None
@@ -125,3 +126,14 @@ class OutputFile(NamedTuple):
     content: Content = None
     metadata: Mapping[str, Scalar] = MappingProxyType({})
     row: int = 0
+
+    def __repr__(self) -> str:
+        """Without the content, which may be long: a line of it, or how much there is."""
+        content = self.content
+        if isinstance(content, (bytes, bytearray, memoryview)):
+            shown = f"<{memoryview(content).nbytes:,} bytes>"
+        else:
+            text = repr(content)
+            shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+        row = f", row={self.row}" if self.row else ""
+        return f"OutputFile({self.name!r}, {shown}, {dict(self.metadata)}{row})"

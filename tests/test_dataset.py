@@ -574,3 +574,12 @@ def test_sys_exit_before_the_work(words, tmp_path, capfd):
         said = here(capfd, "run", words, *how)
         assert (said.code, said.err) == (2, f"splitter: {message}\n")
         assert not (tmp_path / "out").exists()
+
+
+def test_an_output_shows_itself_without_its_content():
+    """Whoever looks at what one input gives does not want megabytes on the screen."""
+    assert repr(OutputFile("a.npy", bytes(34_816), {"bands": 40})) == (
+        "OutputFile('a.npy', <34,816 bytes>, {'bands': 40})"
+    )
+    assert repr(OutputFile("0.txt", "word", row=2)) == "OutputFile('0.txt', 'word', {}, row=2)"
+    assert len(repr(OutputFile("0.txt", "word" * 1000))) < 100

@@ -50,10 +50,14 @@ def report(output: str, to: str | None, sample: int, previews: int, quiet: bool)
         click.echo("splitter: interrupted; no report was written", err=True)
         return interruption.exit_code
     if not quiet:
-        of = "all" if written.measured == written.outputs else f"{written.measured:,}"
+        read = written.looked_at - written.unread
+        of = "all" if read == written.outputs else f"{read:,}"
         outputs = show_count(written.outputs, "output")
         click.echo(f"{written.path}: {show_bytes(written.size)}, {outputs}, {of} of them read")
-    return 0
+    if written.unread:
+        unread = show_count(written.unread, "output")
+        click.echo(f"splitter: {unread} cannot be read; 'splitter verify' says which, and why", err=True)
+    return int(bool(written.unread))
 
 
 @click.command()

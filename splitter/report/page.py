@@ -46,7 +46,8 @@ class Page:
 
     content: bytes
     outputs: int
-    measured: int
+    looked_at: int
+    unread: int
 
 
 def page_of(output: str, place: str, effort: Effort) -> Page:
@@ -91,7 +92,7 @@ def page_of(output: str, place: str, effort: Effort) -> Page:
         "waves": _compressed(_waves(looks)),
         "previews": _safe({str(row): one for row, one in looks.previews.items()}),
     }
-    return Page(_filled(summary["title"], data), numbers["outputs"], len(looks.chosen))
+    return Page(_filled(summary["title"], data), numbers["outputs"], len(looks.chosen), len(looks.unread))
 
 
 def layout_of(kept: Kept) -> Layout | None:

@@ -25,13 +25,15 @@ class Written:
         path: Where it is.
         size: Its bytes.
         outputs: How many output files the manifest has.
-        measured: How many of them were read.
+        looked_at: How many of them were looked at.
+        unread: How many of those cannot be read.
     """
 
     path: str
     size: int
     outputs: int
-    measured: int
+    looked_at: int
+    unread: int
 
 
 def write_report(output: str, to: str | None, effort: Effort) -> Written:
@@ -52,7 +54,13 @@ def write_report(output: str, to: str | None, effort: Effort) -> Written:
 
 
 def _written(path: str, page: Page) -> Written:
-    return Written(path=path, size=len(page.content), outputs=page.outputs, measured=page.measured)
+    return Written(
+        path=path,
+        size=len(page.content),
+        outputs=page.outputs,
+        looked_at=page.looked_at,
+        unread=page.unread,
+    )
 
 
 def _write(path: str, content: bytes) -> None:

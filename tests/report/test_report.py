@@ -187,11 +187,15 @@ def test_of_many_outputs_a_sample_is_read_and_that_is_said(folder, capfd):
 
 
 def test_an_output_that_cannot_be_read_is_named(talks, capfd):
-    """One that is gone, or is damaged, has no levels, and the row says why."""
+    """One that is gone, or is damaged, has no levels, and the row says why; the exit code tells."""
     first, second = (talks / row["output"] for row in read_table(talks / "manifest.csv")[:2])
     first.unlink()
     second.write_bytes(b"no sound")
-    rows = rows_of(reported(capfd, talks))
+    said = here(capfd, "report", talks)
+    assert said.code == 1
+    assert "12 outputs, 10 of them read" in said.out
+    assert said.lines == ["splitter: 2 outputs cannot be read; 'splitter verify' says which, and why"]
+    rows = rows_of(talks / "report.html")
     assert {*rows["unread"]} == {"0", "1"}
     assert len(rows["measured"]) == 10
 
