@@ -3,12 +3,16 @@
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import BinaryIO
 
+from splitter.csv_text import Row
+from splitter.manifest import OUTPUT_COLUMNS, Head
 from splitter.wav import LARGEST_SIZE
 
 # what libsndfile is asked about
 OTHERS = frozenset({"aif", "aiff", "au", "caf", "mp3", "oga", "ogg", "opus", "rf64", "w64"})
+HEADER_COLUMNS = ("sample_rate", "channels", "frames")
 _WHOLE_SAMPLES = frozenset({1, 3, 6, 7, 0xFFFE})
 
 
@@ -76,4 +80,25 @@ def _of_libsndfile(file: BinaryIO, *, exact: bool) -> SoundHeader | None:
     file.seek(0)
     with suppress(soundfile.LibsndfileError), soundfile.SoundFile(file) as sound:
         return SoundHeader(sound.samplerate, sound.channels, sound.frames if exact else None)
+    return None
+
+
+@cache
+def header_columns(head: Head) -> tuple[tuple[str, int], ...]:
+    """Where the rows say what the header of a recording says, too."""
+    first = len(head.columns) + len(OUTPUT_COLUMNS)
+    types = dict((*head.outputs, *head.inputs))
+    return tuple(
+        (key, place)
+        for place, key in enumerate(head.keys, first)
+        if key in HEADER_COLUMNS and types[key] == "int"
+    )
+
+
+def header_fault(header: SoundHeader, row: Row, sound: tuple[tuple[str, int], ...]) -> tuple[str, str] | None:
+    """What a header says that the row of its recording does not."""
+    for key, place in sound:
+        there = getattr(header, key)
+        if there is not None and row[place] and row[place] != str(there):
+            return "header", f"its header says {there:,} for {key} where the manifest says {row[place]}"
     return None

@@ -479,7 +479,7 @@ class ParquetShard(_Shard):
 
         try:
             yield
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             place = self._files.place(self._shard)
             raise StorageError(f"{place}: cannot be read: {' '.join(str(error).split())}") from error
 

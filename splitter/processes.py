@@ -192,29 +192,45 @@ def signals_let_in() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING_TO_END)
 
 
+# the signal that has asked this process to end
+_asked: list[int] = []
+
+
 @contextlib.contextmanager
 def signals_raise() -> Iterator[None]:
     """Turn the first signal that asks to end into Interrupted; the second ends at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    seen: list[int] = []
+    _asked.clear()
 
     def interrupt(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's arguments
-        if seen:
+        if _asked:
             # nothing is lost: what is done is on storage, and the workers end with this process
             os._exit(128 + number)
-        seen.append(number)
+        _asked.append(number)
         raise Interrupted(number)
 
     # what nohup, or a shell's `&`, has had ignored stays ignored, and what C code handles stays with it
     numbers = [number for number in ASKING_TO_END if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     old = {number: signal.signal(number, interrupt) for number in numbers}
     try:
-        yield
+        with still_interrupted():
+            yield
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def still_interrupted() -> Iterator[None]:
+    """Of what a signal raises, C code such as Ray's makes a plain KeyboardInterrupt; make it whole again."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if isinstance(error, Interrupted) or not _asked:
+            raise
+        raise Interrupted(_asked[0]) from None
 
 
 def by_value(content: object, code: type) -> bytes:

@@ -5,6 +5,7 @@ byte of a shard goes unseen: not of a header, of the JSON beside a content, of w
 """
 
 import filecmp
+import io
 import json
 import os
 import tempfile
@@ -18,6 +19,7 @@ from splitter.columns import Columns
 from splitter.content import checksum_of
 from splitter.csv_text import Row
 from splitter.errors import RunStopped
+from splitter.headers import header_columns, header_fault, header_of
 from splitter.manifest import Head, Journal
 from splitter.options import RunOptions
 from splitter.outputs import Address, OutputReader
@@ -28,6 +30,7 @@ from splitter.storage import Storage
 
 # as the trial before a run keeps it
 _COLUMNS = f"{OWN_FOLDER}/columns.json"
+HEADER_BYTES = 1 << 16
 Find = Callable[[str, str, str], None]
 
 
@@ -61,19 +64,22 @@ class Reshard:
             path = f"{folder}/{os.path.basename(shard)}"
             reader = OutputReader(root)
             again = self.sink.shard(path, shard, self.sink)
+            unreadable: dict[str, str] = {}
             for head, row, at in rows:
                 output, wanted, offset = row[at], int(row[at + SIZE_AT]), int(row[at + OFFSET_AT])
                 try:
                     content = reader.read(Address(output, wanted, shard_offset=offset))
                 except RunStopped as error:
-                    find("unreadable", output, str(error).replace(root, self.storage.root))
-                    again.discard()
-                    return len(rows), size
+                    unreadable[output] = str(error).replace(root, self.storage.root)
+                    continue
                 size += len(content)
-                found, stated = checksum_of(xxhash.xxh3_128(content)), row[at + CHECKSUM_AT]
-                if found != stated:
-                    find("checksum", output, f"has the checksum {found} where the manifest says {stated}")
-                again.add(_sample(head, row, at, content))
+                _check_content(head, row, at, content, find)
+                if not unreadable:
+                    again.add(_sample(head, row, at, content))
+            if unreadable:
+                again.discard()
+                _tell_unreadable(shard, unreadable, len(rows), find)
+                return len(rows), size
             again.close()
             # comparing reads both to their ends
             there = f"{root}/{shard}"
@@ -86,6 +92,28 @@ def _rows(journal: Journal, shard: str, entries: Any) -> Iterator[tuple[Head, Ro
     for head, rows in journal.rows_of_each(entries):
         at = len(head.columns)
         yield from ((head, row, at) for row in rows if shard_of(row[at])[0] == shard)
+
+
+def _check_content(head: Head, row: Row, at: int, content: bytes, find: Find) -> None:
+    output, stated = row[at], row[at + CHECKSUM_AT]
+    found = checksum_of(xxhash.xxh3_128(content))
+    if found != stated:
+        find("checksum", output, f"has the checksum {found} where the manifest says {stated}")
+        return
+    sound = header_columns(head)
+    header = header_of(output, content[:HEADER_BYTES], len(content), io.BytesIO(content)) if sound else None
+    problem = header_fault(header, row, sound) if header else None
+    if problem:
+        find(problem[0], output, problem[1])
+
+
+def _tell_unreadable(shard: str, reasons: dict[str, str], outputs: int, find: Find) -> None:
+    """Name what cannot be read: each output, or the shard if that is all of them."""
+    if len(reasons) == outputs > 1:
+        find("unreadable", shard, f"{next(iter(reasons.values()))}; {outputs:,} outputs are in it")
+        return
+    for output, reason in reasons.items():
+        find("unreadable", output, reason)
 
 
 def _sample(head: Head, row: Row, at: int, content: bytes) -> Sample:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache, partial
+from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -25,7 +25,7 @@ import xxhash
 from splitter.content import checksum_of
 from splitter.csv_text import Row, parse_rows
 from splitter.errors import Refused, StorageError
-from splitter.headers import SoundHeader, header_of
+from splitter.headers import header_columns, header_fault, header_of
 from splitter.kept import kept_list, listed_inputs, stale_entries
 from splitter.manifest import (
     DONE,
@@ -37,7 +37,6 @@ from splitter.manifest import (
     SCHEMA,
     SKIPPED,
     STALE,
-    Head,
     Journal,
 )
 from splitter.places import OWN_FOLDER, REPORT, file_with, key_hash, shard_of
@@ -53,7 +52,6 @@ READ_AT_ONCE = 1 << 20
 # a file counts as many bytes as could be read while it is opened
 FILE_BYTES = 1 << 15
 NAMES_AT_ONCE = 20_000
-HEADER_COLUMNS = ("sample_rate", "channels", "frames")
 MAKE_TABLES = "'splitter manifest' makes it anew from the commit records"
 RUN_AGAIN = "run the same command again"
 
@@ -396,7 +394,7 @@ def _rows_to_check(
 ) -> Iterator[_ToCheck]:
     """The rows of loose files; notes the names of all files, and the entries that are in shards."""
     for place, (head, rows) in enumerate(journal.rows_of_each(entries[slice(*block)]), block[0]):
-        at, sound = len(head.columns), _header_columns(head)
+        at, sound = len(head.columns), header_columns(head)
         for row in rows:
             if len(row) <= at or not row[at]:
                 continue
@@ -408,18 +406,6 @@ def _rows_to_check(
                     there.append(place)
                 continue
             yield row, at, sound
-
-
-@cache
-def _header_columns(head: Head) -> tuple[tuple[str, int], ...]:
-    """Where the rows say what the header of a recording says, too."""
-    first = len(head.columns) + len(OUTPUT_COLUMNS)
-    types = dict((*head.outputs, *head.inputs))
-    return tuple(
-        (key, place)
-        for place, key in enumerate(head.keys, first)
-        if key in HEADER_COLUMNS and types[key] == "int"
-    )
 
 
 def _check_output(storage: Storage, wanted: _ToCheck) -> tuple[int | None, Finding | None]:
@@ -450,7 +436,7 @@ def _fault(
         return "missing", "is not there"
     except OSError as error:
         return "unreadable", f"cannot be read: {_reason(error)}"
-    return _header_fault(header, row, sound) if header else None
+    return header_fault(header, row, sound) if header else None
 
 
 def _read(file: io.RawIOBase) -> tuple[memoryview, int, str]:
@@ -474,16 +460,6 @@ class _Buffer(threading.local):
 
 
 _buffer = _Buffer()
-
-
-def _header_fault(
-    header: SoundHeader, row: Row, sound: tuple[tuple[str, int], ...]
-) -> tuple[str, str] | None:
-    for key, place in sound:
-        there = getattr(header, key)
-        if there is not None and row[place] and row[place] != str(there):
-            return "header", f"its header says {there:,} for {key} where the manifest says {row[place]}"
-    return None
 
 
 def _reason(error: OSError) -> str:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import fsspec
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from doors import here, program, read_table, write_files, write_list
 from written_shards import as_shards
@@ -299,3 +301,16 @@ def test_a_program_that_has_read_outputs_ends_in_silence(files: Path, folder: Pa
     text = "import sys, splitter; m = splitter.read_manifest(sys.argv[1])"
     said = program(outputs, python=("-c", f"{text}; print(len(splitter.read_output(m.iloc[0])))"))
     assert (said.out, said.err) == (f"{len(expected[0])}\n", "")
+
+
+def test_a_name_in_a_damaged_table_that_is_no_text(folder):
+    """Where a flipped bit makes a name that is not UTF-8, it is the shard that cannot be read."""
+    buffers = [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xf3")]
+    text = pa.Array.from_buffers(pa.string(), 1, buffers)
+    content = pa.StructArray.from_arrays([pa.array([b"content"]), text], ["bytes", "path"])
+    (folder / "shards").mkdir()
+    table = pa.table({"key": ["00000000-000000"], "audio": content})
+    pq.write_table(table, folder / "shards/shard-000000.parquet")
+    address = Address("shards/shard-000000.parquet/00000000-000000.wav", 7, shard_offset=0)
+    with pytest.raises(StorageError, match=r"shard-000000\.parquet: cannot be read"):
+        OutputReader(folder).read(address)

@@ -539,3 +539,29 @@ def test_all_damage_to_shards_is_found(sharded, folder, data):
     assert found(verdict, f"shards/{named.name}") or any(
         finding.file.startswith(f"shards/{named.name}/") for finding in verdict.findings
     )
+
+
+def test_a_shard_that_cannot_be_read_is_one_finding_with_what_it_held(sharded, folder):
+    """A cut table cannot be read at all; of a cut archive each output that is lost is named."""
+    shards = Path(shutil.copytree(sharded, folder / "outputs")) / "shards"
+    shard = shards / f"shard-000000{next(shards.iterdir()).suffix}"
+    rows = [row for row in read_table(sharded / "manifest.csv") if f"/{shard.name}/" in row["output"]]
+    last = max(rows, key=lambda row: int(row["shard_offset"]))
+    os.truncate(shard, int(last["shard_offset"]) if shard.suffix == ".tar" else shard.stat().st_size - 100)
+    verdict = splitter.verify(folder / "outputs", workers=1)
+    if shard.suffix == ".tar":
+        assert [finding.file for finding in verdict.findings] == [last["output"]]
+    else:
+        [finding] = verdict.findings
+        assert finding.file == f"shards/{shard.name}"
+        assert finding.message.endswith(f"{len(rows)} outputs are in it")
+
+
+@pytest.mark.parametrize("sink", ["webdataset", "parquet"])
+@pytest.mark.parametrize("key", ["", "sample_rate", "channels", "frames"])
+def test_a_header_in_a_shard_that_disagrees_with_its_row_is_found(folder, sink, key, capfd):
+    write_files(folder, {"liar.py": LIAR, "inputs/a.txt": "x"})
+    recipe = ["--recipe", f"{folder}/liar.py:Liar", "--key", key, "--sink", sink, "--workers", "0"]
+    assert here(capfd, "run", folder / "inputs", *recipe, "-o", folder / "out").code == 0
+    findings = splitter.verify(folder / "out").findings
+    assert [finding.kind for finding in findings] == (["header"] if key else [])

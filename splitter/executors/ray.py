@@ -33,7 +33,7 @@ from splitter.executors.base import Cluster, Executor, Limits
 from splitter.keeper import keeping
 from splitter.options import usable_cpus
 from splitter.places import OWN_FOLDER
-from splitter.processes import ASKING_TO_END, by_value
+from splitter.processes import ASKING_TO_END, by_value, still_interrupted
 from splitter.progress import show_count
 from splitter.sources import InputList
 from splitter.storage import SHARED
@@ -135,7 +135,8 @@ class RayExecutor(Executor):
             self._missions += 1
         patience = SECONDS_TO_LEAVE
         try:
-            yield from self._reports(job, iter(batches))
+            with still_interrupted():
+                yield from self._reports(job, iter(batches))
             if self._lost:
                 patience = SECONDS_FOR_LOST_NODE
         finally:
