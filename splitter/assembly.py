@@ -30,7 +30,8 @@ def assemble_manifest(
     columns of the manifest, and which of them has the paths.
     """
     began = time.monotonic()
-    if not storage.names(OWN_FOLDER):
+    # a store has no folders, but for the names in them
+    if not (storage.exists(OWN_FOLDER) or storage.names(OWN_FOLDER)):
         raise Refused(f"{storage.root}: is no output folder of splitter; give the --output of a run")
     storage.prepare()
     with storage.locked():
