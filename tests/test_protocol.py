@@ -218,7 +218,7 @@ def _next(row: Row | None, names: tuple[str, ...], texts: Texts) -> st.SearchStr
 
 
 THOROUGH = settings(
-    max_examples=150,
+    max_examples=90,
     deadline=None,
     database=None,
     phases=(Phase.generate, Phase.shrink),
