@@ -18,6 +18,7 @@ from splitter.options import usable_cpus
 from splitter.outputs import Address, OutputReader
 from splitter.places import Layout, shard_of
 from splitter.report.levels import Levels, measure, preview
+from splitter.report.serving import TYPES
 from splitter.report.table import Table, hash_of, kind_of
 from splitter.urls import is_url
 
@@ -212,7 +213,7 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
             if outputs.kinds[row] == "image":
                 content = outputs.read(row)
                 return (
-                    (_MIME[_ending(outputs.names[row])], content)
+                    (TYPES[_ending(outputs.names[row])], content)
                     if len(content) <= MOST_IMAGE_BYTES
                     else None
                 )
@@ -239,18 +240,6 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
             if room < 0:
                 return
             looks.previews[row] = copy[0], text
-
-
-_MIME = {
-    "png": "image/png",
-    "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "gif": "image/gif",
-    "webp": "image/webp",
-    "avif": "image/avif",
-    "svg": "image/svg+xml",
-    "bmp": "image/bmp",
-}
 
 
 def _ending(name: str) -> str:

@@ -23,7 +23,7 @@ SENT_AT_ONCE = 1 << 16
 SECONDS_OF_SILENCE = 60
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 # what else an output may be, it is never a page that runs here
-_TYPES = {
+TYPES = {
     "wav": "audio/wav",
     "flac": "audio/flac",
     "mp3": "audio/mpeg",
@@ -175,7 +175,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _type_of(name: str) -> str:
-    return _TYPES.get(name.rpartition(".")[2].lower(), "application/octet-stream")
+    return TYPES.get(name.rpartition(".")[2].lower(), "application/octet-stream")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
