@@ -10,7 +10,7 @@ import numpy as np
 
 from splitter.errors import Refused, UnreadableInput
 from splitter.places import key_hash, look_at
-from splitter.stores import Found, client, reason, with_retries
+from splitter.stores import Found, client, read_from, reason, with_retries
 from splitter.tar.archive import PIECE
 from splitter.urls import is_url, without_secrets
 
@@ -147,18 +147,14 @@ class _Reading(io.RawIOBase):
         return self._file.tell()
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
-        at = self._file.tell() if is_url(self._place) else 0
+        size = len(buffer)
+        at = self._file.tell() if is_url(self._place) else None
         try:
-            content = with_retries(self._read_at, at, len(buffer)) if at else self._file.read(len(buffer))
+            content = self._file.read(size) if at is None else read_from(self._file, at, size)
         except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
             raise Refused(f"{without_secrets(self._place)}: cannot be read: {reason(error)}") from None
         buffer[: len(content)] = content
         return len(content)
-
-    def _read_at(self, at: int, size: int) -> bytes:
-        if self._file.tell() != at:
-            self._file.seek(at)
-        return self._file.read(size)
 
 
 def open_parquet(place: str, file: BinaryIO) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types

@@ -387,3 +387,15 @@ def _version(info: dict[str, Any]) -> int | None:
             # 63 bits: it stands where files have their time
             return xxhash.xxh3_64_intdigest(str(value).encode()) >> 1
     return None
+
+
+def read_from(file: Any, at: int, size: int) -> bytes:  # noqa: ANN401 - fsspec says nothing of its types
+    """Some bytes of an open file of a store; where it fails for a moment, from there on once more."""
+    return with_retries(_read_at, file, at, size)
+
+
+def _read_at(file: Any, at: int, size: int) -> bytes:  # noqa: ANN401
+    if file.tell() != at:
+        file.seek(at)
+    content: bytes = file.read(size)
+    return content

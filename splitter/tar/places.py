@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 
 from splitter.errors import Refused, TarError
 from splitter.objects import objects_at
-from splitter.stores import client, reason, with_retries
+from splitter.stores import client, read_from, reason, with_retries
 
 STANDARD = "-"
 GZIPPED = (".gz", ".tgz")
@@ -96,17 +96,11 @@ class _Remote(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
         at = self._file.tell()
         try:
-            content = with_retries(self._read_at, at, len(buffer))
+            content = read_from(self._file, at, len(buffer))
         except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
             raise TarError(f"{self._url}: cannot be read: {_said(error, self._url)}") from None
         buffer[: len(content)] = content
         return len(content)
-
-    def _read_at(self, at: int, size: int) -> bytes:
-        if self._file.tell() != at:
-            self._file.seek(at)
-        content: bytes = self._file.read(size)
-        return content
 
     def close(self) -> None:
         self._file.close()
