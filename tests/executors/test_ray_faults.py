@@ -227,6 +227,19 @@ def test_ctrl_c(work: Work, private: bool):
     assert run.others() == []
 
 
+def test_a_signal_while_the_driver_waits_in_rays_own_code(work: Work):
+    """Ray makes a plain KeyboardInterrupt of it there; the exit code still says which signal it was."""
+    work.inputs(good_inputs(3))
+    run = work.start("--seconds", 60, "--workers", 2)
+    run.until(work.begun)
+    time.sleep(1)
+    run.signal(signal.SIGTERM)
+    assert run.wait(SECONDS_TO_LEAVE) == 143, run.stderr
+    assert "interrupted; what is committed is kept" in run.stderr
+    no_noise(run)
+    run.check_gone()
+
+
 def test_ctrl_c_while_ray_starts(work: Work):
     """It is no different before there is anything to interrupt."""
     work.inputs(good_inputs(3))
