@@ -29,7 +29,7 @@ def page() -> str:
     """The whole page."""
     context = click.Context(commands, info_name="splitter", **commands.context_settings)
     parts = [INTRODUCTION, section(context, commands)]
-    for name in reversed(commands.list_commands(context)):
+    for name in commands.list_commands(context):
         command = commands.get_command(context, name)
         if command is not None:
             parts += sections(click.Context(command, info_name=name, parent=context), command)

@@ -86,20 +86,25 @@ def _complain(error: click.ClickException) -> int:
     return _refuse(message)
 
 
+class _InOrderOfUse(click.Group):
+    """Lists its commands as they come in a user's work, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands."""
+        first = ("run", "plan", "verify", "report", "serve", "stats", "split", "manifest", "recipes", "tar")
+        return sorted(super().list_commands(ctx), key=first.index)
+
+
 @click.group(
+    cls=_InOrderOfUse,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     # the control character keeps the lines after it apart
     help="""Turn input files into output files, with nothing lost.
 
     \b
-    splitter run dataset.csv          do every input of a list, into the folder outputs/
-    splitter plan dataset.csv         only say what that would do, and how long it would take
-    splitter manifest outputs         put the manifest together, after a run in parts
-    splitter split outputs            divide the outputs into train, validation and test
-    splitter stats outputs            count them, by any column
-    splitter verify outputs           check that everything is there, and is what it was
-    splitter report outputs           write a page to look and listen through them
-    splitter recipes                  what there is to do to an input""",
+    splitter run dataset.csv          cut the recordings of a list into chunks, into the folder outputs/
+    splitter verify outputs           check that all of it is there
+    splitter report outputs           look and listen through it""",
 )
 @click.version_option(__version__, prog_name="splitter", message="%(prog)s %(version)s")
 def commands() -> None:
@@ -348,6 +353,7 @@ commands.add_command(
     RunCommand(
         "run",
         callback=_run,
+        short_help="Run a recipe over every input of a dataset, or continue.",
         help="""Run a recipe over every input of DATASET: a list (CSV, TSV, JSONL, Parquet) or a folder,
         here or at a URL. Several are taken one after the other.
 
@@ -366,6 +372,7 @@ commands.add_command(
     RunCommand(
         "plan",
         callback=_plan,
+        short_help="Say what 'run' would do, and how long it would take.",
         help="""Say what 'splitter run' with the same arguments would do: how many inputs and outputs, how
         large, how long. A few inputs are tried in temporary space; nothing else is written.""",
         params=[
@@ -381,7 +388,7 @@ commands.add_command(serve)
 commands.add_command(tar)
 
 
-@commands.command()
+@commands.command(short_help="Put the manifest together, after a run in parts.")
 @click.argument("output", shell_complete=files)
 @click.option(
     "--manifest-format",
@@ -410,7 +417,7 @@ def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet:
         return summary.exit_code
 
 
-@commands.command()
+@commands.command(short_help="Check that all that was made is there, as it was.")
 @click.argument("output", shell_complete=files)
 @click.option(
     "--deep",
@@ -448,7 +455,7 @@ def verify(output: str, deep: str | None, recipe: str | None, workers: int | Non
     return verdict.exit_code
 
 
-@commands.command()
+@commands.command(short_help="Divide the outputs into train, validation and test.")
 @click.argument("output", shell_complete=files)
 @click.option("--train", type=float, metavar="FRACTION", help="How much is to be in train, such as 0.8.")
 @click.option("--validation", type=float, metavar="FRACTION", help="How much is to be in validation.")
@@ -492,7 +499,7 @@ def split(  # noqa: PLR0913 - what click gives
     return 0
 
 
-@commands.command()
+@commands.command(short_help="Count inputs, outputs, hours, failures, by any column.")
 @click.argument("output", shell_complete=files)
 @click.option("--by", metavar="COLUMN", help="One line for each value of this column.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -504,7 +511,7 @@ def stats(output: str, by: str | None, as_json: bool) -> None:  # noqa: FBT001 -
     click.echo(found.to_json(by) if as_json else "\n".join(found.lines(by)))
 
 
-@commands.command()
+@commands.command(short_help="List the recipes and their options.")
 def recipes() -> None:
     """List the recipes, what they do, and their options."""
     context = click.get_current_context()

@@ -27,7 +27,7 @@ _PREVIEWS = click.option(
 )
 
 
-@click.command()
+@click.command(short_help="Write a page to look and listen through the outputs.")
 @click.argument("output")
 @click.option("to", "--output", "-o", metavar="FILE", help="Where to write it. Default: OUTPUT/report.html.")
 @_SAMPLE
@@ -60,7 +60,7 @@ def report(output: str, to: str | None, sample: int, previews: int, quiet: bool)
     return int(bool(written.unread))
 
 
-@click.command()
+@click.command(short_help="Show that page to a browser here; plays shards, too.")
 @click.argument("output")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 is any that is free."
