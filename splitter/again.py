@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from splitter.apart import Apart, apart
-from splitter.batch import Batch, Job
 from splitter.csv_text import Row, parse_rows
 from splitter.dataset import ProcessorDataset
 from splitter.errors import Refused, RunStopped
 from splitter.executors import Limits
 from splitter.how import PARAMETER, how_before, recipe_how, seed_of
 from splitter.inputs import Table, copy_list, look_at_places
+from splitter.jobs import Batch, Job
 from splitter.kept import kept_rows
 from splitter.manifest import FAILED, OUTPUT_COLUMNS, SKIPPED, Head, Journal
 from splitter.options import RunOptions, usable_cpus

@@ -5,8 +5,8 @@ import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from splitter.batch import Batch, Job, Report
 from splitter.executors import Cluster, Executor, Limits, executor_class
+from splitter.jobs import Batch, Job, Report
 from splitter.options import RunOptions
 from splitter.sinks import FilesSink
 from splitter.storage import LocalStorage

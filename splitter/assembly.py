@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from splitter.batch import Report
 from splitter.csv_text import Row
 from splitter.errors import Refused
 from splitter.how import forget_earlier
+from splitter.jobs import Report
 from splitter.kept import forget_stale, kept_list, stale_entries
 from splitter.manifest import DONE, STALE, Journal
 from splitter.places import OWN_FOLDER

@@ -10,13 +10,13 @@ import time
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from splitter.batch import Job
 from splitter.csv_text import in_unicode
 from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
 from splitter.errors import Refused
 from splitter.executors import Cluster, Executor, Limits, executor_class
 from splitter.how import recipe_how, seed_of
 from splitter.inputs import Survey, Table, advice_on_missing, copy_list, survey
+from splitter.jobs import Job
 from splitter.joining import Tally
 from splitter.kept import LIST, Listed
 from splitter.manifest import (

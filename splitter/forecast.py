@@ -17,7 +17,6 @@ from functools import partial
 import numpy as np
 
 from splitter.apart import Apart, apart
-from splitter.batch import Batch, Job
 from splitter.csv_text import parse_rows
 from splitter.dataset import ProcessorDataset
 from splitter.engine import Engine
@@ -26,6 +25,7 @@ from splitter.executors import Limits
 from splitter.groups import deal
 from splitter.how import how_before
 from splitter.inputs import BLOCK, Survey, Table, advice_on_missing, why_unreadable
+from splitter.jobs import Batch, Job
 from splitter.kept import inputs_of_part
 from splitter.manifest import DONE, FAILED, SKIPPED, Journal, State, compare, refuse_taken
 from splitter.options import RunOptions, usable_cpus

@@ -23,9 +23,10 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 
-from splitter.batch import BETWEEN_INPUTS, SECOND, SECOND_NAME, TOGETHER, Batch, Failure, Job, Report, Worker
+from splitter.batch import BETWEEN_INPUTS, SECOND, TOGETHER, Worker
 from splitter.csv_text import parse_rows
 from splitter.errors import Crashed, MemoryExceeded, RunStopped, TimedOut
+from splitter.jobs import SECOND_NAME, Batch, Failure, Job, Report
 from splitter.manifest import DONE, FAILED, SKIPPED, Journal, Record
 from splitter.processes import (
     Gate,

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from splitter.batch import SECOND_NAME, Batch, Failure, Job, Report
 from splitter.errors import UnreadableInput
 from splitter.groups import Group, Groups, Kept
 from splitter.inputs import Survey, Table
+from splitter.jobs import SECOND_NAME, Batch, Failure, Job, Report
 from splitter.manifest import DONE, Journal, State
 from splitter.places import file_with, shard_of
 from splitter.shards import Shard

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from splitter.urls import without_secrets
 
 if TYPE_CHECKING:
-    from splitter.batch import Report
+    from splitter.jobs import Report
     from splitter.joining import Tally
     from splitter.summary import Summary
 

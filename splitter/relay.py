@@ -29,8 +29,8 @@ from splitter.processes import adopt_orphans, die_with_parent, end_descendants
 from splitter.travel import Source, Travelled
 
 if TYPE_CHECKING:
-    from splitter.batch import Batch, Job, Report
     from splitter.guard import Guard
+    from splitter.jobs import Batch, Job, Report
     from splitter.storage import Storage
 
 _SECONDS_TO_LEAVE = 1.5
@@ -234,6 +234,6 @@ def _guard(job: "Job", mission: Mission) -> "Guard":
 
 
 def _stopped(reason: str) -> "Report":
-    from splitter.batch import Report
+    from splitter.jobs import Report
 
     return Report(stop=reason)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from splitter.batch import Report
+from splitter.jobs import Report
 from splitter.joining import Tally
 from splitter.manifest import (
     DONE,

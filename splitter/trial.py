@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from splitter.batch import Job, Tried
 from splitter.columns import Columns
 from splitter.errors import RecipeError, RunStopped, StorageError
 from splitter.executors import Executor
 from splitter.inputs import Survey, Table
+from splitter.jobs import Job, Tried
 from splitter.places import OWN_FOLDER
 from splitter.plan import make_batch, second_of
 from splitter.storage import Storage

@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from splitter.batch import Job, Losses, Report
 from splitter.columns import Columns
 from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, StorageError
 from splitter.executors import Executor
 from splitter.groups import Groups, deal
 from splitter.how import how_before, note_how
 from splitter.inputs import Survey, Table, why_unreadable
+from splitter.jobs import Job, Report
 from splitter.joining import Tally
 from splitter.kept import LAST_RUN, Listed, forget_stale, inputs_of_part, keep_list
+from splitter.losses import Losses
 from splitter.manifest import (
     DONE,
     FAILED,

@@ -37,9 +37,10 @@ ROOMS = """
     inputs
     annotations dataset manifest
     groups
-    reading rows tables
-    decoded
-    batch cutting frame headers kept
+    jobs reading rows tables
+    decoded failures losses
+    cutting frame headers kept task
+    batch
     opened stats
     streaming
     opening

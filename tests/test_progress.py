@@ -2,7 +2,7 @@
 
 import pytest
 
-from splitter.batch import Report
+from splitter.jobs import Report
 from splitter.progress import Display
 
 

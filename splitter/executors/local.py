@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from splitter.batch import Batch, Job, Report, Worker
+from splitter.batch import Worker
 from splitter.errors import Refused, RunStopped, StorageError
 from splitter.executors.base import Executor
 from splitter.guard import Guard
+from splitter.jobs import Batch, Job, Report
 from splitter.options import usable_cpus
 from splitter.processes import Gate, by_value, end_session, signals_held_back, signals_let_in
 

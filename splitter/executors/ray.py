@@ -27,9 +27,9 @@ from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ig
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from splitter import relay
-from splitter.batch import Batch, Job, Report
 from splitter.errors import Refused, RunStopped
 from splitter.executors.base import Cluster, Executor, Limits
+from splitter.jobs import Batch, Job, Report
 from splitter.keeper import keeping
 from splitter.options import usable_cpus
 from splitter.places import OWN_FOLDER
