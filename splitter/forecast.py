@@ -22,6 +22,7 @@ from splitter.dataset import ProcessorDataset
 from splitter.engine import Engine
 from splitter.errors import RunStopped, Skip
 from splitter.executors import Limits
+from splitter.folder import LocalStorage
 from splitter.groups import deal
 from splitter.how import how_before
 from splitter.inputs import BLOCK, Survey, Table, advice_on_missing, why_unreadable
@@ -33,7 +34,7 @@ from splitter.places import UNREADABLE
 from splitter.plan import make_batch
 from splitter.processes import in_processes
 from splitter.progress import Display, one_line, show_bytes, show_count, show_seconds
-from splitter.storage import LocalStorage, Storage
+from splitter.storage import Storage
 from splitter.tables import refuse_in_the_way
 from splitter.work import first_inputs, refuse_another_layout
 

@@ -18,13 +18,14 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from splitter.content import measure
 from splitter.errors import NameTaken, Refused, StorageError
+from splitter.folder import LocalStorage
 from splitter.objects import READ_AT_ONCE, code_of, each_in_threads, in_threads, objects_at, shown
 from splitter.options import usable_cpus
 from splitter.ownership import Owner, Ownership
 from splitter.parts import Part
 from splitter.places import OWN_FOLDER
 from splitter.slices import Copy, Pack
-from splitter.storage import PATIENCE, SECONDS_FOR_DEAD_RUN, STAGING, LocalStorage, Storage
+from splitter.storage import PATIENCE, SECONDS_FOR_DEAD_RUN, STAGING, Storage
 from splitter.stores import is_missing, is_out_of_reach, may_pass
 from splitter.urls import is_url, without_scheme, without_secrets
 

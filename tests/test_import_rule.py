@@ -23,6 +23,8 @@ ROOMS = """
     places
     content fetching listings objects slices voice
     ownership stages storage
+    locks
+    folder
     remote
     formats splits
     av_decoder resampling tape

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from splitter import InputFile, OutputFile, ProcessorDataset, read_manifest
 from splitter.dataset import Result
 from splitter.errors import Refused, StorageError
+from splitter.folder import LocalStorage
 from splitter.manifest import BEGUN, DONE, FAILED, RECORDS, Head, Journal, RecordWriter
-from splitter.storage import LocalStorage
 
 HEAD = Head(("input",), (("part", "str"),), (("word", "str"),))
 
