@@ -495,7 +495,7 @@ def split(  # noqa: PLR0913 - what click gives
     except Interrupted as interruption:
         return interruption.exit_code
     if not quiet:
-        click.echo("\n".join(split_lines(output, rule.by, rule.names, label)))
+        click.echo("\n".join(split_lines(output, rule, label)))
     return 0
 
 

@@ -5,7 +5,10 @@ manifest ── rows with an output ── Samples ┬── OutputDataset   any
 """
 
 import os
+import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +17,9 @@ from torch.utils.data import Dataset
 from splitter.dataset import ProcessorDataset
 from splitter.decoded import decoded
 from splitter.errors import Refused
+from splitter.options import nearest
 from splitter.outputs import FOLDER, Address, OutputReader
+from splitter.progress import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 Sample = dict[str, Any]
 Decode = bool | Callable[[bytes, Mapping[str, Any]], Any]
 RATE = "sample_rate"
+MOST_NAMED = 20
 
 
 class Samples:
@@ -107,14 +113,48 @@ def _manifest(output: Any) -> tuple["pd.DataFrame", str]:  # noqa: ANN401 - what
 
 
 def _chosen(rows: "pd.DataFrame", where: str | None) -> "pd.DataFrame":
+    """The rows that an expression of pandas holds for."""
+    import pandas as pd
+
     if where is None:
         return rows
+    shown = f"splitter.open: where {where!r:.200}"
     try:
-        # any expression of pandas: it may find that there is no such column, or raise what it likes
-        found: pd.DataFrame = rows.query(where, engine="python")
-    except Exception as error:
-        raise Refused(f"splitter.open: where {where!r}: {type(error).__name__}: {error}") from error
+        # it may raise what it likes, and knows nothing but the columns
+        holds: Any = rows.eval(where, engine="python", local_dict={}, global_dict={})
+    except Exception as error:  # noqa: BLE001 - whatever pandas raises
+        raise Refused(f"{shown}: {_why_not(error, [*map(str, rows.columns)])}") from None
+    answers = isinstance(holds, pd.Series) and holds.index.equals(rows.index)
+    if not answers or (len(rows) and pd.api.types.infer_dtype(holds, skipna=True) != "boolean"):
+        more = " (equal is ==)" if re.search(r"(?<![=!<>])=(?!=)", str(where)) else ""
+        raise Refused(f"{shown}: is no comparison such as size > 1000{more}; {_columns(rows.columns)}")
+    found = rows[holds.fillna(value=False).astype(bool)]
+    if len(rows) and not len(found):
+        warnings.warn(f"{shown} holds for none of {len(rows):,} outputs; {_TEXT}", stacklevel=4)
     return found
+
+
+# what is most often meant
+_TEXT = (
+    "columns of the dataset list are text, so write label == '7', or label.astype('float') < 30 for a number"
+)
+
+
+def _why_not(error: Exception, columns: Sequence[str]) -> str:
+    """What is wrong with an expression, in one line."""
+    name = re.fullmatch(r"name '(?:BACKTICK_QUOTED_STRING_)?(.*)' is not defined", str(error))
+    if name:
+        hint = nearest(name[1], columns) or f"; {_columns(columns)}"
+        return f"there is no column {name[1]!r}{hint} (text stands in quotes)"
+    if isinstance(error, TypeError):
+        return f"{one_line(str(error))}; {_TEXT}"
+    words = "is no expression of pandas" if isinstance(error, (SyntaxError, TokenError)) else ""
+    return f"{words or one_line(str(error))}; write one such as \"split == 'train'\"; {_columns(columns)}"
+
+
+def _columns(names: Iterable[object]) -> str:
+    named = [*map(repr, names)]
+    return f"there is {', '.join(named[:MOST_NAMED])}{', …' if len(named) > MOST_NAMED else ''}"
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - of an array of pandas

@@ -48,8 +48,9 @@ class RunOptions:
         rename: Give a column of the list another name, as OLD=NEW. May be repeated.
         folder_label: Give each file of a folder a label: the name of the folder that it lies in, as a column
             of this name.
-        labels: A file whose columns are joined to the rows of the list.
-        on: The column to join --labels by, or two as COLUMN=ITS-COLUMN. Default: that of the paths.
+        labels: A file whose columns are joined to the rows of the list: speakers.csv, say, with --on speaker.
+        on: The column to join --labels by, or two as COLUMN=ITS-COLUMN: speaker, speaker=name. Default: the
+            column of the paths.
         where: Take only the rows that match, such as "split == 'train' and duration < 30".
         keep_extension: Name an input's folder a.wav/ instead of a/.
         limit: Take only the first N inputs, for a trial.

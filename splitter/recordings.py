@@ -38,6 +38,11 @@ _OTHERS = (
     (b"\xff\xf1", 0, b"", "AAC"),
     (b"\xff\xf9", 0, b"", "AAC"),
 )
+_SHARDS = (
+    (b"", 257, b"ustar", "a tar archive"),
+    (b"\x1f\x8b", 0, b"", "packed with gzip"),
+    (b"PAR1", 0, b"", "Parquet"),
+)
 
 
 def open_decoder(path: str, truncated: Truncated = "error") -> Decoder:
@@ -61,6 +66,10 @@ def _open_with_av(path: str, truncated: Truncated, error: soundfile.LibsndfileEr
     kind = known or _kind_of(start, _OTHERS)
     if not kind and (not start or _is_text(start)):
         raise AudioError(f"{path}: is not sound: it is {'text' if start else 'empty'}")
+    shard = "" if kind else _kind_of(start, _SHARDS)
+    if shard:
+        advice = "if it holds inputs, name it as DATASET itself, such as splitter run 'shards-*.tar'"
+        raise AudioError(f"{path}: is not sound: it is {shard}; {advice}")
     if not kind:
         with suppress(soundfile.LibsndfileError):
             return SndfileDecoder(path, truncated, maybe_mp3=True)

@@ -17,11 +17,13 @@ from splitter.manifest import ERROR_COLUMNS, ERRORS, OUTPUT_COLUMNS, SKIPPED_COL
 from splitter.outputs import Files
 from splitter.progress import one_line, show_bytes, show_count
 from splitter.reading import open_table, place_of, schema_of
-from splitter.splits import COLUMN
+from splitter.splits import COLUMN, SplitRule
 
 SECONDS_IN_HOUR = 3600
 MOST_SHOWN = 40
 LONGEST_NAME = 60
+# so much more or less of all outputs than a split was to have is worth a word
+FAR = 0.05
 # how long the outputs of sound are: the first pair that there is
 _FRAMES, _TIMES = ("frames", "sample_rate"), ("start_seconds", "end_seconds")
 
@@ -105,6 +107,10 @@ class Stats:
         lines = aligned([[by or "", *header], *rows, ["all", *self._cells(self.total)]])
         if len(known) > MOST_SHOWN:
             lines.insert(-1, f"... and {len(known) - MOST_SHOWN:,} more; --json has them all")
+        if not self.failures_known:
+            lines.append(
+                f"failed ?: {shown(by or '')} is no column of {ERRORS}, so failures are counted in all only"
+            )
         return lines
 
     def _cells(self, tally: Tally) -> list[str]:
@@ -220,8 +226,9 @@ def _add_failures(rows: ManifestRows, by: str | None, stats: Stats) -> None:
 # -- splits ------------------------------------------------------------------------------------------------
 
 
-def split_lines(folder: str, by: str, names: Sequence[str], label: str | None) -> list[str]:
+def split_lines(folder: str, rule: SplitRule, label: str | None) -> list[str]:
     """What `splitter split` has come to: how much is in each split, and how its classes are shared."""
+    by, names = rule.by, rule.names
     rows = ManifestRows(folder)
     split, group = rows.place_of(COLUMN, "--by"), rows.place_of(by, "--by")
     at = None if label is None else rows.place_of(label, "--label")
@@ -236,13 +243,23 @@ def split_lines(folder: str, by: str, names: Sequence[str], label: str | None) -
         if at is not None and row[rows.header.index("output")]:
             classes[row[at], name] += 1
     lines = aligned(_split_rows(tallies, groups, by, has_sound=rows.has_sound))
-    empty = [name for name in names if not groups[name]]
-    if empty:
-        count = show_count(sum(map(len, groups.values())), "group")
-        lines.append(
-            f"nothing is in {' and '.join(empty)}: of {count} chance has put none there; try another --seed"
-        )
+    lines += _far_from(rule, tallies, sum(map(len, groups.values())))
     return [*lines, "", *aligned(_class_rows(classes, names, label))] if label else lines
+
+
+def _far_from(rule: SplitRule, tallies: Mapping[str, Tally], groups: int) -> list[str]:
+    """A line if the shares are not what was asked for."""
+    outputs = sum(tally.outputs for tally in tallies.values())
+    asked = {name: fraction for name, fraction in rule.fractions if fraction}
+    far = [
+        f"{_share(tally.outputs, outputs)} is in {name} where {asked[name]:.1%} was asked for"
+        for name, tally in tallies.items()
+        if outputs and (not tally.outputs or abs(tally.outputs / outputs - asked[name]) > FAR)
+    ]
+    if not far:
+        return []
+    count = f"{show_count(groups, 'group')} of {shown(rule.by)}"
+    return [f"{', '.join(far)}: chance deals out {count}, each as a whole; try another --seed"]
 
 
 def _split_rows(

@@ -78,6 +78,7 @@ class Work:
         self.tally = Tally()
         self.stopped = ""
         self.how: dict[str, Any] = {}
+        self.changes_told = False
         # how things stood before this run did anything
         self.first: State | None = None
         self.generation = 0
@@ -125,12 +126,12 @@ class Work:
         if others and not self.options.fresh:
             self._refuse_to_lose_shards(others)
         self._remove_what_is_asked()
+        earlier = [one for one in (*earlier, before) if one and one != how]
         if others:
-            self._leave_other_shards()
+            self._leave_other_shards(how, earlier)
         state = self._compare()
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
         self.first, self.generation = state, self.journal.next_generation
-        earlier = [one for one in (*earlier, before) if one and one != how]
         if advice:
             self.display.warn(advice)
         self._announce(state, how, earlier)
@@ -190,14 +191,14 @@ class Work:
                 "another --output"
             )
 
-    def _leave_other_shards(self) -> None:
+    def _leave_other_shards(self, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
         """After a change of the sink, remove shards of another kind first: they cannot be changed in part."""
         entries = self.journal.others(np.empty(0, "i8"))
         entries = entries[self._in_shards(entries, other_than=self.job.sink.suffix)]
         if len(entries):
-            self.display.alert(
-                f"removing the shards of {show_count(len(entries), 'input')}, made with another sink"
-            )
+            self._tell_changes(how, earlier)
+            count = show_count(len(entries), "finished input")
+            self.display.alert(f"{count} to be done again; their shards of another sink are removed now")
             take_away(self.storage)
             self._forget(entries)
             self.dropped = self.dropped[self.journal.find(self.dropped) >= 0]
@@ -212,14 +213,7 @@ class Work:
     def _announce(self, state: State, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
         """Say what will be done, before it is done; loudly where finished work is done again."""
         if len(state.changed):
-            before = {name for one in earlier for name in one}
-            switched = any(one.get("sink") != how.get("sink") for one in earlier)
-            # what only one of two sinks has is not worth a word beside that of the sink
-            for name in sorted(before & {*how} if switched else before | {*how}):
-                others = [_short(one.get(name)) for one in earlier if one.get(name) != how.get(name)]
-                if others:
-                    was = " and ".join(dict.fromkeys(others))
-                    self.display.alert(f"{name} changed from {was} to {_short(how.get(name))}")
+            self._tell_changes(how, earlier)
             count = show_count(len(state.changed), "finished input")
             self.display.alert(f"{count} changed, to be done again")
         again = len(state.changed) or (self.groups is not None and self.journal.any_outputs)
@@ -228,6 +222,20 @@ class Work:
             take_away(self.storage)
         if not len(state.todo) and not len(self.dropped):
             self.display.say(self._why_nothing(state))
+
+    def _tell_changes(self, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
+        """Name what is another than when finished work was done; once."""
+        if self.changes_told:
+            return
+        self.changes_told = True
+        before = {name for one in earlier for name in one}
+        switched = any(one.get("sink") != how.get("sink") for one in earlier)
+        # what only one of two sinks has is not worth a word beside that of the sink
+        for name in sorted(before & {*how} if switched else before | {*how}):
+            others = [_short(one.get(name)) for one in earlier if one.get(name) != how.get(name)]
+            if others:
+                was = " and ".join(dict.fromkeys(others))
+                self.display.alert(f"{name} changed from {was} to {_short(how.get(name))}")
 
     def _why_nothing(self, state: State) -> str:
         numbers = state.entries if self.asked is None else state.entries[self.asked]

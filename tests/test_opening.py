@@ -142,8 +142,11 @@ def test_where_chooses_rows(outputs: Path):
     split = splitter.split(manifest, train=0.5, test=0.5)
     train = splitter.open(split, where="split == 'train'", streaming=True)
     assert Counter(names([*train])) == Counter(split[split["split"] == "train"]["output"])
-    assert len(splitter.open(outputs, where="label == 'none'")) == 0
-    assert [*splitter.open(outputs, where="label == 'none'", streaming=True, shuffle=True)] == []
+    for streaming in ({}, {"streaming": True, "shuffle": True}):
+        with pytest.warns(
+            UserWarning, match=r"where 'label == 1' holds for none of \d+ outputs; .* are text"
+        ):
+            assert [*splitter.open(outputs, where="label == 1", **streaming)] == []
 
 
 @pytest.mark.parametrize(
@@ -151,9 +154,13 @@ def test_where_chooses_rows(outputs: Path):
     [
         (
             {"where": "nobody == 1"},
-            "where 'nobody == 1': UndefinedVariableError: name 'nobody' is not defined",
+            "where 'nobody == 1': there is no column 'nobody'; there is 'input', 'label', 'output', ",
         ),
-        ({"where": "label =="}, "where 'label =='"),
+        ({"where": "lable == '001'"}, "there is no column 'lable'; did you mean 'label'?"),
+        ({"where": "label < 30"}, "columns of the dataset list are text, so write label == '7', or label."),
+        ({"where": "label =="}, "where 'label ==': is no expression of pandas; write one such as "),
+        ({"where": "label = '001'"}, "is no comparison such as size > 1000 (equal is ==); there is 'input'"),
+        ({"where": "size"}, "where 'size': is no comparison such as size > 1000; there is 'input'"),
         ({"content": "label"}, "the manifest has a column 'label'; give content=, another name"),
         ({"decode": "no"}, "decode is 'no'; give True, False or a function"),
         ({"shuffle": True}, "shuffle is for streaming=True"),
@@ -170,6 +177,7 @@ def test_what_cannot_be_opened_is_refused(outputs_of: dict[str, Path], options, 
     with pytest.raises(Refused) as caught:
         splitter.open(outputs_of["files"], **options)
     assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_what_is_no_output_folder_is_refused(folder: Path, outputs_of: dict[str, Path]):

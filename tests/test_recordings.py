@@ -16,6 +16,7 @@ import pytest
 import soundfile
 from doors import program, read_table, write_list
 from sounds import chunks_of, encoded_by_ffmpeg, needs_ffmpeg, noise, samples_of, tone, wav, write_sound
+from tar_archives import tar_bytes
 
 from splitter.errors import AudioError
 from splitter.recordings import open_decoder
@@ -79,6 +80,10 @@ BAD: dict[str, Bad] = {
     # cut off
     "cut 0.wav": Bad(b"", error="is not sound: it is empty"),
     "cut 3.wav": Bad(cut(WAV, 3), error=TEXT),
+    "shard.tar": Bad(
+        tar_bytes([("a.wav", WAV)]),
+        error=r"is not sound: it is a tar archive; .* such as splitter run '.*tar'",
+    ),
     "cut 11.wav": Bad(cut(WAV, 11), error=UNKNOWN),
     "cut 12.wav": Bad(cut(WAV, 12), error=NOT_WAV),
     "cut 20.wav": Bad(cut(WAV, 20), error=NOT_WAV),

@@ -83,6 +83,14 @@ def test_patterns_stand_for_shards_in_order(folder, monkeypatch, pattern):
     ]
 
 
+def test_shards_of_a_run_come_in_the_order_of_its_manifest(folder):
+    """Also those that hold what had no room, whose names are sorted before that of the first."""
+    names = [f"shard-00000{number}.tar" for number in ("0", "0-1", "0-2", "0-10", "1", "1-1")]
+    for name in names:
+        shard(folder / name, "a")
+    assert [*inputs_of(folder / "shard-*.tar")] == [f"{name}/a.wav" for name in names]
+
+
 def test_the_same_shard_is_called_the_same_by_any_pattern(folder):
     shard(folder / "x" / "s-0.tar", "a")
     patterns = ("x/s-0.tar", "x/s-*.tar", "x/s-{0..0}.tar")

@@ -226,6 +226,14 @@ def test_the_report_says_how_much_is_where(outputs: Path, capfd):
     rows = read_table(outputs / "manifest.csv")
     lines = [line.split() for line in said.out.splitlines()]
     assert lines[0] == ["split", "speaker", "outputs", "share"]
+    # of a dozen speakers chance makes no tenths
+    [far] = [line for line in said.out.splitlines() if "asked for" in line]
+    assert far.endswith("chance deals out 12 groups of speaker, each as a whole; try another --seed")
+    for name, asked in (("train", 80), ("validation", 10), ("test", 10)):
+        share = sum(row["split"] == name for row in rows) / len(rows) * 100
+        assert (f"{share:.1f}% is in {name} where {asked}.0% was asked for" in far) == (
+            abs(share - asked) > 5
+        )
     for name, line in zip(("train", "validation", "test"), lines[1:4], strict=True):
         own = [row for row in rows if row["split"] == name]
         speakers = len({row["speaker"] for row in own})

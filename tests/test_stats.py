@@ -74,7 +74,8 @@ def test_the_table_for_people(outputs: Path):
     assert cells[-1][1:3] == ["5", "9"]
     assert [line[-1] for line in cells[1:]] == ["0", "1", "1", "2"]
     by_metadata = program("stats", outputs, "--by", "channels").out.splitlines()
-    assert (by_metadata[1].split()[-1], by_metadata[-1].split()[-1]) == ("?", "2")
+    assert (by_metadata[1].split()[-1], by_metadata[-2].split()[-1]) == ("?", "2")
+    assert by_metadata[-1].startswith("failed ?: channels is no column of errors.csv")
 
 
 def test_inputs_that_were_left_out_or_made_nothing(folder: Path, capfd):

@@ -25,6 +25,8 @@ _GZIP = b"\x1f\x8b"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:://|::)")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
+# what had no room in a shard of a run
+_OVERFLOW = re.compile(r"(shard-\d{6,})-(\d+)(\.[^/]*)$")
 _BUFFER = 1 << 18
 MOST_IN_BRACES = 10_000_000
 
@@ -148,16 +150,24 @@ def _matches(text: str, varying: str) -> list[Source]:
     if is_url(text):
         store, path = client(text)
         try:
-            found = [store.unstrip_protocol(name) for name in sorted(store.glob(path))]
+            found = [store.unstrip_protocol(name) for name in sorted(store.glob(path), key=_in_order)]
         except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
             raise Refused(f"{text}: cannot be listed: {_said(error, text)}") from None
     else:
-        found = sorted(glob.glob(text))
+        found = sorted(glob.glob(text), key=_in_order)
     if not found:
         raise Refused(f"{text}: no file has such a name")
     stars = re.compile("(.*)".join(map(re.escape, text.split("*"))), re.DOTALL)
     varied = [(name, stars.fullmatch(name)) for name in found]
     return [Source(name, varying + "".join(match.groups() if match else ())) for name, match in varied]
+
+
+def _in_order(name: str) -> tuple[str, int]:
+    """What to sort by: the shards of a run in the order of its manifest, all else by name."""
+    overflow = _OVERFLOW.search(name)
+    if not overflow:
+        return name, 0
+    return f"{name[: overflow.start()]}{overflow[1]}{overflow[3]}", int(overflow[2])
 
 
 def _without_braces(text: str) -> Iterator[tuple[str, str]]:
