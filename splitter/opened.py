@@ -128,7 +128,7 @@ def _chosen(rows: "pd.DataFrame", where: str | None) -> "pd.DataFrame":
     if not answers or (len(rows) and pd.api.types.infer_dtype(holds, skipna=True) != "boolean"):
         more = " (equal is ==)" if re.search(r"(?<![=!<>])=(?!=)", str(where)) else ""
         raise Refused(f"{shown}: is no comparison such as size > 1000{more}; {_columns(rows.columns)}")
-    found = rows[holds.fillna(value=False).astype(bool)]
+    found: pd.DataFrame = rows[holds.fillna(value=False).astype(bool)]
     if len(rows) and not len(found):
         warnings.warn(f"{shown} holds for none of {len(rows):,} outputs; {_TEXT}", stacklevel=4)
     return found
@@ -144,7 +144,7 @@ def _why_not(error: Exception, columns: Sequence[str]) -> str:
     """What is wrong with an expression, in one line."""
     name = re.fullmatch(r"name '(?:BACKTICK_QUOTED_STRING_)?(.*)' is not defined", str(error))
     if name:
-        hint = nearest(name[1], columns) or f"; {_columns(columns)}"
+        hint = nearest(name[1], [*columns]) or f"; {_columns(columns)}"
         return f"there is no column {name[1]!r}{hint} (text stands in quotes)"
     if isinstance(error, TypeError):
         return f"{one_line(str(error))}; {_TEXT}"
