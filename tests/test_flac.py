@@ -18,8 +18,9 @@ from flac_streams import Coding, coded, crc8, crc16, frame, frames_of, head, str
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from splitter import flac
 from splitter.flac import FlacError, FlacSource, NotCuttable
+from splitter.flac import source as cutting
+from splitter.flac import stream as reading
 
 needs_flac = pytest.mark.skipif(not shutil.which("flac"), reason="needs Debian's flac")
 needs_ffmpeg = pytest.mark.skipif(not shutil.which("ffmpeg"), reason="needs Debian's ffmpeg")
@@ -62,9 +63,10 @@ def cut(source: FlacSource, start: int, stop: int) -> bytes:
 def small_steps() -> Iterator[None]:
     """Read and write little at a time, so that a small file is read and written in many steps."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flac, "STEP", 1)
-        patch.setattr(flac, "SEGMENT", 300)
-        patch.setattr(flac, "MANY", 5)
+        patch.setattr(reading, "STEP", 1)
+        patch.setattr(cutting, "SEGMENT", 300)
+        for module in (reading, cutting):
+            patch.setattr(module, "MANY", 5)
         yield
 
 

@@ -43,7 +43,7 @@ def missing(name: str, job: Job) -> str | None:
     if name == "splitter":
         there = (CHECKOUT / "splitter" / "__main__.py").exists()
     elif (name, job.name) == ("bound", "flac"):
-        there = (CHECKOUT / "splitter" / "flac.py").exists()
+        there = (CHECKOUT / "splitter" / "flac").exists()
     else:
         _, package, program, _ = CONTENDERS[name]
         there = bool(package is None or installed_version(package)) and bool(
