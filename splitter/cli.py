@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
     from splitter.progress import Display
     from splitter.summary import Summary
-    from splitter.verification import Finding
 
 REFUSED = 2
 _CLICK_TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, str: click.STRING}
@@ -431,27 +430,41 @@ def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet:
 )
 @click.option("--workers", type=click.INT, help="How many processes read. Default: the CPUs there are.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
-def verify(output: str, deep: str | None, recipe: str | None, workers: int | None, as_json: bool) -> int:  # noqa: FBT001 - what click gives
+@click.option(
+    "--verbose",
+    is_flag=True,
+    help="Print a line for each finding, however many there are, and tracebacks.",
+)
+def verify(  # noqa: PLR0913 - what click gives
+    output: str,
+    deep: str | None,
+    recipe: str | None,
+    workers: int | None,
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> int:
     """Check that all that runs have left in the folder OUTPUT is there, and is what it was.
 
     Every output file against its row, every row against the commit records, every input of the dataset list;
-    and that there is nothing else. Nothing is written. Exit code 1 if anything is found, a line for each.
+    and that there is nothing else. Nothing is written. Exit code 1 if anything is found, a line for each;
+    of what there is very much, the first 20 of a kind and how many more.
     """
-    from splitter.progress import one_line
+    from splitter.findings import Telling
     from splitter.run import verify as verified
-
-    def tell(finding: "Finding") -> None:
-        name = finding.file if finding.of_input else f"{output.rstrip('/')}/{finding.file}"
-        click.echo(one_line(f"{name}: {finding.message}"))
 
     if recipe and not deep:
         raise Refused(f"--recipe {recipe}: is only for --deep; add that, or leave it out")
     many = int(deep) if deep and deep.isdecimal() else deep
+    telling = None if as_json else Telling(output, click.echo, everything=verbose)
     try:
-        verdict = verified(output, deep=many, recipe=recipe, workers=workers, tell=None if as_json else tell)
+        verdict = verified(output, deep=many, recipe=recipe, workers=workers, tell=telling)
     except Interrupted as interruption:
         return interruption.exit_code
-    click.echo(verdict.to_json() if as_json else one_line(str(verdict)))
+    if telling:
+        telling.end(verdict)
+    else:
+        click.echo(verdict.to_json())
     return verdict.exit_code
 
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splitter.dataset import ProcessorDataset
+    from splitter.findings import Finding, Verdict
     from splitter.forecast import Forecast
     from splitter.frame import Manifest
     from splitter.progress import Display
     from splitter.splits import SplitRule
     from splitter.summary import Summary
-    from splitter.verification import Finding, Verdict
 
 
 def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401

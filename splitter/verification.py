@@ -9,12 +9,11 @@ The commit records are the truth. Nothing is written, no lock is taken, and nobo
 
 import csv
 import io
-import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -25,6 +24,7 @@ import xxhash
 from splitter.content import checksum_of
 from splitter.csv_text import Row, parse_rows
 from splitter.errors import Refused, StorageError
+from splitter.findings import CHANGED, LEFT, RUN_AGAIN, Finding, Verdict
 from splitter.headers import header_columns, header_fault, header_of
 from splitter.kept import kept_list, listed_inputs, stale_entries
 from splitter.manifest import (
@@ -41,7 +41,6 @@ from splitter.manifest import (
 )
 from splitter.places import OWN_FOLDER, REPORT, file_with, key_hash, shard_of
 from splitter.processes import in_processes
-from splitter.progress import show_bytes, show_count, show_seconds
 from splitter.storage import Storage
 from splitter.tables import others_of
 
@@ -53,86 +52,6 @@ READ_AT_ONCE = 1 << 20
 FILE_BYTES = 1 << 15
 NAMES_AT_ONCE = 20_000
 MAKE_TABLES = "'splitter manifest' makes it anew from the commit records"
-RUN_AGAIN = "run the same command again"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is not as it should be.
-
-    Attributes:
-        kind: `missing`, `size`, `checksum`, `header`, `unreadable`, `extra` and `again` are about an output
-            file, `shard` about one that holds many, `row` and `table` about manifest.csv or errors.csv,
-            `batch` and `record` about what is in .splitter, `input` and `source` about an input of the list.
-        file: The file it is about, relative to the output folder, or the input as it is listed.
-        message: What is wrong with it.
-    """
-
-    kind: str
-    file: str
-    message: str
-
-    @property
-    def of_input(self) -> bool:
-        """Whether it is about an input, and not a file of the output folder."""
-        return self.kind in ("input", "source")
-
-
-@dataclass
-class Verdict:
-    """What a verification came to.
-
-    Attributes:
-        output: The output folder.
-        inputs: How many the dataset list has.
-        done: How many of them have their rows in the manifest.
-        skipped: How many the recipe left out, with a row that says why.
-        failed: How many stand in errors.csv.
-        outputs: How many output files were read.
-        bytes: How many bytes that was.
-        made_again: How many inputs were processed once more, and what came out compared.
-        gone: How many inputs have outputs and are no longer in the list.
-        seconds: How long it took.
-        findings: What is wrong.
-    """
-
-    output: str
-    inputs: int = 0
-    done: int = 0
-    skipped: int = 0
-    failed: int = 0
-    outputs: int = 0
-    bytes: int = 0
-    made_again: int = 0
-    gone: int = 0
-    seconds: float = 0.0
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was found."""
-        return not self.findings
-
-    @property
-    def exit_code(self) -> int:
-        """0 if all is well, else 1."""
-        return int(not self.ok)
-
-    def to_json(self) -> str:
-        """For scripts."""
-        content = asdict(self)
-        return json.dumps({"output": content.pop("output"), "ok": self.ok, **content}, ensure_ascii=True)
-
-    def __str__(self) -> str:
-        """The last line of the command."""
-        read = f"{show_count(self.outputs, 'output')} ({show_bytes(self.bytes)}) read"
-        again = f", {show_count(self.made_again, 'input')} made again" if self.made_again else ""
-        what = f"{show_count(self.inputs, 'input')}, {read}{again} in {show_seconds(self.seconds)}"
-        if not self.ok:
-            return f"{self.output}: {show_count(len(self.findings), 'finding')}; {what}"
-        others = [(self.failed, "failed, as errors.csv says"), (self.gone, "no longer in the list")]
-        more = "".join(f"; {count:,} {words}" for count, words in others if count)
-        return f"{self.output}: all is well: {what}{more}"
 
 
 def nothing(_: Finding) -> None:
@@ -229,12 +148,8 @@ class Verification:
         left = np.flatnonzero((status == NOT_DONE) | (status == STALE))
         if not len(left):
             return
-        words = {
-            NOT_DONE: "is in no commit record, so it is not done",
-            STALE: "has changed, and is not done since",
-        }
         for number, listed in listed_inputs(self.storage, left):
-            self.find("input", listed, f"{words[int(status[number])]}; {RUN_AGAIN}")
+            self.find("input", listed, LEFT if status[number] == NOT_DONE else CHANGED)
 
     # -- the tables ----------------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ ROOMS = """
     work
     engine
     reshard
+    findings
     assembly forecast verification
     again
     run

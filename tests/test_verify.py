@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import splitter
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
-from splitter.verification import Verdict
+from splitter.findings import Verdict
 
 MORE = {"deep/er/e.txt": "naïve", "deep/f g.txt": "comma,word", "empty.txt": "", "deep/lost.txt": None}
 LIAR = '''
@@ -291,13 +291,49 @@ def test_a_damaged_commit_record_is_a_finding(outputs):
     assert found(verdict, record.name)
 
 
-def test_what_a_limited_run_has_left_for_later_is_named(words, folder, capfd):
-    here(capfd, "run", words, "--root", "inputs", "--recipe", "words", "--limit", "3", "-o", folder / "out")
-    said = here(capfd, "verify", folder / "out")
-    assert said.code == 1
-    assert said.out.startswith(
-        "d.txt: is in no commit record, so it is not done; run the same command again\n"
+def test_what_a_limited_run_has_left_for_later_is_one_line(words, folder, capfd):
+    """However many inputs that are; --verbose and --json name each."""
+    out = folder / "out"
+    again = "give the same 'splitter run' command again to continue"
+    for limit, line in (
+        ("3", "d.txt: is not done"),
+        ("2", f"{out}: 2 of 4 inputs (c.txt, d.txt) are not done"),
+    ):
+        here(
+            capfd,
+            "run",
+            words,
+            "--root",
+            "inputs",
+            "--recipe",
+            "words",
+            "--limit",
+            limit,
+            "-o",
+            out,
+            "--fresh",
+        )
+        said = here(capfd, "verify", out)
+        assert (said.code, said.out.splitlines()[0]) == (1, f"{line}; {again}")
+    assert f"{out}: 2 inputs not done; 4 inputs, " in said.out.splitlines()[1]
+    each = [f"{name}: is not done; {again}" for name in ("c.txt", "d.txt")]
+    assert here(capfd, "verify", out, "--verbose").out.splitlines()[:-1] == each
+    findings = json.loads(here(capfd, "verify", out, "--json").out)["findings"]
+    assert [(one["kind"], one["file"]) for one in findings] == [("input", "c.txt"), ("input", "d.txt")]
+
+
+def test_of_very_many_findings_the_first_are_told_and_the_rest_counted(outputs, capfd):
+    lost = output_names(outputs)
+    for name in lost:
+        (outputs / name).unlink()
+    (outputs / "stranger").touch()
+    *lines, more, last = here(capfd, "verify", outputs).out.splitlines()
+    assert len(lost) > len(lines) == 20 + 1
+    assert more == (
+        f"{outputs}: {len(lost) - 20} more findings of kind 'missing'; --verbose or --json gives them all"
     )
+    assert f"{len(lost) + 1} findings; " in last
+    assert len(here(capfd, "verify", outputs, "--verbose").out.splitlines()) == len(lost) + 2
 
 
 def test_a_run_that_was_interrupted_is_said(outputs):

@@ -1,0 +1,146 @@
+"""What `splitter verify` has found, and how it is told: so that a person can read it, however much it is."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+from splitter.progress import one_line, show_bytes, show_count, show_seconds
+
+# of a kind, before the rest is counted
+TOLD_EACH = 20
+NAMES_SHOWN = 3
+RUN_AGAIN = "give the same 'splitter run' command again to continue"
+# what can be said of an input that is left, and of many
+LEFT, CHANGED = f"is not done; {RUN_AGAIN}", f"has changed, and is not done since; {RUN_AGAIN}"
+_MANY = {
+    LEFT: f"are not done; {RUN_AGAIN}",
+    CHANGED: f"have changed, and are not done since; {RUN_AGAIN}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    Attributes:
+        kind: `missing`, `size`, `checksum`, `header`, `unreadable`, `extra` and `again` are about an output
+            file, `shard` about one that holds many, `row` and `table` about manifest.csv or errors.csv,
+            `batch` and `record` about what is in .splitter, `input` and `source` about an input of the list.
+        file: The file it is about, relative to the output folder, or the input as it is listed.
+        message: What is wrong with it.
+    """
+
+    kind: str
+    file: str
+    message: str
+
+    @property
+    def of_input(self) -> bool:
+        """Whether it is about an input, and not a file of the output folder."""
+        return self.kind in ("input", "source")
+
+
+@dataclass
+class Verdict:
+    """What a verification came to.
+
+    Attributes:
+        output: The output folder.
+        inputs: How many the dataset list has.
+        done: How many of them have their rows in the manifest.
+        skipped: How many the recipe left out, with a row that says why.
+        failed: How many stand in errors.csv.
+        outputs: How many output files were read.
+        bytes: How many bytes that was.
+        made_again: How many inputs were processed once more, and what came out compared.
+        gone: How many inputs have outputs and are no longer in the list.
+        seconds: How long it took.
+        findings: What is wrong.
+    """
+
+    output: str
+    inputs: int = 0
+    done: int = 0
+    skipped: int = 0
+    failed: int = 0
+    outputs: int = 0
+    bytes: int = 0
+    made_again: int = 0
+    gone: int = 0
+    seconds: float = 0.0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all is well, else 1."""
+        return int(not self.ok)
+
+    def to_json(self) -> str:
+        """For scripts."""
+        content = asdict(self)
+        return json.dumps({"output": content.pop("output"), "ok": self.ok, **content}, ensure_ascii=True)
+
+    def __str__(self) -> str:
+        """The last line of the command."""
+        read = f"{show_count(self.outputs, 'output')} ({show_bytes(self.bytes)}) read"
+        again = f", {show_count(self.made_again, 'input')} made again" if self.made_again else ""
+        what = f"{show_count(self.inputs, 'input')}, {read}{again} in {show_seconds(self.seconds)}"
+        if not self.ok:
+            left = sum(finding.kind == "input" for finding in self.findings)
+            damage = len(self.findings) - left
+            found = [show_count(damage, "finding")] if damage else []
+            found += [f"{show_count(left, 'input')} not done"] if left else []
+            return f"{self.output}: {', '.join(found)}; {what}"
+        others = [(self.failed, "failed, as errors.csv says"), (self.gone, "no longer in the list")]
+        more = "".join(f"; {count:,} {words}" for count, words in others if count)
+        return f"{self.output}: all is well: {what}{more}"
+
+
+class Telling:
+    """Prints findings, a line for each; of thousands of a kind the first few, and how many more there are.
+
+    Inputs that are not done are no damage: one line says how many there are, and how to go on.
+    """
+
+    def __init__(self, output: str, say: Callable[[str], object], *, everything: bool = False) -> None:
+        """Print with `say`; everything, if that is wanted."""
+        self._output, self._say, self._everything = output.rstrip("/"), say, everything
+        self._counts: Counter[str] = Counter()
+        self._left: dict[str, list[str]] = {}
+
+    def __call__(self, finding: Finding) -> None:
+        """Print a finding, or count it."""
+        if finding.kind == "input" and not self._everything:
+            self._left.setdefault(finding.message, []).append(finding.file)
+            return
+        self._counts[finding.kind] += 1
+        if self._everything or self._counts[finding.kind] <= TOLD_EACH:
+            self._print(finding)
+
+    def _print(self, finding: Finding) -> None:
+        name = finding.file if finding.of_input else f"{self._output}/{finding.file}"
+        self._line(f"{name}: {finding.message}")
+
+    def _line(self, text: str) -> None:
+        self._say(one_line(text))
+
+    def end(self, verdict: Verdict) -> None:
+        """Print what was only counted, and what the verification came to."""
+        for kind, count in self._counts.items():
+            if not self._everything and count > TOLD_EACH:
+                more = f"{show_count(count - TOLD_EACH, 'more finding')} of kind {kind!r}"
+                self._line(f"{self._output}: {more}; --verbose or --json gives them all")
+        for message, names in self._left.items():
+            if len(names) == 1:
+                self._line(f"{names[0]}: {message}")
+                continue
+            some = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
+            of = f"{len(names):,} of {show_count(verdict.inputs, 'input')}"
+            self._line(f"{self._output}: {of} ({some}) {_MANY[message]}")
+        self._line(str(verdict))
