@@ -57,7 +57,7 @@ def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes
         listed = next((value for value in values.values() if isinstance(value, str)), "?")
         raise Refused(f"read_output: the row of {listed} has no output file; leave out rows without `output`")
     checksum = values.get("checksum")
-    size, offset = _number(values.get("size")), _number(values.get("shard_offset"))
+    size, offset = number_of(values.get("size")), number_of(values.get("shard_offset"))
     wanted = Address(name, size, checksum if isinstance(checksum, str) else "", offset)
     return _reader(os.fspath(folder)).read(wanted)
 
@@ -79,7 +79,8 @@ def _attributes(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a cal
     return found if isinstance(found, Mapping) else {}
 
 
-def _number(value: Any) -> int | None:  # noqa: ANN401 - a number of any library, or text, or missing
+def number_of(value: Any) -> int | None:  # noqa: ANN401 - a number of any library, or text, or missing
+    """A cell of a manifest that holds a whole number."""
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -258,11 +259,13 @@ class Files(ABC):
         """A file as Arrow takes it, which closes it when it is done with it."""
 
     @abstractmethod
-    def ranges(self, name: str) -> "_Ranges":
+    def ranges(self, name: str) -> "Ranges":
         """A file of which parts will be read."""
 
 
-class _Ranges(ABC):
+class Ranges(ABC):
+    """A file of which parts are read."""
+
     @abstractmethod
     def read(self, start: int, size: int) -> bytes:
         """Some bytes; fewer at the end of the file."""
@@ -318,7 +321,7 @@ class LocalFiles(Files):
             return _LocalRanges(self, name, os.dup(file.fileno()))
 
 
-class _LocalRanges(_Ranges):
+class _LocalRanges(Ranges):
     def __init__(self, files: LocalFiles, name: str, descriptor: int) -> None:
         self._files, self._name, self._descriptor = files, name, descriptor
         # closed when the last thread is done with it, or at the end
@@ -411,7 +414,7 @@ class RemoteFiles(Files):
         return _RemoteRanges(self, name)
 
 
-class _RemoteRanges(_Ranges):
+class _RemoteRanges(Ranges):
     def __init__(self, files: RemoteFiles, name: str) -> None:
         self._files, self._name = files, name
 

@@ -78,6 +78,8 @@ def open_table(
     """
     path = files.place(name)
     if not files.exists(name):
+        if files.exists(OWN_FOLDER):
+            raise Refused(f"{path}: there is no manifest, as the run has not ended; {AGAIN}")
         raise Refused(f"{path}: there is no manifest; give the output folder of a finished run")
     rows = _rows(files, name, path)
     header = next(rows, [])

@@ -1,8 +1,10 @@
 """`splitter report` and `splitter serve`: parse, call, print."""
 
 import os
+import shlex
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from splitter.report.looking import Tell
+    from splitter.report.writing import Written
 
 SAMPLE, PREVIEWS = 10_000, 3_000_000
 _SAMPLE_HELP = "Read at most so many outputs, for levels, waveforms and previews; counts are of all."
@@ -53,11 +56,25 @@ def report(output: str, to: str | None, sample: int, previews: int, quiet: bool)
         read = written.looked_at - written.unread
         of = "all" if read == written.outputs else f"{read:,}"
         outputs = show_count(written.outputs, "output")
-        click.echo(f"{written.path}: {show_bytes(written.size)}, {outputs}, {of} of them read")
+        left = f"; {written.left:,} of {show_count(written.inputs, 'input')} not tried yet"
+        said = f"{show_bytes(written.size)}, {outputs}, {of} of them read{left if written.left else ''}"
+        click.echo(f"{written.path}: {said}")
+        click.echo(f"next: {_next_step(written, output)}")
     if written.unread:
         unread = show_count(written.unread, "output")
         click.echo(f"splitter: {unread} cannot be read; 'splitter verify' says which, and why", err=True)
     return int(bool(written.unread))
+
+
+def _next_step(written: "Written", output: str) -> str:
+    """How to look at it."""
+    from splitter.urls import is_url
+
+    serve = f"splitter serve {shlex.quote(output)}"
+    if is_url(written.path):
+        return f"'{serve}', and open the address that it prints in a browser"
+    why = "plays what is in shards" if written.in_shards else "shows it over SSH"
+    return f"open {Path(written.path).as_uri()} in a browser; '{serve}' {why}"
 
 
 @click.command(short_help="Show that page to a browser here; plays shards, too.")
@@ -75,7 +92,8 @@ def serve(output: str, port: int, host: str, sources: bool, sample: int, preview
     """Serve the output folder OUTPUT to a browser on this machine, until Ctrl-C.
 
     So its report plays all outputs, also those in shards, and shows their spectrograms. If there is no
-    report.html, one is made, and not written. Nothing outside of OUTPUT is served, and no link is followed.
+    report.html, or an older one, one is made, and not written. Nothing outside of OUTPUT is served, and no
+    link is followed.
     """
     from splitter.processes import signals_raise
     from splitter.report.looking import Effort
@@ -85,7 +103,9 @@ def serve(output: str, port: int, host: str, sources: bool, sample: int, preview
         with signals_raise():
             with _progress(quiet=False) as tell:
                 effort = Effort(sample, previews, tell)
-                server = server_of(output, effort, host=host, port=port, sources=sources)
+                server, note = server_of(output, effort, host=host, port=port, sources=sources)
+            if note:
+                click.echo(f"splitter: {note}", err=True)
             with server:
                 click.echo(f"{os.path.abspath(output)}: at {server.url} until Ctrl-C")
                 sys.stdout.flush()

@@ -33,6 +33,7 @@ class Levels:
         clipped: The share of samples at full scale.
         silence: The share of it that is below `SILENCE_DB`.
         wave: What it looks like: the least and the most of each of so many pieces, as shares of its peak.
+        odd: How many of its samples are no numbers; elsewhere they count as silence.
     """
 
     seconds: float
@@ -43,6 +44,7 @@ class Levels:
     clipped: float
     silence: float
     wave: np.ndarray
+    odd: int = 0
 
 
 class Outline:
@@ -85,7 +87,7 @@ def measure(path: str, points: int) -> Levels:
     """Read a recording to its end, block after block."""
     outline = Outline()
     energy = 0.0
-    frames = clipped = silent = windows = 0
+    frames = clipped = silent = windows = odd = 0
     loudest = 0.0
     with DecodedSource.open(path, _AS_NUMBERS, "keep") as source:
         rate, channels = source.recorded.rate, source.recorded.channels
@@ -102,6 +104,10 @@ def measure(path: str, points: int) -> Levels:
                 continue
             steps = sound[:whole].reshape(-1, step * channels)
             low, high = steps.min(1), steps.max(1)
+            if not (np.isfinite(low).all() and np.isfinite(high).all()):
+                steps, more = _numbers(steps)
+                odd += more
+                low, high = steps.min(1), steps.max(1)
             outline.add(low, high)
             energies = np.einsum("ij,ij->i", steps, steps, dtype="f8").reshape(-1, STEPS_IN_WINDOW).sum(1)
             energy += float(energies.sum())
@@ -112,6 +118,8 @@ def measure(path: str, points: int) -> Levels:
             if most >= FULL_SCALE:
                 clipped += int(np.count_nonzero(np.abs(steps) >= FULL_SCALE))
     if len(rest):
+        rest, more = _numbers(rest)
+        odd += more
         outline.add(rest.min()[np.newaxis], rest.max()[np.newaxis])
         frames += len(rest)
         own = float(np.square(rest, dtype="f8").sum())
@@ -131,7 +139,14 @@ def measure(path: str, points: int) -> Levels:
         clipped=clipped / samples,
         silence=silent / max(1, windows),
         wave=wave / loudest if loudest else wave,
+        odd=odd,
     )
+
+
+def _numbers(sound: np.ndarray) -> tuple[np.ndarray, int]:
+    """The sound with silence in place of what is no number, and how much of it that is."""
+    good = np.isfinite(sound)
+    return np.where(good, sound, np.float32(0)), int(good.size - np.count_nonzero(good))
 
 
 def _decibels(level: float) -> float:

@@ -25,6 +25,8 @@ from splitter.urls import is_url
 POINTS, SOURCE_POINTS = 96, 600
 # sources are read for their outline only: so many bytes are seconds of work
 SOURCE_BYTES, MOST_SOURCES = 1 << 30, 500
+# so many inputs tell whether inputs are there
+AFEW = 20
 TEXT_BYTES = 600
 TEXTS_AT_MOST = 1 << 20
 MOST_IMAGE_BYTES = 200_000
@@ -66,6 +68,8 @@ class Looks:
         texts: How texts begin, by row.
         sources: What the recordings look like, by the name of the input.
         unread: What could not be read, by row, and why.
+        odd: What was read, by row, and is not as sound should be.
+        beside: Whether inputs are where the list says.
         worth: Rows that stand out, and in what.
     """
 
@@ -75,6 +79,8 @@ class Looks:
     texts: dict[int, str] = field(default_factory=dict)
     sources: dict[str, np.ndarray] = field(default_factory=dict)
     unread: dict[int, str] = field(default_factory=dict)
+    odd: dict[int, str] = field(default_factory=dict)
+    beside: bool = False
     worth: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -160,24 +166,36 @@ def _measure(outputs: Outputs, looks: Looks, tell: Tell) -> None:
             looks.unread[row] = found
         else:
             looks.levels[row] = found
+            if found.odd:
+                are = "sample is" if found.odd == 1 else "samples are"
+                looks.odd[row] = (
+                    f"{found.odd:,} {are} no number (NaN or infinite); levels take that for silence"
+                )
         tell(number, len(rows))
 
 
 def _read_texts(outputs: Outputs, looks: Looks) -> None:
     """How texts begin, as long as there is room."""
-    room = TEXTS_AT_MOST
-    for row in looks.chosen.tolist():
-        if outputs.kinds[row] != "text" or room <= 0:
-            continue
+
+    def work(row: int) -> bytes | str:
         try:
             with outputs.path(row) as path, open(path, "rb") as file:
-                start = file.read(TEXT_BYTES + 1)
+                return file.read(TEXT_BYTES + 1)
         except (SplitterError, OSError) as error:
-            looks.unread[row] = str(error)
+            return str(error)
+
+    room = TEXTS_AT_MOST
+    for row, found in in_parallel(
+        work, [row for row in looks.chosen.tolist() if outputs.kinds[row] == "text"]
+    ):
+        if isinstance(found, str):
+            looks.unread[row] = found
             continue
-        more = "…" if len(start) > TEXT_BYTES else ""
-        looks.texts[row] = start[:TEXT_BYTES].decode("utf-8", "replace") + more
-        room -= len(start)
+        more = "…" if len(found) > TEXT_BYTES else ""
+        looks.texts[row] = found[:TEXT_BYTES].decode("utf-8", "replace") + more
+        room -= len(found)
+        if room <= 0:
+            return
 
 
 _Choice = tuple[str, Callable[[Levels], float], Callable[[Levels], bool]]
@@ -256,17 +274,19 @@ def _outline_sources(table: Table, layout: Layout, looks: Looks) -> None:
             return None
 
     names = table.rows[table.listed].to_numpy(object)
+    some = sorted({str(name) for name in names}, key=hash_of)[:AFEW]
+    looks.beside = any(_size_of(layout, name) is not None for name in some)
     room = SOURCE_BYTES
     chosen: list[str] = []
     wanted = dict.fromkeys(str(names[row]) for row in looks.levels)
     for name in sorted(wanted, key=hash_of):
         size = _size_of(layout, name)
-        if size is None:
+        if size is None or size > room:
             continue
         room -= size
-        if room < 0 or len(chosen) == MOST_SOURCES:
-            break
         chosen.append(name)
+        if len(chosen) == MOST_SOURCES:
+            break
     for name, found in in_parallel(work, chosen):
         if found is not None:
             looks.sources[name] = found

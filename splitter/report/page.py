@@ -18,16 +18,18 @@ from splitter.places import Layout, shard_of
 from splitter.reading import place_of
 from splitter.report.looking import POINTS, Effort, Looks, Outputs, look
 from splitter.report.summary import (
+    LEVELS,
     Kept,
     Lengths,
     clipping_of,
+    inputs_left,
     kinds_of,
     labels_of_all,
     numbers_of,
     plots_of,
     rates_of,
 )
-from splitter.report.table import FAILED, LEFT_OUT, Table, causes, packed
+from splitter.report.table import FAILED, LEFT_OUT, MOST_GROUPS, Table, causes, packed
 from splitter.urls import is_url, without_secrets
 
 MOST_ROWS = 200_000
@@ -40,14 +42,27 @@ POLICY = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Page:
-    """The page, and what went into it."""
+    """The page, and what went into it.
+
+    Attributes:
+        content: The file.
+        outputs: How many output files the manifest has.
+        looked_at: How many of them were looked at.
+        unread: How many of those cannot be read.
+        inputs: How many inputs the run has.
+        left: How many of them it has not tried yet.
+        in_shards: Whether outputs are in shards.
+    """
 
     content: bytes
     outputs: int
     looked_at: int
     unread: int
+    inputs: int
+    left: int
+    in_shards: bool
 
 
 def page_of(output: str, place: str, effort: Effort) -> Page:
@@ -62,7 +77,7 @@ def page_of(output: str, place: str, effort: Effort) -> Page:
     looks = look(outputs, table, layout, effort)
     lengths = Lengths.of(table, looks)
     groups, cause_of = causes(table)
-    numbers = numbers_of(table, lengths, kept)
+    numbers = numbers_of(table, lengths, kept, inputs_left(files, table))
     labels = labels_of_all(table, lengths)
     if not any(one["column"] == "sample_rate" for one in labels):
         labels += rates_of(looks)
@@ -79,10 +94,14 @@ def page_of(output: str, place: str, effort: Effort) -> Page:
         "plots": plots_of(table, lengths, looks),
         "clipping": clipping_of(looks),
         "labels": labels,
-        "causes": groups,
+        "causes": groups[:MOST_GROUPS],
+        "more_causes": {
+            "causes": len(groups[MOST_GROUPS:]),
+            "count": sum(one["count"] for one in groups[MOST_GROUPS:]),
+        },
         "worth": [{"row": row, "why": why} for row, why in looks.worth],
         "folder": _relative(folder, place),
-        "sources": _relative(layout.root, place) if layout and looks.sources else None,
+        "sources": _relative(layout.root, place) if layout and looks.beside else None,
         "shards": bool(len(table.rows) and shard_of(str(table.rows["output"].iloc[0]))[0]),
         "points": POINTS,
     }
@@ -92,7 +111,15 @@ def page_of(output: str, place: str, effort: Effort) -> Page:
         "waves": _compressed(_waves(looks)),
         "previews": _safe({str(row): one for row, one in looks.previews.items()}),
     }
-    return Page(_filled(summary["title"], data), numbers["outputs"], len(looks.chosen), len(looks.unread))
+    return Page(
+        content=_filled(summary["title"], data),
+        outputs=numbers["outputs"],
+        looked_at=len(looks.chosen),
+        unread=len(looks.unread),
+        inputs=numbers["inputs"],
+        left=numbers["left"],
+        in_shards=summary["shards"],
+    )
 
 
 def layout_of(kept: Kept) -> Layout | None:
@@ -117,13 +144,11 @@ def _relative(folder: str, place: str) -> str | None:
 def _rows(table: Table, looks: Looks, lengths: Lengths, cause_of: list[int]) -> dict[str, Any]:
     count = len(table.rows)
     columns = [name for name in table.rows.columns if name not in LEFT_OUT]
-    levels: dict[str, list[Any]] = {
-        name: [None] * count for name in ("rms_db", "peak_db", "silence", "clipped")
-    }
+    levels: dict[str, list[Any]] = {name: [None] * count for name in (*LEVELS, "clipped")}
     for row, one in looks.levels.items():
-        levels["rms_db"][row] = round(one.rms_db, 1)
-        levels["peak_db"][row] = round(one.peak_db, 1)
-        levels["silence"][row] = round(100 * one.silence, 1)
+        levels["rms_db"][row] = round(one.rms_db, LEVELS["rms_db"])
+        levels["peak_db"][row] = round(one.peak_db, LEVELS["peak_db"])
+        levels["silence"][row] = round(100 * one.silence, LEVELS["silence"])
         levels["clipped"][row] = float(f"{one.clipped:.3g}")
     failed = len(cause_of[: count - int((table.state != FAILED).sum())])
     reasons = table.rows["skipped"].fillna("") if "skipped" in table.rows.columns else [""] * count
@@ -135,7 +160,13 @@ def _rows(table: Table, looks: Looks, lengths: Lengths, cause_of: list[int]) -> 
         "state": table.state.tolist(),
         "listed": table.listed,
         "columns": [
-            {"name": name, "dataset": name in table.dataset, **_column(table.rows[name])} for name in columns
+            {
+                "name": name,
+                "dataset": name in table.dataset,
+                # a name that is cut leads nowhere
+                **_column(table.rows[name], whole=name in ("output", table.listed)),
+            }
+            for name in columns
         ],
         "levels": {
             "seconds": packed(lengths.rows),
@@ -143,9 +174,10 @@ def _rows(table: Table, looks: Looks, lengths: Lengths, cause_of: list[int]) -> 
         },
         "message": packed(messages),
         "causes": cause_of[:failed],
+        "errors": packed(table.failed["error"].iloc[:failed] if failed else ()),
         "measured": list(looks.levels),
         "texts": {str(row): text for row, text in looks.texts.items()},
-        "unread": {str(row): text for row, text in looks.unread.items()},
+        "unread": {str(row): text for row, text in {**looks.odd, **looks.unread}.items()},
         "sources": {
             name: base64.b64encode(np.rint(wave * 255).astype("u1").tobytes()).decode()
             for name, wave in looks.sources.items()
@@ -153,8 +185,8 @@ def _rows(table: Table, looks: Looks, lengths: Lengths, cause_of: list[int]) -> 
     }
 
 
-def _column(values: Any) -> dict[str, Any]:  # noqa: ANN401 - a Series
-    return {"number": values.dtype.kind in "iuf", "cells": packed(values)}
+def _column(values: Any, *, whole: bool) -> dict[str, Any]:  # noqa: ANN401 - a Series
+    return {"number": values.dtype.kind in "iuf", "cells": packed(values, whole=whole)}
 
 
 def _waves(looks: Looks) -> bytes:

@@ -1,5 +1,6 @@
 """A small server for one output folder: its files, what is in its shards, and parts of both by range."""
 
+import errno
 import http.server
 import os
 import re
@@ -12,16 +13,18 @@ from http import HTTPStatus
 from typing import BinaryIO
 from urllib.parse import unquote_to_bytes
 
-from splitter.errors import Refused, SplitterError
-from splitter.outputs import Address, Files, OutputReader
+from splitter.errors import Refused, SplitterError, StorageError
+from splitter.outputs import Address, Files, OutputReader, Ranges
 from splitter.places import OWN_FOLDER, REPORT, Layout, same_name, shard_of
 from splitter.urls import is_url
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-SOURCES = ".sources"
+SOURCES = "/.sources/"
 SENT_AT_ONCE = 1 << 16
 SECONDS_OF_SILENCE = 60
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+# of a store: each is a request
+FETCHED_AT_ONCE = 4 << 20
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 # what else an output may be, it is never a page that runs here
 TYPES = {
     "wav": "audio/wav",
@@ -53,18 +56,32 @@ class NotThere(Exception):
 
 @dataclass
 class Body:
-    """What is sent: some bytes, or an open file."""
+    """What is sent: some bytes, or a part of a file that is open here, or of one in a store.
+
+    Attributes:
+        kind: The type of content.
+        size: How much it is.
+        content: The bytes.
+        file: A file that is open.
+        stored: A file in a store.
+        start: Where in the file it begins.
+    """
 
     kind: str
     size: int
     content: bytes = b""
     file: BinaryIO | None = None
+    stored: Ranges | None = None
+    start: int = 0
 
     def part(self, start: int, size: int) -> bytes:
-        """Some of it; as much as there is."""
-        if self.file is None:
-            return self.content[start : start + size]
-        return os.pread(self.file.fileno(), size, start)
+        """Some of it, from `start` on: at most so much, and nothing only at its end."""
+        if self.stored:
+            return self.stored.read(self.start + start, min(size, FETCHED_AT_ONCE))
+        size = min(size, SENT_AT_ONCE)
+        if self.file:
+            return os.pread(self.file.fileno(), size, self.start + start)
+        return self.content[start : start + size]
 
     def close(self) -> None:
         """Let the file go."""
@@ -113,12 +130,12 @@ class Served:
 
     def body(self, path: str) -> Body:
         """What is at a path of the URL."""
+        if path.startswith(SOURCES):
+            return self._source(os.fsdecode(unquote_to_bytes(_path_of(path)[len(SOURCES) :])))
         parts = _parts(path)
         name = "/".join(parts)
         if name in ("", REPORT):
             return self._report()
-        if parts[0] == SOURCES:
-            return self._source("/".join(parts[1:]))
         if same_name(parts[0]) == OWN_FOLDER:
             raise NotThere
         if not self._root or shard_of(name)[0]:
@@ -145,12 +162,22 @@ class Served:
     def _member(self, name: str) -> Body:
         if name not in self._members:
             raise NotThere
+        where = self._members[name]
+        file, start = shard_of(name)[0] or name, where.shard_offset or 0
+        if where.size is None or (file != name and where.shard_offset is None) or file.endswith(".parquet"):
+            return self._whole(where)
+        if self._root:
+            return Body(_type_of(name), where.size, file=open_below(self._root, file.split("/")), start=start)
+        return Body(_type_of(name), where.size, stored=self._files.ranges(file), start=start)
+
+    def _whole(self, where: Address) -> Body:
+        """What only the reader of outputs knows how to read."""
         try:
             with self._one_at_a_time:
-                content = self._reader.read(self._members[name])
+                content = self._reader.read(where)
         except SplitterError as error:
             raise NotThere from error
-        return Body(_type_of(name), len(content), content)
+        return Body(_type_of(where.output), len(content), content)
 
     def _source(self, name: str) -> Body:
         if self._sources is None or name not in self._sources[1]:
@@ -163,9 +190,13 @@ class Served:
         return Body(_type_of(name), os.fstat(descriptor).st_size, file=file)
 
 
+def _path_of(url: str) -> str:
+    return url.partition("?")[0].partition("#")[0]
+
+
 def _parts(path: str) -> list[str]:
     """The names in the path of a URL; none of them leads anywhere but down."""
-    raw = path.partition("?")[0].partition("#")[0].strip("/")
+    raw = _path_of(path).strip("/")
     if not raw:
         return []
     parts = [os.fsdecode(unquote_to_bytes(part)) for part in raw.split("/")]
@@ -198,8 +229,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         try:
             self._send(body)
-        except (ConnectionError, TimeoutError):
-            # players ask for more than they take
+        except (ConnectionError, TimeoutError, StorageError):
+            # players ask for more than they take; or what was promised cannot be had
             self.close_connection = True
         finally:
             body.close()
@@ -212,7 +243,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return True
         host = self.headers.get("Host", "")
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-        return name in LOOPBACK
+        return name in LOOPBACK or name == self.server.server_name
 
     def _refuse(self, status: HTTPStatus, *headers: tuple[str, str]) -> None:
         content = f"{status.value} {status.phrase}\n".encode()
@@ -251,15 +282,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             start, stop, status = *asked, HTTPStatus.PARTIAL_CONTENT
             headers.append(("Content-Range", f"bytes {start}-{stop - 1}/{body.size}"))
+        if self.command == "HEAD":
+            self._head(status, body.kind, stop - start, *headers)
+            return
+        try:
+            part = body.part(start, stop - start)
+        except StorageError:
+            self._refuse(HTTPStatus.NOT_FOUND)
+            return
         self._head(status, body.kind, stop - start, *headers)
-        while self.command != "HEAD" and start < stop:
-            part = body.part(start, min(SENT_AT_ONCE, stop - start))
-            if not part:
-                # the file has become shorter: what was promised cannot be kept
-                self.close_connection = True
-                return
+        while part:
             self.wfile.write(part)
             start += len(part)
+            part = body.part(start, stop - start) if start < stop else b""
+        # if the file has become shorter what was promised cannot be kept
+        self.close_connection |= start < stop
 
     def _range(self, size: int) -> tuple[int, int] | None:
         """The one range that is asked for, if that is so; an empty one cannot be given."""
@@ -277,6 +314,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing: whoever looks at the page is no news."""
 
 
+def _no_address(host: str, port: int, error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return f"--host {host}: {reason}; give an address of this machine, or leave it out"
+    return f"--host {host} --port {port}: {reason}; give another --port, or 0 for any"
+
+
 class Server(http.server.ThreadingHTTPServer):
     """Serves one folder until it is ended."""
 
@@ -286,15 +330,16 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self, served: Served, host: str, port: int) -> None:
         """Take the address."""
         self.served = served
+        if not host:
+            raise Refused(
+                "--host: is empty; leave it out, or give 0.0.0.0 for all who can reach this machine"
+            )
         self.is_loopback = host in LOOPBACK or host.startswith("127.")
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), Handler)
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise Refused(
-                f"--host {host} --port {port}: {reason}; give another --port, or 0 for any"
-            ) from None
+            raise Refused(_no_address(host, port, error)) from None
         except OverflowError:
             raise Refused(f"--port {port}: must be from 0 to 65535") from None
 

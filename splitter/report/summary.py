@@ -9,13 +9,26 @@ import numpy as np
 import pandas as pd
 
 from splitter.errors import Refused
-from splitter.kept import LAST_RUN, LISTED, RUN
+from splitter.kept import LAST_RUN, LIST, LISTED, RUN
 from splitter.outputs import Files
+from splitter.reading import open_table
 from splitter.report.levels import SILENCE_DB
 from splitter.report.looking import Looks
-from splitter.report.table import LEFT_OUT, NO_FILE, SKIPPED, TECHNICAL, Table, balance, facets, kind_of
+from splitter.report.table import (
+    LEFT_OUT,
+    MOST_VALUES,
+    NO_FILE,
+    SKIPPED,
+    TECHNICAL,
+    Table,
+    balance,
+    facets,
+    kind_of,
+)
 
 FEWEST_BINS, MOST_BINS = 12, 40
+# what is measured, and to how many decimals the page has it
+LEVELS = {"rms_db": 1, "peak_db": 1, "silence": 1}
 # from this on a range is better seen in steps that grow
 WIDE = 200
 MOST_PLOTS_OF_METADATA = 4
@@ -104,14 +117,30 @@ def _from_columns(frame: pd.DataFrame) -> np.ndarray | None:
     return seconds
 
 
-def numbers_of(table: Table, lengths: Lengths, kept: Kept) -> dict[str, Any]:
+def inputs_left(files: Files, table: Table) -> int:
+    """How many inputs of the run's list stand in neither table: they were not tried yet."""
+    if table.listed not in table.dataset or not files.exists(LIST):
+        return 0
+    header, rows = open_table(files, LIST, [], table.dataset)
+    if table.listed not in header:
+        return 0
+    at = header.index(table.listed)
+    listed = {row[at] for row in rows}
+    listed.difference_update(table.manifest[table.listed])
+    if len(table.failed):
+        listed.difference_update(table.failed[table.listed])
+    return len(listed)
+
+
+def numbers_of(table: Table, lengths: Lengths, kept: Kept, left: int) -> dict[str, Any]:
     """How much there is of everything."""
     manifest = table.manifest
     with_file = manifest["output"].to_numpy(object) != ""
     states = _counts(manifest)
     inputs = manifest[table.listed].nunique()
     found: dict[str, Any] = {
-        "inputs": int(inputs) + int(table.failed[table.listed].nunique() if len(table.failed) else 0),
+        "inputs": left + int(inputs) + int(table.failed[table.listed].nunique() if len(table.failed) else 0),
+        "left": left,
         "outputs": int(with_file.sum()),
         "bytes": int(manifest["size"].fillna(0).sum()),
         "skipped": states[SKIPPED],
@@ -195,6 +224,9 @@ def _histogram(  # noqa: PLR0913 - what a plot has
 ) -> dict[str, Any]:
     """Counts of values in equal steps, or in steps that grow where the range is wide."""
     values = values[np.isfinite(values)]
+    if column in LEVELS:
+        # as the rows of the page have them, so that a bar leads to those that it counts
+        values = np.array([round(value, LEVELS[column]) for value in values.tolist()])
     plot: dict[str, Any] = {
         "column": column,
         "title": title,
@@ -207,16 +239,17 @@ def _histogram(  # noqa: PLR0913 - what a plot has
     least, most = float(values.min()), float(values.max())
     median = float(np.median(values))
     plot |= {"least": _short(least), "median": _short(median), "most": _short(most)}
-    if least == most and span is None:
+    if _short(least) == _short(most) and span is None:
         return plot
     bins = int(min(MOST_BINS, max(FEWEST_BINS, 2 * len(values) ** 0.5)))
     wide = span is None and least > 0 and most / least > WIDE
     low, high = span or _rounded(least, most)
     edges = np.geomspace(least, most, bins + 1) if wide else np.linspace(low, high, bins + 1)
+    edges = np.array([_short(edge) for edge in edges])
     edges[-1] = max(edges[-1], most)
     edges[0] = min(edges[0], least)
     plot |= {
-        "edges": [_short(edge) for edge in edges],
+        "edges": edges.tolist(),
         "counts": np.histogram(values, edges)[0].tolist(),
         "wide": wide,
     }
@@ -241,8 +274,14 @@ def clipping_of(looks: Looks) -> dict[str, int]:
 
 
 def labels_of_all(table: Table, lengths: Lengths) -> list[dict[str, Any]]:
-    """The balance of each column that says of what kind an output is."""
-    return [{"column": name, "values": balance(table, name, lengths.all)} for name in facets(table)]
+    """The balance of each column that says of what kind an output is; of many values the most frequent."""
+    found = []
+    for name in facets(table):
+        values = balance(table, name, lengths.all)
+        rest = values[MOST_VALUES:]
+        others = {"values": len(rest), "outputs": sum(one["outputs"] for one in rest)}
+        found.append({"column": name, "values": values[:MOST_VALUES], "others": others})
+    return found
 
 
 def rates_of(looks: Looks) -> list[dict[str, Any]]:

@@ -107,15 +107,16 @@ def chosen_inputs(inputs: "pd.Series[Any]", most: int) -> np.ndarray:
     order = np.argsort([hash_of(str(name)) for name in names], kind="stable")
     ends = np.cumsum(np.bincount(codes)[order])
     kept: np.ndarray = np.isin(codes, order[: max(1, int(np.searchsorted(ends, most, "right")))])
-    return kept
+    # one input may have more outputs than can be listed: the first of them
+    return kept & (np.cumsum(kept) <= most)
 
 
 # -- as the page reads it ------------------------------------------------------------------------------------
 
 
-def packed(values: Iterable[Any]) -> "Mapping[str, Any] | list[Any]":
+def packed(values: Iterable[Any], *, whole: bool = False) -> "Mapping[str, Any] | list[Any]":
     """A column as JSON: the values, or the different ones and which of them each row has."""
-    plain = [_plain(value) for value in values]
+    plain = [_plain(value, whole=whole) for value in values]
     first: dict[Any, int] = {}
     codes = [first.setdefault(value, len(first)) for value in plain]
     if len(first) * 2 > len(plain) and len(plain) > 1:
@@ -123,7 +124,7 @@ def packed(values: Iterable[Any]) -> "Mapping[str, Any] | list[Any]":
     return {"values": list(first), "codes": codes}
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell
+def _plain(value: Any, *, whole: bool = False) -> Any:  # noqa: ANN401 - a cell
     if value is None or value is pd.NA:
         return None
     if isinstance(value, (bool, np.bool_)):
@@ -133,7 +134,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell
     if isinstance(value, (float, np.floating)):
         return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
     text = str(value)
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+    return text if whole or len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
 
 # -- labels --------------------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ def _is_facet(table: Table, name: str) -> bool:
         return "sample_rate" in table.manifest.columns and not column.equals(table.manifest["sample_rate"])
     values = {one for value in column.dropna().unique() for one in labels_of(name, str(value))}
     if name == "sample_rate" or name in LIKELY_LABELS:
-        return 1 <= len(values) <= MOST_VALUES
+        return bool(values)
     inputs = table.manifest[table.listed].nunique()
     most = min(MOST_VALUES, max(FEW_VALUES, inputs // 2))
     return 1 < len(values) <= most and all(len(one) <= LONGEST_LABEL for one in values)
@@ -181,31 +182,39 @@ def balance(table: Table, name: str, seconds: np.ndarray | None) -> list[dict[st
     """How many outputs there are of each value, how long they are, and how they are split."""
     mine = table.manifest["output"].to_numpy(object) != ""
     cells = table.manifest[name][mine]
-    split = table.manifest["split"][mine].fillna("").to_numpy(object) if _has_split(table) else None
+    by_split = name != "split" and "split" in table.manifest.columns
+    parts = table.manifest["split"][mine].fillna("").astype(str) if by_split else cells.iloc[:0]
     codes, values = pd.factorize(cells.fillna("") if cells.dtype == object else cells, use_na_sentinel=False)
     counts = np.bincount(codes, minlength=len(values))
     lengths = np.bincount(codes, seconds[mine], len(values)) if seconds is not None else counts * 0.0
     found: dict[str, dict[str, Any]] = {}
+    part_codes, part_names = pd.factorize(parts)
+    shares = np.zeros((len(values), len(part_names)), "i8")
+    np.add.at(shares, (codes[: len(part_codes)], part_codes), 1)
     for code, value in enumerate(values):
         text = "" if value is None or value is pd.NA or value != value else str(_plain(value))  # noqa: PLR0124
-        by_split: dict[str, int] = {}
-        if split is not None and name != "split":
-            of, how_many = np.unique(split[codes == code].astype(str), return_counts=True)
-            by_split = dict(zip(of.tolist(), how_many.tolist(), strict=True))
+        some = np.flatnonzero(shares[code])
         for label in labels_of(name, text) or [""]:
             one = found.setdefault(label, {"value": label, "outputs": 0, "seconds": 0.0, "split": {}})
             one["outputs"] += int(counts[code])
             one["seconds"] += float(lengths[code])
-            for part, count in by_split.items():
+            for at in some.tolist():
+                part, count = str(part_names[at]), int(shares[code, at])
                 one["split"][part] = one["split"].get(part, 0) + count
     return sorted(found.values(), key=lambda one: -one["outputs"])
 
 
-def _has_split(table: Table) -> bool:
-    return "split" in table.manifest.columns
-
-
 # -- failures ------------------------------------------------------------------------------------------------
+
+
+def _without(message: str, name: str) -> str:
+    """A message without the path of an input, wherever that begins."""
+    before, *parts = message.split(name) if name else [message]
+    for part in parts:
+        if before[-1:].strip():
+            before = before[: -len(before.split()[-1])]
+        before += f"…{part}"
+    return before
 
 
 def causes(table: Table) -> tuple[list[dict[str, Any]], list[int]]:
@@ -217,8 +226,7 @@ def causes(table: Table) -> tuple[list[dict[str, Any]], list[int]]:
     keys = []
     for row in table.failed.to_dict("records"):
         name, message = str(row[table.listed]), str(row["message"])
-        alike = _NUMBER.sub("0", re.sub(r"\S*" + re.escape(name), "…", message) if name else message)
-        key = (str(row["error"]), alike)
+        key = (str(row["error"]), _NUMBER.sub("0", _without(message, name)))
         keys.append(key)
         group = groups.setdefault(
             key,
@@ -235,4 +243,4 @@ def causes(table: Table) -> tuple[list[dict[str, Any]], list[int]]:
             group["inputs"].append(name)
     order = sorted(groups, key=lambda key: -groups[key]["count"])
     number = {key: index for index, key in enumerate(order)}
-    return [groups[key] for key in order[:MOST_GROUPS]], [number[key] for key in keys]
+    return [groups[key] for key in order], [number[key] for key in keys]

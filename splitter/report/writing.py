@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from splitter.errors import Refused, StorageError
 from splitter.frame import Manifest, read_manifest
-from splitter.outputs import Files
+from splitter.manifest import MANIFEST
+from splitter.outputs import Address, Files, number_of
 from splitter.places import OWN_FOLDER, REPORT, Layout, shard_of
 from splitter.reading import place_of
 from splitter.remote import storage_of
-from splitter.report.looking import Effort, address
+from splitter.report.looking import Effort
 from splitter.report.page import Page, layout_of, page_of
 from splitter.report.serving import Served, Server
 from splitter.report.summary import Kept
@@ -27,6 +28,9 @@ class Written:
         outputs: How many output files the manifest has.
         looked_at: How many of them were looked at.
         unread: How many of those cannot be read.
+        inputs: How many inputs the run has.
+        left: How many of them it has not tried yet.
+        in_shards: Whether outputs are in shards.
     """
 
     path: str
@@ -34,6 +38,9 @@ class Written:
     outputs: int
     looked_at: int
     unread: int
+    inputs: int
+    left: int
+    in_shards: bool
 
 
 def write_report(output: str, to: str | None, effort: Effort) -> Written:
@@ -60,6 +67,9 @@ def _written(path: str, page: Page) -> Written:
         outputs=page.outputs,
         looked_at=page.looked_at,
         unread=page.unread,
+        inputs=page.inputs,
+        left=page.left,
+        in_shards=page.in_shards,
     )
 
 
@@ -77,8 +87,11 @@ def _write(path: str, content: bytes) -> None:
         raise StorageError(f"cannot write {path}: {error.strerror}; give another place with -o") from None
 
 
-def server_of(output: str, effort: Effort, *, host: str, port: int, sources: bool) -> Server:
-    """A server of an output folder; with a page of its own, if there is no report.html."""
+def server_of(output: str, effort: Effort, *, host: str, port: int, sources: bool) -> tuple[Server, str]:
+    """A server of an output folder, and what there is to say of it.
+
+    It has a page of its own if there is no report.html, or one that is older than the manifest.
+    """
     files = place_of(output, "serve").files
     manifest = read_manifest(output)
     rows = zip(
@@ -88,17 +101,30 @@ def server_of(output: str, effort: Effort, *, host: str, port: int, sources: boo
         strict=True,
     )
     # loose files on this machine are given as they are
-    inside = ((name, address(name, *where)) for name, *where in rows)
-    members = {name: where for name, where in inside if name and (is_url(files.folder) or shard_of(name)[0])}
+    remote = is_url(files.folder)
+    members = {
+        name: Address(name, number_of(size), shard_offset=number_of(offset))
+        for name, offset, size in rows
+        if name and (remote or shard_of(name)[0])
+    }
     served = Served(files, members, _sources(files, manifest) if sources else None)
     server = Server(served, host, port)
-    if not files.exists(REPORT):
+    there = files.exists(REPORT)
+    old = there and not remote and _is_older(files.place(REPORT), files.place(MANIFEST))
+    if not there or old:
         try:
             served.page = page_of(output, files.folder, effort).content
         except BaseException:
             server.server_close()
             raise
-    return server
+    return server, f"{REPORT} is older than the manifest: a new one is shown, and not written" if old else ""
+
+
+def _is_older(one: str, other: str) -> bool:
+    try:
+        return os.stat(one).st_mtime_ns < os.stat(other).st_mtime_ns
+    except OSError:
+        return False
 
 
 def _sources(files: Files, manifest: Manifest) -> tuple[Layout, frozenset[str]]:

@@ -97,6 +97,27 @@ def test_levels_are_those_of_the_samples(folder, capfd):
         assert levels["silence"][at] == pytest.approx(100 * silent, abs=0.06), output
 
 
+def test_samples_that_are_no_numbers_are_named(folder, capfd):
+    """They count as silence, and the row says that they are there; nothing else suffers from it."""
+    good = np.linspace(-0.5, 0.5, 8000, dtype="f4")
+    bad = np.where(np.arange(8000) % 4000 == 7, np.float32("nan"), good)
+    sounds = {"nan": bad, "inf": bad[:8] * np.float32("inf"), "none": good[:0], "loud": 4 * good}
+    (folder / "out").mkdir()
+    for name, samples in sounds.items():
+        soundfile.write(folder / "out" / f"{name}.wav", samples, 8000, subtype="FLOAT")
+    rows = [[f"{name}.mp3", f"{name}.wav", 0, "xxh128:0"] for name in sounds]
+    write_manifest(folder / "out", ["input", "output", "size", "checksum"], rows)
+    rows = rows_of(reported(capfd, folder / "out"))
+    assert rows["unread"]["0"].startswith("2 samples are no number")
+    assert rows["unread"].keys() == {"0", "1"}
+    rms = 20 * np.log10(np.sqrt(np.mean(np.square(good))))
+    assert cells(rows["levels"]["rms_db"])[::3] == pytest.approx([rms, rms + 20 * np.log10(4)], abs=0.06)
+    assert cells(rows["levels"]["peak_db"])[1:3] == [-120, -120]
+    summary = summary_of(folder / "out" / "report.html")
+    assert [plot["values"] for plot in summary["plots"]] == [4, 4, 4, 4]
+    assert summary["clipping"] == {"clipped": 1, "measured": 4}
+
+
 def test_failures_stand_by_their_causes(talks, capfd):
     """Messages that differ in the input only are one cause, the most frequent first; all inputs are named."""
     page = reported(capfd, talks)
@@ -109,9 +130,45 @@ def test_failures_stand_by_their_causes(talks, capfd):
     assert "is not sound" in causes[0]["message"]
     rows = rows_of(page)
     assert rows["causes"] == [0, 0, 0, 1, 1]
+    assert (summary_of(page)["more_causes"], cells(rows["errors"])[-1]) == (
+        {"causes": 0, "count": 0},
+        "UnreadableInput",
+    )
     failed = read_table(talks / "errors.csv")
     assert column(rows, "input")[-5:] == [row["input"] for row in failed]
     assert cells(rows["message"])[-5:] == [row["message"] for row in failed]
+
+
+def test_of_very_many_the_most_frequent_are_shown(folder, capfd, monkeypatch):
+    """A hundred causes of failures and a thousand values of a label, and of the rest how many there are."""
+    (folder / "out").mkdir()
+    header = ["input", "speaker", "split", "output", "size", "checksum"]
+    rows = [[f"{n}.x", f"s{n % 1500}", "ab"[n % 3 == 0], f"{n}/0.bin", 7, "xxh128:0"] for n in range(2500)]
+    write_manifest(folder / "out", header, rows)
+    failed = [
+        [f"in it/{n}.wav", "", "", f"Error{n % 120}", f"/data/here/in it/{n}.wav: no, {n}", "", 1]
+        for n in range(360)
+    ]
+    columns = ["input", "speaker", "split", "error", "message", "traceback", "attempts"]
+    write_list(folder / "out" / "errors.csv", [columns, *failed])
+    page = reported(capfd, folder / "out", "--sample=0")
+    summary = summary_of(page)
+    assert [cause["count"] for cause in summary["causes"]] == [3] * 100
+    assert summary["more_causes"] == {"causes": 20, "count": 60}
+    assert cells(rows_of(page)["errors"]) == [row[3] for row in failed]
+    [speakers] = [one for one in summary["labels"] if one["column"] == "speaker"]
+    assert [one["outputs"] for one in speakers["values"]] == [2] * 1000
+    assert speakers["others"] == {"values": 500, "outputs": 500}
+    assert speakers["values"][0] == {"value": "s0", "outputs": 2, "seconds": 0.0, "split": {"b": 2}}
+    # whole inputs, but of one that has more than can be listed the first
+    monkeypatch.setattr("splitter.report.page.MOST_ROWS", 10)
+    rows = [["a.x", "", "", f"a/{n}.bin", 7, "xxh128:0"] for n in range(12)]
+    shutil.rmtree(folder / "out")
+    (folder / "out").mkdir()
+    write_manifest(folder / "out", header, rows)
+    page = reported(capfd, folder / "out", "--sample=0")
+    assert column(rows_of(page), "output") == [row[3] for row in rows[:10]]
+    assert (summary_of(page)["rows"], summary_of(page)["rows_total"]) == (10, 12)
 
 
 def test_text_from_data_ends_no_script(talks, capfd):
@@ -132,6 +189,18 @@ def test_labels_are_counted_and_divided_by_split(talks, capfd):
     assert (yes["outputs"], yes["seconds"], yes["split"]) == (6, 5.0, {"train": 6})
     assert {one["value"]: one["outputs"] for one in labels["split"]} == {"train": 9, "test": 3}
     assert {one["value"]: one["outputs"] for one in labels["sample_rate"]} == {"8000": 12}
+
+
+def test_a_bar_counts_the_rows_it_leads_to(talks, capfd):
+    """Levels that look the same in the table are the same in the plot; all values are between its ends."""
+    page = reported(capfd, talks)
+    length, level = summary_of(page)["plots"][:2]
+    assert level["least"] == pytest.approx(level["most"], abs=0.05)
+    assert "edges" not in level
+    assert {*cells(rows_of(page)["levels"]["rms_db"])} == {level["least"], None}
+    seconds = [one for one in cells(rows_of(page)["levels"]["seconds"]) if one is not None]
+    assert np.histogram(seconds, length["edges"])[0].tolist() == length["counts"]
+    assert sum(length["counts"]) == len(seconds) == 12
 
 
 def test_the_same_outputs_give_the_same_page(talks, capfd):
@@ -156,7 +225,7 @@ def test_a_report_is_in_nobodys_way(talks, folder, capfd):
     assert read_table(folder / "again" / "errors.csv") == []
 
 
-def test_written_elsewhere_it_finds_its_way_to_the_outputs(talks, folder, capfd):
+def test_written_elsewhere_it_finds_its_way_to_the_outputs(talks, folder, capfd, monkeypatch):
     """With -o nothing is written into the output folder; links lead from the page to the files."""
     before = tree(talks)
     (folder / "pages").mkdir()
@@ -165,7 +234,13 @@ def test_written_elsewhere_it_finds_its_way_to_the_outputs(talks, folder, capfd)
     assert tree(talks) == before
     summary = summary_of(folder / "pages" / "talks.html")
     assert (summary["folder"], summary["sources"]) == ("../out/", "../in/")
-    assert said.out.startswith(f"{folder}/pages/talks.html: ")
+    first, then = said.out.splitlines()
+    assert first.startswith(f"{folder}/pages/talks.html: ")
+    assert then.startswith(f"next: open {(folder / 'pages' / 'talks.html').as_uri()} in a browser; ")
+    # also where the recordings are too much to read
+    monkeypatch.setattr("splitter.report.looking.SOURCE_BYTES", 10)
+    summary, rows = (read(reported(capfd, talks)) for read in (summary_of, rows_of))
+    assert (summary["sources"], rows["sources"]) == ("../in/", {})
 
 
 def test_of_many_outputs_a_sample_is_read_and_that_is_said(folder, capfd):
@@ -233,6 +308,23 @@ def test_the_report_of_a_run_into_a_store_stands_beside_it(folder, capfd):
     assert "4 of 9 inputs done" in said.err
 
 
+def test_inputs_that_were_not_tried_are_counted(folder, capfd):
+    """Of a run that did not come to its end the page says so, and so does the command."""
+    arguments = ["run", troubled(folder), "--seconds=1", "--workers=0", "--quiet", "-o", folder / "out"]
+    here(capfd, *arguments, "--limit=2")
+    said = here(capfd, "report", folder / "out")
+    assert "; 7 of 9 inputs not tried yet" in said.out.splitlines()[0]
+    numbers = summary_of(folder / "out" / "report.html")["numbers"]
+    assert (numbers["inputs"], numbers["left"], numbers["failed"]) == (9, 7, 0)
+    here(capfd, *arguments)
+    numbers = summary_of(reported(capfd, folder / "out"))["numbers"]
+    assert (numbers["inputs"], numbers["left"], numbers["failed"]) == (9, 0, 5)
+    (folder / "out" / "manifest.csv").unlink()
+    said = here(capfd, "report", folder / "out")
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert "out/manifest.csv: there is no manifest, as the run has not ended; run again with" in said.err
+
+
 def test_texts_and_images_are_previewed(folder, capfd):
     """Of a recipe that is not sound the page shows how texts begin, sizes, labels and its own numbers."""
     write_files(folder / "in", {"a.txt": "simple", "b.txt": "<b>scaleable</b>" * 100})
@@ -257,14 +349,16 @@ def test_what_was_skipped_is_shown_with_its_reason(folder, capfd):
     assert "there are no annotations" in cells(rows["message"])[0]
 
 
-def test_names_that_are_not_utf8_come_through(folder, capfd):
-    """The bytes of a file name stand in the page as Python has them."""
-    name = b"caf\xe9.wav".decode("utf-8", "surrogateescape")
+@pytest.mark.parametrize("name", [b"caf\xe9.wav", b"/".join([b"n" * 200] * 6) + b".wav"])
+def test_odd_names_come_through(folder, capfd, name):
+    """The bytes of a file name stand in the page as Python has them; long ones are not cut."""
+    name = name.decode("utf-8", "surrogateescape")
     write_sound(folder / "in" / name, tone(1, 8000), 8000)
     write_list(folder / "list.csv", [["input"], [name]])
     run(capfd, folder / "list.csv", f"--root={folder / 'in'}", "-o", folder / "out")
     rows = rows_of(reported(capfd, folder / "out"))
     assert column(rows, "input") == [name]
+    assert column(rows, "output") == [f"{name[:-4]}/000000_0.000s.wav"]
     assert len(rows["measured"]) == 1
 
 

@@ -2,17 +2,22 @@
 
 import http.client
 import os
+import shutil
 import signal
 import socket
 import threading
 from contextlib import closing
 from urllib.parse import quote, urlsplit
 
+import fsspec
 import pytest
-from doors import here, program, read_table, write_files
+from doors import here, program, read_table, write_files, write_list
 from report_pages import serving as serve
-from report_pages import speech
+from report_pages import speech, write_manifest
 from written_shards import as_shards
+
+from splitter.report.looking import Effort
+from splitter.report.writing import server_of
 
 LISTING = "input\nspeech/greeting.wav\nspeech/studio.wav\n"
 
@@ -103,7 +108,7 @@ def test_a_range_that_is_not_there_is_refused(home, served):
     for asked in (f"bytes={size}-", "bytes=-0"):
         status, headers, _ = served(f"/{output}", Range=asked)
         assert (status, headers["Content-Range"]) == (416, f"bytes */{size}")
-    for asked in ("bytes=-", "bytes=9-5", "lines=1-2", "bytes=0-1,4-5", "bytes=a-b"):
+    for asked in ("bytes=-", "bytes=9-5", "lines=1-2", "bytes=0-1,4-5", "bytes=a-b", f"bytes=0-{'9' * 5000}"):
         assert served(f"/{output}", Range=asked)[0] == 200
 
 
@@ -180,6 +185,82 @@ def test_sources_are_served_when_asked_for(home, serving):
         assert b'data-server="sources"' in ask("/")[2][:200]
 
 
+def test_sources_may_lie_anywhere(home, tmp_path, serving):
+    """An input that is listed with its whole path, or above the root, has an address like the others."""
+    whole = home / "data_samples" / "speech" / "greeting.wav"
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "two.wav").write_bytes(whole.read_bytes())
+    names = [str(whole), "../two.wav"]
+    listing = write_list(tmp_path / "lists" / "list.csv", [["input"], *([name] for name in names)])
+    said = program("run", listing, "-o", tmp_path / "out", "--workers=1", "--quiet")
+    assert said.code == 0, said.err
+    with serving(tmp_path / "out", "--sources", "--sample=0") as server:
+        ask = asking(server.url)
+        for name in names:
+            assert ask(f"/.sources/{quote(name, safe='')}", Range="bytes=5-8")[2] == whole.read_bytes()[5:9]
+        assert ask(f"/.sources/{quote(str(home / 'secret.txt'), safe='')}")[0] == 404
+        assert ask("/.sources/..%2Flists%2Flist.csv")[0] == 404
+
+
+def test_members_of_archives_are_not_read_into_memory(tmp_path, serving):
+    """A part of one is sent from where it is, however large it is; so is a file in a store."""
+    size, offset = 1 << 40, 512
+    out = tmp_path / "out"
+    (out / "shards").mkdir(parents=True)
+    with (out / "shards" / "shard-000000.tar").open("wb") as file:
+        file.truncate(offset + size - 4)
+        file.seek(offset + size - 4)
+        file.write(b"ends" + b"not of it")
+    name = "shards/shard-000000.tar/00000000-000000.bin"
+    header = ["input", "output", "size", "checksum", "shard_offset"]
+    write_manifest(out, header, [["a.wav", name, size, "xxh128:0", offset]])
+    with serving(out) as server:
+        ask = asking(server.url)
+        assert ask(f"/{name}", Range="bytes=-8")[2] == b"\0\0\0\0ends"
+        assert ask(f"/{name}", "HEAD")[1]["Content-Length"] == str(size)
+
+
+def test_an_output_folder_in_a_store_is_served(home):
+    """Outputs whole and by range, also more than is fetched at a time; what is gone is not found."""
+    store = fsspec.filesystem("memory")
+    url = "memory://served-from-a-store/out"
+    large = os.urandom((9 << 20) + 5)
+    store.pipe(f"{url}/large.bin", large)
+    store.pipe(f"{url}/secret.txt", b"secret")
+    manifest = f"input,output,size,checksum\na,large.bin,{len(large)},xxh128:0\nb,gone.bin,9,xxh128:0\n"
+    store.pipe(f"{url}/manifest.csv", manifest.encode())
+    server, note = server_of(url, Effort(0, 0), host="127.0.0.1", port=0, sources=False)
+    assert note == ""
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        ask = asking(server.url)
+        assert ask("/large.bin")[2] == large
+        assert ask("/large.bin", Range="bytes=4194300-4194310")[2] == large[4194300:4194311]
+        for name in ("gone.bin", "secret.txt", "manifest.csv"):
+            assert ask(f"/{name}")[0] == 404
+        assert b"splitter report" in ask("/")[2]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_an_old_report_is_not_shown(home, tmp_path, serving):
+    """One that is older than the manifest tells of another run: a new one is shown, and nothing written."""
+    shutil.copytree(home / "out", tmp_path / "out", symlinks=True, ignore=shutil.ignore_patterns("pipe"))
+    page = tmp_path / "out" / "report.html"
+    page.write_text("<html>of yesterday</html>")
+    os.utime(page, (1, 1))
+    with serving(tmp_path / "out", "--host=127.0.0.2") as server:
+        # an address of this machine like any other
+        assert server.url.startswith("http://127.0.0.2:")
+        assert b"splitter report" in asking(server.url)("/")[2]
+        server.process.terminate()
+        _, err = server.process.communicate(timeout=20)
+    old = "splitter: report.html is older than the manifest: a new one is shown, and not written"
+    assert err.splitlines() == [old, "splitter: ended"]
+    assert page.read_text() == "<html>of yesterday</html>"
+
+
 @pytest.mark.parametrize("kind", ["tar", "parquet"])
 def test_outputs_in_shards_have_addresses(home, tmp_path, serving, kind):
     """Each member by the name in the manifest, whole and by range, many at the same time."""
@@ -225,3 +306,17 @@ def test_a_port_that_is_taken_is_named(home, capfd):
         said = here(capfd, "serve", home / "out", f"--port={port}")
     assert (said.code, len(said.lines)) == (2, 1)
     assert f"--port {port}: Address already in use; give another --port, or 0 for any" in said.err
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        ("", "--host: is empty; leave it out, or give 0.0.0.0 for all who can reach this machine"),
+        ("192.0.2.1", "--host 192.0.2.1: Cannot assign requested address; give an address of this machine"),
+    ],
+)
+def test_an_address_that_is_not_here_is_named(home, capfd, host, message):
+    """In one line that says what to do; no address at all is not taken for all of them."""
+    said = here(capfd, "serve", home / "out", f"--host={host}")
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert message in said.err
