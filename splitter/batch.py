@@ -18,7 +18,17 @@ from splitter.errors import (
     Skip,
     StorageError,
 )
-from splitter.failures import Blame, after_batch, failure_of, in_one_line, may_pass, not_read
+from splitter.failures import (
+    Blame,
+    after_batch,
+    failure_of,
+    in_one_line,
+    kind_and_line,
+    line_of,
+    may_pass,
+    not_read,
+    shown_from_own,
+)
 from splitter.fetching import Fetcher
 from splitter.groups import Group
 from splitter.jobs import Batch, Job, Report
@@ -100,7 +110,10 @@ class Worker:
             raise
         except BaseException as error:
             what = f"{type(dataset).__name__}: setup() raised {in_one_line(error)}"
-            raise SetupError(f"{what}; mend that and run the same command again to continue") from error
+            where = line_of(error, dataset)
+            place = f" ({where})" if where else ""
+            message = f"{what}{place}; mend that and run the same command again to continue"
+            raise SetupError(message, shown_from_own(error)) from error
 
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; raises StorageError when the output cannot be written."""
@@ -114,7 +127,7 @@ class Worker:
                 self._do(task)
             except RecipeError as error:
                 self._job.storage.unstage(batch.name)
-                return Report(batch.name, stop=error.message, traceback=error.traceback)
+                return Report.stopped(error, batch.name)
         task.report.seconds = time.perf_counter() - began
         return task.report
 
@@ -233,7 +246,8 @@ class Worker:
                 if not unreadable and (batch.trial or batch.second is not None):
                     task.blame = Blame.of(error, failure, self._job.dataset)
                 failure = task.named(place, after_batch(task.fault, failure))
-                task.fail(place, failure, unreadable=unreadable)
+                kind = kind_and_line(error, self._job.dataset)
+                task.fail(place, failure, kind, unreadable=unreadable)
             finally:
                 self._scratch.remove()
             return

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from splitter import __version__
 from splitter.completion import files, parameters_in_text, recipes_and_files
-from splitter.errors import Interrupted, Refused, RunStopped
+from splitter.errors import Interrupted, RecipeError, Refused, RunStopped
 from splitter.options import RunOptions, flag, nearest
 from splitter.parameters import REQUIRED, Parameter, field_parameters, first_line, recipe_parameters
 from splitter.recipes import DEFAULT, RECIPES, load_recipe
@@ -50,8 +50,7 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
     except (RunStopped, OSError) as error:
         _trace(error, shown=verbose)
-        click.echo(f"splitter: {error}", err=True)
-        return 1
+        return _stop(error)
     except click.Abort:
         return 130
 
@@ -60,6 +59,14 @@ def _trace(error: BaseException, *, shown: bool) -> None:
     """Show where an error comes from, if --verbose asks for it."""
     if shown:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+
+
+def _stop(error: RunStopped | OSError) -> int:
+    if isinstance(error, RecipeError):
+        click.echo(f"{error.traceback.rstrip()}\nsplitter: {error.message}", err=True)
+    else:
+        click.echo(f"splitter: {error}", err=True)
+    return 1
 
 
 def _refuse(message: str) -> int:
@@ -258,19 +265,26 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
             if interruption.summary:
                 display.summary(interruption.summary)
             return interruption.exit_code
-        if options.verbose:
-            _show_first_failure(summary, display)
+        work = summary.work
+        # where nothing has come of any input it is the recipe that has to be mended
+        if options.verbose or (work.failed == work.inputs and not options.quiet):
+            _show_first_failure(summary, display, always=options.verbose)
         display.summary(summary)
         return summary.exit_code
 
 
-def _show_first_failure(summary: "Summary", display: "Display") -> None:
-    """Show the traceback of the first input in errors.csv; there is none before all parts are together."""
+def _show_first_failure(summary: "Summary", display: "Display", *, always: bool) -> None:
+    """Show the traceback of the first input in errors.csv; there is none before all parts are together.
+
+    Without one there is only its message, and nothing to show unless `always`.
+    """
     from splitter.frame import read_manifest
 
     if not summary.failed or summary.part or summary.stopped:
         return
     first = read_manifest(summary.output).failed.iloc[0]
+    if not (first["traceback"] or always):
+        return
     display.stop()
     click.echo(f"{first['input']}:\n{first['traceback'] or first['message']}".rstrip(), err=True)
 

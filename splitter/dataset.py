@@ -279,12 +279,34 @@ def refuse_columns(dataset: ProcessorDataset, columns: Sequence[str]) -> None:
         raise Refused(f"{name}: {error}" if str(error) else f"{name}: {type(error).__name__}") from error
 
 
+def _check_process(dataset: ProcessorDataset, name: str) -> None:
+    """Refuse a recipe that has no method to process an input, or one that takes something else."""
+    alone, together = dataset.process, dataset.process_batch
+    is_inherited = getattr(alone, "__func__", None) is ProcessorDataset.process
+    if is_inherited and together is None:
+        raise Refused(f"{name}: has no method process(self, input_file); write one")
+    for method, argument in ((None if is_inherited else alone, "input_file"), (together, "input_files")):
+        if method is None:
+            continue
+        called = getattr(method, "__name__", "process")
+        try:
+            inspect.signature(method).bind(None)
+        except TypeError as error:
+            raise Refused(
+                f"{name}: {called} cannot be called ({error}); write {called}(self, {argument})"
+            ) from None
+        except ValueError:
+            # of something in C nothing is known
+            continue
+
+
 def check_parameters(dataset: ProcessorDataset, option_names: Iterable[str]) -> None:
     """Refuse a parameter that is named like an option of the run, and attributes of the wrong kind."""
     name = type(dataset).__name__
     for parameter in recipe_signature(type(dataset)):
         if parameter.name in set(option_names):
             raise Refused(f"{name}: its parameter {parameter.name!r} is the name of a run option; rename it")
+    _check_process(dataset, name)
     types: object = dataset.metadata_types
     if not isinstance(types, Mapping):
         raise Refused(f"{name}: metadata_types is {types!r:.100}; expected a dict of names and types")

@@ -27,7 +27,7 @@ from splitter.options import RunOptions
 from splitter.places import Layout
 from splitter.progress import Display, show_count
 from splitter.sinks import SINKS, Sink
-from splitter.sources import InputList, Source, read_source
+from splitter.sources import InputList, Source, read_source, refuse_nothing
 from splitter.storage import Storage
 from splitter.summary import Summary
 from splitter.urls import is_url
@@ -68,8 +68,7 @@ class Engine:
             self.storage.working_file(LIST) as file,
         ):
             job, table, found, how = self.surveyed(asked, file)
-            left_out = source.reading.tally.left_out
-            advice = advice_on_missing(asked.listing, table, job.layout, found, left_out)
+            advice = advice_on_missing(asked.listing, table, job.layout, found)
             keep_extension, group_rows = self.options.keep_extension, self.dataset.group_rows
             listed = Listed(source.column, source.root, keep_extension, group_rows, asked.listing.member)
             work = Work(job, table, found, listed, self.options, executor, self.display, began)
@@ -102,6 +101,8 @@ class Engine:
         """Copy the list to a file, and look at every input once; what workers are told, and how they work."""
         source, header = asked.source, asked.source.header
         table = copy_list(header, source.rows, file, source.column)
+        if not len(table):
+            refuse_nothing(asked.listing, source.reading.tally.left_out)
         self._tell_tally(source.reading.tally)
         layout = Layout(source.root, self.options.keep_extension)
         if len(table) > MANY_TO_LOOK_AT and (table.names_urls or is_url(source.root)):

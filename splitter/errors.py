@@ -5,8 +5,8 @@ SplitterError
 ├── RunStopped          the run cannot go on, what is committed is kept: exit code 1
 │   ├── StorageError    the output folder cannot be written or read
 │   ├── TarError     an archive cannot be read, or its samples cannot be written
-│   ├── RecipeError     the recipe fails in its own code on the first inputs, always alike
-│   └── SetupError      the recipe's setup() failed, so no input can be processed
+│   └── RecipeError     the recipe fails in its own code on the first inputs, always alike
+│       └── SetupError  its setup() failed, so no input can be processed
 └── InputError          one input failed for a reason that splitter itself found
     ├── UnreadableInput it is missing, not a file, or cannot be opened
     ├── AudioError      a recording cannot be read, or cannot be written as asked
@@ -62,7 +62,7 @@ class RecipeError(RunStopped):
         self.message, self.traceback = message, traceback
 
 
-class SetupError(RunStopped):
+class SetupError(RecipeError):
     """The recipe's setup() failed."""
 
 

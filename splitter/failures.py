@@ -16,7 +16,8 @@ from splitter.jobs import Failure
 LONGEST_MESSAGE = 10_000
 SCRATCH_SHOWN = "{scratch}"
 # the modules that a traceback runs through before it is in the user's code
-_OWN = {"splitter.batch", "splitter.task"}
+_OWN = {"splitter.batch", "splitter.task", "splitter.dataset"}
+_PACKAGE = f"{os.path.dirname(__file__)}/"
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 _SCRATCH = re.compile(
     r"[^\s'\"]*(?:/\.splitter/staging(?:/part-\d+-of-\d+)?|/splitter-staging-\w+)(?:/splitter-\w+)+"
@@ -33,9 +34,14 @@ class InHand(NamedTuple):
 
 def failure_of(error: BaseException, attempts: int, in_hand: InHand | None = None) -> Failure:
     """The row of errors.csv for an exception; a member of a shard is called what the list calls it."""
-    shown = "" if isinstance(error, InputError) else "".join(traceback.format_exception(_without_own(error)))
-    message = _message(error, in_hand)
-    return Failure(type(error).__name__, message, in_unicode(shown[-LONGEST_MESSAGE:]), attempts)
+    shown = "" if isinstance(error, InputError) else shown_from_own(error)
+    return Failure(type(error).__name__, _message(error, in_hand), shown, attempts)
+
+
+def shown_from_own(error: BaseException) -> str:
+    """The traceback from the user's own code on."""
+    text = "".join(traceback.format_exception(_without_own(error)))
+    return in_unicode(text[-LONGEST_MESSAGE:])
 
 
 def after_batch(fault: Failure | None, failure: Failure) -> Failure:
@@ -82,10 +88,7 @@ class Blame:
         """None for what splitter itself has found to be wrong with an input."""
         if isinstance(error, InputError) and not isinstance(error, BadResult):
             return None
-        steps = traceback.extract_tb(error.__traceback__)
-        code = getattr(sys.modules.get(type(dataset).__module__), "__file__", None)
-        own = [step for step in steps if step.filename == code] or steps[-1:]
-        where = f"line {own[-1].lineno} of {own[-1].filename}" if failure.traceback and own else ""
+        where = line_of(error, dataset) if failure.traceback else ""
         return cls(failure.error, where, failure.message, failure.traceback)
 
     def is_like(self, other: "Blame") -> bool:
@@ -96,6 +99,23 @@ class Blame:
         """For a message of one line."""
         where = f" ({self.where})" if self.where else ""
         return f"{self.kind}: {' '.join(self.message.split())}{where}"
+
+
+def line_of(error: BaseException, dataset: ProcessorDataset) -> str:
+    """The line of the recipe's file that an error came through last, or else where it came from."""
+    steps = traceback.extract_tb(error.__traceback__)
+    code = getattr(sys.modules.get(type(dataset).__module__), "__file__", None)
+    own = [step for step in steps if step.filename == code] or steps[-1:]
+    return f"line {own[-1].lineno} of {own[-1].filename}" if own else ""
+
+
+def kind_and_line(error: BaseException, dataset: ProcessorDataset) -> str:
+    """What kind of error it is, and the line of a user's own code where it was raised."""
+    kind, where = type(error).__name__, line_of(error, dataset)
+    if isinstance(error, InputError) or not where or _PACKAGE in where:
+        return kind
+    line, _, path = where.partition(" of ")
+    return f"{kind} in {line} of {os.path.basename(path)}"
 
 
 def in_one_line(error: BaseException) -> str:

@@ -20,7 +20,7 @@ from splitter.apart import Apart, apart
 from splitter.csv_text import parse_rows
 from splitter.dataset import ProcessorDataset
 from splitter.engine import Engine
-from splitter.errors import RunStopped, Skip
+from splitter.errors import RecipeError, RunStopped, Skip
 from splitter.executors import Limits
 from splitter.folder import LocalStorage
 from splitter.groups import deal
@@ -36,7 +36,7 @@ from splitter.processes import in_processes
 from splitter.progress import Display, one_line, show_bytes, show_count, show_seconds
 from splitter.storage import Storage
 from splitter.tables import refuse_in_the_way
-from splitter.work import first_inputs, refuse_another_layout
+from splitter.work import NO_INPUTS, first_inputs, refuse_another_layout
 
 NAMES_SHOWN = 3
 # headers are read for so long; what is left then is taken to be like what was read
@@ -111,7 +111,8 @@ class Forecast:
         counts = ", ".join(f"{getattr(self, kind):,} {kind}" for kind in kinds if getattr(self, kind))
         yield f"{show_count(self.inputs, 'input')}{counts and ': '}{counts}"
         if not self.to_do:
-            yield "nothing to do"
+            again = " (--retry-failed tries again what failed)" if self.failed else ""
+            yield f"nothing to do{again}" if self.inputs else f"nothing to do: {NO_INPUTS}"
         else:
             about = "" if self.exact else "about "
             yield (
@@ -148,8 +149,7 @@ def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, d
     storage.refuse_strange()
     with contextlib.closing(asked.executor), tempfile.TemporaryFile() as file:
         job, table, found, how = engine.surveyed(asked, file)
-        left_out = asked.source.reading.tally.left_out
-        advice = advice_on_missing(asked.listing, table, job.layout, found, left_out)
+        advice = advice_on_missing(asked.listing, table, job.layout, found)
         if advice:
             display.warn(advice)
         state, status, mine = _state(job, table, found, options, how)
@@ -351,6 +351,8 @@ class _Outlook:
         ]
         began = time.monotonic()
         for report in place.reports([*self._warming_up(chosen), *batches]):
+            if report.traceback:
+                raise RecipeError(report.stop, report.traceback)
             if report.stop:
                 raise RunStopped(report.stop)
             if report.batch.startswith(WARMING_UP):

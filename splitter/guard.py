@@ -384,11 +384,11 @@ class _Death:
 
 def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, post: _Post) -> None:
     """Do batches until the guard closes the pipe."""
-    fault = ""
+    fault: RunStopped | None = None
     try:
         worker.setup()
     except RunStopped as error:
-        fault = str(error)
+        fault = error
     # what setup() has loaded is not the inputs'
     post.note_base(memory_of(os.getpid()))
     post.note(IDLE)
@@ -399,9 +399,9 @@ def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, post: _P
             return
         post.note(BETWEEN_INPUTS)
         try:
-            report = Report(stop=fault) if fault else worker.run(batch)
+            report = Report.stopped(fault) if fault else worker.run(batch)
         except RunStopped as error:
-            report = Report(stop=str(error))
+            report = Report.stopped(error)
         post.note(IDLE)
         pipe.send(report)
 

@@ -16,6 +16,7 @@ from splitter.kept import RUN
 from splitter.storage import Storage
 
 PARAMETER = "parameter "
+LONGEST_VALUE = 100
 # in RUN, beside how the run processes inputs
 _EARLIER = "earlier"
 
@@ -63,6 +64,33 @@ def how_before(storage: Storage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         raise StorageError(
             f"{storage.path(RUN)}: is damaged; remove it, and run the same command again"
         ) from None
+
+
+def what_changed(how: dict[str, Any], earlier: list[dict[str, Any]]) -> list[str]:
+    """In words, what is processed in another way than by earlier runs, whose outputs are still there."""
+    before = {name for one in earlier for name in one}
+    names = before | {*how}
+    if any(one.get("sink") != how["sink"] for one in earlier):
+        # what only one of two sinks has is not worth a word beside that of the sink
+        names = before & {*how}
+    for name in ("file of the recipe", "recipe"):
+        if any(one.get(name) != how[name] for one in earlier):
+            # another recipe has other parameters
+            names = {name} | {one for one in names if one in ("sink", "keep_extension")}
+    changes = []
+    for name in sorted(names):
+        others = [_short(one.get(name)) for one in earlier if one.get(name) != how.get(name)]
+        if others:
+            changes.append(
+                f"{name} changed from {' and '.join(dict.fromkeys(others))} to {_short(how.get(name))}"
+            )
+    return changes
+
+
+def _short(value: object) -> str:
+    """A value for a message."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
 def note_how(storage: Storage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:

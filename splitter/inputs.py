@@ -32,7 +32,7 @@ from splitter.records import InputFile, Scratch
 from splitter.shards import MemberIndex
 from splitter.sources import InputList
 from splitter.stores import Found, look_at_all
-from splitter.urls import has_password, is_url, without_scheme, without_secrets
+from splitter.urls import has_password, is_url, without_secrets
 
 BLOCK = 10_000
 # of remote inputs, which take longer to look at
@@ -402,23 +402,9 @@ def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
         yield from (np.flatnonzero(sorted_numbers[at] == block) + start).tolist()
 
 
-def advice_on_missing(
-    listing: InputList, table: Table, layout: Layout, found: Survey, left_out: int = 0
-) -> str:
-    """What is probably wrong when there is no input, or when not one can be read; else nothing.
-
-    `left_out` rows did not match the condition.
-    """
-    path = listing.source if isinstance(listing.source, (str, os.PathLike)) else ""
-    path = os.fspath(path)
-    folder = (
-        path.rstrip("/") == layout.root
-        if is_url(path)
-        else os.path.isdir(os.path.expanduser(without_scheme(path)))
-    )
-    if not len(table):
-        return _why_none(listing, layout, left_out, folder=folder)
-    if (found.sizes != UNREADABLE).any():
+def advice_on_missing(listing: InputList, table: Table, layout: Layout, found: Survey) -> str:
+    """What is probably wrong when not one input can be read; else nothing."""
+    if not len(table) or (found.sizes != UNREADABLE).any():
         return ""
     first = table.listed(0)
     place = layout.place(first)
@@ -457,14 +443,6 @@ def why_unreadable(place: str) -> str:
     """Why an input cannot be read, with its name; nothing if it can."""
     (found,) = look_at_places([place])
     return "" if isinstance(found, Found) else str(found)
-
-
-def _why_none(listing: InputList, layout: Layout, left_out: int, *, folder: bool) -> str:
-    if left_out:
-        return f"no row matches --where {listing.where!r}: {left_out:,} left out"
-    pattern = f"no file in it is named like --pattern {listing.pattern!r}"
-    named = pattern if listing.pattern else "it holds no file"
-    return f"{layout.root}: {named}; those that begin with a dot do not count" if folder else ""
 
 
 def _likely_roots(listing: InputList, layout: Layout) -> list[str]:

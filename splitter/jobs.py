@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from splitter.csv_text import Row
 from splitter.dataset import ProcessorDataset
+from splitter.errors import RecipeError, RunStopped
 from splitter.groups import Group
 from splitter.manifest import Head
 from splitter.places import Layout
@@ -166,6 +167,13 @@ class Report:
     notes: list[str] = field(default_factory=list)
     said: list[tuple[str, str]] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
+
+    @classmethod
+    def stopped(cls, error: RunStopped, batch: str = "") -> "Report":
+        """That the run cannot go on, with the user's own traceback if it is the recipe's fault."""
+        if isinstance(error, RecipeError):
+            return cls(batch, stop=error.message, traceback=error.traceback)
+        return cls(batch, stop=str(error))
 
     def __iadd__(self, other: "Report") -> "Report":
         """Add up two reports."""

@@ -16,6 +16,7 @@ class Tally:
 
     Attributes:
         left_out: How many rows `--where` has left out.
+        chosen: Whether `--pattern` has chosen among the files of a folder.
         unlabelled: How many rows have no labels in the file of labels: theirs are empty.
         unlabelled_names: The first few of them.
         unused: How many rows of that file belong to no input.
@@ -23,6 +24,7 @@ class Tally:
     """
 
     left_out: int = 0
+    chosen: bool = False
     unlabelled: int = 0
     unlabelled_names: list[str] = field(default_factory=list)
     unused: int = 0

@@ -4,11 +4,12 @@ Each is done in a process of its own, since the client of a store brings threads
 much memory.
 """
 
+import fnmatch
+import re
 import sys
 import tempfile
 from array import array
-from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -130,16 +131,18 @@ def _is_folder(url: str) -> Iterator[bool]:
         raise Refused(f"{without_secrets(url)}: cannot be read: {reason(error)}; check DATASET") from None
 
 
-def remote_files(url: str, pattern: str, leave_out: str, known: Known) -> Iterator[str]:
+def remote_files(url: str, patterns: Sequence[str], leave_out: str, known: Known) -> Iterator[str]:
     """The files of a remote folder and its subfolders, as paths in it, always in the same order."""
-    for names, sizes, versions in from_process(lambda: _list(url, pattern, leave_out)):
+    for names, sizes, versions in from_process(lambda: _list(url, patterns, leave_out)):
         for name, size, version in zip(names, sizes, versions, strict=True):
             if version is not None:
                 known.add(f"{url.rstrip('/')}/{name}", Found(size, version))
             yield name
 
 
-def _list(url: str, pattern: str, leave_out: str) -> Iterator[tuple[list[str], list[Any], list[Any]]]:
+def _list(
+    url: str, patterns: Sequence[str], leave_out: str
+) -> Iterator[tuple[list[str], list[Any], list[Any]]]:
     import fsspec
 
     try:
@@ -160,7 +163,8 @@ def _list(url: str, pattern: str, leave_out: str) -> Iterator[tuple[list[str], l
         and info.get("type") != "directory"
     }
     del listed
-    names = sorted((name for name in files if _is_meant(name, pattern, folder, outputs)), key=_in_folders)
+    wanted = filter(is_meant(patterns), files)
+    names = sorted((name for name in wanted if _may_be_input(name, folder, outputs)), key=_in_folders)
     for start in range(0, len(names), AT_ONCE):
         some = names[start : start + AT_ONCE]
         found = [files[name] or (None, None) for name in some]
@@ -172,12 +176,19 @@ def _in_folders(name: str) -> list[str]:
     return name.split("/")
 
 
-def _is_meant(name: str, pattern: str, folder: str, outputs: set[str]) -> bool:
+def is_meant(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """What tells by its path in a folder, or by its name alone, whether a file is like one of the patterns.
+
+    Capitals do not count: a recorder that writes a.WAV means what others call a.wav.
+    """
+    rule = re.compile("|".join(map(fnmatch.translate, patterns)) or ".*", re.IGNORECASE)
+    return lambda path: bool(rule.match(path) or rule.match(path.rpartition("/")[2]))
+
+
+def _may_be_input(name: str, folder: str, outputs: set[str]) -> bool:
     parts = name.split("/")
     # an object whose name ends in a slash stands for a folder
     if not parts[-1] or any(part.startswith(".") for part in parts):
         return False
-    if parts[-1] in RESERVED_FOLDERS and (folder + name).rpartition("/")[0] in outputs:
-        # the tables of the run that made this folder
-        return False
-    return fnmatchcase(parts[-1], pattern) or fnmatchcase(name, pattern)
+    # the tables of the run that made this folder
+    return not (parts[-1] in RESERVED_FOLDERS and (folder + name).rpartition("/")[0] in outputs)

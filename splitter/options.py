@@ -40,8 +40,8 @@ class RunOptions:
         column: The column of the dataset list that holds the paths.
         root: The folder or URL that relative paths start from; itself relative to the list's folder.
         delimiter: What stands between two columns of the list. Default: a comma, in .tsv files a tab.
-        pattern: Which files of a folder to take, such as '*.wav'. Those whose names begin with a dot are left
-            out.
+        pattern: Which files of a folder to take, such as '*.wav', in capitals or not. May be repeated. Those
+            whose names begin with a dot are left out.
         member: Which field of each sample in a tar archive is the input, such as 'flac;wav' for the first of
             these that there is; or the column of a Parquet file that holds contents. Default: the only one
             that can be.
@@ -94,7 +94,7 @@ class RunOptions:
     column: str = "input"
     root: str | os.PathLike[str] | None = None
     delimiter: str | None = None
-    pattern: str | None = None
+    pattern: str | list[str] | None = None
     member: str | None = None
     rename: list[str] = dataclasses.field(default_factory=list)
     folder_label: str | None = None

@@ -66,6 +66,9 @@ def field_parameters(options: type) -> list[Parameter]:
     for field in fields(options):
         default = field.default if field.default_factory is MISSING else field.default_factory()
         kind, many = _kind(hints[field.name], default)
+        if kind is list:
+            # one text, or several: the option is repeated
+            kind, many = str, True
         found.append(Parameter(field.name, kind, many, default, help_texts[field.name]))
     return found
 

@@ -9,7 +9,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from splitter.urls import without_secrets
+from splitter.urls import is_url, without_secrets
 
 if TYPE_CHECKING:
     from splitter.jobs import Report
@@ -233,14 +233,24 @@ def _next_step(summary: "Summary") -> str:
 
 def _after_the_end(summary: "Summary") -> str:
     if summary.part:
-        command = f"splitter manifest {shlex.quote(summary.output)}"
+        command = f"splitter manifest {_as_typed(summary.output)}"
         why = f", which lists what failed in errors.csv{_first_failure(summary)}" if summary.failed else ""
         return f"when all {summary.part.of} parts are done: {command}{why}"
-    if summary.gone and not summary.tally.left_out:
-        # what a condition has left out is seldom meant to go
+    if not summary.inputs:
+        return "check DATASET, which lists no inputs"
+    if summary.gone and not (summary.tally.left_out or summary.tally.chosen):
+        # what a condition or a pattern has left out is seldom meant to go
         gone = show_count(summary.gone, "input")
         return f"--prune removes the outputs of {gone} no longer in the list"
-    return f'splitter.read_manifest("{summary.output}") in Python, or open manifest.csv'
+    return f"splitter report {_as_typed(summary.output)}"
+
+
+def _as_typed(output: str) -> str:
+    """The output folder as a user would write it: not from the root, if it is below the current folder."""
+    if is_url(output):
+        return shlex.quote(output)
+    below = os.path.relpath(output)
+    return shlex.quote(output if below.startswith(("..", "-")) else below)
 
 
 def _first_failure(summary: "Summary") -> str:

@@ -4,15 +4,14 @@ import contextlib
 import json
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import IO, Any
 
 from splitter.csv_text import CsvFile, Row, csv_rows, empty_list, json_text, python_text
 from splitter.errors import Refused
 from splitter.joining import Labels, Tally, columns_to_join_by
-from splitter.listings import Known, fetched_list, is_remote_folder, refuse_password, remote_files
+from splitter.listings import Known, fetched_list, is_meant, is_remote_folder, refuse_password, remote_files
 from splitter.places import OWN_FOLDER, RESERVED_FOLDERS, Layout
 from splitter.shard_inputs import is_archive, is_parquet, read_shards
 from splitter.shards import MemberIndex
@@ -34,7 +33,7 @@ class InputList:
         column: The column that holds the paths.
         root: The folder or URL that relative paths start from, itself relative to the list's folder.
         delimiter: What stands between two columns of a CSV list.
-        pattern: Which files of a folder source to take.
+        pattern: Which files of a folder source to take: one or several, any of which a file may be like.
         rename: New names for columns.
         folder_label: The name of a column for the folder that each file of a folder source lies in.
         labels: A file, or what else a source may be, whose columns are joined to the rows.
@@ -48,7 +47,7 @@ class InputList:
     column: str = "input"
     root: str | os.PathLike[str] | None = None
     delimiter: str | None = None
-    pattern: str | None = None
+    pattern: str | Sequence[str] | None = None
     rename: Mapping[str, str] | None = None
     folder_label: str | None = None
     labels: Any = None
@@ -60,10 +59,13 @@ class InputList:
         """Refuse what cannot be a name or a path."""
         path, text = (str, os.PathLike, type(None)), (str, type(None))
         kinds_of = {"column": (str,), "root": path}
-        kinds_of |= dict.fromkeys(("delimiter", "pattern", "folder_label", "on", "where", "member"), text)
+        kinds_of |= dict.fromkeys(("delimiter", "folder_label", "on", "where", "member"), text)
         for name, kinds in kinds_of.items():
             if not isinstance(getattr(self, name), kinds):
                 raise Refused(f"InputList: {name}={getattr(self, name)!r:.100} is not text")
+        several = isinstance(self.pattern, Sequence) and all(isinstance(one, str) for one in self.pattern)
+        if self.pattern is not None and not several:
+            raise Refused(f"InputList: pattern={self.pattern!r:.100} is not text, nor a list of texts")
         rename: object = self.rename or {}
         names = [name for pair in rename.items() for name in pair] if isinstance(rename, Mapping) else [None]
         if not all(isinstance(name, str) for name in names):
@@ -74,6 +76,11 @@ class InputList:
     def __add__(self, other: "InputList") -> "InputList":
         """Both lists as one: the inputs of this, then those of the other."""
         return InputList(Several((*_parts_of(self), *_parts_of(other))), column=self.path_column)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """What the name of a file must be like, one of them; none if any name will do."""
+        return (self.pattern,) if isinstance(self.pattern, str) else tuple(self.pattern or ())
 
     @property
     def path_column(self) -> str:
@@ -209,6 +216,39 @@ def _matching(rows: Iterable[Row], matches: Callable[[Row], bool], tally: Tally)
             tally.left_out += 1
 
 
+def refuse_nothing(listing: InputList, left_out: int) -> None:
+    """Refuse folders without a file that is meant, and a condition that matches no row.
+
+    It is almost always a mistake, or a disk that is not there. A list without rows says what it says.
+    """
+    if left_out:
+        rows = "the only row does not match" if left_out == 1 else f"none of {left_out:,} rows matches"
+        raise Refused(f"--where {listing.where!r}: {rows}; mend the condition")
+    folders = [part for part in _parts_of(listing) if _names_folder(part)]
+    if not folders:
+        return
+    first = folders[0]
+    path = os.fsdecode(first.source)
+    patterns = " or ".join(map(repr, first.patterns))
+    wanted = f"no file in it is like --pattern {patterns}" if patterns else "it holds no file"
+    raise Refused(f"{_absolute(path, 'DATASET')}: {wanted}{_instead(path)}")
+
+
+def _names_folder(part: InputList) -> bool:
+    source = part.source
+    return isinstance(source, (str, bytes, os.PathLike)) and _is_folder(
+        _absolute(os.fsdecode(source), "DATASET")
+    )
+
+
+def _instead(path: str) -> str:
+    """What there is in a folder, where another pattern would find it."""
+    example = None if is_url(path) else next(_walk(_absolute(path, "DATASET"), ""), None)
+    if example:
+        return f"; there is {example!r}, for example"
+    return ", but those whose names begin with a dot; check DATASET"
+
+
 # -- several sources --------------------------------------------------------------------------------------
 
 
@@ -302,7 +342,7 @@ def _read_one(listing: InputList, reading: Reading) -> Source:
                 listing, rows = stage, _with_output(rows, header.index(OUTPUT), reading.tell)
     else:
         _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
-        _refuse_option(listing.pattern, "--pattern", "a folder")
+        _refuse_option(next(iter(listing.patterns), None), "--pattern", "a folder")
         _refuse_option(listing.folder_label, "--folder-label", "a folder")
         _refuse_option(listing.member, "--member", _SHARDS)
         header, rows = _read_object(source, listing.column)
@@ -326,7 +366,7 @@ def _read_members(path: str, listing: InputList, reading: Reading) -> tuple[Row,
     if listing.column != "input":
         raise Refused(f"--column {listing.column}: is only for a dataset list; leave it out, or see --member")
     _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
-    _refuse_option(listing.pattern, "--pattern", "a folder")
+    _refuse_option(next(iter(listing.patterns), None), "--pattern", "a folder")
     _refuse_option(listing.folder_label, "--folder-label", "a folder")
     _refuse_option(listing.root, "--root", "a dataset list")
     return found
@@ -371,13 +411,14 @@ def _is_folder(path: str) -> bool:
 def _read_folder(path: str, listing: InputList, reading: Reading) -> tuple[Row, Iterable[Row]]:
     _refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
     _refuse_option(listing.root, "--root", "a dataset list")
-    pattern, leave_out = listing.pattern or "*", reading.leave_out
+    patterns, leave_out = listing.patterns, reading.leave_out
+    reading.tally.chosen = reading.tally.chosen or bool(patterns)
     if _same_folder(path, leave_out):
         raise Refused(f"{path}: is the folder of the inputs; choose another --output")
     if is_url(path):
-        files = remote_files(path, pattern, leave_out, reading.known)
+        files = remote_files(path, patterns, leave_out, reading.known)
     else:
-        files = _walk(path, pattern, leave_out)
+        files = filter(is_meant(patterns), _walk(path, leave_out))
     if listing.folder_label is None:
         return [listing.column], ([file] for file in files)
     if not listing.folder_label:
@@ -388,7 +429,7 @@ def _read_folder(path: str, listing: InputList, reading: Reading) -> tuple[Row, 
 
 
 def _read_listed(path: str, listing: InputList, held: list[IO[bytes]]) -> tuple[Row, Iterable[Row], str]:
-    _refuse_option(listing.pattern, "--pattern", "a folder")
+    _refuse_option(next(iter(listing.patterns), None), "--pattern", "a folder")
     _refuse_option(listing.folder_label, "--folder-label", "a folder")
     header, rows, name, home = _read_list(path, listing.delimiter, held)
     if listing.column not in header:
@@ -552,13 +593,13 @@ _READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_par
 _LISTS = {".csv", ".tsv", ".txt", *_READERS}
 
 
-def _walk(folder: str, pattern: str, leave_out: str) -> Iterator[str]:
+def _walk(folder: str, leave_out: str) -> Iterator[str]:
     """The files of a folder and its subfolders, in an order that is the same everywhere."""
     leave_out = os.path.realpath(leave_out) if leave_out else ""
-    yield from _walk_below(os.path.realpath(folder), "", pattern, {leave_out})
+    yield from _walk_below(os.path.realpath(folder), "", {leave_out})
 
 
-def _walk_below(folder: str, prefix: str, pattern: str, leave_out: set[str]) -> Iterator[str]:
+def _walk_below(folder: str, prefix: str, leave_out: set[str]) -> Iterator[str]:
     """The files below a folder; one that leads back to where it is itself is passed over."""
     leave_out = {*leave_out, folder}
     try:
@@ -575,10 +616,8 @@ def _walk_below(folder: str, prefix: str, pattern: str, leave_out: set[str]) -> 
             # the tables of the run that made this folder
             continue
         if os.path.isdir(place) if entry.is_symlink() else entry.is_dir():
-            yield from _walk_below(place, f"{prefix}{entry.name}/", pattern, leave_out)
-        elif _may_hold_data(entry) and (
-            fnmatchcase(entry.name, pattern) or fnmatchcase(prefix + entry.name, pattern)
-        ):
+            yield from _walk_below(place, f"{prefix}{entry.name}/", leave_out)
+        elif _may_hold_data(entry):
             yield prefix + entry.name
 
 

@@ -174,8 +174,11 @@ class Task:
         self.add(place, SKIPPED, head=head, outputs=0, size=0, text=text)
         self.report.skipped += 1
 
-    def fail(self, place: int, failure: Failure, *, unreadable: bool = False) -> None:
-        """Note a failed input; one that cannot be read now keeps what it had."""
+    def fail(self, place: int, failure: Failure, kind: str = "", *, unreadable: bool = False) -> None:
+        """Note a failed input; one that cannot be read now keeps what it had.
+
+        `kind` is what to call the error where few words are wanted.
+        """
         row = self.rows[place][0]
         listed = row[self._job.at]
         if unreadable and place in self.batch.stale:
@@ -188,7 +191,7 @@ class Task:
         self.add(place, FAILED, head=head, outputs=0, size=0, text=text, failure=failure)
         self.report.failed += 1
         if len(self.report.failures) < FAILURES_SHOWN:
-            self.report.failures.append((one_line(listed), f"{failure.error}: {failure.message}"))
+            self.report.failures.append((one_line(listed), f"{kind or failure.error}: {failure.message}"))
 
 
 def _owner(rank: int, number: int, head: Head, rows: list[Row]) -> Owner:

@@ -15,7 +15,7 @@ from splitter.columns import Columns
 from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, StorageError
 from splitter.executors import Executor
 from splitter.groups import Groups, deal
-from splitter.how import how_before, note_how
+from splitter.how import how_before, note_how, what_changed
 from splitter.inputs import Survey, Table, why_unreadable
 from splitter.jobs import Job, Report
 from splitter.joining import Tally
@@ -45,7 +45,7 @@ ROUNDS_WITHOUT_PROGRESS = 3
 # so many rows of errors.csv say as much as one message
 FEW_INPUTS = 8
 NAMES_SHOWN = 3
-LONGEST_VALUE = 100
+NO_INPUTS = "the dataset list has no inputs"
 
 
 class Work:
@@ -152,17 +152,21 @@ class Work:
         chosen = self.journal.others(kept)
         if len(chosen) and (self.options.fresh or self.options.prune):
             take_away(self.storage)
-            self.pruned = len(chosen)
-            count, option = show_count(self.pruned, "input"), "--fresh" if self.options.fresh else "--prune"
-            where = "" if self.options.fresh else " no longer in the list"
-            names = ", ".join(self.journal.listed(chosen[:NAMES_SHOWN], self.table.column))
-            names += ", …" if self.pruned > NAMES_SHOWN else ""
-            self.display.say(f"{option}: removing the outputs of {count}{where} ({names})")
+            self._tell_removal(chosen[self.journal.entries["outputs"][chosen] > 0])
             if self.groups is not None and not self.options.fresh:
                 # what else is in their shards stays: these are made again
                 shared = self._in_shards(chosen)
                 self.dropped, chosen = self.journal.entries["key"][chosen[shared]], chosen[~shared]
             self._forget(chosen)
+
+    def _tell_removal(self, entries: np.ndarray) -> None:
+        self.pruned = len(entries)
+        if self.pruned:
+            count, option = show_count(self.pruned, "input"), "--fresh" if self.options.fresh else "--prune"
+            where = "" if self.options.fresh else " no longer in the list"
+            names = ", ".join(self.journal.listed(entries[:NAMES_SHOWN], self.table.column))
+            names += ", …" if self.pruned > NAMES_SHOWN else ""
+            self.display.say(f"{option}: removing the outputs of {count}{where} ({names})")
 
     def _in_shards(self, entries: np.ndarray, *, other_than: str = "") -> np.ndarray:
         """Which entries have outputs in shards, or in those of another kind."""
@@ -228,20 +232,15 @@ class Work:
         if self.changes_told:
             return
         self.changes_told = True
-        before = {name for one in earlier for name in one}
-        switched = any(one.get("sink") != how.get("sink") for one in earlier)
-        # what only one of two sinks has is not worth a word beside that of the sink
-        for name in sorted(before & {*how} if switched else before | {*how}):
-            others = [_short(one.get(name)) for one in earlier if one.get(name) != how.get(name)]
-            if others:
-                was = " and ".join(dict.fromkeys(others))
-                self.display.alert(f"{name} changed from {was} to {_short(how.get(name))}")
+        changes = what_changed(how, earlier)
+        if changes:
+            self.display.alert("; ".join(changes))
 
     def _why_nothing(self, state: State) -> str:
         numbers = state.entries if self.asked is None else state.entries[self.asked]
         failed = int((self.journal.entries["status"][numbers[numbers >= 0]] == FAILED).sum())
         if not len(numbers):
-            return "nothing to do: the dataset list has no inputs"
+            return f"nothing to do: {NO_INPUTS}"
         tried = f"nothing to do: {show_count(len(numbers), 'input')}, all finished"
         return f"{tried}, {failed:,} of them failed (--retry-failed tries these again)" if failed else tried
 
@@ -392,7 +391,8 @@ class Work:
         except StorageError as error:
             fault = str(error)
         self.stopped = self.stopped or fault
-        return self._summary(status, first.unreadable, len(gone))
+        with_outputs = int((self.journal.entries["outputs"][gone] > 0).sum())
+        return self._summary(status, first.unreadable, with_outputs)
 
     def _note_what_it_took(self) -> None:
         """For the report: what is published has no clock."""
@@ -458,9 +458,3 @@ def first_inputs(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.
         return mine
     first = np.arange(inputs) < limit
     return first if mine is None else first & mine
-
-
-def _short(value: object) -> str:
-    """A value for a message."""
-    text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

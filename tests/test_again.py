@@ -660,6 +660,8 @@ def test_the_command_line_says_what_is_gone_and_what_cannot_be_read(words, capfd
     said = here(capfd, *command)
     assert said.code == 0
     assert said.lines[-1] == "next: --prune removes the outputs of 2 inputs no longer in the list"
+    folder = ["run", words.parent / "inputs", "--recipe", "words", "--output", words.parent / "out"]
+    assert here(capfd, *folder, "--pattern", "[ab]*").lines[-1].startswith("next: splitter report ")
     (words.parent / "inputs/b.txt").unlink()
     said = here(capfd, *command)
     assert said.code == 1

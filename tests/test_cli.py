@@ -384,17 +384,29 @@ def test_a_root_that_was_forgotten(capfd, place, files, root, advice):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "it holds no file"),
-        (["--pattern", "*.{txt,md}"], "no file in it is named like --pattern '*.{{txt,md}}'"),
+        ([], "{place}/songs: it holds no file, but those whose names begin with a dot; check DATASET"),
+        (
+            ["--pattern", "*.{txt}", "--pattern", "b*"],
+            "{place}/songs: no file in it is like --pattern '*.{{txt}}' or 'b*'; there is 'a.txt', for example",  # noqa: E501
+        ),
+        (
+            ["--where", "input == 'b.txt'"],
+            "--where \"input == 'b.txt'\": the only row does not match; mend the condition",
+        ),
     ],
 )
 def test_a_folder_without_inputs(capfd, place, options, message):
-    """What was looked for is said, since the run itself is no failure."""
-    write_files(place / "songs", {".hidden.txt": "x", **({"a.txt": "x"} if options else {})})
-    said = here(capfd, "run", "songs", *options, "--recipe", "words", "--workers", "0")
-    assert said.code == 0
-    note = f"note: {place}/songs: {message.format()}; those that begin with a dot do not count"
-    assert said.lines[0] == note
+    """It is refused, by plan as well, and nothing of an earlier run goes: the disk may not be there."""
+    write_files(place / "songs", {".hidden.txt": "x", "a.txt": "x"})
+    command = ["songs", "--recipe", "words", "--workers", "0"]
+    here(capfd, "run", *command)
+    if not options:
+        (place / "songs/a.txt").unlink()
+    before = tree(place / "outputs")
+    for name in ("run", "plan"):
+        said = here(capfd, name, *command, *options, "--prune")
+        assert (said.code, said.lines) == (2, [f"splitter: {message.format(place=place)}"])
+    assert tree(place / "outputs") == before
 
 
 def test_a_list_behind_a_link(capfd, place):

@@ -147,13 +147,15 @@ class TestSources:
         [
             ("*.wav", ["a/z.wav", "c.wav"]),
             ("a/*", ["a/y.txt", "a/z.wav"]),
-            ("*.WAV", []),
+            ("*.WAV", ["a/z.wav", "c.wav"]),
+            ("A/*", ["a/y.txt", "a/z.wav"]),
+            (["*.Txt", "c.*"], ["a/y.txt", "b.txt", "c.wav"]),
             ("c.*", ["c.wav"]),
             ("[ab].txt", ["b.txt"]),
         ],
     )
     def test_a_folder_with_a_pattern(self, folder, out, pattern, expected):
-        """--pattern chooses by name, or by the path below the folder."""
+        """--pattern chooses by name, or by the path below the folder; capitals do not count."""
         write_files(folder, {"b.txt": "", "a/z.wav": "", "a/y.txt": "", "c.wav": ""})
         assert [row["input"] for row in listed(folder, out, pattern=pattern)] == expected
 

@@ -77,6 +77,20 @@ class Broken(ProcessorDataset):
 class Raises(ProcessorDataset):
     def process(self, input_file):
         raise ValueError("bad header")
+
+
+class Half(Raises):
+    def process(self, input_file):
+        return ([], {}) if "b" in input_file.input else super().process(input_file)
+
+
+class Empty(ProcessorDataset):
+    pass
+
+
+class Alone(ProcessorDataset):
+    def process(self):
+        pass
 """
 
 FILES = {
@@ -103,6 +117,7 @@ FILES = {
     "list.toml": "seconds = [1, 2]\n",
     "taken/notes.txt": "mine",
     "broken.tar": "no archive",
+    "empty/.hidden": "",
     "plan.csv": "__key__,@wav\na,nowhere.wav\n",
 }
 
@@ -145,7 +160,7 @@ $ run list.csv --recipe raises.py:One
 $ run list.csv --recipe plain.py:One
 --recipe plain.py:One: One is not a ProcessorDataset in plain.py; it has no subclass of ProcessorDataset
 $ run list.csv --recipe mine.py:Txet
---recipe mine.py:Txet: Txet is not there in mine.py; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Same, Clash, Needs, Lazy, Broken, Raises
+--recipe mine.py:Txet: Txet is not there in mine.py; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone
 $ run list.csv --recipe no_such_module:Text
 --recipe no_such_module: there is no such module; a file is written as path/to/file.py:Class
 $ run list.csv --recipe mine.py:Clash
@@ -154,6 +169,16 @@ $ run list.csv --recipe mine.py:Needs
 Missing option '--model'; see splitter run --help
 $ run list.csv --recipe mine.py:Lazy
 Lazy: its __init__ must call super().__init__(inputs), and not set self.inputs itself
+$ run list.csv --recipe mine.py:Empty
+Empty: has no method process(self, input_file); write one
+$ run list.csv --recipe mine.py:Alone
+Alone: process cannot be called (too many positional arguments); write process(self, input_file)
+$ run empty
+{here}/empty: it holds no file, but those whose names begin with a dot; check DATASET
+$ plan words --pattern *.wav --pattern *.flac
+{here}/words: no file in it is like --pattern '*.wav' or '*.flac'; there is 'a.txt', for example
+$ run list.csv --recipe words --where speaker==9
+--where 'speaker==9': none of 2 rows matches; mend the condition
 $ run gone.csv
 {here}/gone.csv: the dataset list cannot be read: No such file or directory; check its path
 $ run gone
@@ -353,13 +378,15 @@ def test_a_process_that_returns_the_wrong_thing(capfd, folder, recipe):
 
 
 def test_a_setup_that_fails(capfd, folder):
-    """The run stops, and its last line says why."""
+    """The run stops, with the user's own traceback, and its last line says why; so does the plan."""
     said = here(capfd, "run", "list.csv", "--recipe", "mine.py:Broken")
-    line = "stopped: Broken: setup() raised RuntimeError: no weights"
-    assert (said.code, said.lines[-1]) == (
-        1,
-        f"{line}; mend that and run the same command again to continue",
-    )
+    line = f"Broken: setup() raised RuntimeError: no weights (line 61 of {folder}/mine.py); mend that"
+    assert (said.code, said.lines[-1]) == (1, f"stopped: {line} and run the same command again to continue")
+    own = [f'  File "{folder}/mine.py", line 61, in setup', '    raise RuntimeError("no weights")']
+    assert said.lines[2:4] == own
+    planned = here(capfd, "plan", "list.csv", "--recipe", "mine.py:Broken")
+    assert (planned.code, planned.lines[1:3]) == (1, own)
+    assert planned.lines[-1] == f"splitter: {line} and run the same command again to continue"
 
 
 def test_another_sink(capfd, folder):
@@ -376,6 +403,22 @@ def test_another_sink(capfd, folder):
         "note: sink changed from 'webdataset' to 'parquet'",
         "note: 2 finished inputs to be done again; their shards of another sink are removed now",
     ]
+
+
+def test_another_recipe(capfd, folder):
+    """One note says so, without parameters that only one of the two has; all changes of those are one."""
+    assert here(capfd, "run", "list.csv", "--recipe", "mine.py:Half", "--quiet").code == 1
+    for options, change in (
+        ([], "recipe changed from 'Half' to 'Words'"),
+        (
+            ["--num-chars", "3", "--overlap", "2"],
+            "parameter num_chars changed from 2 to 3; parameter overlap changed from 1 to 2",
+        ),
+    ):
+        said = here(capfd, "run", "list.csv", "--recipe", "words", *options)
+        notes = [line for line in said.lines if line.startswith("note:")]
+        assert notes[0] == f"note: {change}"
+        assert len(notes) == 2
 
 
 # -- with --verbose -----------------------------------------------------------------------------------------
@@ -395,15 +438,24 @@ def test_the_traceback_of_a_refusal(capfd, folder):
 
 
 def test_the_traceback_of_a_failure(capfd, folder):
-    """--verbose shows the traceback of the first input that failed, from the user's code on."""
-    said = here(capfd, "run", "list.csv", "--recipe", "mine.py:Raises", "--verbose")
+    """--verbose shows the traceback of the first input that failed, from the user's code on.
+
+    So does any run of which all inputs have failed: it is the recipe then that is to be mended.
+    """
+    command = ["run", "list.csv", "--recipe", "mine.py:Half"]
+    assert "Traceback" not in here(capfd, *command).err
+    assert "ValueError: bad header" in here(capfd, *command, "--verbose", "--fresh").lines
+    said = here(capfd, "run", "list.csv", "--recipe", "mine.py:Raises", "--fresh")
     assert said.code == 1
     start = said.lines.index("words/a.txt:")
     assert said.lines[start + 1] == "Traceback (most recent call last):"
     assert f'  File "{folder}/mine.py", line' in said.lines[start + 2]
     assert "ValueError: bad header" in said.lines
     assert said.err.count("Traceback") == 1
-    assert "Traceback" not in here(capfd, "run", "list.csv", "--recipe", "mine.py:Raises", "--fresh").err
+    where = f"line {1 + RECIPES.splitlines().index('class Raises(ProcessorDataset):') + 2} of mine.py"
+    assert f".txt: ValueError in {where}: bad header)" in said.lines[-1]
+    command[-1] = "mine.py:Raises"
+    assert "Traceback" not in here(capfd, *command, "--fresh", "--quiet").err
 
 
 def test_a_store_without_its_package(folder):

@@ -1,6 +1,7 @@
 """The options of a run: each works, or is refused in one line with exit code 2 and nothing done."""
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -598,7 +599,7 @@ def test_the_summary_has_three_lines(capfd, four):
     first, second, third = said.lines[-3:]
     assert first.startswith("4 of 4 inputs done; 4 outputs (4 bytes) made in ")
     assert second == f"manifest: {out}/manifest.csv"
-    assert third == f'next: splitter.read_manifest("{out}") in Python, or open manifest.csv'
+    assert third == f"next: splitter report {shlex.quote(out)}"
 
 
 def test_the_summary_of_a_run_with_failures(capfd, four):
@@ -609,7 +610,7 @@ def test_the_summary_of_a_run_with_failures(capfd, four):
     assert first.startswith("2 of 4 inputs done, 2 failed; 2 outputs (2 bytes) made in ")
     assert second.endswith(f"errors: {four.parent}/out/errors.csv")
     assert third == (
-        "next: look into errors.csv (first: b.txt: ValueError: bad), mend the cause, "
+        "next: look into errors.csv (first: b.txt: ValueError in line 94 of r.py: bad), mend the cause, "
         "and run again with --retry-failed"
     )
 

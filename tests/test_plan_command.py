@@ -221,7 +221,7 @@ def test_a_recipe_that_fails_says_so_in_the_trial(folder, words, capfd):
     run = [words, "--root", "inputs", "--output", folder / "out", "--recipe"]
     plan = planned(capfd, *run, f"{folder}/faulty.py:Faulty")
     assert (plan["tried"], plan["tried_failed"]) == (4, 4)
-    assert plan["failed_first"][0] == "a.txt: ValueError: as always"
+    assert plan["failed_first"][0] == "a.txt: ValueError in line 10 of faulty.py: as always"
     assert planned(capfd, *run, f"{folder}/faulty.py:Unknowing")["faulty"] == 4
 
 

@@ -91,7 +91,7 @@ def _here(job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
             for step in batch.steps():
                 yield worker.run(step)
     except RunStopped as error:
-        yield Report(stop=str(error))
+        yield Report.stopped(error)
     finally:
         worker.close()
 
@@ -144,7 +144,7 @@ class _Guarded(Dataset[Report]):
             # else the DataLoader would make a traceback of it
             return Report(stop=str(StorageError.of(error, error.filename or "a temporary file")))
         except RunStopped as error:
-            return Report(stop=str(error))
+            return Report.stopped(error)
 
     def prepare(self, worker: int) -> None:  # noqa: ARG002 - the DataLoader's signature
         """Turn a fresh DataLoader worker into a guard."""
