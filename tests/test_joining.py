@@ -290,13 +290,3 @@ def test_a_dataset_of_paths(folder, out, make, items, columns):
     assert list(manifest["input"]) == ["a.txt", "b.txt"]
     for name, values in columns.items():
         assert list(manifest[name]) == values
-
-
-def test_a_condition_that_nothing_meets_is_named(capfd, folder, out):
-    """The folder is not blamed, and what was made before is not offered for removal."""
-    write_files(folder / "in", {"a.txt": "one", "b.txt": "two"})
-    assert here(capfd, "run", folder / "in", "--recipe=words", "--output", out).code == 0
-    said = here(capfd, "run", folder / "in", "--recipe=words", "--output", out, "--where", "input == 'c.txt'")
-    assert "note: no row matches --where \"input == 'c.txt'\": 2 left out" in said.lines
-    assert "holds no file" not in said.err
-    assert "--prune" not in said.err
