@@ -261,7 +261,7 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
         try:
             summary = run_dataset(dataset, values["output"], options, display)
         except Interrupted as interruption:
-            display.error("interrupted; what is committed is kept")
+            display.error("interrupted; what is done is kept, and the same command goes on from there")
             if interruption.summary:
                 display.summary(interruption.summary)
             return interruption.exit_code

@@ -98,7 +98,7 @@ def test_a_signal_ends_a_busy_run(busy: Busy, number: int, group: bool):
     assert time.monotonic() - began < SECONDS_TO_LEAVE
     assert driver.wait() == 128 + number
     assert quiet(driver), driver.stderr
-    assert "interrupted; what is committed is kept" in driver.stderr
+    assert "interrupted; what is done is kept, and the same command goes on from there" in driver.stderr
     assert "6 of 14 inputs done" in driver.stderr
     assert busy.committed() == [f"{number:02d}.txt" for number in range(6)]
     assert read_table(busy.output / "errors.csv") == []
@@ -158,7 +158,7 @@ def test_an_interrupted_run_that_is_quiet(busy: Busy):
     busy.until_busy(driver)
     driver.signal(signal.SIGINT)
     assert driver.wait() == 130
-    assert driver.stderr.splitlines() == ["interrupted; what is committed is kept"]
+    assert driver.stderr.splitlines() == ["interrupted; what is done is kept, and the same command goes on from there"]
 
 
 def test_a_second_interrupt(busy: Busy):
