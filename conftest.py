@@ -19,6 +19,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sybil import Document, Example, Region, Sybil
@@ -26,6 +27,10 @@ from sybil.document import PythonDocStringDocument
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from sybil.parsers.rest import DocTestParser
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
 
 # Hugging Face's library looks at these when it is imported: nothing is fetched, nothing is left behind
 _CACHE = tempfile.TemporaryDirectory(prefix="splitter-tests-", ignore_cleanup_errors=True)
@@ -168,3 +173,30 @@ docstrings = Sybil(
     document_types={".py": PythonDocStringDocument},
 )
 pytest_collect_file = (pages + docstrings).pytest()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts clusters comes first, since it takes longest."""
+    items.sort(key=lambda item: not of_ray(item.path.name))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
+    """With several processes (`-n 2`) a file is one process's, and all that starts clusters is one's.
+
+    So a module's fixtures are made once, and no two clusters take each other's CPUs.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "ray" if of_ray(Path(file).name) else file
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
+def of_ray(name: str) -> bool:
+    """Whether what stands in a file of this name starts a cluster."""
+    return bool(re.match(r"(test_)?ray|a-cluster", name))
