@@ -158,7 +158,8 @@ def test_an_interrupted_run_that_is_quiet(busy: Busy):
     busy.until_busy(driver)
     driver.signal(signal.SIGINT)
     assert driver.wait() == 130
-    assert driver.stderr.splitlines() == ["interrupted; what is done is kept, and the same command goes on from there"]
+    line = "interrupted; what is done is kept, and the same command goes on from there"
+    assert driver.stderr.splitlines() == [line]
 
 
 def test_a_second_interrupt(busy: Busy):
