@@ -87,9 +87,10 @@ class Driver:
         """Wait until something holds, which this run brings about before it ends."""
 
         def settled() -> bool:
+            ended = self.poll() is not None
             if holds():
                 return True
-            assert self.poll() is None, self.stderr
+            assert not ended, self.stderr
             return False
 
         eventually(settled, lambda: self.stderr)

@@ -214,7 +214,7 @@ def test_workers_of_a_dead_driver_leave_nothing_on_disk(work: Work):
     driver.kill()
     driver.wait()
     driver.check_gone()
-    eventually(lambda: not [*work.temporary.iterdir()], lambda: str([*work.temporary.rglob("*")]), 5)
+    eventually(lambda: not [*work.temporary.iterdir()], lambda: str([*work.temporary.rglob("*")]))
 
 
 def test_a_run_on_another_machine_that_is_silent_is_taken_over(
