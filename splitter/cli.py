@@ -18,7 +18,7 @@ from splitter.parameters import REQUIRED, Parameter, field_parameters, first_lin
 from splitter.recipes import DEFAULT, RECIPES, load_recipe
 from splitter.report.commands import report, serve
 from splitter.table_names import other_tables
-from splitter.tar.commands import tar
+from splitter.tar_commands import tar
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset

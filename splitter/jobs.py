@@ -1,16 +1,20 @@
 """What travels between a driver and its workers: jobs and batches out, reports back."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from splitter.csv_text import Row
-from splitter.dataset import ProcessorDataset
 from splitter.errors import RecipeError, RunStopped
-from splitter.groups import Group
-from splitter.manifest import Head
-from splitter.places import Layout
-from splitter.shards import Place
-from splitter.sinks import Sink
-from splitter.storage import Storage
+
+if TYPE_CHECKING:
+    # values only: what reads them need not have all of this
+    from splitter.csv_text import Row
+    from splitter.dataset import ProcessorDataset
+    from splitter.groups import Group
+    from splitter.manifest import Head
+    from splitter.places import Layout
+    from splitter.shards import Place
+    from splitter.sinks import Sink
+    from splitter.storage import Storage
 
 FAILURES_SHOWN = 3
 SECOND_NAME = "second"
@@ -31,11 +35,11 @@ class Job:
         retries: How often a read that failed for a moment is tried again.
     """
 
-    dataset: ProcessorDataset
-    storage: Storage
-    sink: Sink
-    layout: Layout
-    header: Row
+    dataset: "ProcessorDataset"
+    storage: "Storage"
+    sink: "Sink"
+    layout: "Layout"
+    header: "Row"
     at: int
     seed: int
     retries: int
@@ -82,8 +86,8 @@ class Batch:
     failures: dict[int, Failure] = field(default_factory=dict)
     one_by_one: bool = False
     trial: bool = False
-    group: Group | None = None
-    members: dict[int, Place] = field(default_factory=dict)
+    group: "Group | None" = None
+    members: "dict[int, Place]" = field(default_factory=dict)
     step: int | None = None
     second: "Batch | None" = None
     behind: bool = False
@@ -132,7 +136,7 @@ class Tried:
 
     key: int
     status: int
-    head: Head
+    head: "Head"
     outputs: list[str]
     failure: Failure | None
 

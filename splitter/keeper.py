@@ -42,6 +42,13 @@ def keeping(folder: str, *, all_started: bool = False) -> Iterator[dict[str, str
         keeper.communicate(_ALL_STARTED if all_started else b"")
 
 
+def is_keeper(process: psutil.Process) -> bool:
+    """Whether a process is such a script, which ends by itself when it has cleared up."""
+    with contextlib.suppress(psutil.Error, OSError):
+        return __file__ in process.cmdline()
+    return False
+
+
 def main(mark: str, folder: str) -> None:
     """Wait for the driver's end, then clear up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

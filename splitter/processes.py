@@ -337,9 +337,9 @@ def _session_of(process: psutil.Process) -> int:
     return 0
 
 
-def end_descendants() -> None:
+def end_descendants(spared: Callable[[psutil.Process], bool] = lambda _: False) -> None:
     """End what the children of this process have left behind."""
-    end_all(lambda: psutil.Process().children(recursive=True))
+    end_all(lambda: [child for child in psutil.Process().children(recursive=True) if not spared(child)])
 
 
 def end_all(find: Callable[[], list[psutil.Process]]) -> None:

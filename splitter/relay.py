@@ -19,18 +19,21 @@ import signal
 import socket
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from splitter.jobs import Report
+from splitter.keeper import is_keeper
 from splitter.processes import adopt_orphans, die_with_parent, end_descendants
 from splitter.travel import Source, Travelled
 
 if TYPE_CHECKING:
     from splitter.guard import Guard
-    from splitter.jobs import Batch, Job, Report
+    from splitter.jobs import Batch, Job
     from splitter.storage import Storage
 
 _SECONDS_TO_LEAVE = 1.5
@@ -114,6 +117,25 @@ def difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
     return ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Errand(ABC):
+    """Other work than that of a run, of which no code travels; a process in a guard's place does it.
+
+    Attributes:
+        storage: Where the executor looks whether nodes see the output, and whether workers still write.
+        versions: What the driver runs.
+        folder: The driver's working directory.
+    """
+
+    storage: Any
+    versions: Mapping[str, str] = field(default_factory=versions)
+    folder: str = field(default_factory=os.getcwd)
+
+    @abstractmethod
+    def answer(self, batch: Any) -> Report:  # noqa: ANN401 - what the errand is about
+        """Do a part of it, which has `keys` as a batch has."""
+
+
 class _GuardProcess:
     """A guard in a process of its own."""
 
@@ -167,18 +189,18 @@ def stand_before_a_guard(connection: Connection) -> None:
         die_with_parent(stand_in, signal.SIGTERM)
         return
     die_with_parent(worker, signal.SIGKILL)
-    # should the guard be killed, what belonged to it is left to this process
+    # should the guard be killed, what belonged to it is left to this process, but for what clears up itself
     adopt_orphans()
     connection.close()
     while os.wait()[0] != guard:
         pass
-    end_descendants()
+    end_descendants(spared=is_keeper)
     os._exit(0)
 
 
 def serve(connection: Connection) -> None:
     """The life of a guard: batches in, reports out, until there are no more."""
-    mission: Mission = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the driver of this run
+    mission: Mission | Errand = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the driver of this run
     answer = _ready(mission)
     while True:
         try:
@@ -188,8 +210,8 @@ def serve(connection: Connection) -> None:
         connection.send_bytes(pickle.dumps(answer(batch)))
 
 
-def _ready(mission: Mission) -> "Callable[[Batch], Report]":
-    """Become a guard; gives what answers a batch."""
+def _ready(mission: Mission | Errand) -> Callable[["Batch"], Report]:
+    """Become a guard, or what stands in its place; gives what answers a batch."""
     from splitter.errors import RunStopped
 
     fault = difference(versions(), mission.versions)
@@ -199,6 +221,8 @@ def _ready(mission: Mission) -> "Callable[[Batch], Report]":
     with contextlib.suppress(OSError):
         # a relative path among the recipe's parameters means the same as where the run was started
         os.chdir(mission.folder)
+    if isinstance(mission, Errand):
+        return mission.answer
     # what a guard itself needs is not to be found beside the recipe
     import splitter.guard  # noqa: F401
 
@@ -211,7 +235,7 @@ def _ready(mission: Mission) -> "Callable[[Batch], Report]":
         fault = f"node {socket.gethostname()}: the recipe cannot be loaded there: {reason}"
         return lambda _: _stopped(f"{fault}; install what it needs on that node, or name it with --pip")
 
-    def answer(batch: "Batch") -> "Report":
+    def answer(batch: "Batch") -> Report:
         try:
             with job.storage.at_work():
                 return guard.run(batch)
@@ -233,7 +257,5 @@ def _guard(job: "Job", mission: Mission) -> "Guard":
     return guard
 
 
-def _stopped(reason: str) -> "Report":
-    from splitter.jobs import Report
-
+def _stopped(reason: str) -> Report:
     return Report(stop=reason)

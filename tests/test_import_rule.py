@@ -49,7 +49,7 @@ ROOMS = """
     guard how plan recipes summary
     relay
     executors
-    apart trial
+    apart tar_on_ray trial
     work
     engine
     reshard
@@ -59,7 +59,7 @@ ROOMS = """
     run
     report
     __init__
-    completion
+    completion tar_commands
     cli
     __main__
 """

@@ -52,6 +52,9 @@ SECONDS_BETWEEN_NOTES = 30.0
 OBJECT_STORE_BYTES = 256 << 20
 LONGEST_PLACE = 20
 
+# what is the same for all batches: of a run, or of another errand
+Orders = Job | relay.Errand
+
 _LOST = (
     ray.exceptions.WorkerCrashedError,
     ray.exceptions.NodeDiedError,
@@ -76,7 +79,7 @@ class RayExecutor(Executor):
         self._slots = self._nodes = self._cpus = self._gpus = 0
         self._packed = b""
         # for which job that is
-        self._job: Job | None = None
+        self._job: Orders | None = None
         self._mission: Any = None
         self._missions = 0
         # of each batch in Ray's hands only what its inputs are called: there may be many, and they are large
@@ -103,7 +106,7 @@ class RayExecutor(Executor):
             raise Refused("--device cuda: say how much of a GPU a batch takes, as --num-gpus 1 or 0.25")
         return wanted
 
-    def check(self, job: Job, inputs: int) -> None:
+    def check(self, job: Orders, inputs: int) -> None:
         """Reach the cluster that is asked for, and find the output folder from each of its nodes."""
         if not inputs:
             return
@@ -125,7 +128,7 @@ class RayExecutor(Executor):
                 there.append(f"{min(takes * busy, total):g} of {show_count(total, noun)}")
         return ", ".join(there)
 
-    def run(self, job: Job, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
+    def run(self, job: Orders, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
         """Do the batches and report each as it is finished; those of lost workers are left out."""
         del busy  # Ray starts no worker before there is a batch for it
         self._connect()
@@ -156,12 +159,14 @@ class RayExecutor(Executor):
 
     # -- batches -------------------------------------------------------------------------------------------
 
-    def _pack_once(self, job: Job) -> None:
+    def _pack_once(self, job: Orders) -> None:
         """Have the job ready to be sent; after a trial it may be another."""
         if job is not self._job:
             self._packed, self._job, self._mission = self._pack(job), job, None
 
-    def _pack(self, job: Job) -> bytes:
+    def _pack(self, job: Orders) -> bytes:
+        if isinstance(job, relay.Errand):
+            return pickle.dumps(job)
         recipe = type(job.dataset)
         try:
             pickled = by_value(_without_inputs(job), recipe)
@@ -181,7 +186,7 @@ class RayExecutor(Executor):
         )
         return pickle.dumps(mission)
 
-    def _reports(self, job: Job, batches: Iterator[Batch]) -> Generator[Report, None, None]:
+    def _reports(self, job: Orders, batches: Iterator[Batch]) -> Generator[Report, None, None]:
         task = ray.remote(
             num_cpus=self.cluster.cpus,
             num_gpus=self.cluster.gpus,
@@ -310,7 +315,7 @@ class RayExecutor(Executor):
         others = {name: amount * workers for name, amount in self.cluster.resources.items()}
         return {"num_cpus": max(1, int(self.cluster.cpus * workers + 0.999)), "resources": others}
 
-    def _probe(self, job: Job) -> None:
+    def _probe(self, job: Orders) -> None:
         """Ask every node that could do a batch whether it sees the output folder, and what it runs."""
         name, token = f"{OWN_FOLDER}/probe", secrets.token_hex(8)
         job.storage.write(name, token.encode(), durable=False)

@@ -340,6 +340,10 @@ class Mapping:
     def _fail(self, failure: Failure, counts: Counts) -> None:
         counts.failed += 1
         self.report(f"{failure.place}: sample {failure.key!r}: {failure.error}")
+        self.check_failures(counts)
+
+    def check_failures(self, counts: Counts) -> None:
+        """Stop when there are too many."""
         if self.max_failures is not None and counts.failed > self.max_failures:
             raise RunStopped(f"more than {self.max_failures} samples failed; stopped (--max-failures)")
 

@@ -308,6 +308,23 @@ def _replacing(place: str) -> Iterator[BinaryIO]:
         raise
 
 
+def is_being_written(place: str) -> bool:
+    """Whether a process has a file open to write it; of an object nobody can tell, and it does not matter."""
+    if is_url(place):
+        return False
+    folder, name = os.path.split(place)
+    try:
+        descriptor = os.open(os.path.join(folder, f".{name}.partial"), os.O_WRONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    with open(descriptor, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _locked(temporary: str, place: str) -> int:
     while True:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)

@@ -13,7 +13,7 @@ import click
 
 from splitter.errors import Interrupted, Refused, RunStopped
 from splitter.options import parse_size
-from splitter.tar.places import STANDARD, check_target, is_url, sources_of
+from splitter.tar.places import STANDARD, check_target, sources_of
 
 _BROKEN_PIPE = 128 + signal.SIGPIPE if sys.platform != "win32" else 1
 _COUNT = click.IntRange(min=0)
@@ -297,7 +297,19 @@ class _MapCommand(click.Command):
 @_inputs
 @_output(text="The archive to write; with {} in it one for each of INPUTS.")
 @click.option("script", "-c", "--script", help="A script for sh; it ends at the first command that fails.")
-@click.option("--workers", type=_SOME, default=1, show_default=True, help="Samples to work on at a time.")
+@click.option(
+    "--workers",
+    type=_SOME,
+    help="Samples to work on at a time, by default 1; on Ray archives, as many as there is room for.",
+)
+@click.option(
+    "--executor",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where to work; ray takes each archive as one task, and needs {}.",
+)
+@click.option("--address", help="Of a running Ray cluster, or auto. Default: a private Ray on this machine.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
@@ -318,13 +330,14 @@ def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: AN
 
     program = mapping.Program(
         _program(options["script"], click.get_current_context().meta.get("program")),
-        options["workers"],
+        options["workers"] or 1,
         options["timeout"],
     )
     if options["timeout"] is not None and not options["timeout"] < threading.TIMEOUT_MAX:
         raise Refused(
             f"--timeout {options['timeout']}: must be a number of seconds; leave it out for no limit"
         )
+    on_ray = _is_on_ray(options["executor"], options["address"], inputs, output)
     program.check()
     sources = sources_of(inputs)
     job = mapping.Mapping(
@@ -339,9 +352,13 @@ def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: AN
     if "{}" in output:
         pairs = mapping.pairs_of(sources, output)
         for _, target in pairs:
-            if not is_url(target):
-                check_target(target)
-        job.one_by_one(pairs, counts)
+            check_target(target)
+        if on_ray:
+            from splitter.tar_on_ray import map_on_ray
+
+            map_on_ray(job, pairs, counts, options["workers"], options["address"])
+        else:
+            job.one_by_one(pairs, counts)
     else:
         if options["retry_failed"] or options["fresh"]:
             raise Refused("--retry-failed and --fresh are for -o with {}; one archive is always made again")
@@ -349,6 +366,20 @@ def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: AN
         job.into_one(sources, output, counts)
     _say(_summary(counts))
     return 1 if counts.failed or counts.damaged else 0
+
+
+def _is_on_ray(executor: str, address: str | None, inputs: Sequence[str], output: str) -> bool:
+    """Whether the archives go to Ray; refuses what cannot."""
+    if executor != "ray":
+        if address is not None:
+            raise Refused(f"--address {address}: needs --executor ray")
+        return False
+    if "{}" not in output or STANDARD in inputs:
+        raise Refused(
+            "--executor ray: takes each archive of a list as one task; give INPUTS as 'in-{0000..0999}.tar' "
+            "and -o as 'out-{}.tar', or leave it out"
+        )
+    return True
 
 
 def _program(script: str | None, arguments: Sequence[str] | None) -> Sequence[str]:
