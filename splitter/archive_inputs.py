@@ -28,6 +28,8 @@ from splitter.urls import is_url, without_secrets
 
 REST = "(rest)"
 LONGEST_PATH = 2000
+# of one archive, in memory; packed labels may unpack to anything
+MOST_LABELS = 256 << 20
 _GZIP = b"\x1f\x8b"
 
 # by the last extension of a field: what is a label, what is sound, what is never text
@@ -56,7 +58,7 @@ def look_at_archive(place: str, member: str | None) -> Looked:
     remote = is_url(place)
     parts = remote and gives_parts(place)
     found = Looked(Shard(place, "tar", size, changed))
-    samples = _Samples({name.lower() for name in member.split(";")} if member else set())
+    samples = _Samples({*_asked_for(member)})
     fault = ""
     try:
         with _unpacked(place, None if remote and not parts else size) as (stream, kind):
@@ -83,6 +85,11 @@ def look_at_archive(place: str, member: str | None) -> Looked:
     return found
 
 
+def _asked_for(member: str | None) -> list[str]:
+    """The fields that --member names."""
+    return [name.strip().lower() for name in member.split(";")] if member else []
+
+
 class _Samples:
     """The samples of an archive by their keys."""
 
@@ -91,6 +98,7 @@ class _Samples:
         self.by_key: dict[str, _Sample] = {}
         self._asked = asked
         self._last = ""
+        self._held = 0
 
     def add(self, head: Head, stream: Counting) -> None:
         """Note a member, unless it is one that is passed over."""
@@ -108,6 +116,11 @@ class _Samples:
         elif is_too_long(parts):
             sample.fault = f"the name {head.name[:40]!r}… is too long for a file"
         elif head.size <= LONGEST_LABEL and what not in self._asked and _last(what) not in _SOUND | _PICKLED:
+            self._held += head.size
+            if self._held > MOST_LABELS:
+                why = f"the labels of its samples are more than {MOST_LABELS:,} bytes"
+                remedy = "if they are the inputs, say so with --member; if not, divide it: splitter tar split"
+                raise Refused(str(stream.error(f"{why}; {remedy}")))
             sample.texts[what] = stream.exactly(head.size)
         else:
             # to its end, since an archive may end before
@@ -159,7 +172,7 @@ class _Choice:
 
     def __init__(self, place: str, member: str | None, samples: Mapping[str, _Sample]) -> None:
         self._place = place
-        self._asked = [name.strip().lower() for name in member.split(";")] if member else []
+        self._asked = _asked_for(member)
         kinds = {name for sample in samples.values() for name in sample.fields}
         # where there is nothing but labels, they are the inputs
         self._labels_only = all(_last(name) in _LABELS | _PICKLED for name in kinds)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from splitter.csv_text import in_unicode
 from splitter.errors import Refused
 from splitter.manifest import ERROR_COLUMNS, ERRORS, OUTPUT_COLUMNS
 from splitter.outputs import FOLDER, Files
@@ -69,10 +70,13 @@ def _read(
     path = files.place(name)
     frame: pd.DataFrame = pd.DataFrame(
         {
-            name: _column(texts, types.get(name, "str"), f"{path}: column {name!r}")
-            for name, texts in zip(header, values, strict=True)
+            number: _column(texts, types.get(name, "str"), f"{path}: column {name!r}")
+            for number, (name, texts) in enumerate(zip(header, values, strict=True))
         }
     )
+    unicode = all(name == in_unicode(name) for name in header)
+    # what is not UTF-8 is no text to pandas
+    frame.columns = pd.Index(header, dtype=None if unicode else object)
     return frame
 
 

@@ -11,7 +11,7 @@ import random
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
@@ -182,8 +182,11 @@ class Objects:
         with contextlib.suppress(FileNotFoundError):
             self._patiently(lambda: self._client().rm_file(self._address(name)))
 
-    def abort_uploads(self, names: Iterable[str]) -> None:
-        """End uploads that a dead process has left open; most stores forget them by themselves."""
+    def abort_uploads(self, names: Iterable[str] = (), below: Collection[str] = ()) -> None:
+        """End uploads that a dead process has left open; most stores forget them by themselves.
+
+        Those of some names, and of all that are called so or lie in folders that are.
+        """
 
 
 class S3Objects(Objects):
@@ -257,12 +260,13 @@ class S3Objects(Objects):
                 )
             )
         except BaseException as error:
-            if code_of(error) == "NoSuchUpload" and self.size(name) == size:
-                # it was done, and the answer was lost
-                return
-            with contextlib.suppress(Exception):
-                self._patiently(lambda: self._ask("abort_multipart_upload", name, UploadId=upload))
-            raise
+            # it may have been done, and the answer was lost
+            if code_of(error) != "NoSuchUpload" or self.size(name) != size:
+                with contextlib.suppress(Exception):
+                    self._patiently(lambda: self._ask("abort_multipart_upload", name, UploadId=upload))
+                raise
+        # where the answer to the first request was lost, there are two
+        self.abort_uploads([name])
 
     def read(self, name: str) -> bytes:
         """One GET."""
@@ -368,13 +372,14 @@ class S3Objects(Objects):
 
         self._patiently(ask)
 
-    def abort_uploads(self, names: Iterable[str]) -> None:
-        """Those of some names, as far as one may see and end them."""
-        keys = {self._key(name) for name in names}
+    def abort_uploads(self, names: Iterable[str] = (), below: Collection[str] = ()) -> None:
+        """As far as one may see and end them."""
+        chosen = {*names}
         with contextlib.suppress(PermissionError, NotImplementedError, OSError):
             for page in self._pages("list_multipart_uploads", Prefix=self._prefix):
                 for one in page.get("Uploads", []):
-                    if one["Key"] in keys:
+                    name = one["Key"].removeprefix(self._prefix)
+                    if name in chosen or name.partition("/")[0] in below:
                         named = {"Key": one["Key"], "UploadId": one["UploadId"]}
                         self._patiently(lambda named=named: self._ask("abort_multipart_upload", **named))  # type: ignore[misc]
 

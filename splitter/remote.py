@@ -23,7 +23,7 @@ from splitter.objects import READ_AT_ONCE, code_of, each_in_threads, in_threads,
 from splitter.options import usable_cpus
 from splitter.ownership import Owner, Ownership
 from splitter.parts import Part
-from splitter.places import OWN_FOLDER
+from splitter.places import OWN_FOLDER, RESERVED_FOLDERS
 from splitter.slices import Copy, Pack
 from splitter.storage import PATIENCE, SECONDS_FOR_DEAD_RUN, STAGING, Storage
 from splitter.stores import is_missing, is_out_of_reach, may_pass
@@ -559,10 +559,11 @@ class RemoteStorage(Storage):
             self.remove(parked)
 
     def clear_staging(self) -> None:
-        """Remove what was parked."""
+        """Remove what was parked, and end the uploads of the run's own files that a death has left open."""
         with self._reading(STAGING):
             parked = self._objects.below(STAGING)
         self.remove(parked)
+        self._objects.abort_uploads(below=RESERVED_FOLDERS)
 
     def driver_is_gone(self) -> None:
         """Remove its mark from the folder of the run, and the folder with the last that is in it."""

@@ -535,6 +535,8 @@ def test_a_manifest_that_was_edited_or_moved(finished: Path, tmp_path):
     assert copied.failed.empty
     path.write_bytes(text.encode().replace(b"x.txt", b"\xff.txt"))
     assert read_manifest(finished)["input"][0].endswith("\udcff.txt")
+    path.write_bytes(text.encode().replace(b"input", b"input,\xff", 1).replace(b"x.txt", b"x.txt,7"))
+    assert read_manifest(finished)["\udcff"].tolist() == ["7", "7"]
 
 
 @pytest.mark.parametrize(

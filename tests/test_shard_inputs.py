@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tar_archives import CONTENTS, FOLDERS, KINDS, PARTS, key_of, tar_bytes, write_tar
 
-from splitter import InputList
+from splitter import InputList, archive_inputs
 from splitter.errors import Refused, UnreadableInput
 
 COPY = ("--recipe", f"{Path(__file__).with_name('copying.py')}:Copy")
@@ -532,6 +532,20 @@ def test_a_bomb_is_not_unpacked_into_scratch_space(folder, capfd, monkeypatch):
     (error,) = read_table(folder / "out" / "errors.csv")
     assert error["input"] == "s.tar.gz/bomb.wav"
     assert "takes 134,217,728 bytes, and the scratch space has 409,600" in error["message"]
+
+
+def test_labels_that_would_fill_the_memory_are_refused(folder, capfd, monkeypatch):
+    """What is packed may unpack to anything; where it is the input it is not in memory."""
+    monkeypatch.setattr(archive_inputs, "MOST_LABELS", 1000)
+    members = [(f"{number}.txt", b"x" * 400) for number in range(3)]
+    write_tar(folder / "s.tar", members)
+    said = here(capfd, "run", folder / "s.tar", *COPY, "--output", folder / "out", *HERE)
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert (
+        "s.tar: the labels of its samples are more than 1,000 bytes; if they are the inputs, say so"
+        in said.err
+    )
+    assert len(inputs_of(folder / "s.tar", member="flac; txt")) == 3
 
 
 def test_a_message_names_the_input_and_not_a_scratch_file(folder, capfd):

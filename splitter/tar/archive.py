@@ -40,6 +40,8 @@ _LARGEST_OCTAL = 8**11 - 1
 _FILE, _FOLDER = (b"0", b"\0", b"7"), b"5"
 # whatever size they state: links, devices, folders, FIFOs
 _WITHOUT_CONTENT = (b"1", b"2", b"3", b"4", b"5", b"6")
+# what extended headers say that matters here
+_RECORDS, _SPARSE = (b"path", b"size"), b"GNU.sparse"
 _EXTENDED, _GLOBAL, _LONG_NAME, _LONG_LINK = (b"x", b"X"), b"g", b"L", b"K"
 
 
@@ -323,7 +325,10 @@ def _records(text: bytes, stream: Counting) -> Iterator[tuple[str, str]]:
         name, sign, value = record.partition(b"=")
         if not (sign and value.endswith(b"\n")) or at + length > len(text):
             raise stream.error(f"is damaged: the extended header before byte {stream.at} cannot be read")
-        yield name.decode("utf-8", "replace"), value[:-1].decode("utf-8", "surrogateescape")
+        # a hostile archive may have any number of others
+        if name in _RECORDS or name.startswith(_SPARSE):
+            kept = name if name in _RECORDS else _SPARSE
+            yield kept.decode(), value[:-1].decode("utf-8", "surrogateescape")
         at += length
 
 
@@ -338,7 +343,7 @@ def _with(head: Head, records: Mapping[str, str], stream: Counting) -> Head:
         if not records["size"].isdecimal() or len(records["size"]) > MOST_DIGITS:
             raise stream.error(f"is damaged: member {head.name!r} has the size {records['size']!r:.40}")
         head = head._replace(size=int(records["size"]))
-    if any(name.startswith("GNU.sparse") for name in records):
+    if _SPARSE.decode() in records:
         head = head._replace(kind=b"S")
     name = head.name
     while name.startswith("./"):
