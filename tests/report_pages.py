@@ -69,7 +69,8 @@ def troubled(folder: Path) -> Path:
     for number in range(4):
         name = f"talk {number}#?%41.wav"
         write_sound(folder / "in" / name, tone(2.5, 8000, hertz=300 + 100 * number), 8000)
-        rows.append([name, "test" if number == 3 else "train", ["yes", HOSTILE][number % 2], HOSTILE])
+        listed = str(folder / "in" / name) if number == 2 else name
+        rows.append([listed, "test" if number == 3 else "train", ["yes", HOSTILE][number % 2], HOSTILE])
     for number in range(3):
         (folder / "in" / f"text-{number}.mp3").write_text("The microphone was broken.")
         rows.append([f"text-{number}.mp3", "train", "yes", ""])

@@ -53,11 +53,12 @@ def report(output: str, to: str | None, sample: int, previews: int, quiet: bool)
         click.echo("splitter: interrupted; no report was written", err=True)
         return interruption.exit_code
     if not quiet:
-        read = written.looked_at - written.unread
-        of = "all" if read == written.outputs else f"{read:,}"
-        outputs = show_count(written.outputs, "output")
-        left = f"; {written.left:,} of {show_count(written.inputs, 'input')} not tried yet"
-        said = f"{show_bytes(written.size)}, {outputs}, {of} of them read{left if written.left else ''}"
+        said = f"{show_bytes(written.size)}, {show_count(written.outputs, 'output')}"
+        if written.outputs:
+            read = written.looked_at - written.unread
+            said += f", {'all' if read == written.outputs else f'{read:,}'} of them read"
+        if written.left:
+            said += f"; {written.left:,} of {show_count(written.inputs, 'input')} not tried yet"
         click.echo(f"{written.path}: {said}")
         click.echo(f"next: {_next_step(written, output)}")
     if written.unread:

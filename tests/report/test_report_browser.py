@@ -3,10 +3,11 @@
 import base64
 import struct
 import zlib
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from doors import program, read_table, write_files
-from report_pages import HOSTILE, needs_chromium
+from report_pages import HOSTILE, needs_chromium, write_manifest
 from written_shards import as_shards
 
 import splitter
@@ -14,6 +15,7 @@ import splitter
 pytestmark = needs_chromium
 ROWS = "#body .row"
 PLAYER = "browser.chosen.player"
+RIGHT, ENTER, SHIFT = "\ue014", "\ue007", "\ue008"
 
 
 def png(width: int, height: int) -> bytes:
@@ -40,10 +42,45 @@ def test_it_loads_without_a_complaint(chromium, request, theme, page):
     chromium.click(ROWS)
     assert chromium.complaints() == []
     assert chromium.value("performance.getEntriesByType('resource').map((one) => one.name)") == []
-    assert chromium.value("document.querySelectorAll('.chart canvas').length") >= 3
+    assert chromium.value("document.querySelectorAll('.chart canvas').length") >= 2
     assert chromium.value("document.querySelectorAll('#body .wave').length") > 0
     paper = chromium.value("getComputedStyle(document.body).backgroundColor")
-    assert (sum(map(int, paper.strip("rgb()").split(","))) < 380) == (theme == "dark")
+    assert is_dark(paper) == (theme == "dark")
+    colours = chromium.run(
+        "return Object.fromEntries(arguments[0].map((name) => [name, style(`--${name}`)]))",
+        sorted({name for pair in (*TEXT_ON, *SHAPE_ON) for name in pair}),
+    )
+    for least, pairs in ((4.5, TEXT_ON), (3, SHAPE_ON)):
+        for one, other in pairs:
+            assert contrast(colours[one], colours[other]) >= least, (one, other)
+    # the first click is seen, whatever the system has
+    chromium.click("#theme")
+    assert is_dark(chromium.value("getComputedStyle(document.body).backgroundColor")) == (theme != "dark")
+
+
+TEXT_ON = (
+    *((text, on) for text in ("ink", "muted") for on in ("paper", "card", "hover", "accent-soft")),
+    *(("accent", "card"), ("accent", "accent-soft"), ("on-accent", "accent"), ("warn", "accent-soft")),
+    *(("bad", on) for on in ("paper", "card", "bad-soft", "hover", "accent-soft")),
+)
+SHAPE_ON = (("edge", "paper"), ("edge", "card"), *((f"split-{number}", "card") for number in range(6)))
+
+
+def is_dark(colour):
+    return sum(map(int, colour.strip("rgb()").split(","))) < 380
+
+
+def contrast(one, other):
+    """As the Web Content Accessibility Guidelines have it."""
+
+    def light(colour):
+        digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+        parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted((light(one), light(other)))
+    return (lighter + 0.05) / (darker + 0.05)
 
 
 def test_it_loads_nothing_from_elsewhere(chromium, speech_output):
@@ -76,6 +113,23 @@ def test_rows_are_filtered(chromium, speech_output):
     assert 0 < short.between(low, high).sum() < len(manifest)
     chromium.click(".chip")
     assert chromium.texts("#shown") == [f"{len(manifest)} rows"]
+    # the same by keyboard: the third bar and the fourth; what they count is what they lead to
+    chromium.run("document.querySelectorAll('.chart')[3].focus()")
+    chromium.keys(RIGHT, RIGHT, RIGHT)
+    _with_shift(chromium, RIGHT)
+    plot = chromium.value("histograms[3].plot")
+    wanted = sum(plot["counts"][2:4])
+    assert chromium.texts(".told")[3].endswith(f": {wanted}")
+    chromium.keys(ENTER)
+    assert chromium.texts("#shown") == [f"{wanted} of {len(manifest)} rows"]
+    silences = chromium.value("browser.view.map((row) => browser.rows.level('silence', row))")
+    assert all(plot["edges"][2] <= one < plot["edges"][4] for one in silences)
+
+
+def _with_shift(chromium, *keys):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    ActionChains(chromium.driver).key_down(SHIFT).send_keys(*keys).key_up(SHIFT).perform()
 
 
 def _drag(chromium, selector, start, stop):
@@ -104,7 +158,8 @@ def test_rows_are_sorted(chromium, speech_output):
     chromium.click(f"{head} button")
     shown = [float(text) for text in chromium.texts(f"{ROWS} .cell:nth-child({at + 1})")]
     assert shown == sorted(sizes, reverse=True)[: len(shown)]
-    chromium.click(f"{head} button")
+    assert chromium.value(f"document.querySelector('{head} button').tabIndex") == 0
+    chromium.find(f"{head} button").send_keys(ENTER)
     assert chromium.find(head).get_attribute("aria-sort") == "none"
 
 
@@ -120,6 +175,9 @@ def test_from_a_disk_it_plays_the_output_itself(chromium, speech_output):
     assert chromium.texts(".main-play") == ["Pause"]
     chromium.keys(" ")
     chromium.wait(f"!{PLAYER}.isPlaying")
+    at = chromium.value(f"{PLAYER}.audio.currentTime")
+    chromium.keys(RIGHT)
+    assert chromium.value(f"{PLAYER}.audio.currentTime") == pytest.approx(at + 1, abs=0.1)
     assert chromium.complaints() == []
 
 
@@ -190,6 +248,36 @@ def test_the_strip_shows_all_pieces_of_the_recording(chromium, speech_output):
     assert chromium.texts(".inspector h3") == [rows[5]["output"].rpartition("/")[2]]
 
 
+def test_the_strip_of_a_long_recording_shows_all_of_it(chromium, tmp_path):
+    """Ten hours in 3,600 pieces, with a gap: they are one shape, in which a click chooses what is there."""
+    (tmp_path / "out").mkdir()
+    header = ["input", "label", "output", "size", "checksum", "start_seconds", "end_seconds"]
+    rows = [
+        ["day.wav", "ab"[n % 2], f"day/{n}.wav", 9, "", 10 * n, 10 * n + 10]
+        for n in range(3600)
+        if n // 400 != 1
+    ]
+    write_manifest(tmp_path / "out", header, rows)
+    assert program("report", tmp_path / "out", "--sample=0").code == 0
+    chromium.open(tmp_path / "out" / "report.html")
+    chromium.run("browser.reveal(2000)")
+    assert chromium.texts(".recording .path") == ["day.wav · 10:00:00 h · 3,200 outputs"]
+    shape = chromium.value("document.querySelector('.strip.whole .pieces path').getAttribute('d')")
+    assert [part.split("V")[0] for part in shape.split("M")[1:]] == [
+        "0.00 0.00H111.11",
+        "222.22 0.00H1000.00",
+    ]
+    [own] = chromium.value(
+        "[...document.querySelectorAll('.strip.whole .piece')].map((one) => one.style.left)"
+    )
+    assert float(own.rstrip("%")) == pytest.approx(100 * 2400 / 3600, abs=0.01)
+    box = chromium.find(".strip.whole .lanes")
+    chromium.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", box)
+    box.click()
+    assert chromium.value("browser.rows.span(browser.selected)[0]") == pytest.approx(18000, abs=200)
+    assert chromium.complaints() == []
+
+
 @pytest.mark.parametrize("options", [[], ["--sources"]])
 def test_served_cuts_are_heard_from_what_is_served(chromium, speech_output, serving, options):
     """From the recording if it is served; if not, from the outputs on both sides, one after the other."""
@@ -234,6 +322,11 @@ def test_failures_are_opened(chromium, troubled_output):
     chromium.run("document.querySelector('#status').value = 'failed'")
     chromium.run("document.querySelector('#status').dispatchEvent(new Event('change'))")
     assert chromium.texts("#shown") == ["5 of 17 rows"]
+    # the cause is found too, and a label says how many of its rows are failures
+    chromium.find("#search").send_keys("UNREADABLEinput")
+    chromium.wait("document.querySelector('#shown').textContent === '2 of 17 rows'")
+    chromium.run("browser.clear(); browser.toggleLabel('label', 'yes')")
+    assert chromium.texts("#shown") == ["9 of 17 rows, 3 failed"]
     assert chromium.complaints() == []
 
 
@@ -248,6 +341,11 @@ def test_markup_in_labels_stays_text(chromium, troubled_output):
     chromium.click(f"{ROWS}:nth-child(5) .play")
     chromium.wait(f"{PLAYER}.audio.currentTime > 0.01")
     assert chromium.value(f"{PLAYER}.audio.src").startswith("file://")
+    # a recording that is listed with its whole path
+    chromium.run("browser.reveal(7)")
+    chromium.click(".recording .buttons button:last-child")
+    chromium.wait(f"{PLAYER}.isPlaying && {PLAYER}.what === 'source'")
+    assert unquote(urlsplit(chromium.value(f"{PLAYER}.audio.src")).path).endswith("/in/talk 2#?%41.wav")
     assert chromium.complaints() == []
 
 
@@ -274,12 +372,16 @@ def test_everything_is_there_for_the_keyboard(chromium, speech_output):
     assert not chromium.value(f"{PLAYER}.isPlaying")
 
 
-@pytest.mark.parametrize("width", [360, 800])
+@pytest.mark.parametrize("width", [360, 800, 1200])
 def test_it_fits_a_phone(chromium, speech_output, width):
     """Nothing is wider than the screen; what is told of a row covers the lower part, but not the row."""
     chromium.wear("light", width, 740)
     chromium.open(speech_output / "report.html")
     assert chromium.value("document.documentElement.scrollWidth") <= width
+    texts = "[...document.querySelectorAll('.told, .labels .value, .pick small')]"
+    assert chromium.value(f"{texts}.filter((one) => one.scrollWidth > one.clientWidth).length") == 0
+    if width > 1080:
+        return
     chromium.run("browser.select(3)")
     assert chromium.value("document.documentElement.scrollWidth") <= width
     assert chromium.find(".main-play").is_displayed()
@@ -295,6 +397,10 @@ def test_it_prints(chromium, speech_output):
     """In light colours, with the first rows of the table, and without what only a screen is good for."""
     chromium.wear("dark")
     chromium.open(speech_output / "report.html")
+    for row in ("print-color-adjust", "exact"), ("position", "static"), ("break-inside", "avoid"):
+        chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        assert chromium.value(f"getComputedStyle(document.querySelector('{ROWS}'))['{row[0]}']") == row[1]
+    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     pdf = base64.b64decode(chromium.driver.execute_cdp_cmd("Page.printToPDF", {})["data"])
     assert pdf.startswith(b"%PDF")
     chromium.run("dispatchEvent(new Event('beforeprint'))")
@@ -323,6 +429,7 @@ def test_a_hundred_thousand_rows_are_usable(chromium, many_output):
     )
     chromium.click('.labels[data-column="label"] button[data-value="label 3"]')
     assert chromium.value("browser.view.length") in range(9000, 9200)
+    assert chromium.texts("#printed") == ["The first 40 of 9,000 rows; manifest.csv has all."]
     assert chromium.complaints() == []
 
 
@@ -372,6 +479,10 @@ def test_images_and_texts_are_shown(chromium, tmp_path):
     chromium.wait("document.querySelector('#body img').naturalWidth === 60")
     chromium.click(f"{ROWS}:nth-child(1)")
     chromium.wait("document.querySelector('.picture').naturalWidth === 60")
+    assert chromium.value("document.querySelectorAll('#body img').length") == 1
+    chromium.find("#search").send_keys("I>there")
+    chromium.wait("document.querySelector('#shown').textContent === '1 of 2 rows'")
+    chromium.run("browser.clear()")
     chromium.click(f"{ROWS}:nth-child(2)")
     assert chromium.texts(".inspector pre") == ["hello <i>there</i>"]
     assert chromium.complaints() == []

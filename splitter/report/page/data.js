@@ -43,10 +43,15 @@ function clock(seconds) {
 // Where there is little room.
 const brief = (seconds) => (seconds < 3600 ? clock(seconds) : `${plain.format(Number((seconds / 3600).toPrecision(3)))} h`);
 
+// As many digits as there are, but for large numbers.
+const exact = new Intl.NumberFormat("en", { maximumFractionDigits: 12 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
+const tick = (number) => minus((Math.abs(number) >= 1e5 ? compact : exact).format(Number(number.toPrecision(12))));
+
 function withUnit(number, unit) {
   if (unit === "bytes") return bytes(number);
   if (unit === "s") return clock(number);
-  const text = minus(plain.format(Math.abs(number) >= 100 ? Math.round(number) : Number(number.toPrecision(3))));
+  const text = minus(exact.format(Math.abs(number) >= 100 ? Math.round(number) : Number(number.toPrecision(3))));
   return unit ? `${text} ${unit}` : text;
 }
 
@@ -109,6 +114,7 @@ class Rows {
       this.byName.set(`#${name}`, new Column({ name: `#${name}`, number: true, cells }));
     }
     this.message = new Column({ name: "message", cells: data.message });
+    this.errors = new Column({ name: "error", cells: data.errors });
     this.output = this.byName.get("output");
     this.input = this.byName.get(data.listed);
     this.waves = new Int8Array(waves);
@@ -150,11 +156,17 @@ class Rows {
 
   // Where a row lies in its recording, in seconds.
   span(row) {
-    const start = Number(this.value("start_seconds", row) ?? NaN);
-    const end = Number(this.value("end_seconds", row) ?? NaN);
-    return start <= end ? [start, end] : null;
+    this.starts ??= this.numbers("start_seconds");
+    this.ends ??= this.numbers("end_seconds");
+    return this.starts[row] <= this.ends[row] ? [this.starts[row], this.ends[row]] : null;
+  }
+
+  numbers(name) {
+    return Float64Array.from({ length: this.count }, (_, row) => Number(this.value(name, row) ?? NaN));
   }
 }
+
+const isImage = (name) => /\.(png|jpe?g|gif|webp|avif|svg|bmp)$/i.test(name);
 
 // The recipes for sound put several labels into one cell, with a bar between.
 function labelsIn(column, text) {

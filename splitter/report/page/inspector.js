@@ -1,6 +1,8 @@
 // The row that is chosen: its sound, its place in the recording, and all that is known of it.
 
-const NEAR_CUT = 1, MOST_PIECES = 1500, MOST_NAMES = 24;
+const NEAR_CUT = 1, MOST_PIECES = 400, MOST_NAMES = 24, LANE = 9;
+// More is not fetched to draw what nobody asked for.
+const MOST_UNASKED = 5e7;
 
 class Inspector {
   constructor(summary, rows, sounds) {
@@ -22,7 +24,7 @@ class Inspector {
     const { rows } = this;
     const failed = rows.state[row] === FAILED, output = rows.output.text(row);
     const sound = rows.state[row] === OUTPUT && this.browser.isSound(row);
-    const kind = /\.(png|jpe?g|gif|webp|avif|svg|bmp)$/i.test(output) ? "image" : sound ? "sound" : "other";
+    const kind = isImage(output) ? "image" : sound ? "sound" : "other";
     const button = (text, title, click, more = {}) => el("button", { type: "button", title, click, ...more }, text);
     this.playButton = sound ? button("Play", "Space", () => this.toggle(row), { class: "main-play", "data-row": row }) : null;
     this.note = el("p", { class: "note sound-note", "aria-live": "polite" });
@@ -43,8 +45,7 @@ class Inspector {
   }
 
   cause(row) {
-    const cause = this.summary.causes[this.rows.causes[row - this.rows.firstFailure]];
-    return cause ? cause.error : "failed";
+    return this.rows.errors.text(row - this.rows.firstFailure);
   }
 
   // -- its sound ------------------------------------------------------------------------------------------------
@@ -70,6 +71,15 @@ class Inspector {
   playFrom(event) {
     const box = this.stage.getBoundingClientRect();
     this.play(((event.clientX - box.left) / box.width) * this.length);
+  }
+
+  // So many seconds on, if there is something to go on in.
+  seek(seconds) {
+    const { audio } = this.player;
+    if (this.row === null || this.player.row !== this.row || !audio.duration) return false;
+    audio.currentTime = Math.min(audio.duration, Math.max(0, audio.currentTime + seconds));
+    this.follow();
+    return true;
   }
 
   async toggle(row) {
@@ -117,8 +127,9 @@ class Inspector {
   }
 
   async drawFromSound(row) {
-    const found = await this.decoded(row);
-    if (found && row === this.row) this.wavePart.replaceChildren(waveImage(waveOf(found.sound.getChannelData(0), 400)));
+    const found = this.rows.value("size", row) > MOST_UNASKED ? null : await this.decoded(row);
+    if (row !== this.row) return;
+    this.wavePart.replaceChildren(found ? waveImage(waveOf(found.sound.getChannelData(0), 400)) : el("p", { class: "note no-wave" }, "Not read for this page: --sample reads more."));
   }
 
   played() {
@@ -158,7 +169,7 @@ class Inspector {
     const all = rows.sameInput(row).filter((one) => rows.span(one) && rows.state[one] !== FAILED);
     const own = rows.span(row);
     if (!all.length || !own) return "";
-    const length = Math.max(Number(rows.value("source_seconds", row)) || 0, ...all.map((one) => rows.span(one)[1]));
+    const length = all.reduce((most, one) => Math.max(most, rows.span(one)[1]), Number(rows.value("source_seconds", row)) || 0);
     if (!length) return "";
     const pad = Math.max(NEAR_CUT, (own[1] - own[0]) / 3);
     const near = [Math.max(0, own[0] - pad), Math.min(length, own[1] + pad)];
@@ -179,37 +190,57 @@ class Inspector {
   strip(all, row, from, to, name) {
     const { rows } = this;
     const place = (span) => `left:${(100 * (span[0] - from)) / (to - from)}%;width:${(100 * (span[1] - span[0])) / (to - from)}%`;
-    const seen = all.filter((one) => rows.span(one)[1] > from && rows.span(one)[0] < to).slice(0, MOST_PIECES);
+    const seen = all.filter((one) => rows.span(one)[1] > from && rows.span(one)[0] < to);
+    // too many to be told apart, or to be elements of a page: one shape for all
+    const many = seen.length > MOST_PIECES;
+    if (many) seen.sort((one, other) => rows.span(one)[0] - rows.span(other)[0]);
     const strip = el("div", { class: `strip ${name}`, "data-strip": name, title: "Play from here", click: (event) => {
       const box = strip.getBoundingClientRect();
       this.playAt(row, all, from + ((event.clientX - box.left) / box.width) * (to - from));
     } });
-    const outline = name === "whole" && rows.sources[rows.input.text(row)];
+    const input = rows.input.text(row), outline = name === "whole" && Object.hasOwn(rows.sources, input) && rows.sources[input];
     const waves = el("div", { class: "waves" });
     if (outline) {
       const shape = bytesOf(outline), wave = new Int8Array(2 * shape.length);
       shape.forEach((one, at) => { wave[2 * at] = -(one >> 1); wave[2 * at + 1] = one >> 1; });
       waves.append(el("div", { class: "source-wave", style: "left:0;width:100%" }, waveImage(wave)));
     } else {
-      const loudest = Math.max(...seen.map((one) => rows.level("peak_db", one) ?? -120));
-      for (const one of seen) {
+      const loudest = seen.reduce((most, one) => Math.max(most, rows.level("peak_db", one) ?? -120), -120);
+      const height = (one) => Math.sqrt(10 ** (Math.max(-60, (rows.level("peak_db", one) ?? -120) - loudest) / 20));
+      if (many) waves.append(el("div", { style: "left:0;width:100%" }, blocks(seen.filter((one) => rows.wave(one)).map((one) => [...rows.span(one), 1 - height(one), 1 + height(one)]), from, to, 2, "wave")));
+      for (const one of many ? [] : seen) {
         const wave = rows.wave(one);
         if (wave) waves.append(el("div", { class: one === row ? "own" : "", style: place(rows.span(one)) }, waveImage(wave, (rows.level("peak_db", one) ?? 0) - loudest)));
       }
     }
     const lanes = el("div", { class: "lanes" });
-    const ends = [];
+    const ends = [], shapes = [];
     for (const one of seen) {
       const span = rows.span(one);
       let lane = ends.findIndex((end) => end <= span[0] + 1e-6);
       if (lane < 0) lane = Math.min(ends.length, 2);
-      ends[lane] = span[1];
-      lanes.append(el("button", { type: "button", tabindex: -1, class: one === row ? "piece own" : "piece", style: `${place(span)};top:${lane * 9}px`, "aria-label": `Choose ${rows.name(one)}`, title: `${shortName(rows.name(one))}: ${clock(span[0])} to ${clock(span[1])}`, click: (event) => { event.stopPropagation(); this.browser.select(one, { scroll: true }); } }));
+      ends[lane] = Math.max(ends[lane] ?? 0, span[1]);
+      if (many) shapes.push([...span, lane * LANE, lane * LANE + 7]);
+      if (many && one !== row) continue;
+      lanes.append(el("button", { type: "button", tabindex: -1, class: one === row ? "piece own" : "piece", style: `${place(span)};top:${lane * LANE}px`, "aria-label": `Choose ${rows.name(one)}`, title: `${shortName(rows.name(one))}: ${clock(span[0])} to ${clock(span[1])}`, click: (event) => { event.stopPropagation(); this.browser.select(one, { scroll: true }); } }));
     }
-    lanes.style.height = `${Math.max(1, ends.length) * 9}px`;
+    const height = Math.max(1, ends.length) * LANE;
+    lanes.style.height = `${height}px`;
+    if (many) {
+      lanes.prepend(blocks(merged(shapes, (to - from) / 1000), from, to, height, "pieces"));
+      lanes.title = "Choose the output here";
+      lanes.addEventListener("click", (event) => {
+        const box = strip.getBoundingClientRect();
+        const there = this.at(all, from + ((event.clientX - box.left) / box.width) * (to - from));
+        event.stopPropagation();
+        if (there !== undefined) this.browser.select(there, { scroll: true });
+      });
+    }
     const marks = el("div", { class: "marks" });
-    for (const { text, span } of joined(seen.flatMap((one) => this.labels(one)))) {
-      if (span[1] > from && span[0] < to) marks.append(el("span", { class: "mark", style: place(span), title: `${text}: ${clock(span[0])} to ${clock(span[1])}` }, text));
+    const found = joined(this.labelsOf(seen, row)).filter(({ span }) => span[1] > from && span[0] < to);
+    if (found.length > MOST_PIECES) marks.append(blocks(merged(found.map(({ span }) => [...span, 0, 17]), (to - from) / 1000), from, to, 18, "mark-shapes"));
+    else for (const { text, span } of found) {
+      marks.append(el("span", { class: "mark", style: place(span), title: `${text}: ${clock(span[0])} to ${clock(span[1])}` }, text));
     }
     const own = rows.span(row);
     const head = el("i", { class: "playhead", hidden: true });
@@ -219,25 +250,35 @@ class Inspector {
     return el("div", { class: "strip-part" }, strip, el("p", { class: "times" }, el("span", {}, clock(from)), el("span", {}, clock(to))));
   }
 
+  // The labels of some rows of the same recording as another.
+  labelsOf(some, row) {
+    const { rows } = this;
+    const label = rows.byName.get("label");
+    if (rows.byName.has("labels")) return some.flatMap((one) => this.labels(one));
+    // one that the whole recording has says nothing about its pieces
+    if (!label || rows.sameInput(row).every((one) => label.text(one) === label.text(row))) return [];
+    return some.filter((one) => label.text(one)).map((one) => ({ text: label.text(one), span: rows.span(one) }));
+  }
+
   labels(row) {
     const { rows } = this;
     const span = rows.span(row);
     const cell = (name) => (rows.byName.has(name) ? rows.byName.get(name).text(row) : "");
-    if (cell("labels")) {
-      const numbers = (name) => cell(name).split("|").map(Number);
-      const [starts, ends] = [numbers("label_starts"), numbers("label_ends")];
-      return labelsIn("labels", cell("labels")).map((text, at) => ({ text, span: [span[0] + (starts[at] || 0), span[0] + (ends[at] ?? span[1] - span[0])] }));
-    }
-    // one that the whole recording has says nothing about its pieces
-    const label = rows.byName.get("label");
-    const differs = label && !rows.byName.has("labels") && rows.sameInput(row).some((one) => label.text(one) !== label.text(row));
-    return differs && cell("label") ? [{ text: cell("label"), span }] : [];
+    if (!cell("labels")) return [];
+    const numbers = (name) => cell(name).split("|").map(Number);
+    const [starts, ends] = [numbers("label_starts"), numbers("label_ends")];
+    return labelsIn("labels", cell("labels")).map((text, at) => ({ text, span: [span[0] + (starts[at] || 0), span[0] + (ends[at] ?? span[1] - span[0])] }));
+  }
+
+  // Which of some rows there is at a time.
+  at(all, time) {
+    return all.find((one) => this.rows.span(one)[0] <= time && time < this.rows.span(one)[1]);
   }
 
   async playAt(row, all, time) {
     const source = this.sounds.source(row);
     if (source && await this.player.play(row, "source", [{ url: source, of: "source" }], time)) return null;
-    const there = all.find((one) => this.rows.span(one)[0] <= time && time < this.rows.span(one)[1]);
+    const there = this.at(all, time);
     if (there === undefined) return null;
     if (there !== row) this.browser.select(there, { scroll: true });
     return this.play(time - this.rows.span(there)[0]);
@@ -282,13 +323,37 @@ class Inspector {
   }
 }
 
+// Many spans in one shape: each from one time to another, and from one height to another.
+function blocks(spans, from, to, height, name) {
+  const x = (time) => (((time - from) / (to - from)) * 1000).toFixed(2);
+  const path = spans.map(([start, end, top, bottom]) => `M${x(start)} ${top.toFixed(2)}H${x(end)}V${bottom.toFixed(2)}H${x(start)}Z`).join("");
+  return el("svg:svg", { class: name, viewBox: `0 0 1000 ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" }, el("svg:path", { d: path }));
+}
+
+// Those at the same height that all but touch are one, or what is seen is a pattern of no meaning.
+function merged(spans, gap) {
+  const found = [], last = new Map();
+  for (const span of spans) {
+    const before = last.get(span[2]);
+    if (before && span[0] - before[1] < gap) before[1] = Math.max(before[1], span[1]);
+    else {
+      last.set(span[2], span);
+      found.push(span);
+    }
+  }
+  return found;
+}
+
 // Outputs that overlap have a part of the same label each: it is one.
 function joined(labels) {
-  const found = [];
+  const found = [], last = new Map();
   for (const { text, span } of labels.sort((one, other) => one.span[0] - other.span[0])) {
-    const same = found.find((one) => one.text === text && one.span[1] >= span[0] - 1e-6);
-    if (same) same.span[1] = Math.max(same.span[1], span[1]);
-    else found.push({ text, span: [...span] });
+    const same = last.get(text);
+    if (same && same.span[1] >= span[0] - 1e-6) same.span[1] = Math.max(same.span[1], span[1]);
+    else {
+      last.set(text, { text, span: [...span] });
+      found.push(last.get(text));
+    }
   }
   return found;
 }

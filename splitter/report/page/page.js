@@ -22,7 +22,7 @@ function showHead() {
 
 function showGlance() {
   for (const plot of summary.plots) {
-    const histogram = new Histogram(plot, (...range) => browser && browser.chooseRange(...range));
+    const histogram = new Histogram(plot, (...bars) => browser && browser.chooseBars(...bars));
     histograms.push(histogram);
     $("plots").append(histogram.card);
   }
@@ -52,6 +52,8 @@ function showCauses() {
       el("summary", {}, el("span", { class: "times-failed" }, plain.format(cause.count)), el("b", {}, cause.error), el("span", { class: "why" }, cause.message)),
       el("div", { class: "inside" }, el("p", { class: "message bad" }, cause.message), cause.traceback ? el("pre", { class: "quote" }, cause.traceback) : "", names));
   }));
+  const { causes, count: times } = summary.more_causes;
+  if (causes) $("causes").after(el("p", { class: "note more-causes" }, `and ${plain.format(causes)} more, of ${count(times, "failure")}: they are in the table below, and in errors.csv`));
 }
 
 function openFailure(input) {
@@ -95,6 +97,8 @@ function onKeys(inspector) {
     if (typing) return;
     const button = event.target.closest("button, summary, a");
     if (event.key === " " && !button && browser.selected !== null) inspector.toggle(browser.selected);
+    else if (event.key === "ArrowLeft") { if (!inspector.seek(-1)) return; }
+    else if (event.key === "ArrowRight") { if (!inspector.seek(1)) return; }
     else if (event.key === "j") browser.move(1);
     else if (event.key === "k") browser.move(-1);
     else if (event.key === "s") inspector.toggleSpectrum();
@@ -107,14 +111,17 @@ function onKeys(inspector) {
 
 function onTheme() {
   const root = document.documentElement;
-  const themes = ["", "dark", "light"];
+  const system = matchMedia("(prefers-color-scheme: dark)");
   const wear = (theme) => {
     if (theme) root.dataset.theme = theme;
     else delete root.dataset.theme;
+    $("theme").textContent = theme ? `Theme: ${theme}` : "Theme";
     drawPlots();
   };
-  $("theme").addEventListener("click", () => wear(themes[(themes.indexOf(root.dataset.theme || "") + 1) % themes.length]));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawPlots);
+  // the first click is seen: it is not what the system has
+  const themes = () => (system.matches ? ["", "light", "dark"] : ["", "dark", "light"]);
+  $("theme").addEventListener("click", () => wear(themes()[(themes().indexOf(root.dataset.theme || "") + 1) % 3]));
+  system.addEventListener("change", drawPlots);
   let before = "";
   addEventListener("beforeprint", () => {
     before = root.dataset.theme || "";

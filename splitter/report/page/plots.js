@@ -13,6 +13,7 @@ function showNumbers(summary) {
     items.push([hours ? "hours" : "length", hours ? plain.format(Number((numbers.seconds / 3600).toPrecision(4))) : clock(numbers.seconds), `mean ${clock(numbers.seconds / numbers.outputs)}`]);
   }
   items.push(["failed", plain.format(numbers.failed), numbers.failed ? `${share(numbers.failed, numbers.inputs)} of inputs` : "none", numbers.failed ? "bad" : "good"]);
+  if (numbers.left) items.push(["not tried yet", plain.format(numbers.left), `${share(numbers.left, numbers.inputs)} of inputs`, "warn"]);
   if (numbers.skipped) items.push(["skipped", plain.format(numbers.skipped), "left out by the recipe"]);
   if (summary.clipping.measured) {
     const { clipped, measured } = summary.clipping;
@@ -37,8 +38,11 @@ function share(part, whole) {
 class Histogram {
   constructor(plot, choose) {
     this.plot = plot;
-    this.told = el("p", { class: "told" });
-    this.place = el("div", { class: "chart" });
+    this.told = el("p", { class: "told", "aria-live": "polite" });
+    this.place = el("div", { class: plot.column ? "chart" : "chart only-look", ...(plot.edges ? {
+      role: "slider", tabindex: 0, "aria-label": `${plot.title}, bar by bar`, "aria-valuemin": 0, "aria-valuemax": plot.edges.length - 2,
+      keydown: (event) => this.key(event), blur: () => this.leave(),
+    } : {}) });
     this.card = el("figure", { class: "card" },
       el("figcaption", {}, el("b", {}, plot.title), el("span", { class: "more" }, minus(plot.note))), this.told, this.place);
     this.counts = plot.counts;
@@ -46,14 +50,54 @@ class Histogram {
     this.tell(null);
   }
 
-  tell(bin) {
+  tell(bin, last = bin) {
     const { edges, unit, least, median, most } = this.plot;
     const bare = (number) => (["s", "bytes"].includes(unit) ? withUnit(number, unit) : withUnit(number, ""));
     if (bin === null || bin === undefined) {
       this.told.textContent = edges ? `median ${bare(median)}, from ${bare(least)} to ${withUnit(most, unit)}` : `all ${withUnit(least, unit)}`;
       return;
     }
-    this.told.textContent = `${bare(edges[bin])} to ${withUnit(edges[bin + 1], unit)}: ${plain.format(this.counts[bin])}`;
+    const there = this.counts.slice(bin, last + 1).reduce((sum, one) => sum + one, 0);
+    this.told.textContent = `${bare(edges[bin])} to ${withUnit(edges[last + 1], unit)}: ${plain.format(there)}`;
+  }
+
+  // In which bar a value is: from its lower edge on, and the last has its upper edge, too.
+  bin(value) {
+    const { edges } = this.plot;
+    let low = 0, high = edges.length - 2;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (edges[middle] <= value) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  // Arrows go from bar to bar, with Shift over several; Enter shows what is in them.
+  key(event) {
+    const last = this.plot.edges.length - 2;
+    const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -last, End: last }[event.key];
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (steps !== undefined) {
+      this.at = this.at === undefined ? (steps < 0 ? last : 0) : Math.min(last, Math.max(0, this.at + steps));
+      if (!event.shiftKey || this.from === undefined) this.from = this.at;
+      const range = [Math.min(this.from, this.at), Math.max(this.from, this.at)];
+      const left = this.chart.valToPos(range[0] - 0.5, "x");
+      this.chart.setSelect({ left, width: this.chart.valToPos(range[1] + 0.5, "x") - left, top: 0, height: this.chart.over.clientHeight }, false);
+      this.tell(...range);
+      this.place.setAttribute("aria-valuenow", this.at);
+      this.place.setAttribute("aria-valuetext", this.told.textContent);
+    } else if ((event.key === "Enter" || event.key === " ") && this.at !== undefined) {
+      if (this.plot.column) this.choose(this, Math.min(this.from, this.at), Math.max(this.from, this.at));
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  leave() {
+    this.at = this.from = undefined;
+    if (this.chart) this.chart.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    this.tell(null);
   }
 
   toX(value) {
@@ -86,12 +130,12 @@ class Histogram {
     const bins = edges.length - 1;
     const ticks = this.ticks();
     const bars = uPlot.paths.bars({ size: [1, Infinity], gap: 1 });
-    const tickText = (value) => (unit === "bytes" && value ? bytes(value) : minus(plain.format(Number(value.toPrecision(4)))));
+    const tickText = (value) => (unit === "bytes" && value ? bytes(value) : tick(value));
     if (this.chart) this.chart.destroy();
     this.place.replaceChildren();
     this.chart = new uPlot({
       width: Math.max(120, this.place.clientWidth), height: 112, padding: [6, 12, 0, 12], legend: { show: false },
-      cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
+      cursor: { y: false, points: { show: false }, drag: { x: Boolean(this.plot.column), y: false, setScale: false } },
       scales: { x: { time: false, range: [-0.5, bins - 0.5] }, y: { range: (_, __, most) => [0, Math.max(1, most)] } },
       axes: [{
         size: 24, gap: 4, stroke: style("--muted"), font: "11px system-ui, sans-serif", grid: { show: false },
@@ -109,11 +153,10 @@ class Histogram {
 
   selected(chart) {
     if (chart.select.width < 2) return;
-    const { edges } = this.plot;
-    const bin = (left) => Math.min(edges.length - 2, Math.max(0, Math.round(chart.posToVal(left, "x"))));
+    const bin = (left) => Math.min(this.plot.edges.length - 2, Math.max(0, Math.round(chart.posToVal(left, "x"))));
     const [first, last] = [bin(chart.select.left), bin(chart.select.left + chart.select.width)];
     chart.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-    if (this.plot.column) this.choose(this.plot, edges[first], edges[last + 1]);
+    this.choose(this, first, last);
   }
 
   // How many of the rows that are shown are in each bin; without any filter it is as it was drawn first.
@@ -126,8 +169,7 @@ class Histogram {
       for (const row of view) {
         const value = column ? column.at(row) : null;
         if (value === null || value === undefined) continue;
-        const bin = Math.floor(this.toX(value) + 0.5 + 1e-9);
-        if (bin >= 0 && bin <= this.counts.length) this.counts[Math.min(bin, this.counts.length - 1)] += 1;
+        this.counts[this.bin(value)] += 1;
       }
     }
     this.chart.setData([this.chart.data[0], this.plot.counts, this.counts]);
@@ -138,14 +180,15 @@ class Histogram {
 
 const FEW = 8;
 
-function labelCard({ column, title, values }, splits, choose) {
-  const list = el("ul", { class: "bars" });
+function labelCard({ column, title, values, others = { values: 0, outputs: 0 } }, splits, choose) {
+  const longest = Math.max(...values.slice(0, FEW).map((one) => one.value.length), 6);
+  const list = el("ul", { class: "bars", style: `--value:${Math.min(longest, 24)}ch` });
   const most = Math.max(1, ...values.map((one) => one.outputs));
-  const total = values.reduce((sum, one) => sum + one.outputs, 0);
+  const total = values.reduce((sum, one) => sum + one.outputs, others.outputs);
   const timed = values.some((one) => one.seconds > 0);
   const bar = (one) => {
     if (column === "split" && splits.length) one.split = { [one.value]: one.outputs };
-    const parts = splits.filter((part) => one.split[part]);
+    const parts = splits.filter((part) => Object.hasOwn(one.split, part));
     const width = (100 * one.outputs) / most;
     const fill = el("span", { class: "fill", style: `width:${width}%` });
     if (parts.length) fill.append(...parts.map((part) => el("i", { class: `split-${splits.indexOf(part) % 6}`, style: `flex:${one.split[part]}`, title: `${part}: ${one.split[part]}` })));
@@ -156,11 +199,12 @@ function labelCard({ column, title, values }, splits, choose) {
   };
   list.append(...values.slice(0, FEW).map(bar));
   const card = el("figure", { class: "card labels", "data-column": column },
-    el("figcaption", {}, el("b", {}, title || column), el("span", { class: "more" }, count(values.length, "value"))), list);
+    el("figcaption", {}, el("b", {}, title || column), el("span", { class: "more" }, count(values.length + others.values, "value"))), list);
+  const rest = others.values ? el("p", { class: "note" }, `and ${count(others.values, "value")} more, in ${count(others.outputs, "output")}: the search finds them`) : "";
   if (values.length > FEW) {
-    const more = el("button", { class: "quiet", type: "button", click: () => { list.append(...values.slice(FEW).map(bar)); more.remove(); } }, `${plain.format(values.length - FEW)} more`);
+    const more = el("button", { class: "quiet", type: "button", click: () => { list.append(...values.slice(FEW).map(bar)); more.replaceWith(rest); list.children[FEW].firstChild.focus(); } }, `${plain.format(values.length - FEW)} more`);
     card.append(more);
-  }
+  } else card.append(rest);
   return card;
 }
 

@@ -62,7 +62,7 @@ class Sounds {
     const output = this.rows.output.text(row);
     if (!output) return null;
     if (!server && (inShard.test(output) || this.summary.folder === null)) return null;
-    return server === "" ? `./${encoded(this.summary.folder + output)}` : `/${encoded(output)}`;
+    return `./${encoded(server ? output : this.summary.folder + output)}`;
   }
 
   // An archive that stands in a bucket gives a part of itself to any page beside it.
@@ -76,9 +76,13 @@ class Sounds {
 
   source(row) {
     const input = this.rows.input.text(row);
-    if (!input || input.startsWith("/") || input.includes("://")) return null;
-    if (server) return server === "sources" ? `/.sources/${encoded(input)}` : null;
-    return this.summary.sources === null ? null : `./${encoded(this.summary.sources + input)}`;
+    if (!input || input.includes("://")) return null;
+    // what does not lie below the root is one name for the server, or the browser would take it for a way
+    const below = !/^\/|(^|\/)(\.{0,2})(\/|$)/.test(input);
+    if (server) return server === "sources" ? `./.sources/${below ? encoded(input) : encoded(input).replaceAll("/", "%2F")}` : null;
+    if (this.summary.sources === null) return null;
+    if (input.startsWith("/")) return isServed ? null : `file://${encoded(input)}`;
+    return `./${encoded(this.summary.sources + input)}`;
   }
 
   previewLink(row) {
@@ -159,7 +163,6 @@ class Player {
         return true;
       } catch (error) {
         if (turn !== this.turn || error.name === "AbortError") return false;
-        if (error.name === "NotAllowedError") break;
       }
     }
     this.what = "";

@@ -16,6 +16,7 @@ class Browser {
     this.view = [];
     this.table = $("table");
     this.body = $("body");
+    this.table.style.setProperty("--all", `${rows.count * ROW + 120}px`);
     this.fit();
     this.tools();
     this.table.addEventListener("scroll", () => this.draw(), { passive: true });
@@ -28,7 +29,10 @@ class Browser {
     const { rows, summary } = this;
     const sound = summary.clipping.measured > 0;
     const shown = [];
-    const number = (name, title, digits, unit) => shown.push({ name, title, kind: "number", digits, unit, width: "76px" });
+    const number = (name, title, digits, unit) => {
+      const least = Math.min(150, Math.max(LEAST.number, Math.ceil(title.length * 7.5)));
+      shown.push({ name, title, kind: "number", digits, unit, least, width: `${least + 8}px` });
+    };
     if (sound) shown.push({ name: "", title: "", kind: "wave", width: "minmax(90px, 0.9fr)" });
     else if (summary.kinds.image) shown.push({ name: "", title: "", kind: "image", width: "72px" });
     shown.push({ name: "output", title: "Output", kind: "name", width: "minmax(150px, 1.4fr)" });
@@ -50,7 +54,7 @@ class Browser {
   // Where there is little room, columns go: labels first, the name never.
   fit() {
     const shown = [...this.wanted];
-    const width = () => shown.reduce((sum, one) => sum + LEAST[one.kind] + 12, 66);
+    const width = () => shown.reduce((sum, one) => sum + (one.least || LEAST[one.kind]) + 12, 66);
     for (const kind of ["label", "number", "wave", "text", "bytes", "image"]) {
       for (let at = shown.length - 1; at > 0 && width() > this.table.clientWidth; at--) {
         const last = kind === "number" && shown.filter((one) => one.kind === kind).length === 1;
@@ -68,12 +72,13 @@ class Browser {
   }
 
   head() {
-    this.table.style.setProperty("--columns", `${this.summary.kinds.sound ? "44px" : "0px"} ${this.columns.map((one) => one.width).join(" ")}`);
+    this.table.style.setProperty("--columns", `${this.summary.kinds.sound ? "var(--play)" : "0px"} ${this.columns.map((one) => one.width).join(" ")}`);
     this.table.setAttribute("aria-colcount", this.columns.length + 1);
-    $("head").replaceChildren(el("span", { role: "columnheader", class: "cell" }), ...this.columns.map((one) => {
+    $("head").replaceChildren(el("span", { role: "columnheader", class: "cell", "aria-label": "Play" }), ...this.columns.map((one) => {
       const cell = el("span", { role: "columnheader", class: `cell ${one.kind}`, "aria-sort": "none" });
-      if (one.name) cell.append(el("button", { type: "button", tabindex: -1, click: () => this.sortBy(one.name), title: `Sort by ${one.title}` }, one.title));
-      else cell.append(one.title);
+      if (one.name) cell.append(el("button", { type: "button", click: () => this.sortBy(one.name), title: `Sort by ${one.title}` }, one.title));
+      else if (one.title) cell.append(one.title);
+      else cell.setAttribute("aria-label", { wave: "Waveform", image: "Image" }[one.kind]);
       return cell;
     }));
   }
@@ -84,13 +89,12 @@ class Browser {
     if (summary.numbers.skipped) options.push(["skipped", "Skipped"]);
     if (rows.causes.length) options.push(["failed", "Failed"]);
     if (summary.clipping.clipped) options.push(["clipped", "Clipped"]);
-    if (Object.keys(rows.unread).length) options.push(["unread", "Not readable"]);
+    if (Object.keys(rows.unread).length) options.push(["unread", "With a fault"]);
     $("status").append(...options.map(([value, text]) => el("option", { value }, text)));
     $("status").addEventListener("change", () => { filter.status = $("status").value; this.apply(); });
-    let wait = 0;
     $("search").addEventListener("input", () => {
-      clearTimeout(wait);
-      wait = setTimeout(() => { filter.text = $("search").value.trim().toLowerCase(); this.apply(); }, rows.count > 20000 ? 150 : 0);
+      clearTimeout(this.wait);
+      this.wait = setTimeout(() => { filter.text = $("search").value.trim().toLowerCase(); this.apply(); }, rows.count > 20000 ? 150 : 0);
     });
     const labels = summary.labels.filter((one) => rows.byName.has(one.column));
     $("label-column").hidden = !labels.length;
@@ -103,6 +107,8 @@ class Browser {
   }
 
   clear() {
+    // what is still to come of the search field is of before
+    clearTimeout(this.wait);
     Object.assign(this.filter, { text: "", status: "all", column: "", value: null });
     this.filter.ranges.clear();
     $("search").value = "";
@@ -126,9 +132,14 @@ class Browser {
     this.chooseLabel(same ? "" : column, same ? null : value);
   }
 
-  chooseRange(plot, low, high) {
-    const name = this.columnOf(plot);
-    if (name) this.filter.ranges.set(name, { title: plot.title, unit: plot.unit, low, high });
+  chooseBars(histogram, first, last) {
+    const { title, unit, edges } = histogram.plot;
+    const name = this.columnOf(histogram.plot);
+    const has = (value) => {
+      const bin = histogram.bin(value);
+      return bin >= first && bin <= last;
+    };
+    if (name) this.filter.ranges.set(name, { title, unit, low: edges[first], high: edges[last + 1], has });
     this.apply();
   }
 
@@ -148,8 +159,11 @@ class Browser {
     const { rows, filter } = this;
     const tests = [];
     if (filter.text) {
-      const has = [...rows.columns, rows.message].map((column) => column.each((value) => value !== null && String(value).toLowerCase().includes(filter.text)));
-      tests.push((row) => has.some((one) => one(row)));
+      const includes = (value) => value !== null && String(value).toLowerCase().includes(filter.text);
+      const has = [...rows.columns, rows.message].map((column) => column.each(includes));
+      const error = rows.errors.each(includes);
+      const also = new Set([rows.texts, rows.unread].flatMap((texts) => Object.keys(texts).filter((row) => includes(texts[row]))).map(Number));
+      tests.push((row) => has.some((one) => one(row)) || also.has(row) || (row >= rows.firstFailure && error(row - rows.firstFailure)));
     }
     const wanted = { outputs: OUTPUT, skipped: SKIPPED, failed: FAILED }[filter.status];
     if (wanted !== undefined) tests.push((row) => rows.state[row] === wanted);
@@ -157,12 +171,10 @@ class Browser {
     if (filter.status === "unread") tests.push((row) => row in rows.unread);
     if (filter.column && filter.value !== null) {
       const of = (value) => labelsIn(filter.column, value === null ? "" : String(value)).includes(filter.value);
-      const column = rows.byName.get(filter.column);
-      // balance is of outputs
-      tests.push(column.each(of));
+      tests.push(rows.byName.get(filter.column).each(of));
     }
-    for (const [name, { low, high }] of filter.ranges) {
-      tests.push(rows.byName.get(name).each((value) => value !== null && value >= low && value <= high));
+    for (const [name, { has }] of filter.ranges) {
+      tests.push(rows.byName.get(name).each((value) => value !== null && has(value)));
     }
     const found = [];
     for (let row = 0; row < rows.count; row++) if (tests.every((test) => test(row))) found.push(row);
@@ -205,7 +217,12 @@ class Browser {
     const total = rows.count < summary.rows_total ? ` of ${plain.format(rows.count)} listed` : "";
     $("shown").textContent = view.length === rows.count ? count(view.length, "row") : `${plain.format(view.length)} of ${count(rows.count, "row")}`;
     if (total && view.length === rows.count) $("shown").textContent += ` listed, of ${plain.format(summary.rows_total)}`;
+    const failed = view.filter((row) => rows.state[row] === FAILED).length;
+    if (failed && failed < view.length) $("shown").textContent += `, ${plain.format(failed)} failed`;
     $("empty").hidden = view.length > 0;
+    $("nothing").textContent = rows.count ? "Nothing here has all of that." : "There is nothing in the manifest yet.";
+    $("clear").hidden = !rows.count;
+    $("printed").textContent = view.length > PRINTED ? `The first ${PRINTED} of ${count(view.length, "row")}; manifest.csv has all.` : "";
     $("chips").replaceChildren(...[...filter.ranges].map(([name, { title, unit, low, high }]) =>
       el("button", { type: "button", class: "chip", title: "Take this filter away", click: () => { filter.ranges.delete(name); this.apply(); } },
         `${title} ${withUnit(low, unit)} to ${withUnit(high, unit)} ×`)));
@@ -266,7 +283,7 @@ class Browser {
       const wave = rows.wave(row);
       if (wave) cell.append(waveImage(wave, rows.level("peak_db", row)));
     } else if (column.kind === "image") {
-      if (state === OUTPUT) cell.append(el("img", { src: this.sounds.previewLink(row) || this.sounds.link(row), alt: "", loading: "lazy" }));
+      if (state === OUTPUT && isImage(rows.output.text(row))) cell.append(el("img", { src: this.sounds.previewLink(row) || this.sounds.link(row), alt: "", loading: "lazy" }));
     } else if (column.kind === "text") cell.append(rows.texts[row] ?? "");
     else if (column.kind === "name") {
       const output = rows.output.text(row), input = rows.input.text(row);
