@@ -20,7 +20,12 @@ from typing import Any, NoReturn
 
 import xxhash
 
-import splitter.engine  # noqa: F401 - what a fork would otherwise import each time
+# what a fork would otherwise import each time
+import splitter.engine
+import splitter.executors.local
+import splitter.recipes.words
+import splitter.remote
+import splitter.work  # noqa: F401
 from splitter import content as contents_module
 from splitter import groups, manifest, read_manifest
 from splitter.cli import exit_code
@@ -118,8 +123,9 @@ class _Watch:
         self._count = 0
         sys.addaudithook(self._audit)
         # what Python raises no audit event for
-        for name in ("fsync", "pwrite"):
-            setattr(os, name, self._before(name, getattr(os, name)))
+        os.pwrite = self._before("pwrite", os.pwrite)
+        # it is a process that dies, not the machine: what is written is there, and nothing waits for the disk
+        os.fsync = self._before("fsync", os.fstat)
         watch = self
 
         class Watched(io.FileIO):
