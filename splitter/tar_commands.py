@@ -82,7 +82,7 @@ def _output(default: str | None = None, text: str = "The archive to write.") -> 
     )
 
 
-@tar.command()
+@tar.command(short_help="Put the samples of archives into one.")
 @_inputs
 @_output()
 @click.option("--count", type=_COUNT, help="Take only this many samples.")
@@ -105,7 +105,7 @@ def cat(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: AN
         write_archive(chosen, output, number_same=options["same_keys"] == "number")
 
 
-@tar.command()
+@tar.command(short_help="Divide a stream of samples into shards.")
 @_inputs
 @_output("shard-{shard:06d}.tar", "The names of the shards.")
 @click.option("--size", default="1GB", show_default=True, help="The most bytes of a shard.")
@@ -146,7 +146,7 @@ def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: 
         _say(f"stopped after {_counted(len(divided.places), 'shard')} (--max-shards); there are more samples")
 
 
-@tar.command()
+@tar.command(short_help="Sort samples, or shuffle them; larger than memory.")
 @_inputs
 @_output()
 @click.option("--by", help="A field to sort by, or alternatives as 'cls;json'. Default: by key.")
@@ -179,7 +179,7 @@ def sort(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: A
     write_archive(samples, output, number_same=options["same_keys"] == "number")
 
 
-@tar.command()
+@tar.command(short_help="Make an archive from a table of files and texts.")
 @click.argument("plan")
 @_output()
 @_delimiter
@@ -200,7 +200,7 @@ def create(plan: str, output: str, delimiter: str | None) -> None:
         write_archive(planned(table), output)
 
 
-@tar.command("to-csv")
+@tar.command("to-csv", short_help="Write fields of the samples as a table.")
 @_inputs
 @_output("-", "The table to write.")
 @click.option(
@@ -227,7 +227,7 @@ def to_csv(
     write_table(samples_of(sources), fields, output, delimiter=delimiter, missing=missing)
 
 
-@tar.command()
+@tar.command(short_help="Find the first sample that meets conditions.")
 @_inputs
 @click.option(
     "conditions",
@@ -260,7 +260,7 @@ def first(inputs: Sequence[str], conditions: Sequence[str], output: str | None) 
             click.echo("\n".join(described(found)))
 
 
-@tar.command()
+@tar.command(short_help="List samples, their fields, texts, images and sounds.")
 @_inputs
 @click.option("--count", type=_COUNT, help="Show only this many samples.")
 @click.option("--preview", is_flag=True, help="Draw images in the terminal; needs the package Pillow.")
@@ -293,7 +293,7 @@ class _MapCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- PROGRAM ARGUMENTS...]"]
 
 
-@tar.command("map", cls=_MapCommand)
+@tar.command("map", cls=_MapCommand, short_help="Run a script or a program on each sample.")
 @_inputs
 @_output(text="The archive to write; with {} in it one for each of INPUTS.")
 @click.option("script", "-c", "--script", help="A script for sh; it ends at the first command that fails.")
