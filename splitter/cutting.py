@@ -122,7 +122,7 @@ class SoundRecipe(ProcessorDataset):
         if known is None:
             return None
         source = Unread(known, made_format(known.format, self.target, path), self.target)
-        files = size = 0
+        files = size = content = 0
         try:
             for span in self.spans(source, input_file):
                 start, stop = span.frames(source.made.rate)
@@ -131,9 +131,10 @@ class SoundRecipe(ProcessorDataset):
                 if frames:
                     files += source.files
                     size += source.files * source.size_of(frames)
+                    content += source.files * source.made.channels * frames
         except Skip:
             return Expected(0, 0)
-        return Expected(files, size if source.is_sized else None, known.exact)
+        return Expected(files, size if source.is_sized else None, known.exact, content)
 
     def annotations_of(self, input_file: InputFile) -> list[Annotation]:
         """The annotations of a recording, from wherever they were said to be."""

@@ -38,14 +38,19 @@ def in_processes(
     workers: int | None = None,
     *,
     apart: bool = False,
+    patience: float | None = None,
 ) -> Generator[Result, None, None]:
     """The function of each item, in order; with many items in as many processes as there are CPUs.
 
-    `apart`: even a single item is for another process, since the function leaves threads behind.
+    `apart`: even a single item is for another process, since the function leaves threads behind. With
+    `patience`, the seconds that an item may take, it is not done again here where a process was lost:
+    raises ChildProcessError, or TimeoutError.
     """
     cpus = workers or usable_cpus()
     few = not apart and (len(items) < FEW_ITEMS or cpus == 1)
-    if few or not _can_fork():
+    # a user's code is not for this process, though threads of others are there as well: workers fork, too
+    safe = _can_fork() or (patience is not None and sys.platform == "linux")
+    if few or not safe:
         yield from map(function, items)
         return
     helpers: list[_Helper[Item, Result]] = []
@@ -54,7 +59,8 @@ def in_processes(
             count = min(cpus, len(items))
             helpers += (_Helper(function, items[number::count]) for number in range(count))
         for number, item in enumerate(items):
-            yield helpers[number % count].result_of(item)
+            helper = helpers[number % count]
+            yield helper.result_of(item) if patience is None else helper.result_within(patience)
     finally:
         for helper in helpers:
             helper.end()
@@ -123,6 +129,17 @@ class _Helper(Generic[Item, Result]):
         except (EOFError, OSError):
             # it is dead, or its function has raised
             return self._function(item)
+        self._left -= 1
+        return result
+
+    def result_within(self, seconds: float) -> Result:
+        """The same; raises an OSError if it is not there in time, or will never be."""
+        if not self._results.poll(seconds):
+            raise TimeoutError(f"a process that helps has taken {seconds:g} s for an item")
+        try:
+            result: Result = self._results.recv()
+        except EOFError:
+            raise ChildProcessError("a process that helps has ended before its time") from None
         self._left -= 1
         return result
 

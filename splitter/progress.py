@@ -254,8 +254,13 @@ def _as_typed(output: str) -> str:
 
 
 def _first_failure(summary: "Summary") -> str:
-    first = " ".join(": ".join(failure) for failure in summary.work.failures[:1])
+    first = " ".join(show_failure(*failure) for failure in summary.work.failures[:1])
     return f" (first: {_example(first)})" if first else ""
+
+
+def show_failure(listed: str, message: str) -> str:
+    """What is wrong with an input, which is named once."""
+    return message if f"{listed}: " in message else f"{listed}: {message}"
 
 
 def _example(text: str) -> str:

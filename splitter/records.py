@@ -103,11 +103,14 @@ class Expected(NamedTuple):
         outputs: How many output files.
         bytes: Their bytes; None if only a trial can tell.
         exact: Whether the numbers are certain, not only likely.
+        content: Where `bytes` is None, how much they will hold, such as the number of samples: their bytes
+            are taken to go by that.
     """
 
     outputs: int
     bytes: int | None = None
     exact: bool = True
+    content: int = 0
 
 
 class OutputFile(NamedTuple):

@@ -122,9 +122,9 @@ class Work:
         before, earlier = how_before(self.storage)
         if not self.options.fresh:
             refuse_another_layout(self.journal, self.storage, before, how)
-        others = {one.get("sink") for one in (*earlier, before)} - {None, "files", how["sink"]}
+        others = other_sinks(how, [*earlier, before])
         if others and not self.options.fresh:
-            self._refuse_to_lose_shards(others)
+            refuse_to_lose_shards(self.journal, self.job, self._compare(), others, prune=self.options.prune)
         self._remove_what_is_asked()
         earlier = [one for one in (*earlier, before) if one and one != how]
         if others:
@@ -155,7 +155,7 @@ class Work:
             self._tell_removal(chosen[self.journal.entries["outputs"][chosen] > 0])
             if self.groups is not None and not self.options.fresh:
                 # what else is in their shards stays: these are made again
-                shared = self._in_shards(chosen)
+                shared = in_shards(self.journal, chosen)
                 self.dropped, chosen = self.journal.entries["key"][chosen[shared]], chosen[~shared]
             self._forget(chosen)
 
@@ -168,37 +168,16 @@ class Work:
             names += ", …" if self.pruned > NAMES_SHOWN else ""
             self.display.say(f"{option}: removing the outputs of {count}{where} ({names})")
 
-    def _in_shards(self, entries: np.ndarray, *, other_than: str = "") -> np.ndarray:
-        """Which entries have outputs in shards, or in those of another kind."""
-        names = self.journal.outputs_of_each(entries)
-        shards = ((shard_of(one[0])[0] if one else "") for one in names)
-        return np.fromiter(
-            (bool(one) and not (other_than and one.endswith(other_than)) for one in shards), bool
-        )
-
     def _forget(self, entries: np.ndarray) -> None:
         """Remove what inputs have, and that they were done."""
         if len(entries):
             self.journal.forget(entries, f"{self.journal.next_generation:06d}-forget")
             self.journal.load()
 
-    def _refuse_to_lose_shards(self, others: set[Any]) -> None:
-        """Before anything is removed: of shards of another kind nothing can stay."""
-        state = self._compare()
-        gone = state.gone[: 0 if self.options.prune else None]
-        kept = np.concatenate((state.entries[state.unreadable], gone))
-        if self._in_shards(kept, other_than=self.job.sink.suffix).any():
-            names = " and ".join(sorted(map(str, others)))
-            raise Refused(
-                f"{self.storage.root}: was made with --sink {names}, and holds outputs of inputs that cannot "
-                "be read now or are no longer in the list; stay with that sink, use --fresh, or choose "
-                "another --output"
-            )
-
     def _leave_other_shards(self, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
         """After a change of the sink, remove shards of another kind first: they cannot be changed in part."""
         entries = self.journal.others(np.empty(0, "i8"))
-        entries = entries[self._in_shards(entries, other_than=self.job.sink.suffix)]
+        entries = entries[in_shards(self.journal, entries, other_than=self.job.sink.suffix)]
         if len(entries):
             self._tell_changes(how, earlier)
             count = show_count(len(entries), "finished input")
@@ -449,6 +428,31 @@ def refuse_another_layout(
         raise Refused(
             f"{storage.root}: was made {was} --keep-extension; stay with that, use --fresh to start over, or "
             "choose another --output"
+        )
+
+
+def in_shards(journal: Journal, entries: np.ndarray, *, other_than: str = "") -> np.ndarray:
+    """Which entries have outputs in shards, or in those of another kind."""
+    names = journal.outputs_of_each(entries)
+    shards = ((shard_of(one[0])[0] if one else "") for one in names)
+    return np.fromiter((bool(one) and not (other_than and one.endswith(other_than)) for one in shards), bool)
+
+
+def other_sinks(how: dict[str, Any], earlier: list[dict[str, Any]]) -> set[Any]:
+    """The sinks of earlier runs whose shards cannot stay."""
+    return {one.get("sink") for one in earlier} - {None, "files", how["sink"]}
+
+
+def refuse_to_lose_shards(journal: Journal, job: Job, state: State, others: set[Any], *, prune: bool) -> None:
+    """Before anything is removed: of shards of another kind nothing can stay."""
+    gone = state.gone[: 0 if prune else None]
+    kept = np.concatenate((state.entries[state.unreadable], gone))
+    if in_shards(journal, kept, other_than=job.sink.suffix).any():
+        names = " and ".join(sorted(map(str, others)))
+        raise Refused(
+            f"{job.storage.root}: was made with --sink {names}, and holds outputs of inputs that cannot "
+            "be read now or are no longer in the list; stay with that sink, use --fresh, or choose "
+            "another --output"
         )
 
 

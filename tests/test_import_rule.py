@@ -50,7 +50,8 @@ ROOMS = """
     relay
     executors
     apart tar_on_ray trial
-    work
+    rehearsal
+    outlook work
     engine
     reshard
     findings

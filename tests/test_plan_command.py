@@ -3,18 +3,25 @@
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import soundfile
 from doors import CHECKOUT, here, read_table, tree, write_files, write_list
+from launcher import eventually
+from tar_archives import write_tar
 
 from splitter.recipes.words import Words
 
 SAMPLES = CHECKOUT / "data_samples"
 FAULTY = """
-from splitter import ProcessorDataset
+import os, time
+from splitter import OutputFile, ProcessorDataset
 from splitter.records import Expected
 
 class Faulty(ProcessorDataset):
@@ -27,6 +34,18 @@ class Faulty(ProcessorDataset):
 class Unknowing(Faulty):
     def expect(self, input_file):
         raise KeyError("no idea")
+
+class Deadly(ProcessorDataset):
+    def expect(self, input_file):
+        os._exit(1)
+
+    def process(self, input_file):
+        return [OutputFile("0.txt", "x")], {}
+
+class Slow(ProcessorDataset):
+    def process(self, input_file):
+        time.sleep(600 * (input_file.path.stat().st_size > 8))
+        return [OutputFile("0.txt", "x")], {}
 """
 
 
@@ -47,6 +66,7 @@ def made(output: Path) -> tuple[int, int]:
     "options",
     [
         ["--seconds", "3", "--overlap", "1"],
+        ["--seconds", "4", "--sink", "webdataset"],
         ["--seconds", "2.5", "--tail", "pad"],
         ["--seconds", "4", "--tail", "shift"],
         ["--seconds", "4", "--tail", "merge", "--min-seconds", "1"],
@@ -62,7 +82,11 @@ def test_the_plan_for_the_audio_samples_is_what_the_run_does(folder, options, ca
     run = [SAMPLES / "dataset.csv", *options, "--output", folder / "out"]
     plan = planned(capfd, *run)
     here(capfd, "run", *run)
-    assert (plan["outputs"], plan["bytes"]) == made(folder / "out")
+    outputs, size = made(folder / "out")
+    shards = [*(folder / "out").glob("shards/*")]
+    in_shards = sum(one.stat().st_size for one in shards)
+    assert plan["outputs"] == outputs
+    assert plan["bytes"] == (pytest.approx(in_shards, rel=0.02) if shards else size)
     assert (plan["exact"], plan["inputs"], plan["new"]) == (True, 8, 8)
 
 
@@ -85,7 +109,7 @@ def test_the_plan_for_the_words_is_what_the_run_does(folder, words, capfd):
 )
 def test_windows_are_counted_without_being_cut(folder, options, capfd, monkeypatch):
     """Of more recordings than are tried: by their headers, exactly; sizes too where samples are bytes."""
-    monkeypatch.setattr("splitter.forecast.ENOUGH_SECONDS", 0)
+    monkeypatch.setattr("splitter.outlook.ENOUGH_SECONDS", 0)
     chance = np.random.default_rng(3)
     (folder / "in").mkdir()
     for number in range(60):
@@ -122,6 +146,34 @@ def test_other_recipes_are_foretold_by_a_trial(folder, capfd):
     outputs, size = made(folder / "out")
     assert plan["outputs"] == pytest.approx(outputs, rel=0.05)
     assert plan["bytes"] == pytest.approx(size, rel=0.05)
+
+
+@pytest.mark.parametrize("sink", ["webdataset", "parquet"])
+def test_shards_are_larger_than_what_they_hold(folder, sink, capfd, monkeypatch):
+    """By the rows that stand beside outputs, and more so the smaller these are; a trial tells that, too."""
+    monkeypatch.setattr("splitter.outlook.MOST_TRIED", 128)
+    write_files(folder / "in", {f"{n:04d}.txt": f"{n:03d}" * (1 + n % 9) for n in range(1200)})
+    run = [folder / "in", "--recipe", "words", "--output", folder / "out", "--sink", sink]
+    plan = planned(capfd, *run)
+    assert here(capfd, "run", *run, "--quiet").code == 0
+    shards = [one.stat().st_size for one in (folder / "out/shards").iterdir()]
+    assert len(shards) == 2
+    assert plan["tried"] < 1200
+    assert plan["bytes"] == pytest.approx(sum(shards), rel=0.05)
+    assert plan["bytes"] > 2 * made(folder / "out")[1]
+
+
+def test_recordings_in_shards_are_tried(folder, capfd):
+    """Their headers are not where an input's path points to, and so they are not looked at."""
+    (folder / "in").mkdir()
+    for name in ("a", "b"):
+        soundfile.write(folder / f"in/{name}.wav", np.zeros(20_000), 8000)
+    write_tar(folder / "in.tar", [(one.name, one.read_bytes()) for one in (folder / "in").iterdir()])
+    run = [folder / "in.tar", "--seconds", "1", "--output", folder / "out"]
+    plan = planned(capfd, *run)
+    here(capfd, "run", *run)
+    assert (plan["outputs"], plan["bytes"]) == made(folder / "out")
+    assert (plan["faulty"], plan["outputs"]) == (0, 6)
 
 
 def test_nothing_is_written(folder, words, capfd, monkeypatch, tmp_path):
@@ -203,7 +255,8 @@ def test_recordings_that_will_fail_are_named(folder, capfd):
     (folder / "in/cut.wav").write_bytes((folder / "in/whole.wav").read_bytes()[:999])
     (folder / "in/text.wav").write_text("no sound")
     plan = planned(capfd, folder / "in", "--output", folder / "out")
-    assert plan["faulty"] == 2
+    # and not again as failures of the trial
+    assert (plan["faulty"], plan["tried_failed"], plan["failed_first"]) == (2, 0, [])
     assert "cut.wav: ends early" in plan["faulty_first"][0]
     assert "text.wav: is not sound: it is text" in plan["faulty_first"][1]
 
@@ -221,8 +274,50 @@ def test_a_recipe_that_fails_says_so_in_the_trial(folder, words, capfd):
     run = [words, "--root", "inputs", "--output", folder / "out", "--recipe"]
     plan = planned(capfd, *run, f"{folder}/faulty.py:Faulty")
     assert (plan["tried"], plan["tried_failed"]) == (4, 4)
-    assert plan["failed_first"][0] == "a.txt: ValueError in line 10 of faulty.py: as always"
+    assert plan["failed_first"][0] == "a.txt: ValueError in line 11 of faulty.py: as always"
     assert planned(capfd, *run, f"{folder}/faulty.py:Unknowing")["faulty"] == 4
+    plan = planned(capfd, *run, f"{folder}/faulty.py:Deadly")
+    assert (plan["outputs"], plan["bytes"], plan["tried_failed"]) == (4, 4, 0)
+
+
+def test_inputs_that_take_longer_than_a_trial_are_no_failures(folder, words, capfd, monkeypatch):
+    """They are given up, and the time is said to be at least that of the others."""
+    monkeypatch.setattr("splitter.outlook.LONGEST_TRIAL", 1)
+    monkeypatch.setattr("splitter.forecast.LONGEST_TRIAL", 1)
+    write_files(folder, {"faulty.py": FAULTY})
+    run = [words, "--root", "inputs", "--output", folder / "out", "--recipe", f"{folder}/faulty.py:Slow"]
+    plan = planned(capfd, *run, "--workers", "4")
+    assert (plan["tried"], plan["tried_failed"], plan["exact"], plan["outputs"]) == (2, 0, False, 4)
+    assert plan["unfinished"]
+    # with a limit of one's own they are failures, as in the run
+    plan = planned(capfd, *run, "--workers", "4", "--timeout", "0.4")
+    assert plan["unfinished"] == 0
+    assert plan["tried_failed"]
+    write_files(folder / "inputs", dict.fromkeys(["a.txt", "b.txt", "c.txt", "d.txt"], "x" * 9))
+    said = here(capfd, "plan", *run, "--workers", "4").out
+    assert "; how many outputs is not known" in said
+    assert "time: not known with 4 workers, " in said
+    assert " given up in a trial after 1 s" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_plan_that_is_interrupted_leaves_nothing(folder, words, tmp_path, number):
+    """It ends at once, with the exit code of the signal, and with all that it has started."""
+    temporary, told = tmp_path / "temporary", folder / "told"
+    temporary.mkdir()
+    write_files(folder, {"faulty.py": FAULTY.replace("time.sleep", f"open({str(told)!r}, 'w'); time.sleep")})
+    run = ["plan", words, "--root", "inputs", "--output", folder / "out"]
+    plan = subprocess.Popen(
+        [sys.executable, "-m", "splitter", *run, "--recipe", f"{folder}/faulty.py:Slow"],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "TMPDIR": str(temporary)},
+    )
+    eventually(told.exists, lambda: "the trial has not begun")
+    children = psutil.Process(plan.pid).children(recursive=True)
+    plan.send_signal(number)
+    assert plan.wait(10) == 128 + number
+    assert not (folder / "out").exists()
+    eventually(lambda: not any(one.is_running() for one in children), lambda: f"still there: {children}")
+    assert not [*temporary.iterdir()]
 
 
 @pytest.mark.parametrize(
@@ -243,6 +338,19 @@ def test_a_folder_of_something_else_is_refused(folder, words, capfd):
     said = here(capfd, "plan", words, "--root", "inputs", "--recipe", "words", "--output", folder)
     assert said.code == 2
     assert "holds something else" in said.err
+
+
+def test_what_earlier_runs_left_is_refused_in_the_same_words(folder, words, capfd):
+    """Shards that would be lost, a column that the manifest has, a folder that cannot be written."""
+    run = [words, "--root", "inputs", "--recipe", "words", "--output", folder / "out"]
+    assert here(capfd, "run", *run, "--sink", "webdataset").code == 0
+    here(capfd, "split", folder / "out", "--train", "0.5", "--test", "0.5")
+    write_list(words, [["input", "split"], ["a.txt", "x"], ["b.txt", "x"]])
+    for options in (["--rename", "split=fold", "--sink", "parquet"], [], ["--output", "/proc/version/x"]):
+        said = [here(capfd, command, *run, *options) for command in ("plan", "run")]
+        assert (said[0].code, said[0].err) == (2, said[1].err)
+    assert planned(capfd, *run, "--rename", "split=fold", "--sink", "webdataset", "--prune")["removed"] == 2
+    assert planned(capfd, *run, "--rename", "split=fold", "--fresh")["removed"] == 4
 
 
 def test_python_has_the_same_numbers(folder, words):
