@@ -69,7 +69,12 @@ class Proxy(http.server.BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            size = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(size)
+            if len(body) < size:
+                # whoever sent it has died meanwhile: no server takes that for the whole
+                raise ConnectionResetError
+            return body
         parts = []
         while size := int(self.rfile.readline().split(b";")[0], 16):
             parts.append(self.rfile.read(size))
