@@ -18,7 +18,7 @@ from splitter.errors import InputError, UnreadableInput
 from splitter.fetching import Fetcher, Wanted
 from splitter.places import look_at
 from splitter.records import InputFile, Scratch
-from splitter.shards import LONGEST_NAME, Place, Shard, open_parquet
+from splitter.shards import LONGEST_NAME, Place, Shard, open_parquet, plain
 from splitter.tar.archive import HELD_BYTES, PIECE, Part, Waiting
 from splitter.urls import is_url
 
@@ -259,9 +259,13 @@ class _Parquet(_Reader):
 
         row = place.start
         try:
-            self._go_to(row, place.size)
-        except (pa.ArrowException, ValueError) as error:
-            raise UnreadableInput(f"{place.shard.name}: is damaged Parquet ({error})") from None
+            self._go_to_past_damage(row, place.size)
+        except (pa.ArrowException, ValueError, OSError) as error:
+            # what was begun does not go on from here
+            self._rows = None
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise UnreadableInput(f"{place.shard.name}: is damaged Parquet ({plain(error)})") from None
         value = self._rows.column(0)[row - self._first].as_py()
         content: bytes | None = value["bytes"] if isinstance(value, dict) else value
         if content is None:
@@ -271,14 +275,25 @@ class _Parquet(_Reader):
         _write(path, [content])
         return None
 
-    def _go_to(self, row: int, size: int) -> None:
-        """Have the rows in hand that a row is among, the last but one being those before it."""
+    def _go_to_past_damage(self, row: int, size: int) -> None:
+        """Go to a row; damage further on is no matter of this one."""
+        try:
+            self._go_to(row, size)
+        except Exception:  # noqa: BLE001 - the same comes again if it is a matter of this row
+            self._rows = None
+            self._go_to(row, size, groups=1)
+
+    def _go_to(self, row: int, size: int, groups: int | None = None) -> None:
+        """Have the rows in hand that a row is among, the last but one being those before it.
+
+        They are read on and on to the end of the file, or of so many row groups.
+        """
         group = self._group_of(row)
         if self._rows is None or row < self._first or group > self._group_of(self._next - 1):
             self._first = self._next = self._shard.cuts[group]
             self._batches = self._file.iter_batches(
                 batch_size=max(1, min(MOST_HELD_ROWS, HELD_ROWS_BYTES // max(1, size))),
-                row_groups=range(group, self._file.num_row_groups),
+                row_groups=range(self._file.num_row_groups)[group:][:groups],
                 columns=bytes_column(self._file.schema_arrow, self._shard.column),
                 use_threads=False,
             )

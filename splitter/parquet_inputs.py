@@ -5,10 +5,19 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from splitter.archive_inputs import is_too_long, safe_name
+from splitter.archive_inputs import MOST_LABELS, is_too_long, safe_name
 from splitter.csv_text import python_text
 from splitter.errors import Refused, UnreadableInput
-from splitter.shards import FIELDS_SHOWN, LONGEST_NAME, Looked, Shard, open_parquet, open_shard, state_of
+from splitter.shards import (
+    FIELDS_SHOWN,
+    LONGEST_NAME,
+    Looked,
+    Shard,
+    open_parquet,
+    open_shard,
+    plain,
+    state_of,
+)
 from splitter.urls import is_url, without_secrets
 
 _CONTENTS = ("audio", "image", "file", "bytes")
@@ -40,11 +49,19 @@ def contents_column(place: str, path_column: str, asked: str | None) -> str | No
 
 
 def _is_binary(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
+    return _is_one_of(kind, "binary", "large_binary", "binary_view", "fixed_size_binary")
+
+
+def _is_text(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
+    return _is_one_of(kind, "string", "large_string", "string_view")
+
+
+def _is_one_of(kind: Any, *names: str) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
     import pyarrow as pa
 
-    return any(
-        test(kind) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-    )
+    # not all of them are as old as others
+    tests = (getattr(pa.types, f"is_{name}", None) for name in names)
+    return any(test is not None and test(kind) for test in tests)
 
 
 def _holds_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
@@ -59,11 +76,16 @@ def _parquet(place: str) -> Iterator[Any]:
 
     try:
         with open_shard(place) as raw, open_parquet(place, raw) as file:
+            names = file.schema_arrow.names
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise Refused(f"{without_secrets(place)}: has two columns {twice!r}; give one another name")
             yield file
     except UnreadableInput as error:
         raise Refused(str(error)) from None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise Refused(f"{without_secrets(place)}: is damaged Parquet ({error}); make it again") from None
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        why = plain(error)
+        raise Refused(f"{without_secrets(place)}: is damaged Parquet ({why}); make it again") from None
 
 
 def look_at_parquet(place: str, column: str) -> Looked:
@@ -84,7 +106,7 @@ def look_at_parquet(place: str, column: str) -> Looked:
         for name in names:
             if name not in labels and name != column:
                 found.leave_out(name)
-        columns = _label_columns(file, labels)
+        columns = _label_columns(file, labels, without_secrets(place))
         paths = _paths(file, column, cuts[-1])
         sizes = [about for group in groups for about in [_size_of_row(group, column)] * group.num_rows]
         for number, size_of_row in enumerate(sizes):
@@ -100,12 +122,18 @@ def _any_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its
     )
 
 
-def _label_columns(file: Any, labels: Sequence[str]) -> dict[str, list[str]]:  # noqa: ANN401
+def _label_columns(file: Any, labels: Sequence[str], place: str) -> dict[str, list[str]]:  # noqa: ANN401
     columns: dict[str, list[str]] = {name: [] for name in labels}
+    held = 0
     if labels:
         for batch in file.iter_batches(batch_size=10_000, columns=list(labels), use_threads=False):
             for name, values in zip(batch.schema.names, batch.columns, strict=True):
-                columns[name] += map(python_text, values.to_pylist())
+                texts = [*map(python_text, values.to_pylist())]
+                columns[name] += texts
+                held += sum(map(len, texts))
+            if held > MOST_LABELS:
+                why = f"the labels beside the bytes are more than {MOST_LABELS:,} letters"
+                raise Refused(f"{place}: {why}, and would not fit into memory; divide it into several files")
     return columns
 
 
@@ -115,7 +143,8 @@ def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
 
     kind = file.schema_arrow.field(column).type
     paths: list[str] = []
-    if pa.types.is_struct(kind) and kind.get_field_index("path") >= 0:
+    at = kind.get_field_index("path") if pa.types.is_struct(kind) else -1
+    if at >= 0 and _is_text(kind.field(at).type):
         for batch in file.iter_batches(batch_size=10_000, columns=[f"{column}.path"], use_threads=False):
             paths += [(value and value.get("path")) or "" for value in batch.column(0).to_pylist()]
     safe = [path and safe_name(path) for path in paths]

@@ -166,7 +166,12 @@ def open_parquet(place: str, file: BinaryIO) -> Any:  # noqa: ANN401 - pyarrow s
         # with a buffer a row group is read piece by piece
         return pq.ParquetFile(file, pre_buffer=False, buffer_size=PIECE)
     except (pa.ArrowException, ValueError) as error:
-        raise UnreadableInput(f"{without_secrets(place)}: is not Parquet ({error})") from None
+        raise UnreadableInput(f"{without_secrets(place)}: is not Parquet ({plain(error)})") from None
+
+
+def plain(error: Exception) -> str:
+    """What Arrow says, in one line."""
+    return " ".join(str(error).split())
 
 
 # -- what the driver knows of all members -------------------------------------------------------------------

@@ -14,7 +14,7 @@ from splitter.joining import Labels, Tally, columns_to_join_by
 from splitter.listings import Known, fetched_list, is_meant, is_remote_folder, refuse_password, remote_files
 from splitter.places import OWN_FOLDER, RESERVED_FOLDERS, Layout
 from splitter.shard_inputs import is_archive, is_parquet, read_shards
-from splitter.shards import MemberIndex
+from splitter.shards import MemberIndex, plain
 from splitter.stages import OUTPUT, labels_of_manifest, names_in_next_stage
 from splitter.urls import begin_of, file_name, is_url, joined, parent, without_scheme, without_secrets
 from splitter.where import condition
@@ -585,8 +585,8 @@ def _parquet_rows(name: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyar
         for batch in file.iter_batches(batch_size=10_000):
             columns = (column.to_pylist() for column in batch.columns)
             yield from ([python_text(value) for value in row] for row in zip(*columns, strict=True))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise Refused(f"{name}: is damaged Parquet ({error}); make it again") from None
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise Refused(f"{name}: is damaged Parquet ({plain(error)}); make it again") from None
 
 
 _READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}

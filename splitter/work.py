@@ -219,7 +219,7 @@ class Work:
         numbers = state.entries if self.asked is None else state.entries[self.asked]
         failed = int((self.journal.entries["status"][numbers[numbers >= 0]] == FAILED).sum())
         if not len(numbers):
-            return f"nothing to do: {NO_INPUTS}"
+            return f"nothing to do: {NO_INPUTS if self.mine is None else 'no input is for this part'}"
         tried = f"nothing to do: {show_count(len(numbers), 'input')}, all finished"
         return f"{tried}, {failed:,} of them failed (--retry-failed tries these again)" if failed else tried
 

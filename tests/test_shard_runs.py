@@ -24,7 +24,7 @@ from tar_archives import tar_bytes
 from web_server import Web, web_server
 
 import splitter
-from splitter import InputList
+from splitter import InputList, parquet_inputs
 from splitter.errors import Refused, UnreadableInput
 
 COPY = ("--recipe", f"{Path(__file__).with_name('copying.py')}:Copy")
@@ -155,6 +155,48 @@ def test_what_is_wrong_with_parquet(folder, capfd):
         assert (
             f"{path}: is {'damaged' if damage.startswith(b'PAR1' + bytes(4)) else 'not'} Parquet" in said.err
         )
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"audio audio": [b"x"]}, "has two columns 'audio'; give one another name"),
+        ({"day": pa.array([2**31 - 1], pa.date32())}, "is damaged Parquet (days=2147483647"),
+        ({"text": ["y" * 101]}, "the labels beside the bytes are more than 100 letters"),
+    ],
+)
+def test_parquet_that_cannot_be_taken_is_refused(folder, capfd, monkeypatch, columns, message):
+    """Columns of one name, what Python has no value for, and labels that would fill the memory."""
+    monkeypatch.setattr(parquet_inputs, "MOST_LABELS", 100)
+    table = pa.table({"audio": [{"bytes": b"x", "path": "a"}], **columns})
+    table = table.rename_columns([name.partition(" ")[0] for name in table.column_names])
+    path = write_parquet(folder / "p.parquet", table)
+    said = here(capfd, "run", path, *COPY, "--output", folder / "out", *HERE)
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert f"{path}: {message}" in said.err
+
+
+def test_rows_of_a_damaged_row_group_are_errors_and_all_others_are_done(folder, capfd):
+    """Each names the file, in one line; a path that is no text is none."""
+    contents = [{"bytes": bytes([number]) * 5000, "path": number} for number in range(6)]
+    table = pa.table({"audio": contents})
+    pq.write_table(table, folder / "p.parquet", row_group_size=2, compression="none", use_dictionary=False)
+    content = bytearray((folder / "p.parquet").read_bytes())
+    # the head of the page that has the bytes of the third and the fourth row
+    at = content.index(bytes([2]) * 5000)
+    content[at - 30 : at - 10] = b"\xff" * 20
+    (folder / "p.parquet").write_bytes(content)
+    assert here(capfd, "run", folder / "p.parquet", *COPY, "--output", folder / "out", *HERE).code == 1
+    done = [row["input"] for row in read_table(folder / "out" / "manifest.csv")]
+    failed = read_table(folder / "out" / "errors.csv")
+    assert (done, [row["input"] for row in failed]) == (
+        [f"p.parquet/0000000{number}" for number in (0, 1, 4, 5)],
+        [f"p.parquet/0000000{number}" for number in (2, 3)],
+    )
+    for row in failed:
+        assert row["error"] == "UnreadableInput"
+        assert row["message"].startswith(f"{folder / 'p.parquet'}: is damaged Parquet (")
+        assert "\n" not in row["message"]
 
 
 # -- shards of earlier runs --------------------------------------------------------------------------------
