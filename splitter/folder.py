@@ -209,7 +209,7 @@ class LocalStorage(Storage):
     def open(self, name: str) -> BinaryIO:
         """A file to read from."""
         try:
-            return open(self.path(name), "rb")
+            return open(self.path(name), "rb", opener=_plain_file)
         except OSError as error:
             reason = f"{error.strerror}; mend that and run the same command again to continue"
             raise StorageError(f"cannot read {self.path(name)}: {reason}") from error
@@ -344,12 +344,7 @@ class LocalStorage(Storage):
 
     def open_output(self, name: str) -> io.FileIO:
         """A published file to read; an OSError says what is there instead, and nothing can block."""
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(self.path(name), flags)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return io.FileIO(descriptor)
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a plain file")
+        return io.FileIO(_plain_file(self.path(name), os.O_RDONLY | os.O_NOFOLLOW))
 
     def near(self, name: str, folder: str) -> str:
         """It is near."""
@@ -358,19 +353,23 @@ class LocalStorage(Storage):
         return self.root
 
     def walk(self) -> Iterator[str]:
-        """The names of all files, but for splitter's own folder; links are not followed."""
+        """The names of all files, and of empty folders, but for splitter's own; links are not followed."""
         folders = [""]
         while folders:
             folder = folders.pop()
             try:
                 with os.scandir(f"{self.root}/{folder}") as entries:
+                    empty = True
                     for entry in entries:
+                        empty = False
                         name = f"{folder}{entry.name}"
                         if entry.is_dir(follow_symlinks=False):
                             if name != OWN_FOLDER:
                                 folders.append(f"{name}/")
                         else:
                             yield name
+                if empty:
+                    yield folder
             except OSError as error:
                 raise StorageError(f"cannot read {self.path(folder)}: {error.strerror}") from error
 
@@ -418,3 +417,12 @@ def _missing(path: str) -> list[str]:
         missing.append(path)
         path = os.path.dirname(path)
     return missing
+
+
+def _plain_file(path: str, flags: int) -> int:
+    """Open a file; what is no plain one could block."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is not a plain file")

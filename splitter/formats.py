@@ -7,6 +7,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
+import xxhash
+
+from splitter.content import checksum_of
 from splitter.csv_text import ENCODING, ESCAPE, CsvText, Row
 from splitter.storage import Storage
 from splitter.table_names import FOLDER_CSV, FOLDER_PARQUET, JSONL, PARQUET
@@ -21,8 +24,8 @@ Types = Mapping[str, str]
 Blocks = Iterator[list[Row]]
 
 
-def write_format(storage: Storage, name: str, manifest: str, types: Types) -> None:
-    """Make one of the files, whole or not at all, from the manifest as it now stands."""
+def write_format(storage: Storage, name: str, manifest: str, types: Types) -> str:
+    """Make one of the files, whole or not at all, from the manifest as it now stands; its checksum."""
     write = _WRITERS[name]
     types = {**types, "size": "int"}
     while True:
@@ -32,11 +35,27 @@ def write_format(storage: Storage, name: str, manifest: str, types: Types) -> No
                 storage.replacing(name, durable=False) as target,
             ):
                 rows = csv.reader(text, strict=True)
-                write(target, *_chosen(name, next(rows), _in_blocks(rows)), types)
+                file = _Digesting(target)
+                write(file, *_chosen(name, next(rows), _in_blocks(rows)), types)
         except _TooLarge as error:
             types = {**types, error.column: "str"}
         else:
-            return
+            return checksum_of(file.digest)
+
+
+class _Digesting(io.BufferedIOBase):
+    """A file to write that takes the checksum of what is written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.digest = xxhash.xxh3_128()
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: "io.ReadableBuffer") -> int:  # type: ignore[name-defined]
+        self.digest.update(data)
+        return self._file.write(data)
 
 
 class _TooLarge(Exception):
@@ -75,7 +94,7 @@ def _chosen(name: str, header: Row, blocks: Blocks) -> tuple[Row, Blocks]:
 # -- CSV ---------------------------------------------------------------------------------------------------
 
 
-def _write_csv(file: BinaryIO, header: Row, blocks: Blocks, _: Types) -> None:
+def _write_csv(file: _Digesting, header: Row, blocks: Blocks, _: Types) -> None:
     csv_text = CsvText()
     file.write(csv_text.encode([header]))
     file.writelines(map(csv_text.encode, blocks))
@@ -92,7 +111,7 @@ def _typed(texts: Sequence[str], kind: str) -> Sequence[Any]:
     return texts if convert is None else [convert(text) if text else None for text in texts]
 
 
-def _write_jsonl(file: BinaryIO, header: Row, blocks: Blocks, types: Types) -> None:
+def _write_jsonl(file: _Digesting, header: Row, blocks: Blocks, types: Types) -> None:
     dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
     for block in blocks:
         columns = [_typed(texts, types.get(name, "str")) for name, texts in _columns(header, block)]
@@ -120,7 +139,7 @@ def _encoded(line: str) -> bytes:
         return f"{json.dumps(json.loads(line))}\n".encode()
 
 
-def _write_parquet(file: BinaryIO, header: Row, blocks: Blocks, types: Types) -> None:
+def _write_parquet(file: _Digesting, header: Row, blocks: Blocks, types: Types) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -8,7 +8,6 @@ its place.
 """
 
 import contextlib
-import json
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +19,7 @@ from splitter.inputs import Survey
 from splitter.manifest import Head
 from splitter.parts import Part
 from splitter.places import OWN_FOLDER
+from splitter.sealed import sealed, unsealed
 from splitter.storage import Storage
 
 GROUPS = f"{OWN_FOLDER}/groups"
@@ -109,7 +109,7 @@ class Groups:
         """Keep it for the runs to come."""
         dealt = np.empty(len(self.keys), _DEALT)
         dealt["key"], dealt["number"] = self.keys, self.numbers
-        content = json.dumps({"size": self.size}).encode() + b"\n" + dealt.tobytes()
+        content = sealed({"size": self.size}, dealt.tobytes())
         if not storage.exists(GROUPS) or storage.read(GROUPS) != content:
             storage.write(GROUPS, content)
 
@@ -152,9 +152,9 @@ def _hashes(keys: np.ndarray, seed: int) -> np.ndarray:
 def _read(storage: Storage) -> Groups | None:
     if not storage.exists(GROUPS):
         return None
-    first, _, rest = storage.read(GROUPS).partition(b"\n")
     try:
-        size = int(json.loads(first)["size"])
+        content, rest = unsealed(storage.read(GROUPS))
+        size = int(content["size"])
         dealt = np.frombuffer(rest, _DEALT)
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(f"{storage.path(GROUPS)}: is damaged ({error}); start over with --fresh") from None

@@ -13,6 +13,7 @@ from splitter.dataset import ProcessorDataset
 from splitter.errors import StorageError
 from splitter.identity import Identity, file_of
 from splitter.kept import RUN
+from splitter.sealed import sealed, unsealed
 from splitter.storage import Storage
 
 PARAMETER = "parameter "
@@ -57,9 +58,9 @@ def seed_of(how: dict[str, Any], header: Sequence[str]) -> int:
 def how_before(storage: Storage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """How the last run processed inputs, and how those did before it that made what is still there."""
     try:
-        before: dict[str, Any] = json.loads(storage.read(RUN)) if storage.exists(RUN) else {}
+        before = unsealed(storage.read(RUN))[0] if storage.exists(RUN) else {}
         return before, [*map(dict, before.pop(_EARLIER, []))]
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError):
         # it serves to say what changed; what is done, and how, is in the commit records
         raise StorageError(
             f"{storage.path(RUN)}: is damaged; remove it, and run the same command again"
@@ -95,7 +96,7 @@ def _short(value: object) -> str:
 
 def note_how(storage: Storage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
     """Keep for the next run how this one processes inputs, and how what it has not replaced was made."""
-    content = json.dumps({**how, _EARLIER: earlier}, indent=1).encode()
+    content = sealed({**how, _EARLIER: earlier}, pretty=True)
     if not storage.exists(RUN) or storage.read(RUN) != content:
         storage.write(RUN, content)
 

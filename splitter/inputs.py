@@ -13,7 +13,9 @@ from itertools import islice, pairwise
 from typing import BinaryIO
 
 import numpy as np
+import xxhash
 
+from splitter.content import READ_AT_ONCE, checksum_of
 from splitter.csv_text import ENCODING, ESCAPE, CsvFile, CsvText, Row, parse_rows
 from splitter.errors import Refused, StorageError, UnreadableInput
 from splitter.listings import Known
@@ -92,6 +94,15 @@ class Table:
     def listed(self, index: int) -> str:
         """An input as it is written in the list."""
         return parse_rows(self.text(index))[0][self.at]
+
+    def checksum(self) -> str:
+        """Of the whole copy."""
+        self._file.flush()
+        digest, at = xxhash.xxh3_128(), 0
+        while block := os.pread(self._file.fileno(), READ_AT_ONCE, at):
+            digest.update(block)
+            at += len(block)
+        return checksum_of(digest)
 
     def input_file(self, index: int, layout: Layout) -> InputFile:
         """An input as `process` takes it."""

@@ -6,17 +6,18 @@ and parts that do not know each other divide the inputs alike.
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from splitter.content import measure
 from splitter.csv_text import Row, rows_of_csv
-from splitter.errors import Refused
+from splitter.errors import Refused, StorageError
 from splitter.inputs import Survey
 from splitter.manifest import Journal, State
 from splitter.places import OWN_FOLDER, Layout, key_hash
+from splitter.sealed import sealed, unsealed
 from splitter.storage import SHARES, Storage
 
 LIST = f"{OWN_FOLDER}/dataset.csv"
@@ -25,6 +26,7 @@ LISTED = f"{OWN_FOLDER}/list.json"
 RUN = f"{OWN_FOLDER}/run.json"
 LAST_RUN = f"{OWN_FOLDER}/last_run.json"
 _STALE = f"{OWN_FOLDER}/stale"
+_OF_LIST = "checksum of the list"
 # an input, and the part that it belongs to
 _SHARE = np.dtype([("key", "<u8"), ("part", "<u2")])
 # an input, and what it was when its outputs were made
@@ -50,7 +52,9 @@ class Listed:
     member: str | None = None
 
 
-def keep_list(storage: Storage, listed: Listed, found: Survey, journal: Journal, state: State) -> None:
+def keep_list(  # noqa: PLR0913 - what the run knows
+    storage: Storage, listed: Listed, found: Survey, journal: Journal, state: State, *, checksum: str
+) -> None:
     """Keep the list of a run that begins now, and which inputs have only what was made before a change."""
     marks = np.empty(len(state.stale), _MARK)
     marks["key"] = found.keys[state.stale]
@@ -60,7 +64,7 @@ def keep_list(storage: Storage, listed: Listed, found: Survey, journal: Journal,
         storage.write(_STALE, marks.tobytes())
     else:
         forget_stale(storage)
-    content = json.dumps(dataclasses.asdict(listed)).encode()
+    content = sealed({**dataclasses.asdict(listed), _OF_LIST: checksum})
     if not storage.exists(LISTED) or storage.read(LISTED) != content:
         storage.write(LISTED, content)
     storage.settle(LIST)
@@ -76,7 +80,12 @@ def stale_entries(storage: Storage, journal: Journal, entries: np.ndarray) -> np
     """Which entries hold what was made before a change, when the last run began, and are not done since."""
     if not storage.exists(_STALE):
         return np.zeros(len(entries), bool)
-    marks = np.frombuffer(storage.read(_STALE), _MARK)
+    try:
+        marks = np.frombuffer(storage.read(_STALE), _MARK)
+    except ValueError as error:
+        raise StorageError(
+            f"{storage.path(_STALE)}: is damaged ({error}); remove it, and run the same command again"
+        ) from None
     marks = marks[np.argsort(marks["key"], kind="stable")]
     there = journal.entries[entries]
     at = np.minimum(np.searchsorted(marks["key"], there["key"]), len(marks) - 1)
@@ -99,12 +108,20 @@ def kept_rows(storage: Storage) -> tuple[Listed, Row, Iterator[Row]]:
     if not (storage.exists(LIST) and storage.exists(LISTED)):
         raise Refused(f"{storage.root}: no run has begun its work there yet; start one with 'splitter run'")
     try:
-        listed = Listed(**json.loads(storage.read(LISTED)))
+        content, _ = unsealed(storage.read(LISTED))
+        content.pop(_OF_LIST, None)
+        listed = Listed(**content)
         header, rows = rows_of_csv(storage.on_disk(LIST))
         header.index(listed.column)
     except (ValueError, TypeError) as error:
         raise Refused(f"{storage.path(LISTED)}: is damaged ({error}); start the run again") from None
     return listed, header, rows
+
+
+def list_is_whole(storage: Storage) -> bool:
+    """Whether the copy of the list is the one that was kept."""
+    stated = unsealed(storage.read(LISTED))[0].get(_OF_LIST)
+    return stated in (None, measure(storage.on_disk(LIST))[1])
 
 
 def listed_inputs(storage: Storage, numbers: np.ndarray) -> Iterator[tuple[int, str]]:
@@ -136,12 +153,20 @@ def inputs_of_part(storage: Storage, found: Survey, *, keep: bool = True) -> np.
         return None
     name = f"{SHARES}{part.of}"
     with storage.gate() if keep else contextlib.nullcontext():
-        known = np.frombuffer(storage.read(name) if storage.exists(name) else b"", _SHARE)
+        known = _known_shares(storage, name)
         part_of, now = _shares(known, found.keys, found.sizes, part.of)
         if keep and len(now) > len(known):
-            storage.write(name, now.tobytes())
+            storage.write(name, sealed({"of": part.of}, now.tobytes()))
     mine: np.ndarray = part_of == part.number
     return mine
+
+
+def _known_shares(storage: Storage, name: str) -> np.ndarray:
+    try:
+        return np.frombuffer(unsealed(storage.read(name))[1] if storage.exists(name) else b"", _SHARE)
+    except ValueError as error:
+        remedy = "remove it, and run all parts again"
+        raise StorageError(f"{storage.path(name)}: is damaged ({error}); {remedy}") from None
 
 
 def _shares(known: np.ndarray, keys: np.ndarray, sizes: np.ndarray, of: int) -> tuple[np.ndarray, np.ndarray]:

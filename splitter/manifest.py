@@ -1,12 +1,14 @@
 """Commit records -> what is done, manifest.csv, errors.csv.
 
 A record is one file that a batch leaves on storage. It is a line of JSON, then one `ENTRY` for each
-input, then for each input its rows of manifest.csv (or its row of errors.csv) as CSV, ready to copy:
+input, then for each input its rows of manifest.csv (or its row of errors.csv) as CSV, ready to copy, and at
+the end the digest of all that:
 
-    {"heads": [...], "entries": 2, "text": 41}
+    {"heads": [...], "entries": 2, "text": 41, "digest": "xxh128"}
     entry entry
     a.txt,a/0.txt,2,xxh128:…,si
     …
+    16 bytes
 
 `<id>.begun` names what a batch is about to publish and to remove, and for which inputs. It is written
 before the first change and dropped after the commit, so one without its commit is a batch to undo. A batch
@@ -22,14 +24,17 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import IO, Any, BinaryIO
 
 import numpy as np
+import xxhash
 
 from splitter.csv_text import CsvText, Row, parse_rows
 from splitter.errors import Refused, StorageError
 from splitter.inputs import Survey, Table
 from splitter.places import OWN_FOLDER, Layout, file_with, folders_around, same_name
+from splitter.sealed import sealed, unsealed
 from splitter.splits import COLUMN, SplitRule
 from splitter.storage import Storage
 
@@ -67,6 +72,8 @@ _PACK = struct.Struct("<QQBIIQQ").pack
 PLACE = np.dtype("i4")
 _RECORD_NAME = re.compile(r"\d{6,}-")
 _COPY_AT_ONCE = 8 << 20
+# how a record ends
+DIGEST, DIGEST_BYTES = "xxh128", 16
 _ENTRIES_AT_ONCE = 1 << 18
 
 assert struct.calcsize("<QQBIIQQ") == ENTRY.itemsize  # noqa: S101 - two descriptions of one layout
@@ -136,11 +143,17 @@ class RecordWriter:
         """The record."""
         text = b"".join(self._texts)
         first = _first_line(self._heads, len(self._entries), len(text))
-        return b"".join((first, *self._entries, text))
+        record = b"".join((first, *self._entries, text))
+        return record + xxhash.xxh3_128_digest(record)
 
 
 def _first_line(heads: Iterable[Head], entries: int, text: int) -> bytes:
-    content = {"heads": [head.to_json() for head in heads], "entries": entries, "text": text}
+    content = {
+        "heads": [head.to_json() for head in heads],
+        "entries": entries,
+        "text": text,
+        "digest": DIGEST,
+    }
     return json.dumps(content).encode() + b"\n"
 
 
@@ -164,13 +177,34 @@ class Record:
                 raise StorageError(f"{place}: is damaged ({error}); {remedy}") from None
 
     @classmethod
+    def fault(cls, storage: Storage, name: str) -> str:
+        """What is wrong with a record, if anything; all of it is read."""
+        with storage.open(f"{RECORDS}/{name}") as file:
+            try:
+                cls._parse(file)
+            except (ValueError, KeyError, TypeError) as error:
+                return f"is damaged ({error})"
+            file.seek(0)
+            if DIGEST not in file.readline().decode():
+                # of before there was one
+                return ""
+            end = file.seek(-DIGEST_BYTES, os.SEEK_END)
+            stated = file.read()
+            file.seek(0)
+            digest = xxhash.xxh3_128()
+            while left := end - file.tell():
+                digest.update(file.read(min(left, _COPY_AT_ONCE)))
+        return "" if digest.digest() == stated else "is damaged (its checksum is another)"
+
+    @classmethod
     def _parse(cls, file: BinaryIO) -> "Record":
         first = json.loads(file.readline())
         heads = [Head.from_json(head) for head in first["heads"]]
         entries = np.frombuffer(bytearray(file.read(first["entries"] * ENTRY.itemsize)), ENTRY)
         texts_at = file.tell()
+        end = texts_at + first["text"] + (DIGEST_BYTES if first.get("digest") == DIGEST else 0)
         # found now, not when all the work is done and the manifest is made
-        if len(entries) != first["entries"] or file.seek(0, os.SEEK_END) != texts_at + first["text"]:
+        if len(entries) != first["entries"] or file.seek(0, os.SEEK_END) != end:
             raise ValueError("its size is wrong")
         if len(entries) and entries["head"].max() >= len(heads):
             raise ValueError("its entries are wrong")
@@ -206,10 +240,31 @@ class Journal:
         """A number above that of every record."""
         return max(map(_generation_of, self._record_names()), default=0) + 1
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is any record."""
+        return bool(self._record_names())
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Which records are damaged, by their names in the output folder, and what is wrong with them."""
+        names = self._record_names()
+        # one that is committed has only its mark left to drop
+        begun = [name for name in names if name.endswith(BEGUN) and name.removesuffix(BEGUN) not in names]
+        records = [name for name in names if not name.endswith(BEGUN)]
+        self._storage.have_at_hand([f"{RECORDS}/{name}" for name in records])
+        for name in records:
+            if problem := Record.fault(self._storage, name):
+                yield f"{RECORDS}/{name}", f"{problem}; remove it to do its inputs again, or use --fresh"
+        for name in begun:
+            try:
+                unsealed(self._storage.read(f"{RECORDS}/{name}"), strict=True)
+            except ValueError as error:
+                yield f"{RECORDS}/{name}", f"is damaged ({error}); remove it, and run with --fresh"
+
     def begin(self, batch: str, keys: Sequence[int], names: Sequence[str]) -> None:
         """Say what is about to be published and removed."""
-        content = json.dumps({"keys": [int(key) for key in keys], "names": list(names)})
-        self._storage.write(f"{RECORDS}/{batch}{BEGUN}", content.encode())
+        content = {"keys": [int(key) for key in keys], "names": list(names)}
+        self._storage.write(f"{RECORDS}/{batch}{BEGUN}", sealed(content))
 
     def commit(self, batch: str, record: RecordWriter) -> None:
         """Say what is done; from now on it counts."""
@@ -233,8 +288,7 @@ class Journal:
         For a batch that takes along what older records have: to undo it would lose that.
         """
         content = {"keys": [int(key) for key in keys], "names": [*names], "moves": [*moves]}
-        first = json.dumps(content).encode() + b"\n"
-        self._storage.write(f"{RECORDS}/{batch}{BEGUN}", first + record.to_bytes())
+        self._storage.write(f"{RECORDS}/{batch}{BEGUN}", sealed(content, record.to_bytes()))
 
     def settle(self, batch: str) -> bool:
         """Bring to its end a batch that was begun: as promised, else undone; says whether it counts."""
@@ -265,9 +319,8 @@ class Journal:
         self.commit(batch, record)
 
     def _begun(self, name: str) -> tuple[dict[str, Any], bytes]:
-        first, _, record = self._storage.read(name).partition(b"\n")
         try:
-            content = json.loads(first)
+            content, record = unsealed(self._storage.read(name))
             _ = content["keys"], content["names"]
         except (ValueError, KeyError, TypeError) as error:
             message = f"{self._storage.path(name)}: is damaged ({error})"
@@ -420,11 +473,12 @@ class Journal:
         size = sum(int(self.entries["text"][block].sum(dtype="i8")) for block in _blocks(entries))
         first = _first_line(self._heads, len(entries), size)
         with self._storage.replacing(f"{RECORDS}/{name}") as file:
-            file.write(first)
-            for block in _blocks(entries):
-                file.write(self.entries[block].tobytes())
-            for _, piece in self._pieces(entries):
+            digest = xxhash.xxh3_128()
+            blocks = (self.entries[block].tobytes() for block in _blocks(entries))
+            for piece in chain([first], blocks, (piece for _, piece in self._pieces(entries))):
+                digest.update(piece)
                 file.write(piece)
+            file.write(digest.digest())
         # what says that inputs are not done goes last, the oldest first: never before what it has made void
         voiding = {*np.unique(self._where[self.entries["status"] == NOT_DONE]).tolist()}
         names = [f"{RECORDS}/{old}" for old in self._names]

@@ -6,7 +6,6 @@ of the old ones. Only the rule is kept; the column in the manifest is made from 
 
 import bisect
 import itertools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import xxhash
 from splitter.csv_text import ENCODING, ESCAPE
 from splitter.errors import Refused, StorageError
 from splitter.places import OWN_FOLDER
+from splitter.sealed import sealed, unsealed
 from splitter.storage import Storage
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class SplitRule:
     def keep(self, storage: Storage) -> None:
         """Let every manifest of this folder have the column from now on."""
         content = {"by": self.by, "fractions": dict(self.fractions), "seed": self.seed}
-        storage.write(RULE, json.dumps(content).encode())
+        storage.write(RULE, sealed(content))
 
     @classmethod
     def kept(cls, storage: Storage) -> "SplitRule | None":
@@ -94,7 +94,7 @@ class SplitRule:
         if not storage.exists(RULE):
             return None
         try:
-            content = json.loads(storage.read(RULE))
+            content, _ = unsealed(storage.read(RULE))
             return cls(content["by"], tuple(content["fractions"].items()), content["seed"])
         except (ValueError, KeyError, TypeError, AttributeError, Refused) as error:
             place = storage.path(RULE)

@@ -201,7 +201,7 @@ class Storage(ABC):
 
     @abstractmethod
     def walk(self) -> Iterator[str]:
-        """The names of all files, but for splitter's own."""
+        """The names of all files, but for splitter's own; of an empty folder, with a slash at the end."""
 
     @abstractmethod
     def near(self, name: str, folder: str) -> str:

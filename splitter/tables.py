@@ -13,12 +13,13 @@ from splitter.errors import Refused, StorageError
 from splitter.formats import write_format
 from splitter.manifest import MANIFEST, SCHEMA, Journal
 from splitter.places import OWN_FOLDER
+from splitter.sealed import sealed, unsealed
 from splitter.splits import COLUMN, RULE
 from splitter.storage import Storage
 from splitter.table_names import OTHERS
 
 # which of the other formats are there
-_OTHERS = f"{OWN_FOLDER}/tables.json"
+OTHER_TABLES = f"{OWN_FOLDER}/tables.json"
 
 
 def write_tables(  # noqa: PLR0913 - what a run has come to
@@ -35,17 +36,23 @@ def write_tables(  # noqa: PLR0913 - what a run has come to
     `others` names the files beside manifest.csv and errors.csv. Without it those that there were are made
     anew.
     """
-    there = others_of(storage)
+    before = checksums_of_others(storage)
+    there = [*before]
     wanted = there if others is None else list(others)
     # what is made from a manifest never outlives it
     storage.remove(there)
     journal.write_tables(entries, status, columns)
     if wanted != there:
-        storage.write(_OTHERS, json.dumps(wanted).encode())
+        _note(storage, dict.fromkeys(wanted, ""))
     if wanted:
         types = json.loads(storage.read(SCHEMA))["types"]
-        for name in wanted:
-            write_format(storage, name, MANIFEST, types)
+        made = {name: write_format(storage, name, MANIFEST, types) for name in wanted}
+        if made != before:
+            _note(storage, made)
+
+
+def _note(storage: Storage, checksums: dict[str, str]) -> None:
+    storage.write(OTHER_TABLES, sealed({"tables": checksums}))
 
 
 def take_away(storage: Storage) -> None:
@@ -71,9 +78,19 @@ def refuse_column(storage: Storage, columns: Row) -> None:
 
 def others_of(storage: Storage) -> list[str]:
     """The files beside manifest.csv and errors.csv that runs have made."""
-    if not storage.exists(_OTHERS):
-        return []
+    return [*checksums_of_others(storage)]
+
+
+def checksums_of_others(storage: Storage) -> dict[str, str]:
+    """Those files, and the checksum of each; none of one that was not written to its end."""
+    if not storage.exists(OTHER_TABLES):
+        return {}
     try:
-        return [name for name in json.loads(storage.read(_OTHERS)) if name in OTHERS]
-    except (ValueError, TypeError) as error:
-        raise StorageError(f"{storage.path(_OTHERS)}: is damaged ({error}); remove it") from None
+        text = storage.read(OTHER_TABLES)
+        if text.startswith(b"["):
+            # as it was kept before there were checksums
+            return dict.fromkeys((name for name in json.loads(text) if name in OTHERS), "")
+        tables = unsealed(text)[0]["tables"]
+        return {name: str(checksum) for name, checksum in tables.items() if name in OTHERS}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StorageError(f"{storage.path(OTHER_TABLES)}: is damaged ({error}); remove it") from None

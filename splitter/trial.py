@@ -2,19 +2,22 @@
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 
 from splitter.columns import Columns
+from splitter.csv_text import Row
 from splitter.errors import RecipeError, RunStopped, StorageError
 from splitter.executors import Executor
 from splitter.inputs import Survey, Table
 from splitter.jobs import Job, Tried
 from splitter.places import OWN_FOLDER
 from splitter.plan import make_batch, second_of
+from splitter.sealed import sealed, unsealed
 from splitter.storage import Storage
 
 COLUMNS = f"{OWN_FOLDER}/columns.json"
@@ -74,14 +77,15 @@ def columns_of(  # noqa: PLR0913 - what the engine knows
     """
     known = _kept(job.storage, job.seed)
     if known is not None:
-        return known
+        # another release may write now
+        return _keep(job, known)
     for tried in try_inputs(job, table, found, executor, chosen, careful=careful):
         if tried.outputs:
             own = dict(job.sink.columns)
             keys = [one for one in (*tried.head.outputs, *tried.head.inputs) if one[0] not in own]
             rate = job.dataset.parameters.get("sample_rate")
             decided = Columns.of(keys, job.dataset.metadata_types, tried.outputs, rate)
-            return _keep(job.storage, job.seed, decided)
+            return _keep(job, decided)
     return None
 
 
@@ -99,18 +103,66 @@ def _kept(storage: Storage, seed: int | None) -> Columns | None:
     if not storage.exists(COLUMNS):
         return None
     try:
-        content = json.loads(storage.read(COLUMNS))
+        content = _content(storage)
         return Columns.from_json(content["columns"]) if seed in (None, content["seed"]) else None
     except (ValueError, KeyError, TypeError) as error:
         message = f"{storage.path(COLUMNS)}: is damaged ({error})"
         raise StorageError(f"{message}; remove it, and run the same command again") from None
 
 
-def _keep(storage: Storage, seed: int, columns: Columns) -> Columns:
+@dataclass(frozen=True)
+class Written:
+    """What has been written into tables.
+
+    Attributes:
+        columns: Those of metadata and of the dataset: as the last run has them, then as earlier ones.
+        writers: The releases of pyarrow.
+    """
+
+    columns: tuple[tuple[Columns, Row], ...] = ()
+    writers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, storage: Storage) -> "Written":
+        """What runs have kept of it."""
+        if not storage.exists(COLUMNS):
+            return cls()
+        content = _content(storage)
+        try:
+            columns = [
+                (Columns.from_json(one["columns"]), [*map(str, one["header"])])
+                for one in (content, *content["earlier"])
+            ]
+            return cls(tuple(columns), tuple(map(str, content["writers"])))
+        except (ValueError, KeyError, TypeError):
+            # of before more than the last columns were kept
+            return cls()
+
+    def and_now(self, columns: Columns, header: Row) -> "Written":
+        """With what is written now."""
+        now = (columns, header)
+        others = [one for one in self.columns if one != now]
+        return Written((now, *others), tuple(dict.fromkeys((*self.writers, version("pyarrow")))))
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept."""
+        first, *others = (
+            {"columns": dataclasses.asdict(columns), "header": header} for columns, header in self.columns
+        )
+        return {**first, "writers": self.writers, "earlier": others}
+
+
+def _content(storage: Storage) -> dict[str, Any]:
+    return unsealed(storage.read(COLUMNS))[0]
+
+
+def _keep(job: Job, columns: Columns) -> Columns:
     """Keep what was decided; another part of the run may have done so meanwhile."""
+    storage = job.storage
     with storage.gate() if storage.part else contextlib.nullcontext():
-        known = _kept(storage, seed) if storage.part else None
-        if known is None:
-            content = {"seed": seed, "columns": dataclasses.asdict(columns)}
-            storage.write(COLUMNS, json.dumps(content).encode())
-        return known or columns
+        columns = _kept(storage, job.seed) or columns
+        written = Written.of(storage).and_now(columns, job.header)
+        content = sealed({"seed": job.seed, **written.to_json()})
+        if not storage.exists(COLUMNS) or storage.read(COLUMNS) != content:
+            storage.write(COLUMNS, content)
+        return columns

@@ -11,7 +11,7 @@ import csv
 import io
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,10 +39,12 @@ from splitter.manifest import (
     STALE,
     Journal,
 )
-from splitter.places import OWN_FOLDER, REPORT, file_with, key_hash, shard_of
+from splitter.own_files import OwnFiles
+from splitter.places import OWN_FOLDER, REPORT, file_with, folders_around, key_hash, shard_of
 from splitter.processes import in_processes
 from splitter.storage import Storage
-from splitter.tables import others_of
+from splitter.table_names import OTHERS
+from splitter.tables import OTHER_TABLES, checksums_of_others
 
 if TYPE_CHECKING:
     from splitter.reshard import Reshard
@@ -72,6 +74,7 @@ class Verification:
         self.storage, self.workers, self._tell = storage, workers, tell
         self.verdict = Verdict(storage.root)
         self.journal = Journal(storage)
+        self._own = OwnFiles(storage, self.journal)
         # the hashes of the names that may be there
         self._known: list[np.ndarray] = []
         # for each shard the places, among the entries that are done, of those that have outputs in it
@@ -85,8 +88,8 @@ class Verification:
         at_work, before = self.storage.users()
         if at_work:
             raise Refused(f"{self.storage.root}: is in use by {at_work}; verify it when that has ended")
-        deeper = deep() if deep else None
         try:
+            deeper = deep() if deep else None
             self._look(deeper)
         except StorageError as error:
             self.find("record", OWN_FOLDER, str(error))
@@ -106,6 +109,13 @@ class Verification:
         self._tell(finding)
 
     def _look(self, deeper: "Deeper | None") -> None:
+        for name, message in self._own.faults():
+            self.find("record", name, message)
+        if not self._own.can_tell:
+            self.find(
+                "record", OWN_FOLDER, "nothing else was looked at, since it is held against what is there"
+            )
+            return
         header, _, keys = kept_list(self.storage)
         half_done = self.journal.peek()
         if half_done is not None:
@@ -125,13 +135,13 @@ class Verification:
         self._schema(journal.schema(entries, status, header))
         done = entries[status == DONE]
         self._outputs(done)
-        self._check_shards(done, header)
         # what has no rows in the manifest, and may be there all the same
-        gone = journal.others(entries)
+        gone, stale = journal.others(entries), entries[status == STALE]
         self.verdict.gone = int((journal.entries["outputs"][gone] > 0).sum())
-        self._allow(journal.outputs(np.concatenate((gone, entries[status == STALE]))))
+        self._allow(journal.outputs(np.concatenate((gone, stale))))
+        self._check_shards(done, gone, stale, header)
         self._allow(half_done or [])
-        self._extra()
+        self._extra(half_done or [])
         if deeper:
             deeper(self, np.flatnonzero(status == DONE))
 
@@ -184,6 +194,24 @@ class Verification:
         for about in _compared(name, header, lost, more):
             self.find("row", name, about)
 
+    def _other_tables(self) -> Sequence[str]:
+        """Those beside manifest.csv and errors.csv; each must be what was written."""
+        if OTHER_TABLES in self._own.damaged:
+            return OTHERS
+        others = checksums_of_others(self.storage)
+        for name, stated in others.items():
+            try:
+                with self.storage.open_output(name) as file:
+                    _, _, found = _read(file)
+            except FileNotFoundError:
+                self.find("table", name, f"is not there; {MAKE_TABLES}")
+            except OSError as error:
+                self.find("table", name, f"cannot be read: {_reason(error)}")
+            else:
+                if found != stated:
+                    self.find("table", name, f"is not what was written; {MAKE_TABLES}")
+        return [*others]
+
     # -- the output files ----------------------------------------------------------------------------------
 
     def _outputs(self, done: np.ndarray) -> None:
@@ -200,15 +228,23 @@ class Verification:
                 for shard, entries in part.shards.items():
                     self._shards.setdefault(shard, []).extend(entries)
 
-    def _check_shards(self, done: np.ndarray, header: Row) -> None:
-        """Read every shard that rows point into."""
+    def _check_shards(self, done: np.ndarray, gone: np.ndarray, stale: np.ndarray, header: Row) -> None:
+        """Read every shard that rows point into, with all that it holds: also of inputs that have no rows."""
+        entries = np.concatenate((done, gone, stale))
+        others = self.journal.outputs_of_each(entries[len(done) :])
+        for place, names in enumerate(others, len(done)):
+            for shard in dict.fromkeys(shard_of(name)[0] for name in names):
+                if shard in self._shards or (shard and place < len(done) + len(gone)):
+                    self._shards.setdefault(shard, []).append(place)
         if not self._shards:
             return
-        from splitter.how import how_before
         from splitter.reshard import Reshard
 
-        reshard = Reshard.of(self.storage, how_before(self.storage)[0], header)
-        check = partial(_check_shard, reshard, self.journal, done, self._shards)
+        tables = any(name.endswith(".parquet") for name in self._shards)
+        for name, message in self._own.missing_of_shards(tables=tables):
+            self.find("record", name, message)
+        reshard = Reshard.of(self.storage, header, whole=not self._own.damaged)
+        check = partial(_check_shard, reshard, self.journal, entries, self._shards)
         with closing(self.storage.of_each_shard(check, sorted(self._shards), self.workers)) as checked:
             for part in checked:
                 self.verdict.outputs += part.outputs
@@ -220,21 +256,23 @@ class Verification:
         """These may be there, too."""
         self._known.append(_name_hashes(map(file_with, names)))
 
-    def _extra(self) -> None:
+    def _extra(self, half_done: Sequence[str]) -> None:
         """Files that nothing accounts for."""
         known = np.sort(np.concatenate(self._known))
-        others = others_of(self.storage)
-        for name in others:
-            if not self.storage.exists(name):
-                self.find("table", name, f"is not there; {MAKE_TABLES}")
-        own = {MANIFEST, ERRORS, REPORT, *others}
+        own = {MANIFEST, ERRORS, REPORT, *self._other_tables()}
+        lost = (finding.file for finding in self.verdict.findings if finding.kind == "missing")
+        emptied = {folder for name in (*half_done, *lost) for folder in folders_around(name)}
         for names in _in_groups(self.storage.walk(), NAMES_AT_ONCE):
             numbers = _name_hashes(names)
             at = np.minimum(np.searchsorted(known, numbers), max(0, len(known) - 1))
             strange = known[at] != numbers if len(known) else np.ones(len(numbers), bool)
             for index in np.flatnonzero(strange).tolist():
-                if names[index] not in own:
-                    self.find("extra", names[index], "is there, and no row of the manifest names it")
+                name = names[index]
+                if name.endswith("/"):
+                    if name[:-1] not in emptied:
+                        self.find("extra", name, "is an empty folder, and no run leaves one")
+                elif name not in own:
+                    self.find("extra", name, "is there, and no row of the manifest names it")
 
 
 # looks at inputs of the kept list, by their numbers

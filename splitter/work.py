@@ -4,7 +4,6 @@ What an executor returns is only progress. After every round the commit records 
 """
 
 import contextlib
-import json
 import time
 from dataclasses import replace
 from typing import Any
@@ -36,6 +35,7 @@ from splitter.options import RunOptions
 from splitter.places import shard_of
 from splitter.plan import GroupPlanner, Planner
 from splitter.progress import Display, one_line, show_count
+from splitter.sealed import sealed
 from splitter.storage import Storage
 from splitter.summary import Summary
 from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables
@@ -138,7 +138,8 @@ class Work:
         note_how(self.storage, how, earlier if len(state.stale) or len(state.unreadable) else [])
         if self.groups is not None:
             self.groups.write(self.storage)
-        keep_list(self.storage, self.listed, self.found, self.journal, state)
+        checksum = self.table.checksum()
+        keep_list(self.storage, self.listed, self.found, self.journal, state, checksum=checksum)
         return state
 
     def _look(self) -> None:
@@ -382,7 +383,7 @@ class Work:
                 "outputs": self.done.outputs,
                 "bytes": self.done.bytes,
             }
-            self.storage.write(LAST_RUN, json.dumps(took).encode(), durable=False)
+            self.storage.write(LAST_RUN, sealed(took), durable=False)
 
     def _still_stale(self, stale: np.ndarray, entries: np.ndarray) -> np.ndarray:
         """Those of some inputs that have only what was made before this run, though they can be read."""

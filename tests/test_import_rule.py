@@ -22,7 +22,7 @@ ROOMS = """
     columns decoders joining keeper processes stores travel where
     places
     content fetching listings objects slices voice
-    ownership stages storage
+    ownership sealed stages storage
     locks
     folder
     remote
@@ -53,8 +53,8 @@ ROOMS = """
     rehearsal
     outlook work
     engine
-    reshard
-    findings
+    findings reshard
+    own_files
     assembly forecast verification
     again
     run

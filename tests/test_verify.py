@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import soundfile
 import xxhash
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 import splitter
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.findings import Verdict
+from splitter.sealed import sealed, unsealed
 
 MORE = {"deep/er/e.txt": "naïve", "deep/f g.txt": "comma,word", "empty.txt": "", "deep/lost.txt": None}
 LIAR = '''
@@ -29,9 +31,9 @@ from splitter import OutputFile, ProcessorDataset
 class Liar(ProcessorDataset):
     """Says something else of a recording than its header does."""
 
-    def __init__(self, inputs, key: str = "", ending: str = "wav"):
+    def __init__(self, inputs, key: str = "", ending: str = "wav", more: bool = False):
         super().__init__(inputs)
-        self.key, self.ending = key, ending
+        self.key, self.ending, self.more = key, ending, more
 
     def process(self, input_file):
         content = io.BytesIO()
@@ -39,6 +41,8 @@ class Liar(ProcessorDataset):
         about = {"sample_rate": 16000, "channels": 2, "frames": 4000}
         if self.key:
             about[self.key] += 1
+        if self.more:
+            about["more"] = 1.5
         return [OutputFile(f"0.{self.ending}", content.getvalue(), about)], {}
 '''
 SIGNER = '''
@@ -71,6 +75,7 @@ def made(tmp_path_factory) -> Path:
     done = program(
         *("run", folder / "list.csv", "--root", "inputs", "--recipe", "words"),
         *("--output", folder / "outputs", "--quiet", "--workers", "2"),
+        *("--manifest-format", "csv,parquet,jsonl", "--audiofolder"),
     )
     assert done.code == 1, done
     return folder / "outputs"
@@ -127,9 +132,12 @@ def test_the_json_is_one_object_of_a_fixed_shape(outputs, capfd):
 # -- damage ------------------------------------------------------------------------------------------------
 
 
+TABLES = ["manifest.csv", "errors.csv", "manifest.parquet", "manifest.jsonl", "metadata.parquet"]
+
+
 def flip(outputs: Path, draw: Callable) -> str:
     """One byte of an output or a table is another."""
-    name = draw(st.sampled_from([*output_names(outputs), "manifest.csv", "errors.csv"]))
+    name = draw(st.sampled_from([*output_names(outputs), *TABLES]))
     content = bytearray((outputs / name).read_bytes())
     place = draw(st.integers(0, len(content) - 1))
     content[place] ^= draw(st.integers(1, 255))
@@ -138,20 +146,20 @@ def flip(outputs: Path, draw: Callable) -> str:
 
 
 def cut(outputs: Path, draw: Callable) -> str:
-    name = draw(st.sampled_from([*output_names(outputs), "manifest.csv", "errors.csv"]))
+    name = draw(st.sampled_from([*output_names(outputs), *TABLES]))
     os.truncate(outputs / name, draw(st.integers(0, (outputs / name).stat().st_size - 1)))
     return name
 
 
 def append(outputs: Path, draw: Callable) -> str:
-    name = draw(st.sampled_from([*output_names(outputs), "manifest.csv", "errors.csv"]))
+    name = draw(st.sampled_from([*output_names(outputs), *TABLES]))
     with (outputs / name).open("ab") as file:
         file.write(draw(st.binary(min_size=1, max_size=9)))
     return name
 
 
 def delete(outputs: Path, draw: Callable) -> str:
-    name = draw(st.sampled_from([*output_names(outputs), "manifest.csv", "errors.csv"]))
+    name = draw(st.sampled_from([*output_names(outputs), *TABLES]))
     (outputs / name).unlink()
     return name
 
@@ -161,10 +169,14 @@ def put_a_stranger(outputs: Path, draw: Callable) -> str:
     folder = draw(st.sampled_from(["", "a/", "deep/er/e/", "new/folder/", "deep/"]))
     name = f"{folder}{draw(st.sampled_from(['0.txt.bak', '.hidden', 'ü', 'manifest.csv.old', '9.txt']))}"
     (outputs / name).parent.mkdir(parents=True, exist_ok=True)
-    if draw(st.booleans()):
+    what = draw(st.sampled_from(["file", "link", "folder"]))
+    if what == "file":
         (outputs / name).write_bytes(draw(st.binary(max_size=3)))
-    else:
+    elif what == "link":
         (outputs / name).symlink_to("nowhere")
+    else:
+        (outputs / name).mkdir()
+        name += "/"
     return name
 
 
@@ -227,7 +239,61 @@ def edit_rows(outputs: Path, draw: Callable) -> str:
     return name or table
 
 
-DAMAGE = [flip, cut, append, delete, put_a_stranger, swap, replace, edit_rows]
+def own_files(outputs: Path) -> list[str]:
+    """Those of .splitter that say anything of the outputs: not a lock, nor what a run took."""
+    own = sorted(path for path in (outputs / ".splitter").rglob("*") if path.is_file())
+    return [str(path.relative_to(outputs)) for path in own if path.name not in ("lock", "last_run.json")]
+
+
+def harm_an_own_file(outputs: Path, draw: Callable) -> str:
+    """What all else is held against is flipped, cut, appended to, replaced by a folder, or not there."""
+    name = draw(st.sampled_from(own_files(outputs)))
+    path = outputs / name
+    content = path.read_bytes()
+    what = draw(st.sampled_from(["flip", "flip", "cut", "append", "delete", "folder"]))
+    if what == "flip":
+        place = draw(st.integers(0, len(content) - 1))
+        flipped = bytes([content[place] ^ draw(st.integers(1, 255))])
+        path.write_bytes(content[:place] + flipped + content[place + 1 :])
+    elif what == "cut":
+        os.truncate(path, draw(st.integers(0, len(content) - 1)))
+    elif what == "append":
+        path.write_bytes(content + draw(st.sampled_from([b"\n", b" ", b"}", b"\0"])))
+    else:
+        path.unlink()
+        if what == "folder":
+            path.mkdir()
+        elif "/records/" in name or name.endswith("tables.json"):
+            # its inputs are not done, and what it names is strange
+            name = ""
+    return name
+
+
+def edit_the_kept_list(outputs: Path, draw: Callable) -> str:
+    """A row of the copy of the list is another, as CSV."""
+    path = outputs / ".splitter/dataset.csv"
+    rows = read_lists(path)
+    at = draw(st.integers(1, len(rows) - 1))
+    what = draw(st.sampled_from(["path", "label", "remove", "double"]))
+    if what in ("path", "label"):
+        rows[at][what == "label"] += "x"
+    elif what == "remove":
+        del rows[at]
+    else:
+        rows.insert(at, rows[at])
+    write_list(path, rows)
+    return ".splitter/dataset.csv"
+
+
+def read_lists(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+DAMAGE = [
+    *(flip, cut, append, delete, put_a_stranger, swap, replace, edit_rows),
+    *(harm_an_own_file, edit_the_kept_list),
+]
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
@@ -286,9 +352,9 @@ def test_a_lost_commit_record_is_inputs_that_are_not_accounted_for(outputs):
 def test_a_damaged_commit_record_is_a_finding(outputs):
     record = min((outputs / ".splitter/records").iterdir())
     os.truncate(record, record.stat().st_size - 1)
-    verdict = splitter.verify(outputs)
-    assert [finding.kind for finding in verdict.findings] == ["record"]
-    assert found(verdict, record.name)
+    damaged, all_else = splitter.verify(outputs).findings
+    assert (damaged.kind, damaged.file) == ("record", f".splitter/records/{record.name}")
+    assert all_else.message.startswith("nothing else was looked at")
 
 
 def test_what_a_limited_run_has_left_for_later_is_one_line(words, folder, capfd):
@@ -340,7 +406,7 @@ def test_a_run_that_was_interrupted_is_said(outputs):
     """What the batch was to publish is nobody's fault; its inputs are not done."""
     record = max((outputs / ".splitter/records").iterdir())
     begun = record.with_name("000009-000000.begun")
-    begun.write_text(json.dumps({"keys": [1], "names": ["half/done.txt"]}))
+    begun.write_bytes(sealed({"keys": [1], "names": ["half/done.txt"]}))
     write_files(outputs, {"half/done.txt": "x"})
     assert [finding.kind for finding in splitter.verify(outputs).findings] == ["batch"]
 
@@ -543,6 +609,48 @@ def test_nothing_is_found_in_whole_shards(sharded):
     assert verdict.findings == []
     assert verdict.outputs == len(read_table(sharded / "manifest.csv"))
     assert splitter.verify(sharded, deep=2).ok
+
+
+@pytest.mark.parametrize("sink", ["webdataset", "parquet"])
+def test_shards_with_what_has_no_rows_in_the_manifest_are_well(folder, sink, capfd):
+    """An input that is no longer listed; one that cannot be read, and stays as an earlier run had it."""
+    write_files(folder, {"liar.py": LIAR, **{f"inputs/{name}.txt": "x" * 9000 for name in "abc"}})
+    names = [[f"{name}.txt"] for name in "abc"]
+    run = ["run", folder / "list.csv", "--root", folder / "inputs", "--sink", sink, "--shard-size", "9000"]
+    run += ["--recipe", f"{folder}/liar.py:Liar", "--workers", "0", "-o", folder / "out", "--quiet"]
+    write_list(folder / "list.csv", [["input"], *names])
+    assert here(capfd, *run).code == 0
+    write_list(folder / "list.csv", [["input"], *names[1:]])
+    (folder / "inputs/b.txt").rename(folder / "b.txt")
+    assert here(capfd, *run, "--more").code == 1
+    verdict = splitter.verify(folder / "out")
+    assert (verdict.findings, verdict.outputs, verdict.gone) == ([], 3, 1)
+    shard = max((folder / "out/shards").iterdir())
+    shard.write_bytes(shard.read_bytes()[:-1])
+    assert splitter.verify(folder / "out").findings
+
+
+def test_of_tables_that_another_release_of_pyarrow_wrote_the_values_are_compared(sharded, folder):
+    """As long as a run has used that release."""
+    outputs = Path(shutil.copytree(sharded, folder / "outputs"))
+    shards = sorted((outputs / "shards").iterdir())
+    if shards[0].suffix == ".tar":
+        return
+    other = pa.__version__[:-1] + str((int(pa.__version__[-1]) + 1) % 10)
+    for shard in shards:
+        old, new = (f"version {release}".encode() for release in (pa.__version__, other))
+        assert shard.read_bytes().count(old) == 1
+        shard.write_bytes(shard.read_bytes().replace(old, new))
+    assert {finding.kind for finding in splitter.verify(outputs).findings} == {"shard"}
+    kept = outputs / ".splitter/columns.json"
+    content, _ = unsealed(kept.read_bytes())
+    kept.write_bytes(sealed({**content, "writers": [*content["writers"], other]}))
+    assert splitter.verify(outputs).ok
+    content = bytearray(shards[0].read_bytes())
+    at = content.index("wörd".encode())
+    content[at] ^= 1
+    shards[0].write_bytes(content)
+    assert not splitter.verify(outputs).ok
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -76,6 +76,40 @@ class ParquetSink(ShardSink):
         known.earlier, known.header = columns, tuple(header)
         return known
 
+    @staticmethod
+    def writer_of(path: str) -> str:
+        """The release of pyarrow that has written a table, as far as can be told."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with contextlib.suppress(OSError, pa.ArrowException), pq.ParquetFile(path) as file:
+            return str(file.metadata.created_by).rpartition(" ")[2]
+        return ""
+
+    @staticmethod
+    def same_values(one: str, other: str) -> bool:
+        """Whether two tables hold the same, whatever their bytes are."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with (
+            contextlib.suppress(OSError, pa.ArrowException),
+            pq.ParquetFile(one) as first,
+            pq.ParquetFile(other) as second,
+        ):
+            groups = first.num_row_groups
+            return (
+                groups == second.num_row_groups
+                and first.schema_arrow.equals(second.schema_arrow, check_metadata=True)
+                and all(
+                    first.read_row_group(at, use_threads=False).equals(
+                        second.read_row_group(at, use_threads=False)
+                    )
+                    for at in range(groups)
+                )
+            )
+        return False
+
     def check(self, row: Mapping[str, Scalar]) -> None:
         """Refuse an output that no table can hold."""
         if self.decided is None:
