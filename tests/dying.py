@@ -1,0 +1,145 @@
+"""The process that the runs of crashes.py are forked from: one request a line on its standard input.
+
+It is small, so that a fork of it costs a hundredth of a second; one of the tests' process takes ten times as
+long when most of the tests are done.
+"""
+
+import builtins
+import gc
+import io
+import json
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+# what each run would otherwise import by itself
+import splitter.engine
+import splitter.executors.local
+import splitter.frame
+import splitter.remote  # noqa: F401
+from splitter import content as contents_module
+from splitter import groups, manifest
+from splitter.cli import exit_code
+
+CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink"}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+def _serve() -> None:
+    # what is here now is never looked at for garbage, in no run
+    gc.freeze()
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            _be_the_run(json.loads(line))
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def _be_the_run(request: dict[str, Any]) -> NoReturn:
+    code = 99
+    try:
+        warnings.simplefilter("error")
+        os.chdir(request["folder"])
+        os.environ.update(request["environ"])
+        out, log = (os.open(request[name], os.O_WRONLY | os.O_CREAT) for name in ("said", "steps"))
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        # so that small runs merge their records, too
+        manifest.FEW_RECORDS = 2
+        # and so that there are several shards
+        groups.MOST_SMALL = 2
+        sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+        _Watch(_Fate(request), log)
+        code = exit_code(request["arguments"])
+    except BaseException:  # noqa: BLE001 - the server must not go on twice
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+class _Fate:
+    """What becomes of a run at its changes: nothing, a death, or an error at one of them or from it on."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._at: int | None = request.get("at")
+        self._error: int | None = request.get("error")
+        self._for_good: bool = request.get("for_good", False)
+
+    def meet(self, count: int) -> None:
+        if self._at is None or count < self._at or (count > self._at and not self._for_good):
+            return
+        if self._error is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            raise OSError(self._error, os.strerror(self._error))
+
+
+class _Watch:
+    """Lets the run meet its fate before each change to the disk."""
+
+    def __init__(self, fate: _Fate, log: int) -> None:
+        self._fate, self._log = fate, log
+        self._count = 0
+        sys.addaudithook(self._audit)
+        # what Python raises no audit event for
+        os.pwrite = self._before("pwrite", os.pwrite)
+        # it is a process that dies, not the machine: what is written is there, and nothing waits for the disk
+        os.fsync = self._before("fsync", os.fstat)
+        watch = self
+
+        class Watched(io.FileIO):
+            def write(self, data: Any) -> int:
+                # a full disk, and a death, may leave half of what was to be written
+                super().write(memoryview(data).cast("B")[: memoryview(data).nbytes // 2])
+                self.seek(-(memoryview(data).nbytes // 2), os.SEEK_CUR)
+                watch.count("write")
+                return super().write(data)
+
+        class WatchedHashing(contents_module._Hashing, Watched):
+            pass
+
+        contents_module._Hashing = WatchedHashing
+        builtins.open = _opener(builtins.open, Watched)
+
+    def count(self, kind: str) -> None:
+        self._count += 1
+        os.write(self._log, f"{kind}\n".encode())
+        self._fate.meet(self._count)
+
+    def _before(self, kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
+            self.count(kind)
+            return function(*arguments)
+
+        return counted
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = arguments
+            if flags & WRITING and "__pycache__" not in str(path):
+                self.count("open")
+        elif event in CHANGES:
+            self.count(event.removeprefix("os."))
+
+
+def _opener(plain: Callable[..., Any], watched: type[io.FileIO]) -> Callable[..., Any]:
+    def watching(file: Any, mode: str = "r", buffering: int = -1, **options: Any) -> Any:
+        if "b" not in mode or not set(mode) & set("wax+"):
+            return plain(file, mode, buffering, **options)
+        raw = watched(file, mode.replace("b", ""))
+        if not buffering:
+            return raw
+        return (io.BufferedRandom if "+" in mode else io.BufferedWriter)(raw, max(buffering, 8192))
+
+    return watching
+
+
+if __name__ == "__main__":
+    _serve()
