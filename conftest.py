@@ -9,6 +9,7 @@ Each page has a folder of its own, with data_samples in it, and its fenced block
     LANGUAGE file=NAME  is written to the file NAME
 """
 
+import compileall
 import doctest
 import os
 import re
@@ -180,6 +181,8 @@ def pytest_configure() -> None:
     """What the tests start minds signals, also where a shell started pytest in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # once, and not in each of a thousand programs where PYTHONDONTWRITEBYTECODE is set
+    compileall.compile_dir(CHECKOUT / "splitter", quiet=2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -38,6 +38,8 @@ class RayNodes:
             "RAY_TMPDIR": self._place,
         }
         quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0"}
+        # what a batch needs is installed, or found to be impossible, in one environment and not in three
+        quiet["RUNTIME_ENV_RETRY_TIMES"] = "1"
         self._said = folder / "ray nodes.txt"
         with self._said.open("wb") as said:
             self._server = subprocess.Popen(

@@ -99,7 +99,7 @@ def test_what_the_cluster_does_not_have(
 
 
 def test_a_package_that_cannot_be_installed(launcher: Launcher, folder: Path, cluster: RayNodes):
-    """Ray tries it several times, each in an environment of its own, before it gives up."""
+    """The node is named, and that it cannot be set up there."""
     (folder / "wheel.yaml").write_text("pip: [/nowhere/no-wheel-1.0-py3-none-any.whl]")
     options = ("--address", cluster.address, "--runtime-env", "wheel.yaml")
     said = refused(launcher, folder, *options, seconds=LONG, **cluster.environ)
