@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
+from splitter.content_types import type_of
+from splitter.places import REPORT
 from splitter.stores import FIRST_PAUSE, client_for, is_missing, is_out_of_reach, may_pass
 from splitter.urls import without_secrets
 
@@ -189,6 +191,11 @@ class Objects:
         """
 
 
+def _kind(name: str) -> dict[str, str]:
+    """What browsers that open it are told it is: the report is the one page that is shown as such."""
+    return {"ContentType": "text/html; charset=utf-8" if name == REPORT else type_of(name)}
+
+
 class S3Objects(Objects):
     """Objects of S3, and of stores that speak its language."""
 
@@ -217,7 +224,7 @@ class S3Objects(Objects):
 
     def write(self, name: str, content: bytes) -> None:
         """One PUT."""
-        self._patiently(lambda: self._ask("put_object", name, Body=content))
+        self._patiently(lambda: self._ask("put_object", name, Body=content, **_kind(name)))
 
     def create(self, name: str, content: bytes) -> bool:
         """One PUT that fails where there is something, in a store that knows the condition."""
@@ -237,12 +244,13 @@ class S3Objects(Objects):
         if os.fstat(file.fileno()).st_size > LARGEST_PUT:
             self._upload_in_parts(name, file)
         else:
-            self._patiently(lambda: self._ask("put_object", name, Body=_rewound(file)))
+            self._patiently(lambda: self._ask("put_object", name, Body=_rewound(file), **_kind(name)))
 
     def _upload_in_parts(self, name: str, file: BinaryIO) -> None:
         size = os.fstat(file.fileno()).st_size
         step = max(PART_BYTES, -(-size // MOST_PARTS))
-        upload = self._patiently(lambda: self._ask("create_multipart_upload", name))["UploadId"]
+        begun = self._patiently(lambda: self._ask("create_multipart_upload", name, **_kind(name)))
+        upload = begun["UploadId"]
 
         def send(start: int) -> dict[str, Any]:
             number = start // step + 1

@@ -512,6 +512,11 @@ def test_the_manifest_is_put_together_at_the_url(s3: Bucket, words: Path, folder
     assert splitter.read_output(manifest.iloc[0]) == s3.read(f"out/{manifest['output'][0]}")
     nothing = here(capfd, "manifest", s3.url("nothing"))
     assert (nothing.code, nothing.err.count("\n")) == (2, 1)
+    # browsers show what they are told is a page or a text, and download the rest
+    assert here(capfd, "report", s3.url("out")).code == 0
+    for name, kind in ("report.html", "text/html"), (manifest["output"][0], "text/plain"):
+        told = s3.client.head_object(Bucket=s3.name, Key=f"out/{name}")["ContentType"]
+        assert told == f"{kind}; charset=utf-8"
 
 
 def test_from_python_the_manifest_comes_from_the_store(s3: Bucket, words: Path):

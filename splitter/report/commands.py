@@ -73,9 +73,9 @@ def _next_step(written: "Written", output: str) -> str:
 
     serve = f"splitter serve {shlex.quote(output)}"
     if is_url(written.path):
-        return f"'{serve}', and open the address that it prints in a browser"
-    why = "plays what is in shards" if written.in_shards else "shows it over SSH"
-    return f"open {Path(written.path).as_uri()} in a browser; '{serve}' {why}"
+        return f"open it in a browser, if the bucket can be read by one; or: {serve}"
+    why = "to play what is in shards" if written.in_shards else "over SSH"
+    return f"open {Path(written.path).as_uri()} in a browser; {why}: {serve}"
 
 
 @click.command(short_help="Show that page to a browser here; plays shards, too.")

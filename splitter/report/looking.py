@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from splitter.content_types import type_of
 from splitter.errors import SplitterError
 from splitter.options import usable_cpus
 from splitter.outputs import Address, OutputReader
 from splitter.places import Layout, shard_of
 from splitter.report.levels import Levels, measure, preview
-from splitter.report.serving import TYPES
 from splitter.report.table import Table, hash_of, kind_of
 from splitter.urls import is_url
 
@@ -230,11 +230,7 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
         try:
             if outputs.kinds[row] == "image":
                 content = outputs.read(row)
-                return (
-                    (TYPES[_ending(outputs.names[row])], content)
-                    if len(content) <= MOST_IMAGE_BYTES
-                    else None
-                )
+                return (type_of(outputs.names[row]), content) if len(content) <= MOST_IMAGE_BYTES else None
             with outputs.path(row) as path:
                 return "audio/mpeg", preview(path, looks.levels[row].rate)
         except (SplitterError, OSError):
@@ -258,10 +254,6 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
             if room < 0:
                 return
             looks.previews[row] = copy[0], text
-
-
-def _ending(name: str) -> str:
-    return name.rpartition(".")[2].lower()
 
 
 def _outline_sources(table: Table, layout: Layout, looks: Looks) -> None:

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import BinaryIO
 from urllib.parse import unquote_to_bytes
 
+from splitter.content_types import type_of
 from splitter.errors import Refused, SplitterError, StorageError
 from splitter.outputs import Address, Files, OutputReader, Ranges
 from splitter.places import OWN_FOLDER, REPORT, Layout, same_name, shard_of
@@ -25,29 +26,6 @@ SECONDS_OF_SILENCE = 60
 # of a store: each is a request
 FETCHED_AT_ONCE = 4 << 20
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
-# what else an output may be, it is never a page that runs here
-TYPES = {
-    "wav": "audio/wav",
-    "flac": "audio/flac",
-    "mp3": "audio/mpeg",
-    "ogg": "audio/ogg",
-    "oga": "audio/ogg",
-    "opus": "audio/ogg",
-    "m4a": "audio/mp4",
-    "aiff": "audio/aiff",
-    "webm": "audio/webm",
-    "png": "image/png",
-    "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "gif": "image/gif",
-    "webp": "image/webp",
-    "avif": "image/avif",
-    "svg": "image/svg+xml",
-    "bmp": "image/bmp",
-    "txt": "text/plain; charset=utf-8",
-    "csv": "text/plain; charset=utf-8",
-    "json": "text/plain; charset=utf-8",
-}
 
 
 class NotThere(Exception):
@@ -141,7 +119,7 @@ class Served:
         if not self._root or shard_of(name)[0]:
             return self._member(name)
         file = open_below(self._root, parts)
-        return Body(_type_of(name), os.fstat(file.fileno()).st_size, file=file)
+        return Body(type_of(name), os.fstat(file.fileno()).st_size, file=file)
 
     def _report(self) -> Body:
         page = self.page
@@ -167,8 +145,8 @@ class Served:
         if where.size is None or (file != name and where.shard_offset is None) or file.endswith(".parquet"):
             return self._whole(where)
         if self._root:
-            return Body(_type_of(name), where.size, file=open_below(self._root, file.split("/")), start=start)
-        return Body(_type_of(name), where.size, stored=self._files.ranges(file), start=start)
+            return Body(type_of(name), where.size, file=open_below(self._root, file.split("/")), start=start)
+        return Body(type_of(name), where.size, stored=self._files.ranges(file), start=start)
 
     def _whole(self, where: Address) -> Body:
         """What only the reader of outputs knows how to read."""
@@ -177,7 +155,7 @@ class Served:
                 content = self._reader.read(where)
         except SplitterError as error:
             raise NotThere from error
-        return Body(_type_of(where.output), len(content), content)
+        return Body(type_of(where.output), len(content), content)
 
     def _source(self, name: str) -> Body:
         if self._sources is None or name not in self._sources[1]:
@@ -187,7 +165,7 @@ class Served:
         except (OSError, ValueError) as error:
             raise NotThere from error
         file = _plain(descriptor)
-        return Body(_type_of(name), os.fstat(descriptor).st_size, file=file)
+        return Body(type_of(name), os.fstat(descriptor).st_size, file=file)
 
 
 def _path_of(url: str) -> str:
@@ -203,10 +181,6 @@ def _parts(path: str) -> list[str]:
     if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
         raise NotThere
     return parts
-
-
-def _type_of(name: str) -> str:
-    return TYPES.get(name.rpartition(".")[2].lower(), "application/octet-stream")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -106,6 +106,11 @@ def test_rows_are_filtered(chromium, speech_output):
     assert chromium.texts("#shown") == [f"{american} of {len(manifest)} rows"]
     chromium.click('.labels[data-column="language"] button[data-value="en-US"]')
     assert chromium.texts("#shown") == [f"{len(manifest)} rows"]
+    plot = chromium.value("histograms[0].plot")
+    chromium.click(".chart .u-over")
+    low, high = chromium.value("(({low, high}) => [low, high])([...browser.filter.ranges.values()][0])")
+    bar = plot["edges"].index(low)
+    assert (plot["edges"][bar + 1], plot["counts"][bar]) == (high, chromium.value("browser.view.length"))
     _drag(chromium, ".chart .u-over", 0.0, 0.45)
     short = manifest["frames"] / manifest["sample_rate"]
     low, high = chromium.value("(({low, high}) => [low, high])([...browser.filter.ranges.values()][0])")

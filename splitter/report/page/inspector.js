@@ -31,7 +31,7 @@ class Inspector {
     this.place.replaceChildren(
       el("header", {},
         el("div", { class: "titles" }, el("h3", {}, output ? shortName(output) : rows.input.text(row)), el("p", { class: "note path" }, output || { 1: "no file", 2: "skipped", 3: "failed" }[rows.state[row]])),
-        button("×", "Close (Esc)", () => this.browser.select(null), { class: "quiet close", "aria-label": "Close" })),
+        button("×", "Close (Esc)", () => { this.browser.select(null); this.browser.table.focus(); }, { class: "quiet close", "aria-label": "Close" })),
       failed || rows.message.text(row) ? el("p", { class: failed ? "message bad" : "message" }, failed ? `${this.cause(row)}: ${rows.message.text(row)}` : rows.message.text(row)) : "",
       rows.unread[row] ? el("p", { class: "message bad" }, rows.unread[row]) : "",
       sound ? this.soundPart() : kind === "image" ? el("img", { class: "picture", src: this.sounds.previewLink(row) || this.sounds.link(row) || "", alt: `What ${output} shows` }) : "",

@@ -145,10 +145,17 @@ class Histogram {
       series: [{}, { paths: bars, fill: style("--faint"), width: 0, points: { show: false } },
         { paths: bars, fill: style("--accent"), width: 0, points: { show: false } }],
       hooks: {
+        ready: [(chart) => chart.over.addEventListener("click", () => this.touched())],
         setCursor: [(chart) => this.tell(chart.cursor.left >= 0 ? chart.cursor.idx : null)],
         setSelect: [(chart) => this.selected(chart)],
       },
     }, [Array.from({ length: bins }, (_, bin) => bin), this.plot.counts, this.counts], this.place);
+  }
+
+  // A finger drags the page; it can touch a bar.
+  touched() {
+    const bin = this.chart.cursor.idx;
+    if (this.plot.column && this.chart.cursor.left >= 0 && bin !== null) this.choose(this, bin, bin);
   }
 
   selected(chart) {
