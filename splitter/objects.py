@@ -16,7 +16,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
 from splitter.content_types import type_of
-from splitter.places import REPORT
 from splitter.stores import FIRST_PAUSE, client_for, is_missing, is_out_of_reach, may_pass
 from splitter.urls import without_secrets
 
@@ -193,6 +192,9 @@ class Objects:
 
 def _kind(name: str) -> dict[str, str]:
     """What browsers that open it are told it is: the report is the one page that is shown as such."""
+    # brings NumPy along
+    from splitter.places import REPORT
+
     return {"ContentType": "text/html; charset=utf-8" if name == REPORT else type_of(name)}
 
 
