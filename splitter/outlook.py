@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NAMES_SHOWN = 3
 # headers are read for so long; what is left then is taken to be like what was read
 SECONDS_FOR_HEADERS = 20.0
-HEADERS_AT_ONCE = 500
+HEADERS_AT_ONCE, MOST_SECONDS_AT_ONCE = 500, 20.0
 # a trial is tens of inputs, or as many as take a second; of slow ones as many as take some seconds
 MOST_ALONE, MOST_TRIED, MORE_EACH_TIME = 16, 32_768, 8
 ENOUGH_SECONDS, SLOW_TAKE_LONGER, LONGEST_TRIAL = 1.0, 3, 10.0
@@ -64,7 +64,8 @@ class Outlook:
         self._todo, self._options = todo, options
         self._groups, self._known_seconds = groups, known_seconds
         self._all = Kinds(found.sizes[todo].astype("f8"), _endings(table, todo))
-        # what the recipe cannot tell the size of, what that may go by, and what will fail
+        # what the recipe cannot count, nor tell the size of, what that may go by, and what will fail
+        self._uncounted: np.ndarray = np.ones(len(todo), bool)
         self._unsized: np.ndarray = np.ones(len(todo), bool)
         self._content = self._all.sizes.copy()
         self._faulty: np.ndarray = np.zeros(len(todo), bool)
@@ -80,25 +81,26 @@ class Outlook:
         if not len(self._todo):
             plan.seconds = self._known_seconds
             return
-        counted = self._headers()
-        self._try(counted=counted)
+        self._headers()
+        self._try()
 
     # -- by headers ----------------------------------------------------------------------------------------
 
-    def _headers(self) -> bool:
-        """Ask the recipe what it expects; says whether it knows how many outputs."""
+    def _headers(self) -> None:
+        """Ask the recipe what it expects."""
         elsewhere = self._table.names_urls or is_url(self._job.layout.root) or len(self._found.members)
         if type(self._job.dataset).expect is ProcessorDataset.expect or elsewhere:
             # what is elsewhere, or within a shard, would have to be fetched
-            return False
+            self._plan.exact = False
+            return
         try:
-            return self._ask()
+            self._ask()
         except OSError:
             # the recipe's own code has ended its process, or takes for ever: the trial will tell
-            self._unsized[:], self._faulty[:] = True, False
-            return False
+            self._uncounted[:], self._unsized[:], self._faulty[:] = True, True, False
+            self._plan.exact = False
 
-    def _ask(self) -> bool:
+    def _ask(self) -> None:
         plan, count = self._plan, len(self._todo)
         parts = max(1, -(-count // HEADERS_AT_ONCE))
         # each part is spread over the whole list
@@ -108,12 +110,12 @@ class Outlook:
         content = np.zeros(count)
         began = time.monotonic()
         # in other processes, since it is the user's code
-        asked = in_processes(look, range(parts), apart=True, patience=SECONDS_FOR_HEADERS)
+        asked = in_processes(look, range(parts), apart=True, patience=MOST_SECONDS_AT_ONCE)
         with contextlib.closing(asked) as found:
             for number, part in enumerate(found):
-                if part.unknown:
-                    self._faulty[:] = False
-                    return False
+                self._uncounted[number::parts] = part.unknown
+                if not number and all(part.unknown):
+                    break
                 read += part.inputs
                 outputs += part.outputs
                 size += part.bytes
@@ -123,16 +125,26 @@ class Outlook:
                 first = [*first, *part.first][:NAMES_SHOWN]
                 if time.monotonic() - began > SECONDS_FOR_HEADERS:
                     break
-        plan.exact = exact and read == count
         plan.faulty, plan.faulty_first = int(self._faulty.sum()), first
-        plan.outputs, plan.bytes = round(outputs * count / read), round(size * count / read)
-        if read == count and content[self._unsized].any():
+        plan.outputs, plan.bytes = outputs, size
+        if 0 < read < count:
+            self._take_to_be_alike(read, parts, number)
+        plan.exact = exact and read == count and not self._uncounted.any()
+        if plan.exact and content[self._unsized].any():
             self._content = content
-        return True
+
+    def _take_to_be_alike(self, read: int, parts: int, last: int) -> None:
+        """What there was no time for is like what was read, since that was spread over the list."""
+        plan, count = self._plan, len(self._todo)
+        unread = np.arange(count) % parts > last
+        for unknown, name in ((self._uncounted, "outputs"), (self._unsized, "bytes")):
+            unknown[unread] = unknown[~unread].mean() > 1 / 2
+            if not unknown[unread].any():
+                setattr(plan, name, round(getattr(plan, name) * count / read))
 
     # -- by a trial ----------------------------------------------------------------------------------------
 
-    def _try(self, *, counted: bool) -> None:
+    def _try(self) -> None:
         """Process some inputs in temporary space, as workers will, and take the rest to be like them."""
         plan, options = self._plan, self._options
         patience = min(options.timeout or LONGEST_TRIAL, LONGEST_TRIAL)
@@ -147,7 +159,7 @@ class Outlook:
                 left = enough - (time.monotonic() - began)
                 others = self._others(tested, len(chosen), left, alone=alone)
                 if not len(others):
-                    self._take(tested, counted=counted)
+                    self._take(tested)
                     more = more_in_shards(self._job, place, tested.journal, tested.entries)
                     shards = min(self._groups, plan.outputs)
                     plan.bytes += round(more.of_each * plan.outputs + more.of_shard * shards)
@@ -172,7 +184,7 @@ class Outlook:
         in_time = int(seconds * self._plan.workers / tested.seconds_of_one)
         return self._all.sample(min(before * MORE_EACH_TIME, before + in_time))
 
-    def _take(self, tested: "_Tested", *, counted: bool) -> None:
+    def _take(self, tested: "_Tested") -> None:
         """Conclude from what was tried."""
         plan, todo, known = self._plan, self._todo, tested.known
         plan.tried, plan.tried_failed = len(known), tested.failed
@@ -183,9 +195,9 @@ class Outlook:
             plan.exact = True
             plan.outputs, plan.bytes = int(tested.outputs.sum()), int(tested.bytes.sum())
         else:
-            if not counted:
-                plan.exact = False
-                plan.outputs = round(self._all.total(known, tested.outputs))
+            if self._uncounted.any():
+                some = self._uncounted[known]
+                plan.outputs += round(self._all.total(known[some], tested.outputs[some], self._uncounted))
             if self._unsized.any():
                 unsized = self._unsized[known]
                 by_content = replace(self._all, sizes=self._content)
@@ -383,9 +395,10 @@ class _Headers:
     inputs: int = 0
     outputs: int = 0
     bytes: int = 0
-    unknown: bool = False
     exact: bool = True
-    # for each input whether nothing is known of its bytes, what they may go by, whether it will fail
+    # for each input whether nothing is known of its outputs, or their bytes; what these may go by; whether it
+    # will fail
+    unknown: list[bool] = field(default_factory=list)
     unsized: list[bool] = field(default_factory=list)
     content: list[int] = field(default_factory=list)
     faulty: list[bool] = field(default_factory=list)
@@ -399,6 +412,7 @@ def _expect(job: Job, table: Table, todo: np.ndarray, parts: int, part: int) -> 
     job.dataset.ready()
     for index in todo[part::parts].tolist():
         told.inputs += 1
+        told.unknown.append(False)
         told.unsized.append(False)
         told.content.append(0)
         told.faulty.append(False)
@@ -415,8 +429,8 @@ def _expect(job: Job, table: Table, todo: np.ndarray, parts: int, part: int) -> 
         finally:
             input_file.scratch_folder.remove()
         if expected is None:
-            told.unknown = True
-            return told
+            told.unknown[-1] = told.unsized[-1] = True
+            continue
         told.outputs += expected.outputs
         told.exact = told.exact and expected.exact
         told.unsized[-1], told.content[-1] = expected.bytes is None, expected.content

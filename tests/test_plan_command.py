@@ -19,6 +19,18 @@ from tar_archives import write_tar
 from splitter.recipes.words import Words
 
 SAMPLES = CHECKOUT / "data_samples"
+HALF = """
+from splitter import OutputFile, ProcessorDataset
+from splitter.records import Expected
+
+class Half(ProcessorDataset):
+    def expect(self, input_file):
+        size = input_file.path.stat().st_size
+        return None if input_file.input[1] in "05" else Expected(size, size)
+
+    def process(self, input_file):
+        return [OutputFile(f"{n}.txt", sign) for n, sign in enumerate(input_file.read_text())], {}
+"""
 FAULTY = """
 import os, time
 from splitter import OutputFile, ProcessorDataset
@@ -146,6 +158,26 @@ def test_other_recipes_are_foretold_by_a_trial(folder, capfd):
     outputs, size = made(folder / "out")
     assert plan["outputs"] == pytest.approx(outputs, rel=0.05)
     assert plan["bytes"] == pytest.approx(size, rel=0.05)
+
+
+def test_what_headers_do_not_tell_is_tried(folder, capfd, monkeypatch):
+    """Of some inputs: the others are counted all the same, and not twice where time for headers ran out."""
+    monkeypatch.setattr("splitter.outlook.ENOUGH_SECONDS", 0)
+    write_files(folder, {"half.py": HALF})
+    write_files(folder / "in", {f"{n:02d}.txt": "x" * (n % 5) for n in range(60)})
+    run = [folder / "in", "--recipe", f"{folder}/half.py:Half", "--output", folder / "out"]
+    plan = planned(capfd, *run)
+    monkeypatch.setattr("splitter.outlook.HEADERS_AT_ONCE", 10)
+    monkeypatch.setattr("splitter.outlook.SECONDS_FOR_HEADERS", 0)
+    hurried = planned(capfd, *run)
+    here(capfd, "run", *run, "--quiet")
+    for numbers in (plan, hurried):
+        assert numbers["tried"] < 60
+        assert (numbers["outputs"], numbers["exact"]) == (
+            pytest.approx(made(folder / "out")[0], rel=0.05),
+            False,
+        )
+        assert numbers["bytes"] == pytest.approx(made(folder / "out")[1], rel=0.05)
 
 
 @pytest.mark.parametrize("sink", ["webdataset", "parquet"])
