@@ -70,6 +70,13 @@ def exactly(seconds: float) -> Fraction:
     return Fraction(repr(float(seconds)))
 
 
+def refuse_negative(**seconds: float) -> None:
+    """Refuse an option, by its name, that is less than nothing, or no number."""
+    for name, value in seconds.items():
+        if not 0 <= value < float("inf"):
+            raise Refused(f"--{name.replace('_', '-')} {value:g}: must be at least 0")
+
+
 class SoundRecipe(ProcessorDataset):
     """A recipe that cuts recordings; a subclass says where."""
 

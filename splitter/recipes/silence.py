@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from splitter.audio import Channels, DecodedSource, FileFormat, Source, Target
-from splitter.cutting import LabelledRecipe, Span, exactly
+from splitter.cutting import LabelledRecipe, Span, exactly, refuse_negative
 from splitter.decoders import Truncated
 from splitter.errors import Refused
 from splitter.records import InputFile
@@ -67,9 +67,7 @@ class Silence(LabelledRecipe):
         )
         if not 0 < threshold_db < float("inf"):
             raise Refused(f"--threshold-db {threshold_db:g}: must be more than 0")
-        for name, value in (("min-silence", min_silence), ("min-seconds", min_seconds), ("pad", pad)):
-            if not 0 <= value < float("inf"):
-                raise Refused(f"--{name} {value:g}: must be at least 0")
+        refuse_negative(min_silence=min_silence, min_seconds=min_seconds, pad=pad)
         if max_seconds is not None and not max(0.1, min_seconds) <= max_seconds < float("inf"):
             raise Refused(f"--max-seconds {max_seconds:g}: must be at least 0.1, and --min-seconds")
         self.threshold_db = threshold_db

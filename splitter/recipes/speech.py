@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from splitter.audio import Channels, DecodedSource, FileFormat, Source, Target
-from splitter.cutting import LabelledRecipe, Span, exactly
+from splitter.cutting import LabelledRecipe, Span, exactly, refuse_negative
 from splitter.decoders import Truncated
 from splitter.errors import Refused
 from splitter.records import InputFile
@@ -66,9 +66,7 @@ class Speech(LabelledRecipe):
         )
         if not 0 < threshold < 1:
             raise Refused(f"--threshold {threshold:g}: must be between 0 and 1")
-        for name, value in (("min-silence", min_silence), ("min-seconds", min_seconds), ("pad", pad)):
-            if not 0 <= value < float("inf"):
-                raise Refused(f"--{name} {value:g}: must be at least 0")
+        refuse_negative(min_silence=min_silence, min_seconds=min_seconds, pad=pad)
         if max_seconds is not None and not 1 <= max_seconds < float("inf"):
             raise Refused(f"--max-seconds {max_seconds:g}: must be at least 1")
         self.threshold, self.min_silence, self.min_seconds, self.pad = (
