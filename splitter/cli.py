@@ -278,15 +278,21 @@ def _show_first_failure(summary: "Summary", display: "Display", *, always: bool)
 
     Without one there is only its message, and nothing to show unless `always`.
     """
-    from splitter.frame import read_manifest
+    from splitter.manifest import ERROR_COLUMNS, ERRORS
+    from splitter.outputs import files_at
+    from splitter.reading import open_table
+    from splitter.stats import path_column
 
     if not summary.failed or summary.part or summary.stopped:
         return
-    first = read_manifest(summary.output).failed.iloc[0]
+    files = files_at(summary.output)
+    header, rows = open_table(files, ERRORS, ERROR_COLUMNS, [])
+    first = dict(zip(header, next(rows), strict=True))
     if not (first["traceback"] or always):
         return
     display.stop()
-    click.echo(f"{first['input']}:\n{first['traceback'] or first['message']}".rstrip(), err=True)
+    listed = first[path_column(files, header)]
+    click.echo(f"{listed}:\n{first['traceback'] or first['message']}".rstrip(), err=True)
 
 
 def _plan(*, as_json: bool = False, **values: Any) -> int:  # noqa: ANN401 - what click has parsed

@@ -16,7 +16,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import quote
 
 import xxhash
@@ -374,8 +374,9 @@ class RemoteFiles(Files):
 
     def open(self, name: str) -> BinaryIO:
         """An object to seek in."""
-        file: BinaryIO = self._asked(name, self._client.open, mode="rb")
-        return file
+        return cast(
+            "BinaryIO", _RemoteFile(self._asked(name, self._client.open, mode="rb"), self.place(name))
+        )
 
     def parts(self, parts: Sequence[Part]) -> list[bytes]:
         """Many parts, in as few requests as can be, some of them at the same time."""
@@ -412,6 +413,39 @@ class RemoteFiles(Files):
     def ranges(self, name: str) -> "_RemoteRanges":
         """Each part is one request."""
         return _RemoteRanges(self, name)
+
+
+class _RemoteFile(io.RawIOBase):
+    """An open object; where the store fails for a moment, it is read on from there."""
+
+    def __init__(self, file: Any, place: str) -> None:  # noqa: ANN401 - fsspec says nothing of its types
+        self._file, self._place = file, place
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
+        from splitter.stores import read_from, reason
+
+        try:
+            content = read_from(self._file, self._file.tell(), len(buffer))
+        except Exception as error:  # the client of a store raises what it likes
+            raise StorageError(f"cannot read {self._place}: {reason(error)}") from error
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class _RemoteRanges(Ranges):

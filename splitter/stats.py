@@ -142,7 +142,7 @@ class ManifestRows:
         self.files = place.files
         _, self.columns = schema_of(self.files)
         self.header, self._rows = open_table(self.files, place.name, OUTPUT_COLUMNS, self.columns)
-        self._path = self.header.index(_path_column(self.files, self.header))
+        self._path = self.header.index(path_column(self.files, self.header))
         self._size = self.header.index("size")
         self._skipped = self.header.index(SKIPPED_COLUMN) if SKIPPED_COLUMN in self.header else None
         self.seconds_of, self.has_sound = _length(self.header)
@@ -165,7 +165,7 @@ class ManifestRows:
             tally.add(row[self._path], row[self._size], seconds, skipped=skipped)
 
 
-def _path_column(files: Files, header: Row) -> str:
+def path_column(files: Files, header: Row) -> str:
     """Which column has the paths of the inputs."""
     if files.exists(LISTED):
         with contextlib.suppress(ValueError, KeyError, TypeError):

@@ -444,6 +444,20 @@ def test_the_traceback_of_a_failure(capfd, folder):
     command = ["run", "list.csv", "--recipe", "mine.py:Half"]
     assert "Traceback" not in here(capfd, *command).err
     assert "ValueError: bad header" in here(capfd, *command, "--verbose", "--fresh").lines
+    text = (folder / "list.csv").read_text()
+    (folder / "other.csv").write_text(text.replace("input", "path", 1))
+    other = (
+        "run",
+        "other.csv",
+        "--column",
+        "path",
+        "--recipe",
+        "mine.py:Half",
+        "--output",
+        "other",
+        "--verbose",
+    )
+    assert "ValueError: bad header" in here(capfd, *other).lines
     said = here(capfd, "run", "list.csv", "--recipe", "mine.py:Raises", "--fresh")
     assert said.code == 1
     start = said.lines.index("words/a.txt:")

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from doors import here, program, read_table, write_files, write_list
+from web_server import Answer, web_server
 from written_shards import as_shards
 
 import splitter
+from splitter import stores
 from splitter.errors import Refused, StorageError
 from splitter.outputs import Address, OutputReader, shard_of
 
@@ -293,6 +295,33 @@ def test_outputs_are_read_from_a_url(outputs: Path, expected: list[bytes]):
         assert [*OutputReader(outputs).read_in_order(chosen)] == contents
     with pytest.raises(StorageError, match=r"cannot read memory://.*/out/gone\.txt: "):
         splitter.read_output({"output": "gone.txt"}, url)
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_a_table_in_a_store_that_is_busy_is_read_on(
+    times: int, files: Path, expected: list[bytes], monkeypatch
+):
+    """What fails for a moment is asked for again; what goes on failing is one clear error."""
+    monkeypatch.setattr(stores, "FIRST_PAUSE", 0.01)
+    refused: list[str] = []
+
+    def busy(answer: Answer) -> bool:
+        if "Range" not in answer.headers or not answer.path.endswith("manifest.csv") or len(refused) == times:
+            return False
+        refused.append(answer.path)
+        answer.refuse(503)
+        return True
+
+    with web_server() as web:
+        for path in filter(Path.is_file, files.rglob("*")):
+            web.files[f"/out/{path.relative_to(files)}"] = path.read_bytes()
+        web.fault = busy
+        if times == 1:
+            assert splitter.read_manifest(web.url("out")).equals(splitter.read_manifest(files))
+        else:
+            with pytest.raises(Refused, match=r"manifest\.csv: cannot be read: .*503"):
+                splitter.read_manifest(web.url("out"))
+    assert refused
 
 
 def test_a_program_that_has_read_outputs_ends_in_silence(files: Path, folder: Path, expected: list[bytes]):
