@@ -162,6 +162,8 @@ class Again:
             batch.keys.append(int(keys[index]))
             batch.sizes.append(found.size)
             batch.times.append(found.changed)
+        if not len(batch):
+            return
         size = max(1, min(MOST_IN_BATCH, -(-len(batch) // (4 * self._workers))))
         mine = Journal(place.storage)
         parts = [

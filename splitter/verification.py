@@ -88,8 +88,11 @@ class Verification:
         at_work, before = self.storage.users()
         if at_work:
             raise Refused(f"{self.storage.root}: is in use by {at_work}; verify it when that has ended")
-        try:
+        deeper = None
+        # what is damaged of the run's own is told when that is looked at
+        with suppress(StorageError):
             deeper = deep() if deep else None
+        try:
             self._look(deeper)
         except StorageError as error:
             self.find("record", OWN_FOLDER, str(error))

@@ -539,6 +539,14 @@ def test_a_source_that_is_gone_or_changed_is_named(signed, folder, capfd):
     assert f"a.txt: cannot be made again: {folder}/inputs/a.txt: is not there" in said.out
     assert "b.txt: cannot be made again: it has changed since" in said.out
     assert "2 inputs made again" in said.out
+    shutil.rmtree(folder / "inputs")
+    (signed / ".splitter/last_run.json").write_text("{")
+    said = here(capfd, "verify", signed, "--deep", "all", "--recipe", f"{folder}/signer.py:Signer")
+    assert (said.code, said.err, said.out.count(": cannot be made again: ")) == (1, "", 4)
+    (signed / ".splitter/run.json").write_text("{")
+    said = here(capfd, "verify", signed, "--deep", "all", "--recipe", f"{folder}/signer.py:Signer")
+    assert (said.code, said.err) == (1, "")
+    assert said.out.startswith(f"{signed}/.splitter/run.json: is damaged (")
 
 
 def test_nothing_is_left_in_the_temporary_folder(outputs, tmp_path, monkeypatch):
