@@ -9,7 +9,7 @@ from splitter.errors import TarError
 from splitter.tar.archive import END, ArchiveWriter, Member, read_members, size_in_archive
 from splitter.tar.places import Source
 
-SOME_KEYS = 1 << 20
+SOME_KEYS = 1 << 17
 
 
 @dataclass(frozen=True)

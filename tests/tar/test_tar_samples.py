@@ -26,6 +26,8 @@ from tar_archives import (
     write_tar,
 )
 
+from splitter.tar import samples as module
+
 few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 TOOL = [sys.executable, "-m", "splitter", "tar"]
 
@@ -294,3 +296,16 @@ def test_a_missing_package_is_named(folder):
     said = program("tar", "cat", "nobody://x/in.tar", "-o", "out.tar", cwd=folder)
     assert (said.code, len(said.lines)) == (2, 1)
     assert "nobody" in said.err
+
+
+@pytest.mark.parametrize("again", [0, 7, 28])
+def test_a_key_is_known_again_however_many_there_are(folder, capfd, monkeypatch, again):
+    """Those of large archives are put away in sorted arrays, of which the smaller are made into larger."""
+    monkeypatch.setattr(module, "SOME_KEYS", 3)
+    names = [f"{key:02d}.txt" for key in range(30)]
+    write_tar(folder / "in.tar", [(name, b"") for name in names])
+    assert tar("cat", folder / "in.tar", "-o", folder / "out.tar") == 0
+    assert [name for name, _ in read_tar(folder / "out.tar")] == names
+    write_tar(folder / "in.tar", [(name, b"") for name in [*names, names[again]]])
+    assert tar("cat", folder / "in.tar", "-o", folder / "other.tar") == 1
+    assert f"sample '{again:02d}' comes a second time" in capfd.readouterr().err
