@@ -144,7 +144,7 @@ class Display:
         """The three lines at the end: what was done, where it is, what to do next."""
         self.stop()
         for line in summary.work.traceback.splitlines():
-            self.error(line)
+            self.say(line)
         for line in summary_lines(summary):
             self.say(line)
         if self._quiet and (summary.stopped or summary.failed or summary.unreadable):
