@@ -111,7 +111,7 @@ class Telling:
     def __init__(self, output: str, say: Callable[[str], object], *, everything: bool = False) -> None:
         """Print with `say`; everything, if that is wanted."""
         self._output, self._say, self._everything = output.rstrip("/"), say, everything
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()
         self._left: dict[str, list[str]] = {}
 
     def __call__(self, finding: Finding) -> None:
@@ -119,8 +119,10 @@ class Telling:
         if finding.kind == "input" and not self._everything:
             self._left.setdefault(finding.message, []).append(finding.file)
             return
-        self._counts[finding.kind] += 1
-        if self._everything or self._counts[finding.kind] <= TOLD_EACH:
+        # each table is named, whatever is wrong with another
+        kind = finding.kind, finding.file if finding.kind == "row" else ""
+        self._counts[kind] += 1
+        if self._everything or self._counts[kind] <= TOLD_EACH:
             self._print(finding)
 
     def _print(self, finding: Finding) -> None:
@@ -132,10 +134,11 @@ class Telling:
 
     def end(self, verdict: Verdict) -> None:
         """Print what was only counted, and what the verification came to."""
-        for kind, count in self._counts.items():
+        for (kind, file), count in self._counts.items():
             if not self._everything and count > TOLD_EACH:
                 more = f"{show_count(count - TOLD_EACH, 'more finding')} of kind {kind!r}"
-                self._line(f"{self._output}: {more}; --verbose or --json gives them all")
+                place = f"{self._output}/{file}" if file else self._output
+                self._line(f"{place}: {more}; --verbose or --json gives them all")
         for message, names in self._left.items():
             if len(names) == 1:
                 self._line(f"{names[0]}: {message}")

@@ -400,6 +400,11 @@ def test_of_very_many_findings_the_first_are_told_and_the_rest_counted(outputs, 
     )
     assert f"{len(lost) + 1} findings; " in last
     assert len(here(capfd, "verify", outputs, "--verbose").out.splitlines()) == len(lost) + 2
+    for table in ("manifest.csv", "errors.csv"):
+        (outputs / table).write_text("input\n")
+    said = here(capfd, "verify", outputs).out
+    assert f"{outputs}/errors.csv: " in said
+    assert f"{outputs}/manifest.csv: {len(lost) - 20 + 2} more findings of kind 'row'; " in said
 
 
 def test_a_run_that_was_interrupted_is_said(outputs):
