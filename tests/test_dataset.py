@@ -561,6 +561,7 @@ def test_sys_exit_before_the_work(words, tmp_path, capfd):
         "    def __init__(self, inputs):\n        super().__init__(inputs)\n        sys.exit(0)\n"
         "class Looks(ProcessorDataset):\n"
         "    def check_columns(self, columns):\n        sys.exit('no column speaker')\n"
+        "    def process(self, input_file):\n        return [], {}\n"
     )
     for name, message in (("Made", "Made: SystemExit: 0"), ("Looks", "Looks: no column speaker")):
         how = [

@@ -218,6 +218,7 @@ def test_workers_of_a_data_loader_read_each_output_once(outputs: Path, start: st
 # -- as a stream ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:splitter.open. where .* holds for none:UserWarning")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_output_is_read_once_by_all_who_read_together(outputs_of: dict[str, Path], data):
