@@ -17,6 +17,7 @@ from splitter.errors import (
     SetupError,
     Skip,
     StorageError,
+    UnreadableInput,
 )
 from splitter.failures import (
     Blame,
@@ -241,8 +242,10 @@ class Worker:
                 if attempt <= self._job.retries and may_pass(error):
                     time.sleep(0.1 * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))  # noqa: S311
                     continue
-                failure = failure_of(error, attempt, task.in_hand.get(place))
                 unreadable = not_read(error, task.path(place))
+                if unreadable and isinstance(error, OSError):
+                    error = UnreadableInput(f"{task.path(place)}: cannot be read: {error.strerror}")
+                failure = failure_of(error, attempt, task.in_hand.get(place))
                 if not unreadable and (batch.trial or batch.second is not None):
                     task.blame = Blame.of(error, failure, self._job.dataset)
                 failure = task.named(place, after_batch(task.fault, failure))

@@ -23,6 +23,7 @@ from splitter.places import (
     RESERVED_FOLDERS,
     UNREADABLE,
     Layout,
+    absent,
     fingerprint,
     folders_around,
     key_hash,
@@ -209,7 +210,7 @@ class Survey:
     Attributes:
         keys: The hash of each input's key.
         sizes: Bytes, or UNREADABLE.
-        changed_ns: When each file last changed.
+        changed_ns: When each file last changed; of one that is not there, what stands for its place.
         folders: The hash of the output folder of each input.
         outer_folders: The hashes of the folders that these are in, sorted.
         members: Those that stand in shards.
@@ -313,8 +314,9 @@ def _look_at_block(
         else:
             with contextlib.suppress(OSError, UnreadableInput):
                 found = look_at(place)
-        sizes.append(UNREADABLE if found is None else found.size)
-        times.append(UNREADABLE if found is None else found.changed)
+        found = found or absent(place)
+        sizes.append(found.size)
+        times.append(found.changed)
     for number, remote in _look_at_urls(urls, known):
         sizes[number], times[number] = remote
     numbers = np.array(folders, "i8"), np.array(sizes, "i8"), np.array(times, "i8")

@@ -89,6 +89,12 @@ def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
     return xxhash.xxh3_64_intdigest(b"%b%d,%d" % (row, size, changed_ns), seed)
 
 
+def absent(path: str) -> Found:
+    """What stands for a file that is not there: with another --root it is another one that is not there."""
+    place = unsigned_bytes(path.encode(ENCODING, ESCAPE))
+    return Found(UNREADABLE, xxhash.xxh3_64_intdigest(place) >> 1)
+
+
 def look_at(path: str) -> Found:
     """The file's size and time; refuses what is not a plain file, which could block or never end."""
     if is_url(path):

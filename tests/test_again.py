@@ -755,6 +755,17 @@ def test_the_reason_is_said_of_one_that_could_not_be_read_while_it_was_processed
     assert "Input/output error" in job.run(retries=0).summary.unreadable_why
 
 
+def test_an_input_that_may_not_be_opened(job, monkeypatch):
+    """It is unreadable, in plain words and without a traceback, as one that is not there."""
+    job.recipe, job.files = Moody, {"a.txt": "abc"}
+    monkeypatch.setattr(
+        Moody, "how", staticmethod(lambda one: PermissionError(13, "Permission denied", one.local_path))
+    )
+    (failed,) = job.run(retries=0).failed.to_dict("records")
+    assert (failed["error"], failed["traceback"]) == ("UnreadableInput", "")
+    assert failed["message"] == f"{job.folder / 'a.txt'}: cannot be read: Permission denied"
+
+
 def test_a_name_with_a_line_end_does_not_break_a_printed_line(folder, capfd):
     """It is spelled out, and so is what would talk to the terminal; in the tables it is as it was."""
     names = ["one\nline\x1b[2J.txt", "two\r.txt"]

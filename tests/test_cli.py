@@ -381,6 +381,16 @@ def test_a_root_that_was_forgotten(capfd, place, files, root, advice):
     assert "note: none" not in said.err
 
 
+def test_a_root_that_is_another_one(capfd, place):
+    """What is missing there, too, is looked for there, and errors.csv names that place."""
+    write_files(place, {"words/a.txt": "word"})
+    write_list(place / "l.csv", [["input"], ["a.txt"], ["b.txt"]])
+    for root in ((), ("--root", "words")):
+        here(capfd, "run", "l.csv", *root, "--recipe", "words", "--workers", "0")
+    (failed,) = read_table(place / "outputs/errors.csv")
+    assert failed["message"] == f"{place}/words/b.txt: is not there"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

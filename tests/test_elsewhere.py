@@ -203,7 +203,7 @@ def test_a_signed_url(launcher, folder, web):
 
     first = run("5ec2e7")
     name = web.url("n.txt?v=1")
-    assert f"first: {name}: UnreadableInput: {name}: there is no such file" in first.stderr
+    assert f"first: UnreadableInput: {name}: there is no such file" in first.stderr
     assert "5ec2e7" not in first.stderr + str(errors(folder / "outputs").values())
     assert [path for path in tree(folder / "outputs") if path.endswith("/0.txt")] == [f"{web.key('a')}/0.txt"]
     web.requests.clear()
