@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from splitter.csv_text import Row
-from splitter.errors import Refused
+from splitter.errors import Refused, StorageError
 from splitter.how import forget_earlier
 from splitter.jobs import Report
 from splitter.kept import forget_stale, kept_list, stale_entries
-from splitter.manifest import DONE, STALE, Journal
+from splitter.manifest import DONE, FAILED, STALE, Journal
 from splitter.places import OWN_FOLDER
 from splitter.splits import COLUMN, GROUPS, RULE, SplitRule, group_column
 from splitter.storage import Storage
@@ -30,8 +30,12 @@ def assemble_manifest(
     columns of the manifest, and which of them has the paths.
     """
     began = time.monotonic()
-    # a store has no folders, but for the names in them
-    if not (storage.exists(OWN_FOLDER) or storage.names(OWN_FOLDER)):
+    try:
+        # a store has no folders, but for the names in them
+        is_used = storage.exists(OWN_FOLDER) or storage.names(OWN_FOLDER)
+    except StorageError as error:
+        raise Refused(str(error)) from error
+    if not is_used:
         raise Refused(f"{storage.root}: is no output folder of splitter; give the --output of a run")
     storage.prepare()
     with storage.locked():
@@ -48,6 +52,7 @@ def assemble_manifest(
             change(journal.columns(entries[known], header), path_column)
         write_tables(storage, journal, entries, status, header, others=others)
         gone = journal.others(entries)
+        why = journal.first_failure(entries[status == FAILED], path_column)
         if not (status == STALE).any():
             forget_stale(storage)
             forget_earlier(storage)
@@ -58,6 +63,7 @@ def assemble_manifest(
             status,
             output=storage.root,
             gone=len(gone),
+            first_failure=why,
             work=Report(outputs=int(made["outputs"].sum()), bytes=int(made["bytes"].sum())),
             seconds=time.monotonic() - began,
             assembled=True,

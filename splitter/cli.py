@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from splitter import __version__
 from splitter.completion import files, parameters_in_text, recipes_and_files
+from splitter.ending import saying_so
 from splitter.errors import Interrupted, RecipeError, Refused, RunStopped
 from splitter.options import RunOptions, flag, nearest
 from splitter.parameters import REQUIRED, Parameter, field_parameters, first_line, recipe_parameters
@@ -256,7 +257,8 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
 
     if values["dry_run"]:
         return _plan(**values)
-    dataset, options = _asked(values)
+    with saying_so():
+        dataset, options = _asked(values)
     with Display(quiet=options.quiet) as display:
         try:
             summary = run_dataset(dataset, values["output"], options, display)

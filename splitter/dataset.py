@@ -243,7 +243,10 @@ def checked_result(result: Any) -> Result:  # noqa: ANN401 - whatever a user's m
         files = hasattr(outputs, "__iter__") and not isinstance(outputs, (str, bytes, dict, OutputFile))
         if files and isinstance(metadata, (dict, Mapping)):
             return outputs, metadata
-    raise BadResult(f"process returned {_described(result)}; expected (output files, metadata)")
+    raise BadResult(
+        f"process returned {_described(result)}; expected (output files, metadata), such as: "
+        "return [OutputFile(...)], {}"
+    )
 
 
 def _described(value: Any) -> str:  # noqa: ANN401 - whatever a user's method gave
@@ -253,8 +256,10 @@ def _described(value: Any) -> str:  # noqa: ANN401 - whatever a user's method ga
         text = repr(value)
     except Exception:  # noqa: BLE001 - a user's __repr__ may do anything
         text = "…"
+    kind = type(value).__name__
     # a place in memory differs from run to run
-    return f"{type(value).__name__} {re.sub(' at 0x[0-9a-f]+', '', text)[:100]}"
+    text = re.sub(" at 0x[0-9a-f]+", "", text)[:100]
+    return text if text.startswith(f"{kind}(") else f"{kind} {text}"
 
 
 def inputs_of(dataset: ProcessorDataset) -> InputList:

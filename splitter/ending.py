@@ -1,8 +1,10 @@
 """What a signal does to the program while no run is on: it ends with an exit code, not with a traceback."""
 
+import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 
 
 def is_starting() -> bool:
@@ -13,13 +15,35 @@ def is_starting() -> bool:
 
 def end_at_signals() -> None:
     """Have the program end at once when it is asked to; a run then has its own way."""
-    if sys.platform == "win32":
-        return
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _asking():
         # what nohup, or a shell's `&`, has had ignored stays ignored
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _end)
 
 
+def _asking() -> tuple[int, ...]:
+    # Windows has no SIGHUP
+    return () if sys.platform == "win32" else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def _end(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's arguments
     os._exit(128 + number)
+
+
+@contextlib.contextmanager
+def saying_so() -> Iterator[None]:
+    """Have the program say, when it is asked to end meanwhile, that nothing was done yet."""
+    numbers = [number for number in _asking() if signal.getsignal(number) is _end]
+    for number in numbers:
+        signal.signal(number, _say_and_end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, _end)
+
+
+def _say_and_end(number: int, frame: object) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, b"interrupted; nothing was done yet\n")
+    _end(number, frame)

@@ -358,16 +358,20 @@ def _refuse_collisions(table: Table, layout: Layout, found: Survey) -> None:
     """Refuse two inputs whose outputs could meet: the same folder, or one folder inside another."""
     twin = _first_twins(found.keys)
     if twin:
-        first, second = (table.listed(index) for index in twin)
+        first, second = (table.listed(index) for index in twin[:2])
         message = f"{second}: is listed twice, in rows {twin[0] + 1} and {twin[1] + 1}"
         also = "" if first == second else f", first as {first}"
-        raise Refused(f"{message}{also}; remove one, or use a recipe that groups rows")
+        more = f", and {twin[2]:,} more like it" if twin[2] else ""
+        raise Refused(f"{message}{also}{more}; remove one, or use a recipe that groups rows")
     twin = _first_twins(found.folders)
     if twin:
-        first, second = (table.listed(index) for index in twin)
+        first, second = (table.listed(index) for index in twin[:2])
         one, other = (same_name(layout.key(listed)) for listed in (first, second))
         remedy = _remedy(layout, helps=one != other)
-        raise Refused(f"{second}: its outputs would go to the same folder as those of {first}; {remedy}")
+        more = f", and so would those of {twin[2]:,} more" if twin[2] else ""
+        raise Refused(
+            f"{second}: its outputs would go to the same folder as those of {first}{more}; {remedy}"
+        )
     for outer in _members(found.folders, found.outer_folders):
         listed = table.listed(outer)
         key = layout.key(listed)
@@ -395,8 +399,8 @@ def _first_inside(table: Table, layout: Layout, folder: str) -> str | None:
     return None
 
 
-def _first_twins(numbers: np.ndarray) -> tuple[int, int] | None:
-    """The first place whose number stood before, and where that was."""
+def _first_twins(numbers: np.ndarray) -> tuple[int, int, int] | None:
+    """The first place whose number stood before, and where that was; and how many more there are."""
     in_order = np.sort(numbers)
     if not (in_order[1:] == in_order[:-1]).any():
         return None
@@ -404,7 +408,7 @@ def _first_twins(numbers: np.ndarray) -> tuple[int, int] | None:
     order = np.argsort(numbers, kind="stable")
     equal = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
     at = equal[np.argmin(order[equal + 1])]
-    return int(order[at]), int(order[at + 1])
+    return int(order[at]), int(order[at + 1]), len(equal) - 1
 
 
 def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:

@@ -454,6 +454,14 @@ class Journal:
             names.append(parse_rows(text)[0][columns.index(column)] if column in columns else "?")
         return names
 
+    def first_failure(self, failed: np.ndarray, column: str) -> tuple[str, str] | None:
+        """The first of some entries that have failed: what was listed, and why; None if there is none."""
+        for head, rows in self.rows_of_each(failed[:1]):
+            error, message = rows[0][len(head.columns) :][:2]
+            listed = rows[0][head.columns.index(column)] if column in head.columns else "?"
+            return listed, f"{error}: {message}" if message else error
+        return None
+
     def _texts(self, entries: np.ndarray) -> Iterator[bytes]:
         """The text of each entry."""
         with _OpenRecords(self._storage, self._names) as opened:

@@ -19,6 +19,10 @@ from splitter.content_types import type_of
 from splitter.stores import FIRST_PAUSE, client_for, is_missing, is_out_of_reach, may_pass
 from splitter.urls import without_secrets
 
+# S3's word for it, and what a user is told
+NO_SUCH_BUCKET = "NoSuchBucket"
+NO_BUCKET = "there is no such bucket; make it first, or mend the URL"
+
 # seconds for which a request is tried again before a run gives up
 PATIENCE = 120.0
 LONGEST_PAUSE = 15.0

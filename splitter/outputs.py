@@ -242,6 +242,9 @@ class Files(ABC):
     def exists(self, name: str) -> bool:
         """Whether there is a file or a folder of that name."""
 
+    def refuse_nowhere(self) -> None:  # noqa: B027 - of most places there is nothing to say
+        """Refuse a bucket that is not there, where a file was not found."""
+
     @abstractmethod
     def place(self, name: str) -> str:
         """What messages call a file."""
@@ -362,6 +365,17 @@ class RemoteFiles(Files):
         """Whether it is there; of a folder, whether anything is in it."""
         found: bool = self._asked(name, self._client.exists)
         return found
+
+    def refuse_nowhere(self) -> None:
+        """To most clients its objects are just not there."""
+        from splitter.objects import NO_BUCKET, NO_SUCH_BUCKET, code_of, objects_at
+
+        try:
+            if self.folder.startswith(("s3:", "s3a:")):
+                objects_at(self.folder).any_name()
+        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+            if code_of(error) == NO_SUCH_BUCKET:
+                raise Refused(f"{self._shown}: {NO_BUCKET}") from None
 
     def read(self, name: str) -> bytes:
         """A whole object."""

@@ -25,9 +25,9 @@ _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 class Display:
     """Prints to the standard error stream; when it is quiet, errors and what must not be missed."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        """Print nothing yet."""
-        self._quiet = quiet
+    def __init__(self, *, quiet: bool = False, announces: bool = True) -> None:
+        """Print nothing yet. `announces`: say first how much there is to do."""
+        self._quiet, self._announces = quiet, announces
         self._live: Any = None
         self._task: Any = None
         self._inputs = 0
@@ -76,7 +76,7 @@ class Display:
         self._inputs = inputs
         self._began = self._last_line = time.monotonic()
         self.stop()
-        if tell:
+        if tell and self._announces:
             self.say(f"{show_count(inputs, 'input')} ({show_bytes(size)}) to do")
 
     def _go_live(self) -> None:
@@ -254,7 +254,7 @@ def _as_typed(output: str) -> str:
 
 
 def _first_failure(summary: "Summary") -> str:
-    first = " ".join(show_failure(*failure) for failure in summary.work.failures[:1])
+    first = show_failure(*summary.first_failure) if summary.first_failure else ""
     return f" (first: {_example(first)})" if first else ""
 
 

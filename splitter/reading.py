@@ -78,6 +78,7 @@ def open_table(
     """
     path = files.place(name)
     if not files.exists(name):
+        files.refuse_nowhere()
         if files.exists(OWN_FOLDER):
             raise Refused(f"{path}: there is no manifest, as the run has not ended; {AGAIN}")
         raise Refused(f"{path}: there is no manifest; give the output folder of a finished run")

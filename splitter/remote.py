@@ -19,7 +19,16 @@ from typing import Any, BinaryIO, TypeVar, cast
 from splitter.content import measure
 from splitter.errors import NameTaken, Refused, StorageError
 from splitter.folder import LocalStorage
-from splitter.objects import READ_AT_ONCE, code_of, each_in_threads, in_threads, objects_at, shown
+from splitter.objects import (
+    NO_BUCKET,
+    NO_SUCH_BUCKET,
+    READ_AT_ONCE,
+    code_of,
+    each_in_threads,
+    in_threads,
+    objects_at,
+    shown,
+)
 from splitter.options import usable_cpus
 from splitter.ownership import Owner, Ownership
 from splitter.parts import Part
@@ -130,6 +139,8 @@ class RemoteStorage(Storage):
         except (StorageError, Refused, _Unreadable):
             raise
         except Exception as error:  # the client of a store raises what it likes
+            if code_of(error) == NO_SUCH_BUCKET:
+                raise StorageError(f"{self.root}: {NO_BUCKET}") from error
             remedy = "mend that and run the same command again to continue"
             raise StorageError(f"{what}: {_reason(error)}; {remedy}") from error
 
@@ -483,7 +494,7 @@ class RemoteStorage(Storage):
             try:
                 return self._objects.read_up_to(name, start, start + READ_AT_ONCE)
             except Exception as error:
-                if is_missing(error) and code_of(error) != "NoSuchBucket":
+                if is_missing(error) and code_of(error) != NO_SUCH_BUCKET:
                     missing = name
                 elif isinstance(error, PermissionError):
                     raise _Unreadable(_reason(error)) from error
@@ -629,7 +640,7 @@ def _staging_of(owner: Owner) -> str:
 def _reason(error: Exception) -> str:
     """What went wrong with an object, in words."""
     code = code_of(error)
-    if code == "NoSuchBucket":
+    if code == NO_SUCH_BUCKET:
         return "there is no such bucket"
     if "Credentials" in type(error).__name__:
         return "there are no credentials for it"
@@ -645,7 +656,7 @@ def _reason(error: Exception) -> str:
 def _remedy(root: str, error: Exception) -> str:
     """What to do before a run can begin."""
     code = code_of(error)
-    if code == "NoSuchBucket" or is_missing(error):
+    if code == NO_SUCH_BUCKET or is_missing(error):
         return "; make it first, or mend the URL"
     if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
         if root.startswith("s3"):

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from splitter.ending import saying_so
 from splitter.errors import RecipeError, Refused, RunStopped
 from splitter.importing import quick_imports
 from splitter.options import RunOptions
@@ -36,7 +37,8 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
 
     _refuse_no_dataset(dataset)
     checked = RunOptions.of(options)
-    with Display(quiet=checked.quiet) as display:
+    # the DataFrame says what it came to
+    with Display(quiet=checked.quiet, announces=False) as display:
         summary = run_dataset(dataset, output, checked, display)
     if summary.stopped:
         if summary.work.traceback:
@@ -61,13 +63,14 @@ def run_dataset(
     dataset: "ProcessorDataset", output: str | os.PathLike[str], options: RunOptions, display: "Display"
 ) -> "Summary":
     """The whole run; returns numbers and paths. Raises Refused before any work, Interrupted at a signal."""
-    with quick_imports():
-        from splitter.engine import Engine
-        from splitter.processes import signals_raise
-        from splitter.remote import storage_of
+    with saying_so():
+        with quick_imports():
+            from splitter.engine import Engine
+            from splitter.processes import signals_raise
+            from splitter.remote import storage_of
 
-    _refuse_windows()
-    storage = storage_of(_folder(output), options.part_asked)
+        _refuse_windows()
+        storage = storage_of(_folder(output), options.part_asked)
     with signals_raise():
         return Engine(dataset, storage, options, display).run()
 

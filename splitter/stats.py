@@ -15,11 +15,12 @@ from splitter.errors import Refused
 from splitter.kept import LISTED
 from splitter.manifest import ERROR_COLUMNS, ERRORS, OUTPUT_COLUMNS, SKIPPED_COLUMN
 from splitter.outputs import Files
-from splitter.progress import one_line, show_bytes, show_count
+from splitter.progress import one_line, show_bytes, show_count, show_seconds
 from splitter.reading import open_table, place_of, schema_of
 from splitter.splits import COLUMN, SplitRule
 
 SECONDS_IN_HOUR = 3600
+LEAST_HOURS = 360
 MOST_SHOWN = 40
 LONGEST_NAME = 60
 # so much more or less of all outputs than a split was to have is worth a word
@@ -33,7 +34,7 @@ class Tally:
     """What some rows come to.
 
     Attributes:
-        inputs: How many have a row.
+        done: How many inputs have a row of the manifest that says no reason to leave them out.
         outputs: How many output files.
         bytes: Their sizes.
         seconds: How long they are, as far as they are sound.
@@ -41,7 +42,7 @@ class Tally:
         failed: Inputs that stand in errors.csv.
     """
 
-    inputs: int = 0
+    done: int = 0
     outputs: int = 0
     bytes: int = 0
     seconds: float = 0.0
@@ -53,17 +54,23 @@ class Tally:
         """Add a row of the manifest; those of an input stand together."""
         if path != self._last:
             self._last = path
-            self.inputs += 1
+            self.done += not skipped
             self.skipped += skipped
         if size:
             self.outputs += 1
             self.bytes += int(_number(size))
             self.seconds += seconds
 
+    @property
+    def inputs(self) -> int:
+        """How many were done, left out, or have failed."""
+        return self.done + self.skipped + self.failed
+
     def to_json(self) -> dict[str, Any]:
         """As it is printed for programs."""
         return {
             "inputs": self.inputs,
+            "done": self.done,
             "outputs": self.outputs,
             "bytes": self.bytes,
             "hours": self.seconds / SECONDS_IN_HOUR,
@@ -98,7 +105,8 @@ class Stats:
 
     def lines(self, by: str | None) -> list[str]:
         """As a table for a person, the largest first."""
-        header = ["inputs", "outputs", "size", *(["hours"] if self.has_sound else []), "skipped", "failed"]
+        hours = ["hours"] if self.has_sound else []
+        header = ["inputs", "done", "outputs", "size", *hours, "skipped", "failed"]
         known = sorted(self.groups.items(), key=lambda one: (-one[1].outputs, one[0]))
         rows = [[shown(value), *self._cells(tally)] for value, tally in known[:MOST_SHOWN]]
         if not self.failures_known:
@@ -114,9 +122,14 @@ class Stats:
         return lines
 
     def _cells(self, tally: Tally) -> list[str]:
-        hours = [f"{tally.seconds / SECONDS_IN_HOUR:,.2f}"] if self.has_sound else []
-        counts = f"{tally.inputs:,}", f"{tally.outputs:,}", show_bytes(tally.bytes)
+        hours = [show_hours(tally.seconds)] if self.has_sound else []
+        counts = f"{tally.inputs:,}", f"{tally.done:,}", f"{tally.outputs:,}", show_bytes(tally.bytes)
         return [*counts, *hours, f"{tally.skipped:,}", f"{tally.failed:,}"]
+
+
+def show_hours(seconds: float) -> str:
+    """Hours for a table; what is too short for that with its own unit."""
+    return show_seconds(seconds) if 0 < seconds < LEAST_HOURS else f"{seconds / SECONDS_IN_HOUR:,.2f}"
 
 
 def shown(value: str) -> str:
@@ -269,7 +282,7 @@ def _split_rows(
     table = [[COLUMN, by, "outputs", "share", *(["hours"] if has_sound else [])]]
     for name, tally in tallies.items():
         row = [name, f"{len(groups[name]):,}", f"{tally.outputs:,}", _share(tally.outputs, outputs)]
-        table.append([*row, *([f"{tally.seconds / SECONDS_IN_HOUR:,.2f}"] if has_sound else [])])
+        table.append([*row, *([show_hours(tally.seconds)] if has_sound else [])])
     return table
 
 

@@ -29,6 +29,7 @@ class Summary:
         done: How many of them are done, now or before.
         skipped: How many the recipe left out.
         failed: How many stand in errors.csv.
+        first_failure: One of them and why: of this run, if it had any.
         left: How many were not tried yet: the run was limited, or ended early.
         stale: How many have only what was made before a change, for the same reasons.
         unreadable: How many were done before, cannot be read now, and keep what they had.
@@ -50,6 +51,7 @@ class Summary:
     done: int
     skipped: int
     failed: int
+    first_failure: tuple[str, str] | None = None
     left: int
     stale: int
     unreadable: int = 0

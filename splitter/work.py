@@ -45,6 +45,8 @@ ROUNDS_WITHOUT_PROGRESS = 3
 # so many rows of errors.csv say as much as one message
 FEW_INPUTS = 8
 NAMES_SHOWN = 3
+# so many bytes of inputs are done soon, also by few workers
+LITTLE_WORK = 16_000_000
 NO_INPUTS = "the dataset list has no inputs"
 
 
@@ -305,7 +307,7 @@ class Work:
         self.display.start(
             inputs=len(state.todo), size=int(sizes[sizes > 0].sum()), tell=not self.done.inputs
         )
-        busy = self._busy(planner.batches)
+        busy = self._busy(planner.batches, sizes)
         with contextlib.closing(self.executor.run(self.job, planner, busy)) as reports:
             for report in reports:
                 planner.learn(report)
@@ -325,12 +327,20 @@ class Work:
                     break
         return reported
 
-    def _busy(self, batches: int) -> int:
-        """How many workers can be busy, said where that is not all of them."""
+    def _busy(self, batches: int, sizes: np.ndarray) -> int:
+        """How many workers can be busy; said where more of them would be, were a batch not so large."""
         workers = self.executor.workers
-        if batches < workers and not self.done.inputs:
+        if self.groups is None:
+            # otherwise batches are as small as they need be
+            option, matters = "--batch-size", self.options.batch_size is not None
+        else:
+            # of shards that are there already each is made again as it was
+            matters = not len(self.journal.entries) and sizes.sum() > LITTLE_WORK
+            option = "--shard-size"
+        if batches < min(workers, len(sizes)) and matters and not self.done.inputs:
             self.display.say(
-                f"{show_count(batches, 'batch')} for {workers} workers: at most {batches} will be busy"
+                f"{show_count(batches, 'batch')} for {workers} workers: at most {batches} will be busy; "
+                f"a smaller {option} makes more"
             )
         return min(batches, workers)
 
@@ -358,7 +368,10 @@ class Work:
         # neither table has them: their rows would stand there for what they are no longer
         status[self._still_stale(first.stale, entries)] = STALE
         gone = self.journal.others(entries)
+        why = next(iter(self.done.failures), None)
         try:
+            if not (fault or why):
+                why = self._first_failure(entries, status)
             if not fault and self.mine is None:
                 others = self.options.other_tables
                 write_tables(self.storage, self.journal, entries, status, self.table.header, others=others)
@@ -372,7 +385,12 @@ class Work:
             fault = str(error)
         self.stopped = self.stopped or fault
         with_outputs = int((self.journal.entries["outputs"][gone] > 0).sum())
-        return self._summary(status, first.unreadable, with_outputs)
+        return self._summary(status, first.unreadable, with_outputs, why)
+
+    def _first_failure(self, entries: np.ndarray, status: np.ndarray) -> tuple[str, str] | None:
+        """The first of those that failed before this run, and why."""
+        failed = status == FAILED if self.mine is None else (status == FAILED) & self.mine
+        return self.journal.first_failure(entries[failed], self.table.header[self.table.at])
 
     def _note_what_it_took(self) -> None:
         """For the report: what is published has no clock."""
@@ -392,7 +410,9 @@ class Work:
         unreadable = np.array(self.done.unreadable, "u8")
         return stale[~np.isin(self.found.keys[stale], unreadable)]
 
-    def _summary(self, status: np.ndarray, unreadable: np.ndarray, gone: int) -> Summary:
+    def _summary(
+        self, status: np.ndarray, unreadable: np.ndarray, gone: int, why: tuple[str, str] | None
+    ) -> Summary:
         if self.mine is not None:
             status = status[self.mine]
         names = [self.table.listed(int(index)) for index in unreadable[:NAMES_SHOWN]]
@@ -402,6 +422,7 @@ class Work:
             output=self.storage.root,
             unreadable=len(unreadable) + len(set(self.done.unreadable)),
             unreadable_names=[one_line(name) for name in names[:NAMES_SHOWN]],
+            first_failure=why,
             unreadable_why=self._why_unreadable(unreadable),
             gone=gone,
             pruned=self.pruned,

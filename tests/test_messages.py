@@ -91,6 +91,11 @@ class Empty(ProcessorDataset):
 class Alone(ProcessorDataset):
     def process(self):
         pass
+
+
+class One(ProcessorDataset):
+    def process(self, input_file):
+        return OutputFile("out.wav", b"")
 """
 
 FILES = {
@@ -108,7 +113,7 @@ FILES = {
     "twice.csv": "input\nwords/a.txt\nwords/a.txt\n",
     "short.csv": "input,speaker\nwords/a.txt\n",
     "names.csv": "input,input\na,b\n",
-    "collide.csv": "input\nwords/a.txt\nwords/a.md\n",
+    "collide.csv": "input\nwords/a.txt\nwords/a.md\nwords/b.txt\nwords/a.wav\n",
     "list.json": "[]",
     "list.jsonl": '{"input": "words/a.txt"}\n{"input": \n',
     "labels.csv": "speaker,age\n7,30\n7,40\n",
@@ -160,7 +165,7 @@ $ run list.csv --recipe raises.py:One
 $ run list.csv --recipe plain.py:One
 --recipe plain.py:One: One is not a ProcessorDataset in plain.py; it has no subclass of ProcessorDataset
 $ run list.csv --recipe mine.py:Txet
---recipe mine.py:Txet: Txet is not there in mine.py; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone
+--recipe mine.py:Txet: Txet is not there in mine.py; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone, One
 $ run list.csv --recipe no_such_module:Text
 --recipe no_such_module: there is no such module; a file is written as path/to/file.py:Class
 $ run list.csv --recipe mine.py:Clash
@@ -194,7 +199,7 @@ $ run short.csv --recipe words
 $ run names.csv --recipe words
 the column 'input' stands twice in the dataset list; give one another name
 $ run collide.csv --recipe words
-words/a.md: its outputs would go to the same folder as those of words/a.txt; use --keep-extension, or rename one
+words/a.md: its outputs would go to the same folder as those of words/a.txt, and so would those of 1 more; use --keep-extension, or rename one
 $ run list.json --recipe words
 {here}/list.json: has no column 'input' but '[]'; name the column of the paths with --column; the first line must hold the names of the columns
 $ run list.jsonl --recipe words
@@ -351,10 +356,12 @@ def test_there_are_enough():
     assert words >= {"run", "plan", "manifest", "verify", "split", "stats", "report", "serve", "tar"}
 
 
+EXPECTED = "expected (output files, metadata), such as: return [OutputFile(...)], {}"
 BAD_RESULTS = {
-    "Text": "process returned str 'text'; expected (output files, metadata)",
-    "Nothing": "process returned None; expected (output files, metadata)",
-    "Three": "process returned tuple ([], {}, 3); expected (output files, metadata)",
+    "Text": f"process returned str 'text'; {EXPECTED}",
+    "Nothing": f"process returned None; {EXPECTED}",
+    "Three": f"process returned tuple ([], {{}}, 3); {EXPECTED}",
+    "One": f"process returned OutputFile('out.wav', <0 bytes>, {{}}); {EXPECTED}",
     "Folder": "output name 'a/b.txt' is not one path component",
     "Content": "the content of 'b.txt' is of type int; expected bytes, str, a path or a callable",
     "Nested": "metadata 'list' is of type list; expected str, int, float, bool or None",

@@ -372,9 +372,20 @@ def test_no_more_workers_are_busy_than_there_are_batches(capfd, four, size, busy
     said, rows = go(capfd, four, "Meeting", *how, "--workers", "4")
     assert said.code == 0
     batches = "1 batch" if busy == 1 else f"{busy} batches"
-    assert f"{batches} for 4 workers: at most {busy} will be busy" in said.err
+    told = f"{batches} for 4 workers: at most {busy} will be busy; a smaller --batch-size makes more\n"
+    assert told in said.err
     assert {row["most"] for row in rows} == {str(busy)}
     assert len({row["process"] for row in rows}) == busy
+
+
+@pytest.mark.parametrize("size", [100, 7_000_000])
+def test_few_batches_of_shards_are_said_where_it_matters(capfd, four, size):
+    """Not of what is done soon by one worker; the option is named that makes more of them."""
+    for name in "abcd":
+        os.truncate(four.parent / f"inputs/{name}.txt", size)
+    said, _ = go(capfd, four, "Together", "--sink", "webdataset", "--workers", "4")
+    assert ("for 4 workers: at most " in said.err) == (size > 100)
+    assert ("; a smaller --shard-size makes more\n" in said.err) == (size > 100)
 
 
 def test_the_note_is_not_there_when_all_can_be_busy(capfd, four):
@@ -613,6 +624,9 @@ def test_the_summary_of_a_run_with_failures(capfd, four):
         "next: look into errors.csv (first: b.txt: ValueError in line 94 of r.py: bad), mend the cause, "
         "and run again with --retry-failed"
     )
+    # and when nothing is done again
+    again, _ = go(capfd, four, "Sleeps", "--workers", "1")
+    assert again.lines[-1] == third.replace("ValueError in line 94 of r.py: bad", "ValueError: bad")
 
 
 def test_keep_extension_and_rename(capfd, four):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from doors import here, program, tree, write_files, write_list
+from doors import Said, here, program, tree, write_files, write_list
 from launcher import FAULTY, Driver, Launcher, eventually, make_inputs
 from object_store import ACCESS, Bucket, S3Server, bucket_of
 
@@ -323,6 +323,9 @@ def test_a_bucket_that_is_not_there_is_refused(s3: Bucket, words: Path, capfd):
     assert (
         said == "splitter: s3://no-such-bucket/out: there is no such bucket; make it first, or mend the URL\n"
     )
+    for command in ("verify", "stats", "report", "split", "manifest"):
+        # in the same words
+        assert here(capfd, command, "s3://no-such-bucket/out") == Said(2, "", said), command
 
 
 def test_a_prefix_that_holds_something_else_is_refused_and_left_alone(s3: Bucket, words: Path, capfd):

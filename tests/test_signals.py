@@ -142,6 +142,9 @@ def test_a_signal_while_the_program_starts(folder: Path, number: int):
     for module in MOMENTS:
         said = program("run", "l.csv", cwd=folder, PYTHONPATH=path, STRIKE_AT=module)
         assert said == Said(128 + number, "", ""), module
+    # from here on it is known what is to be run
+    said = program("run", "l.csv", cwd=folder, PYTHONPATH=path, STRIKE_AT="splitter.engine")
+    assert said == Said(128 + number, "", "interrupted; nothing was done yet\n")
     said = program("run", "l.csv", cwd=folder, PYTHONPATH=path, STRIKE_AT="none")
     assert said.code == 1
 

@@ -40,7 +40,8 @@ def by_hand(outputs: Path, column: str | None) -> dict[str, dict[str, float]]:
         if column is not None:
             failed = failed[failed[column] == value] if column in failed else failed[:0]
         found["" if value is None else str(value)] = {
-            "inputs": own["input"].nunique(),
+            "inputs": own["input"].nunique() + len(failed),
+            "done": own["input"].nunique(),
             "outputs": int((own["output"] != "").sum()),
             "bytes": int(own["size"].sum()),
             "hours": pytest.approx((own["frames"] / own["sample_rate"]).sum() / 3600),
@@ -69,9 +70,11 @@ def test_the_table_for_people(outputs: Path):
     assert said.code == 0
     lines = [line.split("  ") for line in said.out.splitlines()]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    assert cells[0] == ["speaker", "inputs", "outputs", "size", "hours", "skipped", "failed"]
+    assert cells[0] == ["speaker", "inputs", "done", "outputs", "size", "hours", "skipped", "failed"]
     assert [line[0] for line in cells[1:]] == ["bob, jr", "ann", "eve", "all"]
-    assert cells[-1][1:3] == ["5", "9"]
+    # as the summary counts them; 15 seconds are not 0.00 hours
+    assert cells[-1][1:4] == ["7", "5", "9"]
+    assert cells[-1][5] == "15.0 s"
     assert [line[-1] for line in cells[1:]] == ["0", "1", "1", "2"]
     by_metadata = program("stats", outputs, "--by", "channels").out.splitlines()
     assert (by_metadata[1].split()[-1], by_metadata[-2].split()[-1]) == ("?", "2")
@@ -91,7 +94,7 @@ def test_inputs_that_were_left_out_or_made_nothing(folder: Path, capfd):
     write_files(folder, {row["input"]: "" for row in listed})
     Some(listed).run(folder / "out", root=str(folder), workers=0, quiet=True)
     assert as_json(capfd, folder / "out", "--by", "kind") == {
-        "x": {"inputs": 3, "outputs": 2, "bytes": 6, "hours": 0, "skipped": 1, "failed": 0}
+        "x": {"inputs": 3, "done": 2, "outputs": 2, "bytes": 6, "hours": 0, "skipped": 1, "failed": 0}
     }
     # an input has rows in two groups
     assert {key: tally["inputs"] for key, tally in as_json(capfd, folder / "out", "--by", "n").items()} == {
