@@ -53,7 +53,7 @@ class _Hashing(io.FileIO):
 def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, str]:
     """Write an output's content to a new file; returns its size and checksum."""
     if isinstance(content, str):
-        content = content.encode()
+        content = _encoded(content, path)
     if isinstance(content, memoryview):
         content = content.tobytes()
     if isinstance(content, (bytes, bytearray)):
@@ -65,6 +65,17 @@ def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, s
     kind = type(content).__name__
     name = os.path.basename(path)
     raise BadResult(f"the content of {name!r} is of type {kind}; expected bytes, str, a path or a callable")
+
+
+def _encoded(text: str, path: str) -> bytes:
+    """A text as it is stored; one that names a file called like the output is a slip, and never meant."""
+    name = os.path.basename(path)
+    if text.endswith(name) and os.path.basename(text) == name and os.path.isfile(text):
+        raise BadResult(
+            f"the content of {name!r} is the text {text!r}, and there is a file of that name; "
+            f"for the file itself give a Path: Path({text!r})"
+        )
+    return text.encode()
 
 
 def _write_bytes(path: str, content: bytes | bytearray) -> tuple[int, str]:
@@ -205,7 +216,7 @@ class _InMemory(io.RawIOBase):
 def hold_content(room: memoryview, path: str, content: Content, scratch: Scratch) -> tuple[int, str, bool]:
     """The same, but to memory if there is room; returns size, checksum, and whether it is there."""
     if isinstance(content, str):
-        content = content.encode()
+        content = _encoded(content, path)
     if isinstance(content, (bytes, bytearray, memoryview)):
         size = content.nbytes if isinstance(content, memoryview) else len(content)
         if size <= len(room):

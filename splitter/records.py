@@ -118,7 +118,7 @@ class OutputFile(NamedTuple):
 
     Attributes:
         name: One path component, such as `0.wav`.
-        content: Bytes, text (stored as UTF-8), the path of a finished file, or a callable that
+        content: Bytes, text (stored as UTF-8), the Path of a finished file, or a callable that
             writes to the binary file it is given. None: there is metadata only, and no file.
         metadata: Scalars that stand in this output's row of the manifest.
         row: With `group_rows`, which of the input's rows this output comes from.

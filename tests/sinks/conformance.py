@@ -403,6 +403,19 @@ class SinkConformance:
         assert self.errors()["b"][0] == error
         assert message in self.errors()["b"][1]
 
+    def test_a_text_that_names_the_file_is_a_slip(self) -> None:
+        """The path of a finished file is given as a Path; a text is stored as it is."""
+        (self.folder / "0.bin").write_bytes(b"sound")
+        slip = str(self.folder / "0.bin")
+        rows = self.run(
+            {
+                "a": lambda _: [OutputFile("0.bin", slip)],
+                "b": lambda _: [OutputFile("1.bin", slip)],
+            }
+        )
+        assert "for the file itself give a Path" in self.errors()["a"][1]
+        assert [self.read(row) for row in rows["b"]] == [slip.encode()]
+
     def test_a_named_pipe_as_content_is_an_error_and_not_waited_for(self) -> None:
         os.mkfifo(self.folder / "pipe")
         self.run({"a": lambda _: [OutputFile("0.bin", self.folder / "pipe")]})
