@@ -4,6 +4,7 @@ import inspect
 import io
 import os
 import re
+import reprlib
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 Result = tuple[Iterable[OutputFile], Mapping[str, Scalar]]
 Sample = TypeVar("Sample")
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 100
 
 
 class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]):
@@ -92,6 +95,18 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         from splitter.run import plan
 
         return plan(self, output, **options)
+
+    def __repr__(self) -> str:
+        """The recipe, its inputs in short, and the parameters that are not as usual; no list is read."""
+        listing = self.__dict__.get("inputs")
+        inputs = [listing.shown()] if isinstance(listing, InputList) else []
+        usual = {one.name: one.default for one in recipe_signature(type(self))}
+        others = (
+            f"{name}={_SHORT.repr(value)}"
+            for name, value in self.parameters.items()
+            if _SHORT.repr(value) != _SHORT.repr(usual.get(name))
+        )
+        return f"{type(self).__name__}({', '.join([*inputs, *others])})"
 
     def __len__(self) -> int:
         """How many inputs there are."""

@@ -116,6 +116,9 @@ class Engine:
 
     def _tell_tally(self, tally: Tally) -> None:
         """Name what did not match, before the work."""
+        if tally.passed_over:
+            kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(tally.passed_over.items()))
+            self.display.warn(f"left out of the folder: {kinds}")
         if tally.unlabelled:
             names = _some(tally.unlabelled_names, tally.unlabelled)
             self.display.warn(f"{show_count(tally.unlabelled, 'input')} without labels: {names}")

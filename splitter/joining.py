@@ -1,5 +1,6 @@
 """Labels from another file, joined to the rows of a list by what stands in a column: never by position."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ class Tally:
     Attributes:
         left_out: How many rows `--where` has left out.
         chosen: Whether `--pattern` has chosen among the files of a folder.
+        passed_over: How many files of folders are no inputs though the pattern is theirs, by what they are.
         unlabelled: How many rows have no labels in the file of labels: theirs are empty.
         unlabelled_names: The first few of them.
         unused: How many rows of that file belong to no input.
@@ -25,6 +27,7 @@ class Tally:
 
     left_out: int = 0
     chosen: bool = False
+    passed_over: Counter[str] = field(default_factory=Counter)
     unlabelled: int = 0
     unlabelled_names: list[str] = field(default_factory=list)
     unused: int = 0

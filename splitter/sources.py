@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import stat
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,6 +77,17 @@ class InputList:
     def __add__(self, other: "InputList") -> "InputList":
         """Both lists as one: the inputs of this, then those of the other."""
         return InputList(Several((*_parts_of(self), *_parts_of(other))), column=self.path_column)
+
+    def shown(self) -> str:
+        """What is read, in short, for a message."""
+        if isinstance(self.source, Several):
+            return " + ".join(part.shown() for part in self.source.parts)
+        if isinstance(self.source, (str, bytes, os.PathLike)):
+            return repr(without_secrets(os.fsdecode(self.source)))
+        kind = type(self.source).__name__
+        # what a dataset's own __len__ does nobody knows
+        has_length = isinstance(self.source, (list, tuple)) or hasattr(self.source, "itertuples")
+        return f"<{kind} of {len(self.source):,}>" if has_length else f"<{kind}>"
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -418,7 +430,10 @@ def _read_folder(path: str, listing: InputList, reading: Reading) -> tuple[Row, 
     if is_url(path):
         files = remote_files(path, patterns, leave_out, reading.known)
     else:
-        files = filter(is_meant(patterns), _walk(path, leave_out))
+        meant, passed_over = is_meant(patterns), reading.tally.passed_over
+        files = filter(
+            meant, _walk(path, leave_out, lambda name, kind: passed_over.update([kind] * meant(name)))
+        )
     if listing.folder_label is None:
         return [listing.column], ([file] for file in files)
     if not listing.folder_label:
@@ -593,13 +608,19 @@ _READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_par
 _LISTS = {".csv", ".tsv", ".txt", *_READERS}
 
 
-def _walk(folder: str, leave_out: str) -> Iterator[str]:
-    """The files of a folder and its subfolders, in an order that is the same everywhere."""
+PassOver = Callable[[str, str], None]
+
+
+def _walk(folder: str, leave_out: str, pass_over: PassOver = lambda *_: None) -> Iterator[str]:
+    """The files of a folder and its subfolders, in an order that is the same everywhere.
+
+    `pass_over` is called with what might be taken for an input and is none, and what it is.
+    """
     leave_out = os.path.realpath(leave_out) if leave_out else ""
-    yield from _walk_below(os.path.realpath(folder), "", {leave_out})
+    yield from _walk_below(os.path.realpath(folder), "", {leave_out}, pass_over)
 
 
-def _walk_below(folder: str, prefix: str, leave_out: set[str]) -> Iterator[str]:
+def _walk_below(folder: str, prefix: str, leave_out: set[str], pass_over: PassOver) -> Iterator[str]:
     """The files below a folder; one that leads back to where it is itself is passed over."""
     leave_out = {*leave_out, folder}
     try:
@@ -611,14 +632,30 @@ def _walk_below(folder: str, prefix: str, leave_out: set[str]) -> Iterator[str]:
     for entry in entries:
         place = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
         if entry.name.startswith(".") or place in leave_out:
+            if _may_be_missed(entry):
+                pass_over(prefix + entry.name, "hidden")
             continue
         if is_output and entry.name in RESERVED_FOLDERS and not entry.is_dir():
             # the tables of the run that made this folder
             continue
         if os.path.isdir(place) if entry.is_symlink() else entry.is_dir():
-            yield from _walk_below(place, f"{prefix}{entry.name}/", leave_out)
+            yield from _walk_below(place, f"{prefix}{entry.name}/", leave_out, pass_over)
         elif _may_hold_data(entry):
             yield prefix + entry.name
+        else:
+            pass_over(prefix + entry.name, _kind_of(entry))
+
+
+def _may_be_missed(entry: os.DirEntry[str]) -> bool:
+    """A hidden file with an extension; .DS_Store has none, and ._a.wav is what macOS keeps beside a.wav."""
+    is_hidden = entry.name.startswith(".") and not entry.name.startswith("._")
+    return is_hidden and "." in entry.name[1:] and entry.is_file()
+
+
+def _kind_of(entry: os.DirEntry[str]) -> str:
+    """What a file is that holds no data."""
+    mode = entry.stat().st_mode
+    return "named pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
 
 
 def _may_hold_data(entry: os.DirEntry[str]) -> bool:

@@ -584,3 +584,12 @@ def test_an_output_shows_itself_without_its_content():
     )
     assert repr(OutputFile("0.txt", "word", row=2)) == "OutputFile('0.txt', 'word', {}, row=2)"
     assert len(repr(OutputFile("0.txt", "word" * 1000))) < 100
+
+
+def test_a_dataset_shows_what_it_was_made_with():
+    """The recipe, its inputs in short, and the parameters that are not as usual; no list is read."""
+    paths = [f"{number}.txt" for number in range(1000)]
+    assert repr(Words("nowhere.csv")) == "Words('nowhere.csv')"
+    assert repr(Words(paths, 3)) == "Words(<list of 1,000>, num_chars=3)"
+    two = InputList("one.csv") + InputList("s3://bucket/two/")
+    assert repr(Words(two, num_chars=2, overlap=0)) == "Words('one.csv' + 's3://bucket/two/', overlap=0)"

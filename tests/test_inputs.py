@@ -225,9 +225,14 @@ class TestSources:
         assert first == {"input": "a.txt", **expected}
         assert second == {"input": "b.txt", **dict.fromkeys("abcdefg", "")}
 
-    def test_a_folder_with_more_than_files(self, folder, out, monkeypatch):
-        """Links to files are files, one that leads nowhere fails; pipes and sockets are none."""
+    def test_a_folder_with_more_than_files(self, folder, out, monkeypatch, capfd):
+        """Links to files are files, one that leads nowhere fails; pipes and sockets are counted.
+
+        So is a hidden file that may be missed, but nothing that systems hide, nor what no pattern is for.
+        """
         write_files(folder, {"a.txt": "one", "sub/b.txt": "two"})
+        hidden = (".c.txt", "._a.txt", ".DS_Store", "sub/.git/d.txt", ".e.wav")
+        write_files(folder, dict.fromkeys(hidden, ""))
         os.mkfifo(folder / "pipe.txt")
         (folder / "device.txt").symlink_to("/dev/null")
         (folder / "linked.txt").symlink_to("a.txt")
@@ -236,7 +241,9 @@ class TestSources:
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as server:
             monkeypatch.chdir(folder)
             server.bind("socket.txt")
-            result = run(folder, out)
+            result = Copy(folder).run(out, workers=0, pattern="*.txt")
+        note = "note: left out of the folder: 1 device, 1 hidden, 1 named pipe, 1 socket\n"
+        assert capfd.readouterr().err == note
         assert list(result["input"]) == ["a.txt", "linked.txt", "sub/b.txt"]
         assert dict(zip(result.failed["input"], result.failed["message"], strict=True)) == {
             "gone.txt": f"{folder}/gone.txt: is a link to nowhere/at all.txt, which is not there",
