@@ -151,8 +151,9 @@ class Guard:
             self._pipe = None
         if self._runner:
             self._kill()
-            for name in (self._scratch, self._name):
-                self._job.storage.unstage(name)
+        # also where a signal came while the first runner was being forked
+        for name in (self._scratch, self._name):
+            self._job.storage.unstage(name)
 
     # -- one try -------------------------------------------------------------------------------------
 
