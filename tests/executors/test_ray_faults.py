@@ -28,7 +28,7 @@ class Work:
     def __init__(self, launcher: Launcher, cluster: RayNodes, folder: Path) -> None:
         self.launcher, self.cluster, self.folder = launcher, cluster, folder
         self.output, self.log = folder / "outputs", folder / "log"
-        launcher.environ.update(cluster.environ)
+        launcher.environ.update(cluster.environ, SPLITTER_TEST=str(folder))
 
     def inputs(self, texts: dict[str, str]) -> None:
         """The inputs to work on."""
@@ -56,6 +56,11 @@ class Work:
     def begun(self, count: int = 1) -> bool:
         """Whether so many inputs were begun."""
         return len(noted(self.log, "node")) >= count
+
+    def private_rays(self) -> list[psutil.Process]:
+        """The processes of private Rays that its runs have started; others may have theirs."""
+        ours = {process.pid for process in with_variable("SPLITTER_TEST", str(self.folder))}
+        return [process for process in with_variable(VARIABLE) if process.pid in ours]
 
 
 @pytest.fixture
@@ -191,14 +196,14 @@ def test_the_driver_killed(work: Work, private: bool):
     expected = work.expected()
     run = work.start("--seconds", 0.2, "--batch-size", 2, "--workers", 2, private=private)
     run.until(lambda: work.begun(5))
-    theirs = private_rays()
+    theirs = work.private_rays()
     assert bool(theirs) == private
     folders = {folder for process in theirs for folder in folders_of(process)}
     assert bool(folders) == private
     run.kill()
     eventually(
-        lambda: not (run.others() or private_rays()),
-        lambda: f"still there: {run.others()}, {private_rays()}",
+        lambda: not (run.others() or work.private_rays()),
+        lambda: f"still there: {run.others()}, {work.private_rays()}",
         SECONDS_TO_LEAVE,
     )
     eventually(lambda: not any(folder.exists() for folder in folders), lambda: str(folders), SECONDS_TO_LEAVE)
@@ -220,7 +225,7 @@ def test_ctrl_c(work: Work, private: bool):
     assert "interrupted; what is done is kept, and the same command goes on from there" in run.stderr
     no_noise(run)
     run.check_gone()
-    assert private_rays() == []
+    assert work.private_rays() == []
     rows = check_manifest(work.output)
     assert 0 < len(rows) < 2 * 60
     assert not list((work.output / ".splitter" / "records").glob("*.begun"))
@@ -244,11 +249,11 @@ def test_ctrl_c_while_ray_starts(work: Work):
     """It is no different before there is anything to interrupt."""
     work.inputs(good_inputs(3))
     run = work.start(private=True)
-    run.until(private_rays)
+    run.until(work.private_rays)
     run.signal(signal.SIGINT)
     assert run.wait(SECONDS_TO_LEAVE) == 130, run.stderr
     no_noise(run)
-    assert private_rays() == []
+    assert work.private_rays() == []
 
 
 def test_two_private_rays_at_a_time(work: Work):
@@ -270,7 +275,7 @@ def test_two_private_rays_at_a_time(work: Work):
     assert not {*noted(work.log, "node")} & {*map(str, work.cluster.raylets())}
     for output in outputs:
         check_complete(output, expected)
-    assert private_rays() == []
+    assert work.private_rays() == []
     assert list(temporary.iterdir()) == []
 
 
@@ -283,12 +288,7 @@ def test_a_second_ctrl_c(work: Work):
     time.sleep(0.1)
     run.signal(signal.SIGINT)
     assert run.wait(SECONDS_TO_LEAVE) == 130, run.stderr
-    eventually(lambda: not private_rays(), lambda: str(private_rays()), SECONDS_TO_LEAVE)
-
-
-def private_rays() -> list[psutil.Process]:
-    """The processes of private Rays."""
-    return with_variable(VARIABLE)
+    eventually(lambda: not work.private_rays(), lambda: str(work.private_rays()), SECONDS_TO_LEAVE)
 
 
 def folders_of(process: psutil.Process) -> list[Path]:
