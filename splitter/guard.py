@@ -404,7 +404,11 @@ def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, post: _P
         except RunStopped as error:
             report = Report.stopped(error)
         post.note(IDLE)
-        pipe.send(report)
+        try:
+            pipe.send(report)
+        except (BrokenPipeError, ConnectionResetError):
+            # the guard ends with the run, and what is committed is on storage
+            return
 
 
 def _report_of(record: Record, inputs: int) -> Report:

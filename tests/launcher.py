@@ -239,10 +239,13 @@ def _fork(request: dict[str, Any]) -> int:
             for number, file in ((0, nothing), (1, nothing), (2, stderr)):
                 os.dup2(file.fileno(), number)
         from splitter.cli import exit_code
+        from splitter.ending import end_at_signals
 
         for number in SIGNALS:
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, signal.SIG_IGN if number in request["ignored"] else usual)
+        # as the program itself begins
+        end_at_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         code = exit_code(request["arguments"])
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

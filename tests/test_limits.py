@@ -39,8 +39,9 @@ def texts(count: int, size: int = 30) -> dict[str, str]:
 
 def the_line(stderr: str) -> str:
     """The only line that was written."""
-    [line] = stderr.splitlines()
-    return line
+    lines = stderr.splitlines()
+    assert len(lines) == 1, stderr
+    return lines[0]
 
 
 # -- mounts of its own ------------------------------------------------------------------------------------
