@@ -359,16 +359,23 @@ class Guard:
             # it may have been asked for already, when a signal came
             with contextlib.suppress(ChildProcessError):
                 _, status = os.waitpid(self._runner, 0)
-        self._runner = 0
         if self._pipe is not None:
             self._pipe.close()
             self._pipe = None
         end_descendants()
+        # not before: a signal may come at any time, and then all this is done again
+        self._runner = 0
         return status
 
     _status = -1
 
+    _is_leaving = False
+
     def _leave(self, number: int, frame: object) -> None:  # noqa: ARG002 - a signal handler's arguments
+        if self._is_leaving:
+            # the kernel tells of the driver's death once for each of its threads
+            return
+        self._is_leaving = True
         with contextlib.suppress(Exception):
             self.stop()
             if not lives(parent_process()):
