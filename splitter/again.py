@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from splitter.apart import Apart, apart
+from splitter.commits import FAILED, OUTPUT_COLUMNS, SKIPPED, Head
 from splitter.csv_text import Row, parse_rows
 from splitter.dataset import ProcessorDataset
 from splitter.errors import Refused, RunStopped
@@ -16,8 +17,8 @@ from splitter.executors import Limits
 from splitter.how import PARAMETER, how_before, recipe_how, seed_of
 from splitter.inputs import Table, copy_list, look_at_places
 from splitter.jobs import Batch, Job
+from splitter.journal import Journal
 from splitter.kept import kept_rows
-from splitter.manifest import FAILED, OUTPUT_COLUMNS, SKIPPED, Head, Journal
 from splitter.options import RunOptions, usable_cpus
 from splitter.parameters import Parameter, recipe_parameters
 from splitter.places import Layout, fingerprint, key_hash, shard_of

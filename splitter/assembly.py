@@ -5,12 +5,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from splitter.commits import DONE, FAILED, STALE
 from splitter.csv_text import Row
 from splitter.errors import Refused, StorageError
 from splitter.how import forget_earlier
 from splitter.jobs import Report
+from splitter.journal import Journal
 from splitter.kept import forget_stale, kept_list, stale_entries
-from splitter.manifest import DONE, FAILED, STALE, Journal
+from splitter.manifest import columns_of
 from splitter.places import OWN_FOLDER
 from splitter.splits import COLUMN, GROUPS, RULE, SplitRule, group_column
 from splitter.storage import Storage
@@ -49,7 +51,7 @@ def assemble_manifest(
         status = journal.status(entries)
         status[known[stale_entries(storage, journal, entries[known])]] = STALE
         if change:
-            change(journal.columns(entries[known], header), path_column)
+            change(columns_of(journal, entries[known], header), path_column)
         write_tables(storage, journal, entries, status, header, others=others)
         gone = journal.others(entries)
         why = journal.first_failure(entries[status == FAILED], path_column)

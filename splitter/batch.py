@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence, Sized
 from typing import Any
 
+from splitter.commits import DONE
 from splitter.dataset import Result, checked_result, one_at_a_time
 from splitter.errors import (
     BadResult,
@@ -33,7 +34,7 @@ from splitter.failures import (
 from splitter.fetching import Fetcher
 from splitter.groups import Group
 from splitter.jobs import Batch, Job, Report
-from splitter.manifest import DONE, Journal
+from splitter.journal import Journal
 from splitter.members import MemberFiles
 from splitter.outputs import OutputReader
 from splitter.places import same_name

@@ -280,7 +280,8 @@ def _show_first_failure(summary: "Summary", display: "Display", *, always: bool)
 
     Without one there is only its message, and nothing to show unless `always`.
     """
-    from splitter.manifest import ERROR_COLUMNS, ERRORS
+    from splitter.commits import ERROR_COLUMNS
+    from splitter.manifest import ERRORS
     from splitter.outputs import files_at
     from splitter.reading import open_table
     from splitter.stats import path_column

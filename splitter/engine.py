@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from splitter.commits import OUTPUT_COLUMNS, OWN_COLUMNS
 from splitter.csv_text import in_unicode
 from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
 from splitter.errors import Refused
@@ -19,10 +20,6 @@ from splitter.inputs import Survey, Table, advice_on_missing, copy_list, survey
 from splitter.jobs import Job
 from splitter.joining import Tally
 from splitter.kept import LIST, Listed
-from splitter.manifest import (
-    OUTPUT_COLUMNS,
-    OWN_COLUMNS,
-)
 from splitter.options import RunOptions
 from splitter.places import Layout
 from splitter.progress import Display, show_count

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
+from splitter.commits import DONE, FAILED, SKIPPED
 from splitter.dataset import ProcessorDataset
 from splitter.engine import Engine
 from splitter.folder import LocalStorage
@@ -23,13 +24,14 @@ from splitter.groups import Groups, deal
 from splitter.how import how_before
 from splitter.inputs import Survey, Table, advice_on_missing, why_unreadable
 from splitter.jobs import Job
+from splitter.journal import Journal
 from splitter.kept import inputs_of_part
 from splitter.locks import unwritable
-from splitter.manifest import DONE, FAILED, SKIPPED, Journal, State, compare, refuse_taken
 from splitter.options import RunOptions
 from splitter.outlook import LONGEST_TRIAL, NAMES_SHOWN, Outlook
 from splitter.places import UNREADABLE
 from splitter.progress import Display, one_line, show_bytes, show_count, show_seconds
+from splitter.state import State, compare, refuse_taken
 from splitter.storage import Storage
 from splitter.tables import refuse_column, refuse_in_the_way
 from splitter.work import (

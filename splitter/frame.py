@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from splitter.commits import ERROR_COLUMNS, OUTPUT_COLUMNS
 from splitter.csv_text import in_unicode
 from splitter.errors import Refused
-from splitter.manifest import ERROR_COLUMNS, ERRORS, OUTPUT_COLUMNS
+from splitter.manifest import ERRORS
 from splitter.outputs import FOLDER, Files
 from splitter.reading import AGAIN, open_table, place_of, schema_of
 

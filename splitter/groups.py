@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import xxhash
 
+from splitter.commits import Head
 from splitter.csv_text import Row
 from splitter.errors import StorageError
 from splitter.inputs import Survey
-from splitter.manifest import Head
 from splitter.parts import Part
 from splitter.places import OWN_FOLDER
 from splitter.sealed import sealed, unsealed

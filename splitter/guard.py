@@ -24,10 +24,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from splitter.batch import BETWEEN_INPUTS, SECOND, TOGETHER, Worker
+from splitter.commits import DONE, FAILED, SKIPPED, Record
 from splitter.csv_text import parse_rows
 from splitter.errors import Crashed, MemoryExceeded, RunStopped, TimedOut
 from splitter.jobs import SECOND_NAME, Batch, Failure, Job, Report
-from splitter.manifest import DONE, FAILED, SKIPPED, Journal, Record
+from splitter.journal import Journal
 from splitter.processes import (
     Gate,
     adopt_orphans,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import BinaryIO
 
+from splitter.commits import OUTPUT_COLUMNS, Head
 from splitter.csv_text import Row
-from splitter.manifest import OUTPUT_COLUMNS, Head
 from splitter.wav import LARGEST_SIZE
 
 # what libsndfile is asked about

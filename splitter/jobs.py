@@ -7,10 +7,10 @@ from splitter.errors import RecipeError, RunStopped
 
 if TYPE_CHECKING:
     # values only: what reads them need not have all of this
+    from splitter.commits import Head
     from splitter.csv_text import Row
     from splitter.dataset import ProcessorDataset
     from splitter.groups import Group
-    from splitter.manifest import Head
     from splitter.places import Layout
     from splitter.shards import Place
     from splitter.sinks import Sink

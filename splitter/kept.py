@@ -15,9 +15,10 @@ from splitter.content import measure
 from splitter.csv_text import Row, rows_of_csv
 from splitter.errors import Refused, StorageError
 from splitter.inputs import Survey
-from splitter.manifest import Journal, State
+from splitter.journal import Journal
 from splitter.places import OWN_FOLDER, Layout, key_hash
 from splitter.sealed import sealed, unsealed
+from splitter.state import State
 from splitter.storage import SHARES, Storage
 
 LIST = f"{OWN_FOLDER}/dataset.csv"

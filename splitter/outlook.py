@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splitter.apart import Apart, apart
+from splitter.commits import FAILED
 from splitter.csv_text import parse_rows
 from splitter.dataset import ProcessorDataset
 from splitter.errors import RecipeError, RunStopped, Skip, TimedOut
 from splitter.executors import Limits
 from splitter.inputs import BLOCK, Survey, Table
 from splitter.jobs import Batch, Job
-from splitter.manifest import FAILED, Journal
+from splitter.journal import Journal
 from splitter.options import RunOptions, usable_cpus
 from splitter.plan import make_batch
 from splitter.processes import in_processes

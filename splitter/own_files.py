@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from splitter.errors import Refused, StorageError
 from splitter.findings import RUN_AGAIN
 from splitter.groups import GROUPS
+from splitter.journal import Journal
 from splitter.kept import LAST_RUN, LIST, LISTED, RUN, list_is_whole
-from splitter.manifest import Journal
 from splitter.places import OWN_FOLDER
 from splitter.sealed import unsealed
 from splitter.splits import RULE

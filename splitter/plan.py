@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from splitter.commits import DONE
 from splitter.errors import UnreadableInput
 from splitter.groups import Group, Groups, Kept
 from splitter.inputs import Survey, Table
 from splitter.jobs import SECOND_NAME, Batch, Failure, Job, Report
-from splitter.manifest import DONE, Journal, State
+from splitter.journal import Journal
 from splitter.places import file_with, shard_of
 from splitter.shards import Shard
+from splitter.state import State
 
 
 class Planner:

@@ -11,8 +11,9 @@ import numpy as np
 
 from splitter.apart import Apart
 from splitter.columns import Columns
+from splitter.commits import OUTPUT_COLUMNS, Head
 from splitter.jobs import Job
-from splitter.manifest import OUTPUT_COLUMNS, Head, Journal
+from splitter.journal import Journal
 from splitter.processes import from_process
 from splitter.sinks import GroupWriter, Owner, Sink
 from splitter.sinks.shards import NAME_AT

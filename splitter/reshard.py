@@ -16,12 +16,13 @@ from typing import Any, cast
 import xxhash
 
 from splitter.columns import Columns
+from splitter.commits import Head
 from splitter.content import checksum_of
 from splitter.csv_text import Row
 from splitter.errors import RunStopped
 from splitter.headers import header_columns, header_fault, header_of
 from splitter.how import how_before
-from splitter.manifest import Head, Journal
+from splitter.journal import Journal
 from splitter.options import RunOptions
 from splitter.outputs import Address, OutputReader
 from splitter.places import shard_of

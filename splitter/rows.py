@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
+from splitter.commits import OWN_COLUMNS, SKIPPED_COLUMN, Head
 from splitter.csv_text import ENCODING, ESCAPE, CsvText, Row
 from splitter.errors import BadResult
-from splitter.manifest import OWN_COLUMNS, SKIPPED_COLUMN, Head, merged_type
+from splitter.manifest import merged_type
 from splitter.records import Scalar
 
 NO_FILE = ("", "", "")

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from splitter.commits import ERROR_COLUMNS, OUTPUT_COLUMNS, SKIPPED_COLUMN
 from splitter.csv_text import Row
 from splitter.errors import Refused
 from splitter.kept import LISTED
-from splitter.manifest import ERROR_COLUMNS, ERRORS, OUTPUT_COLUMNS, SKIPPED_COLUMN
+from splitter.manifest import ERRORS
 from splitter.outputs import Files
 from splitter.progress import one_line, show_bytes, show_count, show_seconds
 from splitter.reading import open_table, place_of, schema_of

@@ -11,7 +11,8 @@ import numpy as np
 from splitter.csv_text import Row
 from splitter.errors import Refused, StorageError
 from splitter.formats import write_format
-from splitter.manifest import MANIFEST, SCHEMA, Journal
+from splitter.journal import Journal
+from splitter.manifest import MANIFEST, SCHEMA, Manifest
 from splitter.places import OWN_FOLDER
 from splitter.sealed import sealed, unsealed
 from splitter.splits import COLUMN, RULE
@@ -41,7 +42,7 @@ def write_tables(  # noqa: PLR0913 - what a run has come to
     wanted = there if others is None else list(others)
     # what is made from a manifest never outlives it
     storage.remove(there)
-    journal.write_tables(entries, status, columns)
+    Manifest(journal, entries, status, columns).write()
     if wanted != there:
         _note(storage, dict.fromkeys(wanted, ""))
     if wanted:

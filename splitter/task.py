@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from splitter.commits import DONE, FAILED, SKIPPED, Head, RecordWriter
 from splitter.csv_text import CsvText, Row, in_unicode, parse_rows
 from splitter.errors import StorageError
 from splitter.failures import SCRATCH_SHOWN, Blame, InHand
@@ -9,7 +10,6 @@ from splitter.fetching import Fetcher, Wanted, local_name
 from splitter.groups import Kept
 from splitter.inputs import make_input
 from splitter.jobs import FAILURES_SHOWN, Batch, Failure, Job, Report, Tried
-from splitter.manifest import DONE, FAILED, SKIPPED, Head, RecordWriter
 from splitter.members import MemberFiles
 from splitter.outputs import Address, OutputReader
 from splitter.places import UNREADABLE, fingerprint, look_at

@@ -21,24 +21,15 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import numpy as np
 import xxhash
 
+from splitter.commits import DONE, FAILED, NOT_DONE, OUTPUT_COLUMNS, SKIPPED, STALE
 from splitter.content import checksum_of
 from splitter.csv_text import Row, parse_rows
 from splitter.errors import Refused, StorageError
 from splitter.findings import CHANGED, LEFT, RUN_AGAIN, Finding, Verdict
 from splitter.headers import header_columns, header_fault, header_of
+from splitter.journal import Journal
 from splitter.kept import kept_list, listed_inputs, stale_entries
-from splitter.manifest import (
-    DONE,
-    ERRORS,
-    FAILED,
-    MANIFEST,
-    NOT_DONE,
-    OUTPUT_COLUMNS,
-    SCHEMA,
-    SKIPPED,
-    STALE,
-    Journal,
-)
+from splitter.manifest import ERRORS, MANIFEST, SCHEMA, Manifest
 from splitter.own_files import OwnFiles
 from splitter.places import OWN_FOLDER, REPORT, file_with, folders_around, key_hash, shard_of
 from splitter.processes import in_processes
@@ -130,12 +121,13 @@ class Verification:
         self._count(status)
         self._inputs(status)
         journal = self.journal
-        self._table(MANIFEST, partial(journal.manifest, entries, status, header))
+        tables = Manifest(journal, entries, status, header)
+        self._table(MANIFEST, tables.rows)
         if (status == FAILED).any():
-            self._table(ERRORS, partial(journal.errors, entries, status, header))
+            self._table(ERRORS, tables.errors)
         elif self.storage.exists(ERRORS):
             self.find("table", ERRORS, "is there, and no input has failed")
-        self._schema(journal.schema(entries, status, header))
+        self._schema(tables.schema())
         done = entries[status == DONE]
         self._outputs(done)
         # what has no rows in the manifest, and may be there all the same

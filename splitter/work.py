@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from splitter.columns import Columns
+from splitter.commits import DONE, FAILED, NOT_DONE, SKIPPED, STALE
 from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, StorageError
 from splitter.executors import Executor
 from splitter.groups import Groups, deal
@@ -18,24 +19,15 @@ from splitter.how import how_before, note_how, what_changed
 from splitter.inputs import Survey, Table, why_unreadable
 from splitter.jobs import Job, Report
 from splitter.joining import Tally
+from splitter.journal import Journal
 from splitter.kept import LAST_RUN, Listed, forget_stale, inputs_of_part, keep_list
 from splitter.losses import Losses
-from splitter.manifest import (
-    DONE,
-    FAILED,
-    NOT_DONE,
-    SKIPPED,
-    STALE,
-    Journal,
-    State,
-    compare,
-    refuse_taken,
-)
 from splitter.options import RunOptions
 from splitter.places import shard_of
 from splitter.plan import GroupPlanner, Planner
 from splitter.progress import Display, one_line, show_count
 from splitter.sealed import sealed
+from splitter.state import State, compare, refuse_taken
 from splitter.storage import Storage
 from splitter.summary import Summary
 from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables

@@ -23,6 +23,8 @@ ROOMS = """
     places
     content fetching listings objects slices voice
     ownership sealed stages storage
+    commits
+    journal
     locks
     folder
     remote
@@ -37,7 +39,7 @@ ROOMS = """
     shard_inputs
     sinks sources
     inputs
-    annotations dataset manifest
+    annotations dataset manifest state
     groups
     jobs reading rows tables
     decoded failures losses

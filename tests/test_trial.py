@@ -7,8 +7,8 @@ import pytest
 from doors import tree, write_files
 
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
+from splitter.commits import DONE, FAILED, SKIPPED
 from splitter.dataset import Result
-from splitter.manifest import DONE, FAILED, SKIPPED
 from splitter.trial import try_inputs
 from splitter.work import Work
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import xxhash
 
+from splitter.commits import ERROR_COLUMNS
 from splitter.csv_text import ENCODING, ESCAPE
 from splitter.frame import Manifest
-from splitter.manifest import ERROR_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

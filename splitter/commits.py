@@ -1,0 +1,189 @@
+"""Commit records: what has become of the inputs of a batch.
+
+A record is one file that a batch leaves on storage. It is a line of JSON, then one `ENTRY` for each
+input, then for each input its rows of manifest.csv (or its row of errors.csv) as CSV, ready to copy, and at
+the end the digest of all that:
+
+    {"heads": [...], "entries": 2, "text": 41, "digest": "xxh128"}
+    entry entry
+    a.txt,a/0.txt,2,xxh128:…,si
+    …
+    16 bytes
+"""
+
+import json
+import os
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import xxhash
+
+from splitter.csv_text import Row
+from splitter.errors import StorageError
+from splitter.places import OWN_FOLDER
+from splitter.storage import Storage
+
+RECORDS = f"{OWN_FOLDER}/records"
+
+OUTPUT_COLUMNS = ("output", "size", "checksum")
+SKIPPED_COLUMN = "skipped"
+ERROR_COLUMNS = ("error", "message", "traceback", "attempts")
+OWN_COLUMNS = (*OUTPUT_COLUMNS, SKIPPED_COLUMN, *ERROR_COLUMNS)
+
+NOT_DONE, DONE, SKIPPED, FAILED = range(4)
+# no commit record has this one: what it says is of before a change
+STALE = 255
+
+ENTRY = np.dtype(
+    [
+        ("key", "<u8"),
+        ("fingerprint", "<u8"),
+        ("status", "u1"),
+        ("head", "<u4"),
+        ("outputs", "<u4"),
+        ("bytes", "<u8"),
+        ("text", "<u8"),
+    ]
+)
+_PACK = struct.Struct("<QQBIIQQ").pack
+# how a record ends
+DIGEST, DIGEST_BYTES = "xxh128", 16
+_READ_AT_ONCE = 8 << 20
+
+assert struct.calcsize("<QQBIIQQ") == ENTRY.itemsize  # noqa: S101 - two descriptions of one layout
+
+
+@dataclass(frozen=True)
+class Head:
+    """The columns of some inputs' rows.
+
+    Attributes:
+        columns: The dataset's columns.
+        outputs: The keys and types of per-output metadata, in the order they were first seen.
+        inputs: The keys and types of per-input metadata.
+    """
+
+    columns: tuple[str, ...]
+    outputs: tuple[tuple[str, str], ...] = ()
+    inputs: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def names(self) -> Row:
+        """The header of the rows."""
+        return [*self.columns, *OUTPUT_COLUMNS, *self.keys]
+
+    @property
+    def keys(self) -> Row:
+        """The keys of all metadata."""
+        return [key for key, _ in (*self.outputs, *self.inputs)]
+
+    def to_json(self) -> list[Any]:
+        """As it stands in a record."""
+        return [self.columns, self.outputs, self.inputs]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> "Head":
+        """As it is read from a record."""
+        columns, outputs, inputs = value
+        return cls(tuple(columns), tuple(map(tuple, outputs)), tuple(map(tuple, inputs)))
+
+
+class RecordWriter:
+    """Collects the entries of a batch, then gives the record's bytes."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._heads: dict[Head, int] = {}
+        self._entries: list[bytes] = []
+        self._texts: list[bytes] = []
+        self._last: tuple[Head | None, int] = (None, 0)
+
+    def add(  # noqa: PLR0913 - the fields of an entry
+        self, key: int, fingerprint: int, status: int, *, head: Head, outputs: int, size: int, text: bytes
+    ) -> None:
+        """Add what became of one input."""
+        last, number = self._last
+        if head is not last:
+            number = self._heads.setdefault(head, len(self._heads))
+            self._last = head, number
+        self._entries.append(_PACK(key, fingerprint, status, number, outputs, size, len(text)))
+        self._texts.append(text)
+
+    def add_not_done(self, key: int) -> None:
+        """Say that an input is not done, whatever older records say."""
+        self.add(key, 0, NOT_DONE, head=Head(()), outputs=0, size=0, text=b"")
+
+    def to_bytes(self) -> bytes:
+        """The record."""
+        text = b"".join(self._texts)
+        first = first_line(self._heads, len(self._entries), len(text))
+        record = b"".join((first, *self._entries, text))
+        return record + xxhash.xxh3_128_digest(record)
+
+
+def first_line(heads: Iterable[Head], entries: int, text: int) -> bytes:
+    """What stands at the head of a record."""
+    content = {
+        "heads": [head.to_json() for head in heads],
+        "entries": entries,
+        "text": text,
+        "digest": DIGEST,
+    }
+    return json.dumps(content).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record's entries, and where its texts start in the file."""
+
+    heads: list[Head]
+    entries: np.ndarray
+    texts_at: int
+
+    @classmethod
+    def read(cls, storage: Storage, name: str) -> "Record":
+        """Read all but the texts."""
+        with storage.open(f"{RECORDS}/{name}") as file:
+            try:
+                return cls._parse(file)
+            except (ValueError, KeyError, TypeError) as error:
+                place = storage.path(f"{RECORDS}/{name}")
+                remedy = "remove it to do its inputs again, or start over with --fresh"
+                raise StorageError(f"{place}: is damaged ({error}); {remedy}") from None
+
+    @classmethod
+    def fault(cls, storage: Storage, name: str) -> str:
+        """What is wrong with a record, if anything; all of it is read."""
+        with storage.open(f"{RECORDS}/{name}") as file:
+            try:
+                cls._parse(file)
+            except (ValueError, KeyError, TypeError) as error:
+                return f"is damaged ({error})"
+            file.seek(0)
+            if DIGEST not in file.readline().decode():
+                # of before there was one
+                return ""
+            end = file.seek(-DIGEST_BYTES, os.SEEK_END)
+            stated = file.read()
+            file.seek(0)
+            digest = xxhash.xxh3_128()
+            while left := end - file.tell():
+                digest.update(file.read(min(left, _READ_AT_ONCE)))
+        return "" if digest.digest() == stated else "is damaged (its checksum is another)"
+
+    @classmethod
+    def _parse(cls, file: BinaryIO) -> "Record":
+        first = json.loads(file.readline())
+        heads = [Head.from_json(head) for head in first["heads"]]
+        entries = np.frombuffer(bytearray(file.read(first["entries"] * ENTRY.itemsize)), ENTRY)
+        texts_at = file.tell()
+        end = texts_at + first["text"] + (DIGEST_BYTES if first.get("digest") == DIGEST else 0)
+        # found now, not when all the work is done and the manifest is made
+        if len(entries) != first["entries"] or file.seek(0, os.SEEK_END) != end:
+            raise ValueError("its size is wrong")
+        if len(entries) and entries["head"].max() >= len(heads):
+            raise ValueError("its entries are wrong")
+        return cls(heads, entries, texts_at)

@@ -1,0 +1,91 @@
+"""What a run has to do, and what stays: the list held against the journal."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from splitter.commits import DONE, FAILED, SKIPPED
+from splitter.errors import Refused
+from splitter.inputs import Survey, Table
+from splitter.journal import PLACE, Journal
+from splitter.places import Layout, folders_around, same_name
+
+
+@dataclass(frozen=True)
+class State:
+    """What is to be done, and what stays: numbers of inputs, in the order of the list.
+
+    Attributes:
+        entries: For each input of the list its entry in the journal, or -1.
+        todo: New, changed, or to be tried again.
+        changed: Those of `todo` that were finished before.
+        stale: All that have something from before a change, also those that a limit leaves for later.
+        unreadable: Finished before and cannot be read now: they keep what they have.
+        gone: Entries whose inputs are no longer in the list.
+    """
+
+    entries: np.ndarray
+    todo: np.ndarray
+    changed: np.ndarray
+    stale: np.ndarray
+    unreadable: np.ndarray
+    gone: np.ndarray
+
+
+def compare(
+    journal: Journal,
+    found: Survey,
+    fingerprints: np.ndarray | None,
+    *,
+    asked: np.ndarray | None,
+    retry_failed: bool,
+) -> State:
+    """Compare the list with what is committed; `asked` says which inputs the run is for, if not for all."""
+    entries = journal.find(found.keys)
+    known = entries >= 0
+    numbers = entries[known]
+    status = journal.status(entries)
+    same = np.zeros(len(entries), bool)
+    if fingerprints is not None:
+        same[known] = journal.entries["fingerprint"][numbers] == fingerprints[known]
+    finished = (status == DONE) | (status == SKIPPED)
+    unreadable = finished & ~same & (found.sizes < 0)
+    again = ~same & ~unreadable
+    stale = again & known
+    if retry_failed:
+        again |= status == FAILED
+    if asked is not None:
+        again &= asked
+        unreadable &= asked
+    return State(
+        entries=entries,
+        todo=np.flatnonzero(again).astype(PLACE),
+        changed=np.flatnonzero(again & finished),
+        stale=np.flatnonzero(stale).astype(PLACE),
+        unreadable=np.flatnonzero(unreadable),
+        gone=journal.others(entries),
+    )
+
+
+def refuse_taken(journal: Journal, table: Table, layout: Layout, found: Survey, state: State) -> None:
+    """Refuse an input whose outputs would meet those of one that is no longer in the list."""
+    holders: dict[int, int] = {}
+    around: dict[int, int] = {}
+    for entry, names in zip(state.gone.tolist(), journal.outputs_of_each(state.gone), strict=True):
+        if names:
+            folder, *above = folders_around(same_name(names[0]))
+            holders[hash(folder)] = entry
+            around.update((hash(parent), entry) for parent in above)
+    suspects = np.isin(found.folders[state.todo], [*holders, *around])
+    suspects |= np.isin(found.outer_folders, [*holders]).any()
+    for index in state.todo[suspects].tolist():
+        listed = table.listed(index)
+        folder = layout.folder(layout.key(listed))
+        own, *outer = (hash(parent) for parent in folders_around(same_name(folder) + "/"))
+        met = [holders[parent] for parent in (own, *outer) if parent in holders]
+        if met or own in around:
+            (gone,) = journal.listed(np.array(met[:1] or [around[own]]), table.column)
+            raise Refused(
+                f"{listed}: its outputs would go to {folder}/, among those of {gone}, which is no longer "
+                "in the list; use --prune to remove those"
+            )
