@@ -1,6 +1,6 @@
 """The pages are complete, their links lead somewhere, and their examples are really checked.
 
-The examples themselves run as tests of the pages: see the root conftest.py.
+The examples themselves run as tests of the pages: see examples.py.
 """
 
 import inspect
@@ -246,9 +246,12 @@ RIGHT = {
 
 def test_an_example_that_is_wrong_fails(tmp_path):
     """Examples are compared with what really happens: each of these fails, and none of those."""
-    shutil.copy(CHECKOUT / "conftest.py", tmp_path)
+    (tmp_path / "tests").mkdir()
+    shutil.copy(CHECKOUT / "tests" / "examples.py", tmp_path / "tests")
     shutil.copytree(CHECKOUT / "data_samples" / "words", tmp_path / "data_samples" / "words")
-    (tmp_path / "pyproject.toml").write_text("[tool.pytest]\n")
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.pytest]\npythonpath = ["tests"]\naddopts = ["-p", "examples"]\n'
+    )
     (tmp_path / "docs").mkdir()
     for number, block in enumerate(WRONG.values()):
         (tmp_path / "docs" / f"wrong-{number}.md").write_text(block)

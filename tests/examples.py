@@ -9,19 +9,15 @@ Each page has a folder of its own, with data_samples in it, and its fenced block
     LANGUAGE file=NAME  is written to the file NAME
 """
 
-import compileall
 import doctest
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from sybil import Document, Example, Region, Sybil
@@ -30,16 +26,7 @@ from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from sybil.parsers.rest import DocTestParser
 
-if TYPE_CHECKING:
-    from xdist.remote import Producer
-    from xdist.scheduler import LoadScopeScheduling
-
-# Hugging Face's library looks at these when it is imported: nothing is fetched, nothing is left behind
-_CACHE = tempfile.TemporaryDirectory(prefix="splitter-tests-", ignore_cleanup_errors=True)
-os.environ |= {"HF_HOME": _CACHE.name, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-os.environ |= {"HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
-
-CHECKOUT = Path(__file__).parent
+CHECKOUT = Path(__file__).parents[1]
 FILE_BLOCK = re.compile(r"^```\w* file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ANYTHING = re.escape("...")
 ANY_LINES = re.escape("...\n")
@@ -104,8 +91,8 @@ def as_pattern(expected: str) -> str:
 
 def run_command(command: str, last_code: int, environment: Mapping[str, str]) -> tuple[int, str]:
     """Run a line in a shell that knows the last exit code; the exit code and all that was printed."""
-    done = subprocess.run(  # noqa: S603 - the pages' own commands
-        ["bash", "-c", f"(exit {last_code})\n{command}"],  # noqa: S607
+    done = subprocess.run(
+        ["bash", "-c", f"(exit {last_code})\n{command}"],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -160,6 +147,7 @@ def in_page_folder(page_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 python_blocks = PythonCodeBlockParser(doctest_optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
 python_blocks.codeblock_parser = CodeBlockParser(language="python", evaluator=run_python)
 pages = Sybil(
+    path=str(CHECKOUT),
     parsers=[
         python_blocks,
         CodeBlockParser(language="console", evaluator=run_console),
@@ -170,43 +158,9 @@ pages = Sybil(
     fixtures=["page_folder", "in_page_folder", "shell_environment"],
 )
 docstrings = Sybil(
+    path=str(CHECKOUT),
     parsers=[DocTestParser()],
     patterns=["splitter/*.py", "splitter/*/*.py"],
     document_types={".py": PythonDocStringDocument},
 )
 pytest_collect_file = (pages + docstrings).pytest()
-
-
-def pytest_configure() -> None:
-    """What the tests start minds signals, also where a shell started pytest in the background."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    # once, and not in each of a thousand programs where PYTHONDONTWRITEBYTECODE is set
-    compileall.compile_dir(CHECKOUT / "splitter", quiet=2)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts clusters comes first, since it takes longest."""
-    items.sort(key=lambda item: not of_ray(item.path.name))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
-    """With several processes (`-n 2`) a file is one process's, and all that starts clusters is one's.
-
-    So a module's fixtures are made once, and no two clusters take each other's CPUs.
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class ByFile(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            return "ray" if of_ray(Path(file).name) else file
-
-    config.option.loadscopereorder = False
-    return ByFile(config, log)
-
-
-def of_ray(name: str) -> bool:
-    """Whether what stands in a file of this name starts a cluster."""
-    return bool(re.match(r"(test_)?ray|a-cluster", name))
