@@ -31,6 +31,8 @@ FILE_BLOCK = re.compile(r"^```\w* file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOT
 ANYTHING = re.escape("...")
 ANY_LINES = re.escape("...\n")
 SECONDS_FOR_COMMAND = 120
+# how far a run is, which it says every half a minute: on a machine that is slow, or busy
+PROGRESS = re.compile(r"^(?:[\d,]+ of [\d,]+ inputs?, |nothing is finished after ).*\n", re.MULTILINE)
 
 
 def file_blocks(document: Document) -> Iterator[Region]:
@@ -61,7 +63,7 @@ def run_console(example: Example) -> str | None:
     code = 0
     for (command, expected), (following, _) in zip(session, [*session[1:], ("", "")], strict=True):
         code, printed = run_command(command, code, example.namespace["shell_environment"])
-        if not re.fullmatch(as_pattern(expected), printed):
+        if not re.fullmatch(as_pattern(expected), PROGRESS.sub("", printed)):
             return f"$ {command}\n-- expected\n{expected}\n-- printed\n{printed}"
         if code and following != "echo $?":
             return f"$ {command}\nended with exit code {code}, and no `echo $?` follows\n{printed}"
