@@ -23,6 +23,8 @@ from splitter.tar.archive import Part
 
 KEY, SOUND, FILE, OTHERS = "key", "audio", "file", "other_metadata"
 GROUP_BYTES, GROUP_ROWS = 16 << 20, 10_000
+# contents stand in pages of about so many bytes, or one content: what is larger is given new memory each time
+PAGE_BYTES, PAGE_ROWS = 1 << 20, 1024
 # a value, and the page it stands in, have lengths of 31 bits
 LARGEST = (1 << 31) - (1 << 20)
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 63) - 1
@@ -143,17 +145,19 @@ class ParquetShard(Shard):
         self._buffer = memoryview(bytearray(GROUP_BYTES))
         self._begin_group()
         with _plain_errors():
-            self._open(path)
+            import pyarrow as pa
 
-    def _open(self, path: str) -> None:
-        import pyarrow as pa
+            self._file = pa.OSFile(os.fsencode(path), "wb")
+        self._writer: Any = None
+
+    def _open(self, content_bytes: int) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+        """Begin the table, whose first group has contents of so many bytes."""
         import pyarrow.parquet as pq
 
         content = self._schema.names[1]
         others = [f"{content}.path", *(name for name in self._schema.names if name != content)]
         unique = (KEY, f"{content}.path", "checksum")
-        self._file = pa.OSFile(os.fsencode(path), "wb")
-        self._writer = pq.ParquetWriter(
+        return pq.ParquetWriter(
             self._file,
             self._schema,
             # sound is compressed already, or would not become much smaller
@@ -161,6 +165,8 @@ class ParquetShard(Shard):
             use_dictionary=[name for name in others if name not in unique],
             write_statistics=others,
             write_page_index=True,
+            data_page_size=PAGE_BYTES,
+            write_batch_size=min(PAGE_ROWS, max(1, PAGE_BYTES * self._waiting // max(1, content_bytes))),
         )
 
     @property
@@ -221,6 +227,7 @@ class ParquetShard(Shard):
             arrays.append(_texts(values) if field.type == pa.string() else pa.array(values, field.type))
         table = pa.Table.from_arrays(arrays, schema=self._schema)
         with self._giving_up():
+            self._writer = self._writer or self._open(self._ends[-1])
             self._writer.write_table(table, row_group_size=self._waiting)
         self._begin_group()
 
@@ -233,7 +240,7 @@ class ParquetShard(Shard):
 
     def discard(self) -> None:
         """Let go of the file."""
-        self._writer.is_open = False
+        self._give_up()
         with contextlib.suppress(OSError):
             self._file.close()
 
@@ -244,8 +251,12 @@ class ParquetShard(Shard):
             with _plain_errors():
                 yield
         except OSError:
-            self._writer.is_open = False
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        if self._writer is not None:
+            self._writer.is_open = False
 
 
 @contextlib.contextmanager
