@@ -44,7 +44,7 @@ from splitter.records import InputFile, OutputFile, Scratch
 from splitter.rows import Made, RowMaker
 from splitter.shards import Place
 from splitter.sinks import Nowhere, SinkWriter
-from splitter.task import Task
+from splitter.task import DONE_AGAIN, Task
 
 LONGEST_NAME = 255
 # what a worker says it is at, where that is no input of its batch
@@ -79,7 +79,7 @@ class Worker:
         self._journal = Journal(job.storage)
         self._process = one_at_a_time(job.dataset)
         self._process_id = os.getpid()
-        self._outputs = OutputReader(job.storage.root)
+        self._outputs = OutputReader(job.storage.root, DONE_AGAIN)
         # of an output whose place is known when the batch is finished
         self._unknown = ("",) * len(job.sink.columns)
         sink = job.sink
@@ -354,7 +354,7 @@ class Worker:
         if not (task.finished or group.dropped):
             return
         loose = [name for place in sorted(task.finished) for name in batch.stale.get(place, [])]
-        if not (task.made or loose or group.dropped or task.lost):
+        if not (task.made or loose or group.dropped or task.report.undone):
             # nothing comes to the shards, and nothing goes
             self._journal.commit(batch.name, task.record)
             storage.unstage(batch.name)

@@ -146,9 +146,10 @@ class Report:
     """What became of a batch: numbers for the display. The truth is the commit record.
 
     `unreadable` has the keys of inputs that cannot be read now, and keep what they had. `lost` has those of a
-    batch whose worker was lost with it, and `said` what user code printed, by input. `apart` counts batches
-    that `process_batch` did not do, so that their inputs were tried one by one. `tried` is of a trial,
-    and `batch` the name of the batch.
+    batch whose worker was lost with it, and `said` what user code printed, by input. `undone` counts inputs
+    that were done before, but what they had in an older shard is damaged. `apart` counts batches that
+    `process_batch` did not do, so that their inputs were tried one by one. `tried` is of a trial, and
+    `batch` the name of the batch.
     """
 
     batch: str = ""
@@ -165,6 +166,7 @@ class Report:
     unreadable_why: str = ""
     stop: str = ""
     traceback: str = ""
+    undone: int = 0
     apart: int = 0
     apart_why: str = ""
     lost: list[int] = field(default_factory=list)
@@ -181,15 +183,20 @@ class Report:
 
     def __iadd__(self, other: "Report") -> "Report":
         """Add up two reports."""
-        for name in ("inputs", "done", "skipped", "failed", "outputs", "bytes", "seconds", "apart"):
+        for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.failures = (self.failures + other.failures)[:FAILURES_SHOWN]
-        # in place: over many batches a new list each time would take longer and longer
-        self.unreadable += other.unreadable
-        self.unreadable_names = (self.unreadable_names + other.unreadable_names)[:FAILURES_SHOWN]
-        self.unreadable_why = self.unreadable_why or other.unreadable_why
-        self.stop = self.stop or other.stop
-        self.traceback = self.traceback or other.traceback
-        self.apart_why = self.apart_why or other.apart_why
-        self.tried += other.tried
+        for name in _LISTS:
+            # in place: over many batches a new list each time would take longer and longer
+            getattr(self, name).extend(getattr(other, name))
+        for name in _FIRST_FEW:
+            setattr(self, name, (getattr(self, name) + getattr(other, name))[:FAILURES_SHOWN])
+        for name in _FIRST:
+            setattr(self, name, getattr(self, name) or getattr(other, name))
         return self
+
+
+# how the fields of two reports become one
+_NUMBERS = ("inputs", "done", "skipped", "failed", "outputs", "bytes", "seconds", "undone", "apart")
+_LISTS = ("unreadable", "lost", "notes", "said", "tried")
+_FIRST_FEW = ("failures", "unreadable_names")
+_FIRST = ("unreadable_why", "stop", "traceback", "apart_why")

@@ -26,7 +26,7 @@ LISTED = f"{OWN_FOLDER}/list.json"
 # how inputs are processed, and what the last run that did something came to
 RUN = f"{OWN_FOLDER}/run.json"
 LAST_RUN = f"{OWN_FOLDER}/last_run.json"
-_STALE = f"{OWN_FOLDER}/stale"
+STALE = f"{OWN_FOLDER}/stale"
 _OF_LIST = "checksum of the list"
 # an input, and the part that it belongs to
 _SHARE = np.dtype([("key", "<u8"), ("part", "<u2")])
@@ -62,7 +62,7 @@ def keep_list(  # noqa: PLR0913 - what the run knows
     marks["fingerprint"] = journal.entries["fingerprint"][state.entries[state.stale]]
     # before the list: a death in between makes a manifest with too little in it, never with too much
     if len(marks):
-        storage.write(_STALE, marks.tobytes())
+        storage.write(STALE, sealed({"inputs": len(marks)}, marks.tobytes()))
     else:
         forget_stale(storage)
     content = sealed({**dataclasses.asdict(listed), _OF_LIST: checksum})
@@ -73,19 +73,20 @@ def keep_list(  # noqa: PLR0913 - what the run knows
 
 def forget_stale(storage: Storage) -> None:
     """Nothing is left from before a change."""
-    if storage.exists(_STALE):
-        storage.remove([_STALE])
+    if storage.exists(STALE):
+        storage.remove([STALE])
 
 
 def stale_entries(storage: Storage, journal: Journal, entries: np.ndarray) -> np.ndarray:
     """Which entries hold what was made before a change, when the last run began, and are not done since."""
-    if not storage.exists(_STALE):
+    if not storage.exists(STALE):
         return np.zeros(len(entries), bool)
     try:
-        marks = np.frombuffer(storage.read(_STALE), _MARK)
+        marks = np.frombuffer(unsealed(storage.read(STALE), strict=True)[1], _MARK)
     except ValueError as error:
         raise StorageError(
-            f"{storage.path(_STALE)}: is damaged ({error}); remove it, and run the same command again"
+            f"{storage.path(STALE)}: is damaged ({error}); give the same 'splitter run' command again, "
+            "which makes it anew"
         ) from None
     marks = marks[np.argsort(marks["key"], kind="stable")]
     there = journal.entries[entries]

@@ -36,7 +36,7 @@ MOST_OPEN = {".tar": 16, ".parquet": 4}
 READ_AHEAD, GAP = 16 << 20, 1 << 16
 MOST_AT_ONCE = 64
 MOST_FOLDERS = 4
-_REMEDY = "if the outputs were made anew, read the manifest again; if not, restore the file"
+READ_ANEW = "if the outputs were made anew, read the manifest again; if not, restore the file"
 
 
 def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes:  # noqa: ANN401 - see below
@@ -104,8 +104,9 @@ def _reader(folder: str) -> "OutputReader":
 class OutputReader:
     """Reads the outputs of one folder; keeps open, in each process, the shards it has used last."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Nothing is opened before the first output is read."""
+    def __init__(self, folder: str | os.PathLike[str], remedy: str = READ_ANEW) -> None:
+        """Nothing is opened before the first output is read; `remedy` is said of one that is damaged."""
+        self._remedy = remedy
         text = os.fspath(folder)
         self.folder = text if is_url(text) else os.path.abspath(os.path.expanduser(without_scheme(text)))
         self._process = 0
@@ -114,7 +115,7 @@ class OutputReader:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What is open stays in its process."""
-        return type(self), (self.folder,)
+        return type(self), (self.folder, self._remedy)
 
     def read(self, wanted: Address) -> bytes:
         """The content of an output; it must have the size and the checksum, where they are given."""
@@ -151,7 +152,7 @@ class OutputReader:
 
     def _opened(self, shard: str) -> "_Shard":
         kind = TarShard if shard.endswith(".tar") else ParquetShard
-        found = kind(self._files, shard)
+        found = kind(self._files, shard, self._remedy)
         if len(self._shards) >= MOST_OPEN[os.path.splitext(shard)[1]]:
             self._shards.pop(next(iter(self._shards)), None)
         self._shards[shard] = found
@@ -161,10 +162,10 @@ class OutputReader:
         if wanted.size is not None and len(content) != wanted.size:
             what = f"has {len(content):,} bytes where the manifest says {wanted.size:,}"
         elif wanted.checksum and checksum_of(xxhash.xxh3_128(content)) != wanted.checksum:
-            what = "has not the checksum that the manifest says"
+            what = "its checksum differs from the manifest's"
         else:
             return content
-        raise StorageError(f"{self._files.place(wanted.output)}: {what}; {_REMEDY}")
+        raise StorageError(f"{self._files.place(wanted.output)}: {what}; {self._remedy}")
 
 
 class Part(NamedTuple):
@@ -477,22 +478,23 @@ class _RemoteRanges(Ranges):
 class _Shard(ABC):
     """A shard that is open."""
 
-    def __init__(self, files: Files, shard: str) -> None:
-        self._files, self._shard = files, shard
+    def __init__(self, files: Files, shard: str, remedy: str) -> None:
+        self._files, self._shard, self._remedy = files, shard, remedy
 
     @abstractmethod
     def read(self, name: str, size: int | None, offset: int | None) -> bytes:
         """The content of an output; without an offset it is looked for by its name."""
 
     def _missing(self, name: str) -> StorageError:
-        return StorageError(f"{self._files.place(self._shard)}: there is no {name!r:.200} in it; {_REMEDY}")
+        place = self._files.place(self._shard)
+        return StorageError(f"{place}: there is no {name!r:.200} in it; {self._remedy}")
 
 
 class TarShard(_Shard):
     """An archive."""
 
-    def __init__(self, files: Files, shard: str) -> None:
-        super().__init__(files, shard)
+    def __init__(self, files: Files, shard: str, remedy: str) -> None:
+        super().__init__(files, shard, remedy)
         self._ranges = files.ranges(shard)
 
     def read(self, name: str, size: int | None, offset: int | None) -> bytes:
@@ -510,8 +512,8 @@ class TarShard(_Shard):
 class ParquetShard(_Shard):
     """A table, of which the row group that was used last is kept."""
 
-    def __init__(self, files: Files, shard: str) -> None:
-        super().__init__(files, shard)
+    def __init__(self, files: Files, shard: str, remedy: str) -> None:
+        super().__init__(files, shard, remedy)
         import pyarrow.parquet as pq
 
         with self._telling():

@@ -6,7 +6,7 @@ from splitter.errors import Refused, StorageError
 from splitter.findings import RUN_AGAIN
 from splitter.groups import GROUPS
 from splitter.journal import Journal
-from splitter.kept import LAST_RUN, LIST, LISTED, RUN, list_is_whole
+from splitter.kept import LAST_RUN, LIST, LISTED, RUN, STALE, list_is_whole
 from splitter.places import OWN_FOLDER
 from splitter.sealed import unsealed
 from splitter.splits import RULE
@@ -18,6 +18,7 @@ _FRESH = "restore it, or start over with --fresh"
 _AGAIN = f"remove it, and {RUN_AGAIN}"
 _REMEDIES = {
     LISTED: RUN_AGAIN,
+    STALE: RUN_AGAIN,
     RUN: _AGAIN,
     LAST_RUN: "remove it; only the report uses it",
     RULE: "remove it, and run 'splitter split' again",
@@ -39,7 +40,7 @@ class OwnFiles:
     def can_tell(self) -> bool:
         """Whether what is whole is enough to say what must be in the folder."""
         from_records = any(name.startswith(f"{OWN_FOLDER}/records/") for name in self.damaged)
-        return not (from_records or self.damaged & {LIST, LISTED, RULE})
+        return not (from_records or self.damaged & {LIST, LISTED, RULE, STALE})
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """What is wrong with which file."""

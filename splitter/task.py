@@ -20,6 +20,9 @@ from splitter.sinks import GroupWriter, Owner, SinkWriter
 from splitter.stores import Found
 from splitter.urls import is_url, without_secrets
 
+# of an input whose output in an older shard is damaged
+DONE_AGAIN = "its input is done again"
+
 
 class Task:
     """A batch on its way: what is known of its inputs so far."""
@@ -40,7 +43,6 @@ class Task:
         # of a group: what was made, and taken along from older shards; the rows are complete at the end
         self.carried: list[tuple[Kept, Owner]] = []
         self.made: list[tuple[int, Owner, Head, int, int]] = []
-        self.lost = False
         self._job = job
         self.rows = [[row] for row in parse_rows(b"".join(batch.texts))]
         if job.dataset.group_rows:
@@ -148,8 +150,8 @@ class Task:
         except StorageError as error:
             # somebody has damaged or removed the shard: what was in it is lost
             self.record.add_not_done(kept.key)
-            self.report.notes.append(f"{error}; run again to make what it held")
-            self.lost = True
+            self.report.notes.append(str(error))
+            self.report.undone += 1
             return
         self.group_sink.carry(owner, contents)
         self.carried.append((kept, owner))

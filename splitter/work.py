@@ -230,8 +230,9 @@ class Work:
         while (len(state.todo) or len(self.dropped)) and not self.stopped:
             planner = self._planner(state, careful=careful)
             careful = False
+            undone = self.done.undone
             reported = self._round(planner, state, allowed)
-            if reported == len(state.todo) and not len(self.dropped):
+            if reported == len(state.todo) and not len(self.dropped) and self.done.undone == undone:
                 return
             left = len(state.todo), len(self.dropped), known
             self._look()
@@ -306,8 +307,8 @@ class Work:
                 if report.apart and not self.done.apart:
                     what = f"{type(self.job.dataset).__name__}: process_batch {report.apart_why}"
                     self.display.warn(f"{what}; the inputs of that batch were tried one by one")
-                self.done += report
                 self._tell(report)
+                self.done += report
                 self.display.update(self.done, self.executor.place())
                 reported += report.inputs
                 self.stopped = report.stop or self.storage.lost
@@ -337,12 +338,13 @@ class Work:
         return min(batches, workers)
 
     def _tell(self, report: Report) -> None:
-        """Pass on what a batch had to say, and note what was lost with it."""
+        """Pass on what a batch had to say, and note what was lost with it: none of that is to be kept."""
         for name, text in report.said:
             self.display.print(name, text)
         for note in report.notes:
             self.display.warn(note)
         self.losses.add(report.lost)
+        report.said, report.notes, report.lost = [], [], []
 
     # -- the end ---------------------------------------------------------------------------------------------
 

@@ -14,8 +14,9 @@ from doors import here, program, read_table, tree, write_files, write_list
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from splitter import OutputFile, ProcessorDataset, Skip, read_manifest
+from splitter import OutputFile, ProcessorDataset, Skip, read_manifest, verify
 from splitter.errors import Refused, RunStopped, StorageError
+from splitter.run import assemble
 
 CALLS: list[str] = []
 TIMES = itertools.count(1_700_000_000_000_000_000, 1_000_000_000)
@@ -538,6 +539,26 @@ def test_what_a_limit_leaves_out_stays(job):
     assert times(job.out) == made
     job.run(limit=2)
     assert job.calls == ["a.txt"]
+
+
+@pytest.mark.parametrize("damage", [lambda _: b"", lambda text: text[:7], lambda text: bytes(len(text))])
+def test_what_is_kept_of_a_change_is_not_taken_for_something_else(job, damage):
+    """Where it is damaged no manifest is made of it: none beats a wrong one; the run makes it anew."""
+    job.run()
+    job.write("a.txt", "other")
+    job.write("d.txt", "another")
+    job.run(limit=1)
+    stale = job.out / ".splitter/stale"
+    stale.write_bytes(damage(stale.read_bytes()))
+    before = tree(job.out)
+    verdict = verify(job.out, workers=1)
+    assert [one.file for one in verdict.findings][:1] == [".splitter/stale"]
+    with pytest.raises(StorageError, match=r"stale: is damaged .* 'splitter run' command again"):
+        assemble(job.out)
+    assert tree(job.out) == before
+    job.run()
+    assert tree(job.out) == without_traceback(fresh(job), job)
+    assert not verify(job.out, workers=1).findings
 
 
 def test_a_trial_of_another_parameter(job):

@@ -147,10 +147,10 @@ def test_without_an_offset_an_output_is_looked_up_by_its_name(kind: str, files: 
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("checksum", "xxh128:" + "0" * 32, "has not the checksum that the manifest says"),
-        ("size", "2", r"(has 3 bytes where the manifest says 2|has not the checksum)"),
+        ("checksum", "xxh128:" + "0" * 32, "its checksum differs from the manifest.s"),
+        ("size", "2", r"(has 3 bytes where the manifest says 2|its checksum differs)"),
         ("size", "1000000", r"has [\d,]+ bytes where the manifest says 1,000,000"),
-        ("shard_offset", "1", r"has not the checksum"),
+        ("shard_offset", "1", "its checksum differs"),
         ("shard_offset", "99999999", r"(has 0 bytes where|there is no '[^']+' in it)"),
         ("shard_offset", "-3", r"there is no '[^']+' in it"),
     ],

@@ -277,6 +277,26 @@ class ExecutorConformance:
             # refuses what has not the size and the checksum of the row
             read_output(row, self.output)
 
+    def test_a_damaged_shard_is_named_and_what_it_held_done_again(self):
+        """What a good input has in a shard that is damaged does not vanish: it is made again, and told."""
+        texts = {"a.txt": "first text", "b.txt": "second text", "c.txt": "third text"}
+        dataset = make_inputs(self.folder / "data", texts)
+        sink = ("--workers", 2, "--sink", "webdataset")
+        assert self.run("Faulty", dataset, *sink).code == 0
+        shard = self.output / "shards" / "shard-000000.tar"
+        shard.write_bytes(shard.read_bytes().replace(b"secon", b"SECON", 1))
+        write_files(self.folder / "data", {"a.txt": "another first text"})
+        run = self.run("Faulty", dataset, *sink)
+        assert run.code == 0, run.stderr
+        assert (
+            f"{shard}/00000001-000000.txt: its checksum differs from the manifest's; its input is done again"
+            in (run.stderr)
+        )
+        assert "3 of 3 inputs done" in run.stderr
+        whole = self.folder / "whole"
+        assert self.run("Faulty", dataset, *sink, output=whole).code == 0
+        assert published(self.output) == published(whole)
+
     def test_inputs_in_shards(self):
         """Inputs that stand in archives, plain and packed: the same bytes as in one process."""
         folder = self.folder / "archives"
