@@ -53,14 +53,12 @@ class FolderLock:
         """
         self.run = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
         with contextlib.ExitStack() as locks:
-            descriptor = self._opened(LOCK)
+            descriptor = self._taken(LOCK, fcntl.LOCK_SH if self._part else fcntl.LOCK_EX)
             locks.callback(os.close, descriptor)
             held = [descriptor]
             if self._part is None:
-                self._take(descriptor)
                 self._sign(descriptor, self.run)
             else:
-                self._take(descriptor, fcntl.LOCK_SH)
                 held.append(self._take_part(self._part))
                 locks.callback(os.close, held[-1])
                 # workers of an earlier run on other machines do nothing more
@@ -81,7 +79,8 @@ class FolderLock:
             except BlockingIOError:
                 return False
         if with_files:
-            for name in (LOCK, GATE, *([f"{OWN_FOLDER}/{self._part.name}"] if self._part else [])):
+            # that of a run last: whoever takes a new one of these finds no others that are about to go
+            for name in (*([f"{OWN_FOLDER}/{self._part.name}"] if self._part else []), GATE, LOCK):
                 with contextlib.suppress(OSError):
                     os.unlink(self._path(name))
         return True
@@ -181,7 +180,26 @@ class FolderLock:
         except OSError as error:
             raise unwritable(self._root, error) from None
 
-    def _take(self, descriptor: int, kind: int = fcntl.LOCK_EX, *, in_gate: bool = False) -> None:
+    def _taken(self, name: str, kind: int = fcntl.LOCK_EX, *, in_gate: bool = False) -> int:
+        """A lock, once this process holds it: one whose file was withdrawn meanwhile keeps nobody out."""
+        while True:
+            descriptor = self._opened(name)
+            try:
+                self._take(descriptor, kind, in_gate=in_gate)
+                if self._is_at(descriptor, name):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    def _is_at(self, descriptor: int, name: str) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._path(name)))
+        except FileNotFoundError:
+            return False
+
+    def _take(self, descriptor: int, kind: int, *, in_gate: bool) -> None:
         give_up = time.monotonic() + SECONDS_FOR_DEAD_RUN
         while True:
             try:
@@ -208,9 +226,8 @@ class FolderLock:
                 if other.of != part.of:
                     message = f"{self._root}: is in use by {other}{_by(owner)}; wait for it, or give --part"
                     raise Refused(f"{message} K/{other.of} as there")
-            descriptor = self._opened(f"{OWN_FOLDER}/{part.name}")
+            descriptor = self._taken(f"{OWN_FOLDER}/{part.name}", in_gate=True)
             try:
-                self._take(descriptor, in_gate=True)
                 self._sign(descriptor, self.run)
             except BaseException:
                 os.close(descriptor)

@@ -190,7 +190,7 @@ def _of_tally(tally: "Tally") -> list[str]:
 def _where(summary: "Summary") -> str:
     if summary.part:
         return f"manifest: none before all {summary.part.of} parts are done"
-    if summary.stopped and not os.path.exists(summary.manifest):
+    if not summary.has_manifest:
         return "manifest: none before the run is continued"
     where = f"manifest: {summary.manifest}"
     if summary.stale:

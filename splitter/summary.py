@@ -37,6 +37,7 @@ class Summary:
         stopped: Why it ended early, if it did.
         part: Which part of the inputs it was for, if not for all: the numbers are of that part.
         assembled: Whether it has put the manifest together, and processed nothing.
+        has_manifest: Whether there is one: a run that ends early may leave none.
         tally: Which rows of the list were left out, or have no labels.
     """
 
@@ -59,6 +60,7 @@ class Summary:
     stopped: str = ""
     part: Part | None = None
     assembled: bool = False
+    has_manifest: bool = True
     tally: Tally = field(default_factory=Tally)
 
     @classmethod

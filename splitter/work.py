@@ -22,6 +22,7 @@ from splitter.joining import Tally
 from splitter.journal import Journal
 from splitter.kept import LAST_RUN, Listed, forget_stale, inputs_of_part, keep_list
 from splitter.losses import Losses
+from splitter.manifest import MANIFEST
 from splitter.options import RunOptions
 from splitter.places import shard_of
 from splitter.plan import GroupPlanner, Planner
@@ -426,7 +427,15 @@ class Work:
             stopped=self.stopped,
             part=self.storage.part,
             tally=self.tally,
+            has_manifest=self._has_manifest(),
         )
+
+    def _has_manifest(self) -> bool:
+        try:
+            return self.storage.exists(MANIFEST)
+        except StorageError:
+            # a store that does not answer has been complained of already
+            return False
 
     def _why_unreadable(self, unreadable: np.ndarray) -> str:
         for index in unreadable[:1].tolist():

@@ -115,3 +115,22 @@ def test_a_worker_that_stays_is_not_waited_for_without_end(
     monkeypatch.setattr(locks, "SECONDS_FOR_DEAD_RUN", 0.2)
     with driver(storage, lives=False), pytest.raises(Refused, match="is in use by process"):
         take(storage)
+
+
+def test_a_lock_that_is_withdrawn_while_another_run_opens_it(storage: LocalStorage, monkeypatch):
+    """A refused run takes its files away: one that has them open already keeps others out all the same."""
+    refused, second, third = (locks.FolderLock(storage.root, None) for _ in range(3))
+    holding = contextlib.ExitStack()
+    holding.enter_context(refused.held())
+    opened = second._opened
+
+    def opening(name: str) -> int:
+        descriptor = opened(name)
+        if refused.withdraw(with_files=True):
+            holding.close()
+        monkeypatch.undo()
+        return descriptor
+
+    monkeypatch.setattr(second, "_opened", opening)
+    with second.held(), pytest.raises(Refused, match="is in use by process"), third.held():
+        pass

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+import uuid
 from pathlib import Path
 
 import psutil
@@ -569,3 +570,17 @@ def test_what_only_looks_leaves_nothing_open_or_behind(s3: Bucket, words: Path, 
     assert "nothing to do" in here(capfd, *run, "--dry-run").out
     gc.collect()
     assert s3.keys() == before
+
+
+def test_a_stopped_run_says_where_its_manifest_is(folder, capfd):
+    """In a store, too: what is done and what failed is listed there already."""
+    files = {f"{number}.txt": "fail" if number else "one" for number in range(4)}
+    write_files(folder / "inputs", files)
+    url = f"memory://{uuid.uuid4().hex}/out"
+    recipe = ("--recipe", f"{Path(__file__).with_name('test_again.py')}:Letters")
+    run = ("run", folder / "inputs", *recipe, "--workers", "0", "--max-failures", "0", "--output", url)
+    said = here(capfd, *run)
+    assert said.code == 1
+    assert f"manifest: {url}/manifest.csv   errors: {url}/errors.csv" in said.lines
+    assert "look into errors.csv" in said.lines[-1]
+    assert splitter.read_manifest(url).failed["error"].tolist() == ["ValueError"]
