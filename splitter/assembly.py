@@ -3,18 +3,17 @@
 import time
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from splitter.commits import DONE, FAILED, STALE
 from splitter.csv_text import Row
 from splitter.errors import Refused, StorageError
 from splitter.how import forget_earlier
 from splitter.jobs import Report
 from splitter.journal import Journal
-from splitter.kept import forget_stale, kept_list, stale_entries
+from splitter.kept import kept_list
 from splitter.manifest import columns_of
 from splitter.places import OWN_FOLDER
 from splitter.splits import COLUMN, GROUPS, RULE, SplitRule, group_column
+from splitter.standing import Standing, forget_stale
 from splitter.storage import Storage
 from splitter.summary import Summary
 from splitter.tables import refuse_in_the_way, write_tables
@@ -46,25 +45,21 @@ def assemble_manifest(
         journal = Journal(storage)
         journal.recover()
         journal.load()
-        entries = journal.find(keys)
-        known = np.flatnonzero(entries >= 0)
-        status = journal.status(entries)
-        status[known[stale_entries(storage, journal, entries[known])]] = STALE
+        standing = Standing.of(storage, journal, keys)
         if change:
-            change(columns_of(journal, entries[known], header), path_column)
-        write_tables(storage, journal, entries, status, header, others=others)
-        gone = journal.others(entries)
-        why = journal.first_failure(entries[status == FAILED], path_column)
-        if not (status == STALE).any():
+            change(columns_of(journal, standing.entries[standing.entries >= 0], header), path_column)
+        write_tables(storage, journal, standing, header, others=others)
+        why = journal.first_failure(standing.entries_with(FAILED), path_column)
+        if not len(standing.entries_with(STALE)):
             forget_stale(storage)
             forget_earlier(storage)
-        # those that are done; a skipped input has neither
-        made = journal.entries[entries[status == DONE]]
-        journal.compact(np.concatenate((entries[known], gone)))
+        # a skipped input has neither
+        made = journal.entries[standing.entries_with(DONE)]
+        journal.compact(standing.kept)
         return Summary.of(
-            status,
+            standing.status,
             output=storage.root,
-            gone=len(gone),
+            gone=standing.gone_with_outputs,
             first_failure=why,
             work=Report(outputs=int(made["outputs"].sum()), bytes=int(made["bytes"].sum())),
             seconds=time.monotonic() - began,

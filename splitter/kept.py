@@ -15,10 +15,8 @@ from splitter.content import measure
 from splitter.csv_text import Row, rows_of_csv
 from splitter.errors import Refused, StorageError
 from splitter.inputs import Survey
-from splitter.journal import Journal
 from splitter.places import OWN_FOLDER, Layout, key_hash
 from splitter.sealed import sealed, unsealed
-from splitter.state import State
 from splitter.storage import SHARES, Storage
 
 LIST = f"{OWN_FOLDER}/dataset.csv"
@@ -26,12 +24,9 @@ LISTED = f"{OWN_FOLDER}/list.json"
 # how inputs are processed, and what the last run that did something came to
 RUN = f"{OWN_FOLDER}/run.json"
 LAST_RUN = f"{OWN_FOLDER}/last_run.json"
-STALE = f"{OWN_FOLDER}/stale"
 _OF_LIST = "checksum of the list"
 # an input, and the part that it belongs to
 _SHARE = np.dtype([("key", "<u8"), ("part", "<u2")])
-# an input, and what it was when its outputs were made
-_MARK = np.dtype([("key", "<u8"), ("fingerprint", "<u8")])
 
 
 @dataclass(frozen=True)
@@ -53,46 +48,12 @@ class Listed:
     member: str | None = None
 
 
-def keep_list(  # noqa: PLR0913 - what the run knows
-    storage: Storage, listed: Listed, found: Survey, journal: Journal, state: State, *, checksum: str
-) -> None:
-    """Keep the list of a run that begins now, and which inputs have only what was made before a change."""
-    marks = np.empty(len(state.stale), _MARK)
-    marks["key"] = found.keys[state.stale]
-    marks["fingerprint"] = journal.entries["fingerprint"][state.entries[state.stale]]
-    # before the list: a death in between makes a manifest with too little in it, never with too much
-    if len(marks):
-        storage.write(STALE, sealed({"inputs": len(marks)}, marks.tobytes()))
-    else:
-        forget_stale(storage)
+def keep_list(storage: Storage, listed: Listed, checksum: str) -> None:
+    """Keep the list of a run that begins now."""
     content = sealed({**dataclasses.asdict(listed), _OF_LIST: checksum})
     if not storage.exists(LISTED) or storage.read(LISTED) != content:
         storage.write(LISTED, content)
     storage.settle(LIST)
-
-
-def forget_stale(storage: Storage) -> None:
-    """Nothing is left from before a change."""
-    if storage.exists(STALE):
-        storage.remove([STALE])
-
-
-def stale_entries(storage: Storage, journal: Journal, entries: np.ndarray) -> np.ndarray:
-    """Which entries hold what was made before a change, when the last run began, and are not done since."""
-    if not storage.exists(STALE):
-        return np.zeros(len(entries), bool)
-    try:
-        marks = np.frombuffer(unsealed(storage.read(STALE), strict=True)[1], _MARK)
-    except ValueError as error:
-        raise StorageError(
-            f"{storage.path(STALE)}: is damaged ({error}); give the same 'splitter run' command again, "
-            "which makes it anew"
-        ) from None
-    marks = marks[np.argsort(marks["key"], kind="stable")]
-    there = journal.entries[entries]
-    at = np.minimum(np.searchsorted(marks["key"], there["key"]), len(marks) - 1)
-    same: np.ndarray = (marks["key"][at] == there["key"]) & (marks["fingerprint"][at] == there["fingerprint"])
-    return same
 
 
 def kept_list(storage: Storage) -> tuple[Row, str, np.ndarray]:

@@ -12,6 +12,7 @@ from splitter.errors import StorageError
 from splitter.journal import Journal
 from splitter.places import OWN_FOLDER
 from splitter.splits import COLUMN, SplitRule
+from splitter.standing import Standing
 
 SCHEMA = f"{OWN_FOLDER}/schema.json"
 MANIFEST = "manifest.csv"
@@ -21,14 +22,12 @@ ERRORS = "errors.csv"
 class Manifest:
     """The tables of what inputs have come to; those that are stale, or not done, stand in none."""
 
-    def __init__(
-        self, journal: Journal, entries: np.ndarray, status: np.ndarray, columns: Sequence[str]
-    ) -> None:
-        """Take the entries of the inputs in the order of the list, and the list's columns."""
+    def __init__(self, journal: Journal, standing: Standing, columns: Sequence[str]) -> None:
+        """Take how the inputs stand, and the list's columns."""
         self._journal, self._storage = journal, journal.storage
         self._columns = tuple(columns)
-        self._made = entries[(status == DONE) | (status == SKIPPED)]
-        self._failed = entries[status == FAILED]
+        self._made = standing.entries_with(DONE, SKIPPED)
+        self._failed = standing.entries_with(FAILED)
         self._union = _union(self._columns, journal.heads_in_order(self._made))
 
     def write(self) -> None:

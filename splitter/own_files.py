@@ -6,10 +6,11 @@ from splitter.errors import Refused, StorageError
 from splitter.findings import RUN_AGAIN
 from splitter.groups import GROUPS
 from splitter.journal import Journal
-from splitter.kept import LAST_RUN, LIST, LISTED, RUN, STALE, list_is_whole
+from splitter.kept import LAST_RUN, LIST, LISTED, RUN, list_is_whole
 from splitter.places import OWN_FOLDER
 from splitter.sealed import unsealed
 from splitter.splits import RULE
+from splitter.standing import STALE_MARKS
 from splitter.storage import SHARES, Storage
 from splitter.tables import OTHER_TABLES
 from splitter.trial import COLUMNS
@@ -18,7 +19,7 @@ _FRESH = "restore it, or start over with --fresh"
 _AGAIN = f"remove it, and {RUN_AGAIN}"
 _REMEDIES = {
     LISTED: RUN_AGAIN,
-    STALE: RUN_AGAIN,
+    STALE_MARKS: RUN_AGAIN,
     RUN: _AGAIN,
     LAST_RUN: "remove it; only the report uses it",
     RULE: "remove it, and run 'splitter split' again",
@@ -40,7 +41,7 @@ class OwnFiles:
     def can_tell(self) -> bool:
         """Whether what is whole is enough to say what must be in the folder."""
         from_records = any(name.startswith(f"{OWN_FOLDER}/records/") for name in self.damaged)
-        return not (from_records or self.damaged & {LIST, LISTED, RULE, STALE})
+        return not (from_records or self.damaged & {LIST, LISTED, RULE, STALE_MARKS})
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """What is wrong with which file."""

@@ -6,8 +6,6 @@ All of it is made from the commit records, each time anew.
 import json
 from collections.abc import Sequence
 
-import numpy as np
-
 from splitter.csv_text import Row
 from splitter.errors import Refused, StorageError
 from splitter.formats import write_format
@@ -16,6 +14,7 @@ from splitter.manifest import MANIFEST, SCHEMA, Manifest
 from splitter.places import OWN_FOLDER
 from splitter.sealed import sealed, unsealed
 from splitter.splits import COLUMN, RULE
+from splitter.standing import Standing
 from splitter.storage import Storage
 from splitter.table_names import OTHERS
 
@@ -23,11 +22,10 @@ from splitter.table_names import OTHERS
 OTHER_TABLES = f"{OWN_FOLDER}/tables.json"
 
 
-def write_tables(  # noqa: PLR0913 - what a run has come to
+def write_tables(
     storage: Storage,
     journal: Journal,
-    entries: np.ndarray,
-    status: np.ndarray,
+    standing: Standing,
     columns: Row,
     *,
     others: Sequence[str] | None = None,
@@ -42,7 +40,7 @@ def write_tables(  # noqa: PLR0913 - what a run has come to
     wanted = there if others is None else list(others)
     # what is made from a manifest never outlives it
     storage.remove(there)
-    Manifest(journal, entries, status, columns).write()
+    Manifest(journal, standing, columns).write()
     if wanted != there:
         _note(storage, dict.fromkeys(wanted, ""))
     if wanted:

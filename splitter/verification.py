@@ -28,11 +28,12 @@ from splitter.errors import Refused, StorageError
 from splitter.findings import CHANGED, LEFT, RUN_AGAIN, Finding, Verdict
 from splitter.headers import header_columns, header_fault, header_of
 from splitter.journal import Journal
-from splitter.kept import kept_list, listed_inputs, stale_entries
+from splitter.kept import kept_list, listed_inputs
 from splitter.manifest import ERRORS, MANIFEST, SCHEMA, Manifest
 from splitter.own_files import OwnFiles
 from splitter.places import OWN_FOLDER, REPORT, file_with, folders_around, key_hash, shard_of
 from splitter.processes import in_processes
+from splitter.standing import Standing
 from splitter.storage import Storage
 from splitter.table_names import OTHERS
 from splitter.tables import OTHER_TABLES, checksums_of_others
@@ -114,25 +115,23 @@ class Verification:
         half_done = self.journal.peek()
         if half_done is not None:
             self.find("batch", OWN_FOLDER, f"a run was interrupted in the middle of a batch; {RUN_AGAIN}")
-        entries = self.journal.find(keys)
-        status = self.journal.status(entries)
-        known = np.flatnonzero(entries >= 0)
-        status[known[stale_entries(self.storage, self.journal, entries[known])]] = STALE
+        journal = self.journal
+        standing = Standing.of(self.storage, journal, keys)
+        status = standing.status
         self._count(status)
         self._inputs(status)
-        journal = self.journal
-        tables = Manifest(journal, entries, status, header)
+        tables = Manifest(journal, standing, header)
         self._table(MANIFEST, tables.rows)
         if (status == FAILED).any():
             self._table(ERRORS, tables.errors)
         elif self.storage.exists(ERRORS):
             self.find("table", ERRORS, "is there, and no input has failed")
         self._schema(tables.schema())
-        done = entries[status == DONE]
+        done = standing.entries_with(DONE)
         self._outputs(done)
         # what has no rows in the manifest, and may be there all the same
-        gone, stale = journal.others(entries), entries[status == STALE]
-        self.verdict.gone = int((journal.entries["outputs"][gone] > 0).sum())
+        gone, stale = standing.gone, standing.entries_with(STALE)
+        self.verdict.gone = standing.gone_with_outputs
         self._allow(journal.outputs(np.concatenate((gone, stale))))
         self._check_shards(done, gone, stale, header)
         self._allow(half_done or [])

@@ -20,7 +20,7 @@ from splitter.inputs import Survey, Table, why_unreadable
 from splitter.jobs import Job, Report
 from splitter.joining import Tally
 from splitter.journal import Journal
-from splitter.kept import LAST_RUN, Listed, forget_stale, inputs_of_part, keep_list
+from splitter.kept import LAST_RUN, Listed, inputs_of_part, keep_list
 from splitter.losses import Losses
 from splitter.manifest import MANIFEST
 from splitter.options import RunOptions
@@ -28,6 +28,7 @@ from splitter.places import shard_of
 from splitter.plan import GroupPlanner, Planner
 from splitter.progress import Display, one_line, show_count
 from splitter.sealed import sealed
+from splitter.standing import Standing, forget_stale, keep_stale
 from splitter.state import State, compare, refuse_taken
 from splitter.storage import Storage
 from splitter.summary import Summary
@@ -76,7 +77,6 @@ class Work:
         self.changes_told = False
         # how things stood before this run did anything
         self.first: State | None = None
-        self.generation = 0
 
     def _dealt(self) -> Groups | None:
         """Which inputs share a shard, if any do."""
@@ -126,15 +126,16 @@ class Work:
             self._leave_other_shards(how, earlier)
         state = self._compare()
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
-        self.first, self.generation = state, self.journal.next_generation
+        # before the list: a death in between makes a manifest with too little in it, never with too much
+        keep_stale(self.storage, self.journal, state.entries[state.stale])
+        self.first = state
         if advice:
             self.display.warn(advice)
         self._announce(state, how, earlier)
         note_how(self.storage, how, earlier if len(state.stale) or len(state.unreadable) else [])
         if self.groups is not None:
             self.groups.write(self.storage)
-        checksum = self.table.checksum()
-        keep_list(self.storage, self.listed, self.found, self.journal, state, checksum=checksum)
+        keep_list(self.storage, self.listed, self.table.checksum())
         return state
 
     def _look(self) -> None:
@@ -353,39 +354,44 @@ class Work:
         """Bring manifest.csv and errors.csv together from what is committed."""
         try:
             self.journal.recover()
+            self._spare_unreadable()
             fault = ""
         except StorageError as error:
             # the disk is full: what is committed still counts
             fault = str(error)
         self.journal.load()
-        entries = self.journal.find(self.found.keys)
-        status = self.journal.status(entries)
-        # neither table has them: their rows would stand there for what they are no longer
-        status[self._still_stale(first.stale, entries)] = STALE
-        gone = self.journal.others(entries)
+        standing = Standing.of(self.storage, self.journal, self.found.keys)
         why = next(iter(self.done.failures), None)
         try:
             if not (fault or why):
-                why = self._first_failure(entries, status)
+                why = self._first_failure(standing)
             if not fault and self.mine is None:
                 others = self.options.other_tables
-                write_tables(self.storage, self.journal, entries, status, self.table.header, others=others)
-                if not ((status == STALE).any() or len(first.unreadable) or self.done.unreadable):
-                    note_how(self.storage, self.how, [])
+                write_tables(self.storage, self.journal, standing, self.table.header, others=others)
+                if not len(standing.entries_with(STALE)):
                     forget_stale(self.storage)
+                    if not (len(first.unreadable) or self.done.unreadable):
+                        note_how(self.storage, self.how, [])
                 if compact:
-                    self.journal.compact(np.concatenate((entries[entries >= 0], gone)))
+                    self.journal.compact(standing.kept)
                 self._note_what_it_took()
         except StorageError as error:
             fault = str(error)
         self.stopped = self.stopped or fault
-        with_outputs = int((self.journal.entries["outputs"][gone] > 0).sum())
-        return self._summary(status, first.unreadable, with_outputs, why)
+        return self._summary(standing, first.unreadable, why)
 
-    def _first_failure(self, entries: np.ndarray, status: np.ndarray) -> tuple[str, str] | None:
+    def _spare_unreadable(self) -> None:
+        """Let inputs that could not be read keep their rows, though they may be others now."""
+        if self.done.unreadable:
+            self.journal.load()
+            stale = Standing.of(self.storage, self.journal, self.found.keys).entries_with(STALE)
+            spared = self.journal.find(np.array(self.done.unreadable, "u8"))
+            keep_stale(self.storage, self.journal, stale[~np.isin(stale, spared)])
+
+    def _first_failure(self, standing: Standing) -> tuple[str, str] | None:
         """The first of those that failed before this run, and why."""
-        failed = status == FAILED if self.mine is None else (status == FAILED) & self.mine
-        return self.journal.first_failure(entries[failed], self.table.header[self.table.at])
+        failed = standing.status == FAILED if self.mine is None else (standing.status == FAILED) & self.mine
+        return self.journal.first_failure(standing.entries[failed], self.table.header[self.table.at])
 
     def _note_what_it_took(self) -> None:
         """For the report: what is published has no clock."""
@@ -398,18 +404,8 @@ class Work:
             }
             self.storage.write(LAST_RUN, sealed(took), durable=False)
 
-    def _still_stale(self, stale: np.ndarray, entries: np.ndarray) -> np.ndarray:
-        """Those of some inputs that have only what was made before this run, though they can be read."""
-        stale = stale[entries[stale] >= 0]
-        stale = stale[self.journal.is_older(entries[stale], self.generation)]
-        unreadable = np.array(self.done.unreadable, "u8")
-        return stale[~np.isin(self.found.keys[stale], unreadable)]
-
-    def _summary(
-        self, status: np.ndarray, unreadable: np.ndarray, gone: int, why: tuple[str, str] | None
-    ) -> Summary:
-        if self.mine is not None:
-            status = status[self.mine]
+    def _summary(self, standing: Standing, unreadable: np.ndarray, why: tuple[str, str] | None) -> Summary:
+        status = standing.status if self.mine is None else standing.status[self.mine]
         names = [self.table.listed(int(index)) for index in unreadable[:NAMES_SHOWN]]
         names += self.done.unreadable_names
         return Summary.of(
@@ -419,7 +415,7 @@ class Work:
             unreadable_names=[one_line(name) for name in names[:NAMES_SHOWN]],
             first_failure=why,
             unreadable_why=self._why_unreadable(unreadable),
-            gone=gone,
+            gone=standing.gone_with_outputs,
             pruned=self.pruned,
             work=self.done,
             seconds=time.monotonic() - self.began,

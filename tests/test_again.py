@@ -69,6 +69,7 @@ class Job:
         result = dataset.run(self.out, **{"root": str(self.folder), "workers": 0, "quiet": True, **options})
         self.calls = sorted(CALLS)
         self.check(complete="limit" not in options)
+        self.check_assembled(result.summary)
         return result
 
     def check(self, *, complete: bool = True) -> None:
@@ -89,6 +90,14 @@ class Job:
             name: len(stored[name]) for name in outputs
         }
         assert (self.out / "errors.csv").exists() == bool(errors)
+
+    def check_assembled(self, summary) -> None:
+        """What is committed says the same of everything as the run that did it."""
+        before = tree(self.out)
+        again = assemble(self.out)
+        assert tree(self.out) == before
+        for name in ("inputs", "done", "skipped", "failed", "left", "stale", "gone"):
+            assert getattr(again, name) == getattr(summary, name), name
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ ROOMS = """
     ownership sealed stages storage
     commits
     journal
+    standing
     locks
     folder
     remote

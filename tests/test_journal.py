@@ -15,6 +15,7 @@ from splitter.errors import StorageError
 from splitter.folder import LocalStorage
 from splitter.journal import BEGUN, Journal
 from splitter.manifest import Manifest
+from splitter.standing import Standing
 
 HEAD = Head(("input",), (("part", "str"),), (("word", "str"),))
 
@@ -224,7 +225,7 @@ def test_thousands_of_records_take_few_open_files(storage: LocalStorage):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 24, hard))
-        Manifest(journal, entries, journal.status(entries), ["input"]).write()
+        Manifest(journal, Standing.of(journal.storage, journal, keys), ["input"]).write()
         journal.compact(entries)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
