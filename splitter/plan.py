@@ -288,7 +288,8 @@ class GroupPlanner:
                 others = self._state.todo[self._found.keys[self._state.todo] != batch.keys[0]]
                 batch = replace(batch, second=second_of(self._table, self._found, int(others[-1])))
             yield replace(batch, behind=self._careful and not first)
-            first = False
+            # one that only leaves something out shows nothing
+            first = first and not len(batch)
 
     def _batch(self, number: int) -> Batch:
         groups = self._groups

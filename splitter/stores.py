@@ -205,7 +205,7 @@ def reason(error: BaseException) -> str:
         "missing": "there is no such file",
         "denied": "access is denied; check the credentials",
         "no host": "its server cannot be found",
-        "busy": f"the server was busy {TRIES} times in a row",
+        "busy": f"the server was busy, or did not answer, {TRIES} times in a row",
     }
     meaning = _meaning(error)
     while isinstance(error, FileNotFoundError) and error.__cause__ is not None:

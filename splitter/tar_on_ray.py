@@ -195,6 +195,5 @@ def _take(report: Report, job: Mapping, counts: Counts, left: dict[int, Archive]
     counts.failed += report.failed
     counts.skipped += report.skipped
     counts.damaged += damaged
-    counts.archives += 1 - report.skipped - damaged
     if report.failed and not report.skipped:
         job.check_failures(counts)

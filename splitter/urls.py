@@ -76,11 +76,6 @@ def has_password(text: str) -> bool:
     return "@" in text and _PASSWORD.match(text) is not None
 
 
-def has_signature(text: str) -> bool:
-    """Whether a URL is signed."""
-    return "://" in text and unsigned(text) != text
-
-
 def unsigned(text: str) -> str:
     """A text with the signatures of the URLs in it left out.
 

@@ -107,9 +107,9 @@ def _in_workers(
             # nothing is done yet; but the workers are there, so the display may start a thread
             yield Report()
             yield from reports
-        except RuntimeError as error:
-            # the DataLoader's word for a dead worker: what is committed is known, the rest is run again
-            if "DataLoader worker" not in str(error):
+        except RuntimeError:
+            # what the DataLoader says of a dead worker: what is committed is known, the rest is run again
+            if not processes.any_died():
                 raise
 
 
@@ -228,6 +228,10 @@ class _Processes:
             if threading.current_thread() is threading.main_thread():
                 self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         return self._iterator
+
+    def any_died(self) -> bool:
+        """Whether a worker has ended, though there is more to do."""
+        return any(guard.exitcode is not None for guard in self._guards)
 
     def __exit__(self, *error: object) -> None:
         # what comes next counts on the workers being gone

@@ -220,7 +220,8 @@ class RayExecutor(Executor):
             for reference in finished:
                 heard = time.monotonic()
                 report = _report_of(reference, at_work.pop(reference))
-                self._lost = self._lost or not report.inputs
+                # a report that no worker has made
+                self._lost = self._lost or not report.batch
                 yield report
             if time.monotonic() - heard > SECONDS_BETWEEN_NOTES and not self._slots:
                 heard = time.monotonic()

@@ -258,12 +258,11 @@ def _taken(path: str, name: str) -> Member:
 
 @dataclass
 class Counts:
-    """What has become of the samples: how many were done, came out, and failed; archives likewise."""
+    """What has become of the samples: how many were done, came out, and failed; and of whole archives."""
 
     done: int = 0
     made: int = 0
     failed: int = 0
-    archives: int = 0
     skipped: int = 0
     damaged: int = 0
 
@@ -335,7 +334,6 @@ class Mapping:
             writer.finish()
             if target != STANDARD:
                 _write_errors(target + ERRORS, failures)
-        counts.archives += 1
 
     def _fail(self, failure: Failure, counts: Counts) -> None:
         counts.failed += 1
