@@ -10,6 +10,7 @@ from splitter.progress import one_line, show_bytes, show_count, show_seconds
 # of a kind, before the rest is counted
 TOLD_EACH = 20
 NAMES_SHOWN = 3
+REPAIR = "the same 'splitter run' command with --repair makes again what is damaged or gone"
 RUN_AGAIN = "give the same 'splitter run' command again to continue"
 # what can be said of an input that is left, and of many
 LEFT, CHANGED = f"is not done; {RUN_AGAIN}", f"has changed, and is not done since; {RUN_AGAIN}"
@@ -39,6 +40,11 @@ class Finding:
     def of_input(self) -> bool:
         """Whether it is about an input, and not a file of the output folder."""
         return self.kind in ("input", "source")
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether an output file is lost or damaged, so that its input must be done again."""
+        return self.kind in ("missing", "size", "checksum", "unreadable", "shard")
 
 
 @dataclass
@@ -147,3 +153,5 @@ class Telling:
             of = f"{len(names):,} of {show_count(verdict.inputs, 'input')}"
             self._line(f"{self._output}: {of} ({some}) {_MANY[message]}")
         self._line(str(verdict))
+        if any(finding.is_damage for finding in verdict.findings):
+            self._line(f"next: {REPAIR}")

@@ -31,6 +31,7 @@ from splitter.options import RunOptions
 from splitter.outlook import LONGEST_TRIAL, NAMES_SHOWN, Outlook
 from splitter.places import UNREADABLE
 from splitter.progress import Display, one_line, show_bytes, show_count, show_seconds
+from splitter.repair import damaged_entries
 from splitter.state import State, compare, refuse_taken
 from splitter.storage import Storage
 from splitter.tables import refuse_column, refuse_in_the_way
@@ -190,7 +191,11 @@ def _state(  # noqa: PLR0913, PLR0917 - what is known
     mine = _of_part(job, found, groups)
     asked = first_inputs(options.limit, len(table), mine)
     marks = found.fingerprints(table, job.seed) if len(journal.entries) else None
-    state = compare(journal, found, marks, asked=asked, retry_failed=options.retry_failed)
+    damaged = None
+    if options.repair and not options.fresh:
+        damaged = damaged_entries(job.storage, journal, found.keys, table.header)
+    retry_failed = options.retry_failed
+    state = compare(journal, found, marks, asked=asked, retry_failed=retry_failed, damaged=damaged)
     latest, earlier = ({}, []) if options.fresh else how_before(job.storage)
     others = other_sinks(how, [*earlier, latest])
     if others:
@@ -231,6 +236,8 @@ def _count(  # noqa: PLR0913, PLR0917 - what is known
     """Each input is one of new, changed, done, failed and missing."""
     stale = np.zeros(len(table), bool)
     stale[state.stale] = True
+    # with --repair also what is as it was, but for its outputs
+    stale[state.changed] = True
     missing = mine & (found.sizes == UNREADABLE)
     there = mine & ~missing
     finished = (status == DONE) | (status == SKIPPED)

@@ -236,6 +236,12 @@ class Journal:
         chosen[entries[entries >= 0]] = False
         return np.flatnonzero(chosen)
 
+    def is_older(self, entries: np.ndarray, generation: int) -> np.ndarray:
+        """Which of some entries were committed before a generation."""
+        generations = np.array([_generation_of(name) for name in self._names], "i8")
+        older: np.ndarray = generations[self._where[entries]] < generation
+        return older
+
     @property
     def any_outputs(self) -> bool:
         """Whether any input has an output file."""

@@ -85,6 +85,7 @@ class RunOptions:
         retries: How often an input is tried again when reading it fails for a moment.
         max_failures: Stop when more inputs than this fail, as a number or as 5%. Default: never.
         retry_failed: Try again what failed in an earlier run.
+        repair: Read all outputs first, and make again what is damaged or gone.
         fresh: Start over: remove the outputs of earlier runs first.
         prune: Remove the outputs of inputs that are no longer in the list.
         quiet: Print errors only, and which finished work is done again.
@@ -126,6 +127,7 @@ class RunOptions:
     retries: int = 2
     max_failures: int | str | None = None
     retry_failed: bool = False
+    repair: bool = False
     fresh: bool = False
     prune: bool = False
     quiet: bool = False

@@ -32,15 +32,19 @@ class State:
     gone: np.ndarray
 
 
-def compare(
+def compare(  # noqa: PLR0913 - what the run knows
     journal: Journal,
     found: Survey,
     fingerprints: np.ndarray | None,
     *,
     asked: np.ndarray | None,
     retry_failed: bool,
+    damaged: np.ndarray | None = None,
 ) -> State:
-    """Compare the list with what is committed; `asked` says which inputs the run is for, if not for all."""
+    """Compare the list with what is committed; `asked` says which inputs the run is for, if not for all.
+
+    `damaged` has entries whose outputs are to be made again, though nothing changed.
+    """
     entries = journal.find(found.keys)
     known = entries >= 0
     numbers = entries[known]
@@ -49,9 +53,11 @@ def compare(
     if fingerprints is not None:
         same[known] = journal.entries["fingerprint"][numbers] == fingerprints[known]
     finished = (status == DONE) | (status == SKIPPED)
-    unreadable = finished & ~same & (found.sizes < 0)
+    wrong = np.isin(entries, damaged) if damaged is not None else np.zeros(len(entries), bool)
+    unreadable = finished & (~same | wrong) & (found.sizes < 0)
     again = ~same & ~unreadable
     stale = again & known
+    again |= wrong & ~unreadable
     if retry_failed:
         again |= status == FAILED
     if asked is not None:

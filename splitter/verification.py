@@ -61,11 +61,15 @@ class Verification:
         *,
         workers: int | None = None,
         tell: Callable[[Finding], None] = nothing,
+        journal: Journal | None = None,
     ) -> None:
-        """Use as many processes as there are CPUs, or `workers`; `tell` hears each finding as it is made."""
+        """Use as many processes as there are CPUs, or `workers`; `tell` hears each finding as it is made.
+
+        The journal is given where it is loaded already.
+        """
         self.storage, self.workers, self._tell = storage, workers, tell
         self.verdict = Verdict(storage.root)
-        self.journal = Journal(storage)
+        self.journal = journal or Journal(storage)
         self._own = OwnFiles(storage, self.journal)
         # the hashes of the names that may be there
         self._known: list[np.ndarray] = []
@@ -94,6 +98,13 @@ class Verification:
             )
         self.verdict.seconds = time.monotonic() - began
         return self.verdict
+
+    def damaged_files(self, standing: Standing, header: Row) -> set[str]:
+        """The outputs and shards of inputs that are done and that are not what was written."""
+        done, nothing_else = standing.entries_with(DONE), np.empty(0, "i8")
+        self._outputs(done)
+        self._check_shards(done, nothing_else, nothing_else, header)
+        return {finding.file for finding in self.verdict.findings if finding.is_damage}
 
     def find(self, kind: str, file: str, message: str) -> None:
         """Note that something is wrong."""

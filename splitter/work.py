@@ -27,6 +27,7 @@ from splitter.options import RunOptions
 from splitter.places import shard_of
 from splitter.plan import GroupPlanner, Planner
 from splitter.progress import Display, one_line, show_count
+from splitter.repair import damaged_entries
 from splitter.sealed import sealed
 from splitter.standing import Standing, forget_stale, keep_stale
 from splitter.state import State, compare, refuse_taken
@@ -75,6 +76,9 @@ class Work:
         self.stopped = ""
         self.how: dict[str, Any] = {}
         self.changes_told = False
+        # keys of inputs whose outputs --repair makes again, unless they were committed by this run
+        self.damaged = np.empty(0, "u8")
+        self.generation = 0
         # how things stood before this run did anything
         self.first: State | None = None
 
@@ -124,6 +128,8 @@ class Work:
         earlier = [one for one in (*earlier, before) if one and one != how]
         if others:
             self._leave_other_shards(how, earlier)
+        if self.options.repair:
+            self._find_damaged()
         state = self._compare()
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
         # before the list: a death in between makes a manifest with too little in it, never with too much
@@ -183,18 +189,35 @@ class Work:
             self._forget(entries)
             self.dropped = self.dropped[self.journal.find(self.dropped) >= 0]
 
+    def _find_damaged(self) -> None:
+        """--repair: read all outputs of inputs that are done; what is not as it was is made again."""
+        self.display.say("--repair: reading the outputs that there are")
+        entries = damaged_entries(self.storage, self.journal, self.found.keys, self.table.header)
+        self.damaged, self.generation = self.journal.entries["key"][entries], self.journal.next_generation
+        if len(entries):
+            names = ", ".join(self.journal.listed(entries[:NAMES_SHOWN], self.table.column))
+            names += ", …" if len(entries) > NAMES_SHOWN else ""
+            count = show_count(len(entries), "input")
+            self.display.alert(f"--repair: outputs of {count} are damaged or gone ({names})")
+
     def _compare(self) -> State:
+        damaged = self.journal.find(self.damaged)
+        damaged = damaged[damaged >= 0]
+        damaged = damaged[self.journal.is_older(damaged, self.generation)]
         marks = None
         if len(self.journal.entries):
             marks = self.found.fingerprints(self.table, self.job.seed)
         retry_failed = self.options.retry_failed
-        return compare(self.journal, self.found, marks, asked=self.asked, retry_failed=retry_failed)
+        return compare(
+            self.journal, self.found, marks, asked=self.asked, retry_failed=retry_failed, damaged=damaged
+        )
 
     def _announce(self, state: State, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
         """Say what will be done, before it is done; loudly where finished work is done again."""
-        if len(state.changed):
+        changed = np.intersect1d(state.changed, state.stale)
+        if len(changed):
             self._tell_changes(how, earlier)
-            count = show_count(len(state.changed), "finished input")
+            count = show_count(len(changed), "finished input")
             self.display.alert(f"{count} changed, to be done again")
         again = len(state.changed) or (self.groups is not None and self.journal.any_outputs)
         if again and len(state.todo):

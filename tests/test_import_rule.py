@@ -53,12 +53,13 @@ ROOMS = """
     relay
     executors
     apart tar_on_ray trial
-    rehearsal
+    findings rehearsal reshard
+    own_files
+    verification
+    repair
     outlook work
     engine
-    findings reshard
-    own_files
-    assembly forecast verification
+    assembly forecast
     again
     run
     report

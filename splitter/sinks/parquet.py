@@ -235,6 +235,8 @@ class ParquetShard(Shard):
         """Write what waits, and what makes the file whole."""
         self._write_group()
         with self._giving_up():
+            # one without rows is whole, too
+            self._writer = self._writer or self._open(0)
             self._writer.close()
             self._file.close()
 
