@@ -315,7 +315,7 @@ def test_each_finding_is_one_line_that_names_the_file(outputs, capfd):
     (outputs / "a/new\nline").write_text("")
     said = here(capfd, "verify", outputs)
     assert said.code == 1
-    *lines, last = said.out.splitlines()
+    *lines, last, following = said.out.splitlines()
     (row,) = (row for row in read_table(outputs / "manifest.csv") if row["output"] == "b/1.txt")
     checksums = f"the checksum xxh128:{xxhash.xxh3_128_hexdigest(b'xx')}", row["checksum"]
     assert lines == [
@@ -324,6 +324,9 @@ def test_each_finding_is_one_line_that_names_the_file(outputs, capfd):
         f"{outputs}/a/new\\nline: is there, and no row of the manifest names it",
     ]
     assert "3 findings" in last
+    assert (
+        following == "next: the same 'splitter run' command with --repair makes again what is damaged or gone"
+    )
 
 
 def test_an_edited_row_is_told_by_its_line_and_column(outputs, capfd):
@@ -393,13 +396,13 @@ def test_of_very_many_findings_the_first_are_told_and_the_rest_counted(outputs, 
     for name in lost:
         (outputs / name).unlink()
     (outputs / "stranger").touch()
-    *lines, more, last = here(capfd, "verify", outputs).out.splitlines()
+    *lines, more, last, _ = here(capfd, "verify", outputs).out.splitlines()
     assert len(lost) > len(lines) == 20 + 1
     assert more == (
         f"{outputs}: {len(lost) - 20} more findings of kind 'missing'; --verbose or --json gives them all"
     )
     assert f"{len(lost) + 1} findings; " in last
-    assert len(here(capfd, "verify", outputs, "--verbose").out.splitlines()) == len(lost) + 2
+    assert len(here(capfd, "verify", outputs, "--verbose").out.splitlines()) == len(lost) + 3
     for table in ("manifest.csv", "errors.csv"):
         (outputs / table).write_text("input\n")
     said = here(capfd, "verify", outputs).out
