@@ -22,6 +22,10 @@ from splitter.stores import Found, client, found_in, reason, with_retries
 from splitter.urls import has_password, is_url, without_secrets
 
 AT_ONCE = 10_000
+# what a folder below that of the inputs is, when a run has put its outputs there
+OUTPUT_FOLDER = "output folder"
+# called with what might be taken for an input and is none, and what it is
+PassOver = Callable[[str, str], None]
 
 
 class Known:
@@ -131,10 +135,15 @@ def _is_folder(url: str) -> Iterator[bool]:
         raise Refused(f"{without_secrets(url)}: cannot be read: {reason(error)}; check DATASET") from None
 
 
-def remote_files(url: str, patterns: Sequence[str], leave_out: str, known: Known) -> Iterator[str]:
+def remote_files(
+    url: str, patterns: Sequence[str], leave_out: str, known: Known, pass_over: PassOver
+) -> Iterator[str]:
     """The files of a remote folder and its subfolders, as paths in it, always in the same order."""
     for names, sizes, versions in from_process(lambda: _list(url, patterns, leave_out)):
         for name, size, version in zip(names, sizes, versions, strict=True):
+            if name.endswith("/"):
+                pass_over(name, OUTPUT_FOLDER)
+                continue
             if version is not None:
                 known.add(f"{url.rstrip('/')}/{name}", Found(size, version))
             yield name
@@ -154,17 +163,21 @@ def _list(
         raise
     except Exception as error:  # noqa: BLE001
         raise Refused(f"{without_secrets(url)}: cannot be listed: {reason(error)}; check DATASET") from None
-    outputs = {name.partition(f"/{OWN_FOLDER}/")[0] for name in listed if f"/{OWN_FOLDER}/" in name}
+    outputs = {name.partition(f"/{OWN_FOLDER}/")[0] + "/" for name in listed if f"/{OWN_FOLDER}/" in name}
+    nested = tuple(sorted(outputs - {folder, inner}))
     files = {
         name.removeprefix(folder): found_in(info)
         for name, info in listed.items()
         if name.startswith(folder)
         and not (inner and name.startswith(inner))
+        and not name.startswith(nested)
         and info.get("type") != "directory"
     }
     del listed
     wanted = filter(is_meant(patterns), files)
     names = sorted((name for name in wanted if _may_be_input(name, folder, outputs)), key=_in_folders)
+    left_out = [name.removeprefix(folder) for name in nested if name.startswith(folder)]
+    yield left_out, [None] * len(left_out), [None] * len(left_out)
     for start in range(0, len(names), AT_ONCE):
         some = names[start : start + AT_ONCE]
         found = [files[name] or (None, None) for name in some]
@@ -191,4 +204,4 @@ def _may_be_input(name: str, folder: str, outputs: set[str]) -> bool:
     if not parts[-1] or any(part.startswith(".") for part in parts):
         return False
     # the tables of the run that made this folder
-    return not (parts[-1] in RESERVED_FOLDERS and (folder + name).rpartition("/")[0] in outputs)
+    return not (parts[-1] in RESERVED_FOLDERS and (folder + name).rpartition("/")[0] + "/" in outputs)

@@ -12,7 +12,16 @@ from typing import IO, Any
 from splitter.csv_text import CsvFile, Row, csv_rows, empty_list, json_text, python_text
 from splitter.errors import Refused
 from splitter.joining import Labels, Tally, columns_to_join_by
-from splitter.listings import Known, fetched_list, is_meant, is_remote_folder, refuse_password, remote_files
+from splitter.listings import (
+    OUTPUT_FOLDER,
+    Known,
+    PassOver,
+    fetched_list,
+    is_meant,
+    is_remote_folder,
+    refuse_password,
+    remote_files,
+)
 from splitter.places import OWN_FOLDER, RESERVED_FOLDERS, Layout
 from splitter.shard_inputs import is_archive, is_parquet, read_shards
 from splitter.shards import MemberIndex, plain
@@ -427,13 +436,16 @@ def _read_folder(path: str, listing: InputList, reading: Reading) -> tuple[Row, 
     reading.tally.chosen = reading.tally.chosen or bool(patterns)
     if _same_folder(path, leave_out):
         raise Refused(f"{path}: is the folder of the inputs; choose another --output")
+    meant, passed_over = is_meant(patterns), reading.tally.passed_over
+
+    def pass_over(name: str, kind: str) -> None:
+        if kind == OUTPUT_FOLDER or meant(name):
+            passed_over[kind] += 1
+
     if is_url(path):
-        files = remote_files(path, patterns, leave_out, reading.known)
+        files = remote_files(path, patterns, leave_out, reading.known, pass_over)
     else:
-        meant, passed_over = is_meant(patterns), reading.tally.passed_over
-        files = filter(
-            meant, _walk(path, leave_out, lambda name, kind: passed_over.update([kind] * meant(name)))
-        )
+        files = filter(meant, _walk(path, leave_out, pass_over))
     if listing.folder_label is None:
         return [listing.column], ([file] for file in files)
     if not listing.folder_label:
@@ -608,9 +620,6 @@ _READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_par
 _LISTS = {".csv", ".tsv", ".txt", *_READERS}
 
 
-PassOver = Callable[[str, str], None]
-
-
 def _walk(folder: str, leave_out: str, pass_over: PassOver = lambda *_: None) -> Iterator[str]:
     """The files of a folder and its subfolders, in an order that is the same everywhere.
 
@@ -629,6 +638,10 @@ def _walk_below(folder: str, prefix: str, leave_out: set[str], pass_over: PassOv
     except OSError as error:
         raise Refused(f"{folder}: cannot be read: {error.strerror}; allow that, or give a list") from None
     is_output = any(entry.name == OWN_FOLDER for entry in entries)
+    if is_output and prefix:
+        # else what was cut from a recording would be cut once more, beside it
+        pass_over(prefix, OUTPUT_FOLDER)
+        return
     for entry in entries:
         place = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
         if entry.name.startswith(".") or place in leave_out:

@@ -250,6 +250,16 @@ class TestSources:
             "loop.txt": f"{folder}/loop.txt: cannot be a file: Too many levels of symbolic links",
         }
 
+    def test_outputs_of_earlier_runs_are_no_inputs(self, two, capfd):
+        """Not of a folder that they lie in; one that itself holds the outputs of a run may be a source."""
+        for number in (1, 2, 3):
+            result = Copy(two).run(two / "made" / str(number), workers=0, pattern=["*.txt", "*.bin"])
+            assert list(result["input"]) == ["a.txt", "b.txt"]
+            note = f"note: left out of the folder: {number - 1} output folder" if number > 1 else ""
+            assert capfd.readouterr().err.startswith(note)
+        again = Copy(two / "made" / "1").run(two / "again", workers=0)
+        assert len(again) == len(result)
+
     def test_a_source_that_is_a_file_url(self, two, out):
         """A list may be named by its `file://` URL, as an input may, or in bytes."""
         write_list(two / "l.csv", [["input"], ["a.txt"]])

@@ -559,6 +559,25 @@ def test_a_store_in_memory_is_one_as_well(words: Path, folder: Path, capfd):
     memory.rm("/a", recursive=True)
 
 
+def test_outputs_of_earlier_runs_in_a_folder_of_a_store_are_no_inputs(folder, capfd):
+    """As in a folder of a disk; a note counts them."""
+    import fsspec
+
+    url = f"memory://{uuid.uuid4().hex}"
+    memory = fsspec.filesystem("memory")
+    for name in ("a.txt", "deep/b.txt"):
+        memory.pipe_file(f"{url}/{name}", name.encode())
+    for number in (1, 2):
+        out = f"{url}/deep/out{number}"
+        run = ("run", f"{url}/", "--recipe", "words", "--pattern", "*.txt", "--workers", "0", "--output", out)
+        said = here(capfd, *run)
+        assert said.code == 0
+        assert list(splitter.read_manifest(out)["input"].unique()) == ["a.txt", "deep/b.txt"]
+        assert ("note: left out of the folder: 1 output folder" in said.err) == (number == 2)
+    again = ("run", f"{out}/", "--recipe", "words", "--workers", "0", "--output", folder / "again")
+    assert here(capfd, *again).code == 0
+
+
 def test_what_only_looks_leaves_nothing_open_or_behind(s3: Bucket, words: Path, capfd):
     """`--dry-run` over a run that is there and one that is not; no lock, no temporary file."""
     run = ("run", words, "--recipe", "words", "--root", "inputs", "--workers", "1", "--output", s3.url("out"))
