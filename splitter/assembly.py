@@ -14,6 +14,7 @@ from splitter.manifest import columns_of
 from splitter.places import OWN_FOLDER
 from splitter.splits import COLUMN, GROUPS, RULE, SplitRule, group_column
 from splitter.standing import Standing, forget_stale
+from splitter.state import in_shards
 from splitter.storage import Storage
 from splitter.summary import Summary
 from splitter.tables import refuse_in_the_way, write_tables
@@ -52,7 +53,8 @@ def assemble_manifest(
         why = journal.first_failure(standing.entries_with(FAILED), path_column)
         if not len(standing.entries_with(STALE)):
             forget_stale(storage)
-            forget_earlier(storage)
+            if not in_shards(journal, standing.gone).any():
+                forget_earlier(storage)
         # a skipped input has neither
         made = journal.entries[standing.entries_with(DONE)]
         journal.compact(standing.kept)

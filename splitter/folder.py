@@ -159,8 +159,7 @@ class LocalStorage(Storage):
     def working_file(self, name: str) -> Iterator[BinaryIO]:
         """An empty file to write and to read, which is of use to this run only.
 
-        One that an earlier run has left stays until this run has ended without being refused, or until
-        `settle`.
+        One that an earlier run has left stays until `settle`, or until this run has come to its end.
         """
         new = self._new(name)
         try:
@@ -169,12 +168,13 @@ class LocalStorage(Storage):
             raise unwritable(self.root, error) from None
         try:
             yield file
-        except BaseException as error:
+        except BaseException:
             # what it could not take has been said when it was written
             with contextlib.suppress(OSError):
                 file.close()
+            # once it is settled there is none of this name
             with contextlib.suppress(OSError):
-                os.unlink(new) if isinstance(error, Refused) else os.rename(new, self.path(name))
+                os.unlink(new)
             raise
         try:
             file.close()

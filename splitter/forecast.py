@@ -32,16 +32,18 @@ from splitter.outlook import LONGEST_TRIAL, NAMES_SHOWN, Outlook
 from splitter.places import UNREADABLE
 from splitter.progress import Display, one_line, show_bytes, show_count, show_seconds
 from splitter.repair import damaged_entries
-from splitter.state import State, compare, refuse_taken
-from splitter.storage import Storage
-from splitter.tables import refuse_column, refuse_in_the_way
-from splitter.work import (
-    NO_INPUTS,
+from splitter.state import (
+    State,
+    compare,
     first_inputs,
     other_sinks,
     refuse_another_layout,
+    refuse_taken,
     refuse_to_lose_shards,
 )
+from splitter.storage import Storage
+from splitter.tables import refuse_column, refuse_in_the_way
+from splitter.work import NO_INPUTS
 
 
 @dataclass

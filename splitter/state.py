@@ -1,14 +1,17 @@
 """What a run has to do, and what stays: the list held against the journal."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from splitter.commits import DONE, FAILED, SKIPPED
 from splitter.errors import Refused
 from splitter.inputs import Survey, Table
+from splitter.jobs import Job
 from splitter.journal import PLACE, Journal
-from splitter.places import Layout, folders_around, same_name
+from splitter.places import Layout, folders_around, same_name, shard_of
+from splitter.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -95,3 +98,49 @@ def refuse_taken(journal: Journal, table: Table, layout: Layout, found: Survey, 
                 f"{listed}: its outputs would go to {folder}/, among those of {gone}, which is no longer "
                 "in the list; use --prune to remove those"
             )
+
+
+def refuse_another_layout(
+    journal: Journal, storage: Storage, before: dict[str, Any], how: dict[str, Any]
+) -> None:
+    """Refuse to give inputs other folders, which may be those that other inputs have still."""
+    name = "keep_extension"
+    if journal.any_outputs and before.get(name, how[name]) != how[name]:
+        was = "with" if before[name] else "without"
+        raise Refused(
+            f"{storage.root}: was made {was} --keep-extension; stay with that, use --fresh to start over, or "
+            "choose another --output"
+        )
+
+
+def in_shards(journal: Journal, entries: np.ndarray, *, other_than: str = "") -> np.ndarray:
+    """Which entries have outputs in shards, or in those of another kind."""
+    names = journal.outputs_of_each(entries)
+    shards = ((shard_of(one[0])[0] if one else "") for one in names)
+    return np.fromiter((bool(one) and not (other_than and one.endswith(other_than)) for one in shards), bool)
+
+
+def other_sinks(how: dict[str, Any], earlier: list[dict[str, Any]]) -> set[Any]:
+    """The sinks of earlier runs whose shards cannot stay."""
+    return {one.get("sink") for one in earlier} - {None, "files", how["sink"]}
+
+
+def refuse_to_lose_shards(journal: Journal, job: Job, state: State, others: set[Any], *, prune: bool) -> None:
+    """Before anything is removed: of shards of another kind nothing can stay."""
+    gone = state.gone[: 0 if prune else None]
+    kept = np.concatenate((state.entries[state.unreadable], gone))
+    if in_shards(journal, kept, other_than=job.sink.suffix).any():
+        names = " and ".join(sorted(map(str, others)))
+        raise Refused(
+            f"{job.storage.root}: was made with --sink {names}, and holds outputs of inputs that cannot "
+            "be read now or are no longer in the list; stay with that sink, use --fresh, or choose "
+            "another --output"
+        )
+
+
+def first_inputs(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.ndarray | None:
+    """Which inputs a run is for: its part of the first few; None if it is for all."""
+    if limit is None:
+        return mine
+    first = np.arange(inputs) < limit
+    return first if mine is None else first & mine

@@ -12,7 +12,7 @@ import numpy as np
 
 from splitter.columns import Columns
 from splitter.commits import DONE, FAILED, NOT_DONE, SKIPPED, STALE
-from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, StorageError
+from splitter.errors import Interrupted, RecipeError, RunStopped, StorageError
 from splitter.executors import Executor
 from splitter.groups import Groups, deal
 from splitter.how import how_before, note_how, what_changed
@@ -24,14 +24,21 @@ from splitter.kept import LAST_RUN, Listed, inputs_of_part, keep_list
 from splitter.losses import Losses
 from splitter.manifest import MANIFEST
 from splitter.options import RunOptions
-from splitter.places import shard_of
 from splitter.plan import GroupPlanner, Planner
 from splitter.progress import Display, one_line, show_count
 from splitter.repair import damaged_entries
 from splitter.sealed import sealed
 from splitter.standing import Standing, forget_stale, keep_stale
-from splitter.state import State, compare, refuse_taken
-from splitter.storage import Storage
+from splitter.state import (
+    State,
+    compare,
+    first_inputs,
+    in_shards,
+    other_sinks,
+    refuse_another_layout,
+    refuse_taken,
+    refuse_to_lose_shards,
+)
 from splitter.summary import Summary
 from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables
 from splitter.trial import columns_of, earlier_columns, forget_columns
@@ -75,6 +82,9 @@ class Work:
         self.tally = Tally()
         self.stopped = ""
         self.how: dict[str, Any] = {}
+        # in which other ways the outputs were made that this run may not replace
+        self.earlier: list[dict[str, Any]] = []
+        self.begun = False
         self.changes_told = False
         # keys of inputs whose outputs --repair makes again, unless they were committed by this run
         self.damaged = np.empty(0, "u8")
@@ -104,13 +114,16 @@ class Work:
         """From what is committed to the manifest; `advice` is given unless the run is refused."""
         self.how = how
         try:
-            self._do(self._plan(how, advice))
+            state = self._plan(how, advice)
+            self._begin(state)
+            self._do(state)
+            return self._finish(state, compact=True)
         except Interrupted as interruption:
             if self.first is not None:
+                # what was interrupted of these is done again: the tables are those of this run
+                self._begin(self.first)
                 interruption.summary = self._finish(self.first)
             raise
-        assert self.first is not None  # noqa: S101 - set by _plan
-        return self._finish(self.first, compact=True)
 
     def _plan(self, how: dict[str, Any], advice: str) -> State:
         """Find out what is to be done, and refuse what must not be."""
@@ -132,17 +145,24 @@ class Work:
             self._find_damaged()
         state = self._compare()
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
-        # before the list: a death in between makes a manifest with too little in it, never with too much
-        keep_stale(self.storage, self.journal, state.entries[state.stale])
-        self.first = state
+        self.first, self.earlier = state, earlier
         if advice:
             self.display.warn(advice)
         self._announce(state, how, earlier)
-        note_how(self.storage, how, earlier if len(state.stale) or len(state.unreadable) else [])
+        return state
+
+    def _begin(self, state: State) -> None:
+        """Keep what tells a later run, and other commands, what this one is about."""
+        if self.begun:
+            return
+        # before the list: a death in between makes a manifest with too little in it, never with too much
+        keep_stale(self.storage, self.journal, state.entries[state.stale])
+        matters = len(state.stale) or len(state.unreadable) or in_shards(self.journal, state.gone).any()
+        note_how(self.storage, self.how, self.earlier if matters else [])
         if self.groups is not None:
             self.groups.write(self.storage)
         keep_list(self.storage, self.listed, self.table.checksum())
-        return state
+        self.begun = True
 
     def _look(self) -> None:
         """Undo what a dead worker left half done, and read what is committed."""
@@ -393,7 +413,7 @@ class Work:
                 write_tables(self.storage, self.journal, standing, self.table.header, others=others)
                 if not len(standing.entries_with(STALE)):
                     forget_stale(self.storage)
-                    if not (len(first.unreadable) or self.done.unreadable):
+                    if not (self._unreadable(first) or in_shards(self.journal, standing.gone).any()):
                         note_how(self.storage, self.how, [])
                 if compact:
                     self.journal.compact(standing.kept)
@@ -401,7 +421,7 @@ class Work:
         except StorageError as error:
             fault = str(error)
         self.stopped = self.stopped or fault
-        return self._summary(standing, first.unreadable, why)
+        return self._summary(standing, first, why)
 
     def _spare_unreadable(self) -> None:
         """Let inputs that could not be read keep their rows, though they may be others now."""
@@ -427,17 +447,21 @@ class Work:
             }
             self.storage.write(LAST_RUN, sealed(took), durable=False)
 
-    def _summary(self, standing: Standing, unreadable: np.ndarray, why: tuple[str, str] | None) -> Summary:
+    def _unreadable(self, first: State) -> int:
+        """How many inputs could not be read, then or when they were to be processed."""
+        return len(first.unreadable) + len(set(self.done.unreadable))
+
+    def _summary(self, standing: Standing, first: State, why: tuple[str, str] | None) -> Summary:
         status = standing.status if self.mine is None else standing.status[self.mine]
-        names = [self.table.listed(int(index)) for index in unreadable[:NAMES_SHOWN]]
+        names = [self.table.listed(int(index)) for index in first.unreadable[:NAMES_SHOWN]]
         names += self.done.unreadable_names
         return Summary.of(
             status,
             output=self.storage.root,
-            unreadable=len(unreadable) + len(set(self.done.unreadable)),
+            unreadable=self._unreadable(first),
             unreadable_names=[one_line(name) for name in names[:NAMES_SHOWN]],
             first_failure=why,
-            unreadable_why=self._why_unreadable(unreadable),
+            unreadable_why=self._why_unreadable(first.unreadable),
             gone=standing.gone_with_outputs,
             pruned=self.pruned,
             work=self.done,
@@ -460,49 +484,3 @@ class Work:
         for index in unreadable[:1].tolist():
             return why_unreadable(self.job.layout.place(self.table.listed(index))) or "it is there again"
         return self.done.unreadable_why
-
-
-def refuse_another_layout(
-    journal: Journal, storage: Storage, before: dict[str, Any], how: dict[str, Any]
-) -> None:
-    """Refuse to give inputs other folders, which may be those that other inputs have still."""
-    name = "keep_extension"
-    if journal.any_outputs and before.get(name, how[name]) != how[name]:
-        was = "with" if before[name] else "without"
-        raise Refused(
-            f"{storage.root}: was made {was} --keep-extension; stay with that, use --fresh to start over, or "
-            "choose another --output"
-        )
-
-
-def in_shards(journal: Journal, entries: np.ndarray, *, other_than: str = "") -> np.ndarray:
-    """Which entries have outputs in shards, or in those of another kind."""
-    names = journal.outputs_of_each(entries)
-    shards = ((shard_of(one[0])[0] if one else "") for one in names)
-    return np.fromiter((bool(one) and not (other_than and one.endswith(other_than)) for one in shards), bool)
-
-
-def other_sinks(how: dict[str, Any], earlier: list[dict[str, Any]]) -> set[Any]:
-    """The sinks of earlier runs whose shards cannot stay."""
-    return {one.get("sink") for one in earlier} - {None, "files", how["sink"]}
-
-
-def refuse_to_lose_shards(journal: Journal, job: Job, state: State, others: set[Any], *, prune: bool) -> None:
-    """Before anything is removed: of shards of another kind nothing can stay."""
-    gone = state.gone[: 0 if prune else None]
-    kept = np.concatenate((state.entries[state.unreadable], gone))
-    if in_shards(journal, kept, other_than=job.sink.suffix).any():
-        names = " and ".join(sorted(map(str, others)))
-        raise Refused(
-            f"{job.storage.root}: was made with --sink {names}, and holds outputs of inputs that cannot "
-            "be read now or are no longer in the list; stay with that sink, use --fresh, or choose "
-            "another --output"
-        )
-
-
-def first_inputs(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.ndarray | None:
-    """Which inputs a run is for: its part of the first few; None if it is for all."""
-    if limit is None:
-        return mine
-    first = np.arange(inputs) < limit
-    return first if mine is None else first & mine

@@ -40,10 +40,10 @@ ROOMS = """
     shard_inputs
     sinks sources
     inputs
-    annotations dataset manifest state
+    annotations dataset manifest
     groups
     jobs reading rows tables
-    decoded failures losses
+    decoded failures losses state
     cutting frame headers kept task
     batch
     opened stats
