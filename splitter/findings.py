@@ -10,6 +10,9 @@ from splitter.progress import one_line, show_bytes, show_count, show_seconds
 # of a kind, before the rest is counted
 TOLD_EACH = 20
 NAMES_SHOWN = 3
+OF_NO_ROW = (
+    "its input is changed, or no longer in the list: a run that does it again replaces it, --prune removes it"
+)
 REPAIR = "the same 'splitter run' command with --repair makes again what is damaged or gone"
 RUN_AGAIN = "give the same 'splitter run' command again to continue"
 # what can be said of an input that is left, and of many
@@ -26,8 +29,9 @@ class Finding:
 
     Attributes:
         kind: `missing`, `size`, `checksum`, `header`, `unreadable`, `extra` and `again` are about an output
-            file, `shard` about one that holds many, `row` and `table` about manifest.csv or errors.csv,
-            `batch` and `record` about what is in .splitter, `input` and `source` about an input of the list.
+            file, `left` about one that has no row, `shard` about one that holds many, `row` and `table` about
+            manifest.csv or errors.csv, `batch` and `record` about what is in .splitter, `input` and `source`
+            about an input of the list.
         file: The file it is about, relative to the output folder, or the input as it is listed.
         message: What is wrong with it.
     """
@@ -40,6 +44,10 @@ class Finding:
     def of_input(self) -> bool:
         """Whether it is about an input, and not a file of the output folder."""
         return self.kind in ("input", "source")
+
+    def of_what_is_left(self) -> "Finding":
+        """The same about an output that has no rows in the manifest."""
+        return Finding("left", self.file, f"{self.message}; {OF_NO_ROW}")
 
     @property
     def is_damage(self) -> bool:

@@ -73,7 +73,9 @@ class Verification:
         self._own = OwnFiles(storage, self.journal)
         # the hashes of the names that may be there
         self._known: list[np.ndarray] = []
-        # for each shard the places, among the entries that are done, of those that have outputs in it
+        # the entries that are looked at, of which the first so many are done, and for each shard the places
+        # of those that are in it
+        self._entries, self._done = np.empty(0, "i8"), 0
         self._shards: dict[str, list[int]] = {}
 
     def run(self, deep: Callable[[], "Deeper"] | None = None) -> Verdict:
@@ -101,9 +103,8 @@ class Verification:
 
     def damaged_files(self, standing: Standing, header: Row) -> set[str]:
         """The outputs and shards of inputs that are done and that are not what was written."""
-        done, nothing_else = standing.entries_with(DONE), np.empty(0, "i8")
-        self._outputs(done)
-        self._check_shards(done, nothing_else, nothing_else, header)
+        self._outputs(standing.entries_with(DONE), np.empty(0, "i8"))
+        self._check_shards(header)
         return {finding.file for finding in self.verdict.findings if finding.is_damage}
 
     def find(self, kind: str, file: str, message: str) -> None:
@@ -138,13 +139,11 @@ class Verification:
         elif self.storage.exists(ERRORS):
             self.find("table", ERRORS, "is there, and no input has failed")
         self._schema(tables.schema())
-        done = standing.entries_with(DONE)
-        self._outputs(done)
-        # what has no rows in the manifest, and may be there all the same
-        gone, stale = standing.gone, standing.entries_with(STALE)
         self.verdict.gone = standing.gone_with_outputs
-        self._allow(journal.outputs(np.concatenate((gone, stale))))
-        self._check_shards(done, gone, stale, header)
+        # what has no rows in the manifest, and comes back when its input does
+        others = np.concatenate((standing.gone, standing.entries_with(STALE)))
+        self._outputs(standing.entries_with(DONE), others[journal.entries["status"][others] == DONE])
+        self._check_shards(header)
         self._allow(half_done or [])
         self._extra(half_done or [])
         if deeper:
@@ -219,10 +218,12 @@ class Verification:
 
     # -- the output files ----------------------------------------------------------------------------------
 
-    def _outputs(self, done: np.ndarray) -> None:
-        """Read every output file that a row names, in many processes."""
-        check = partial(_check_block, self.storage, self.journal, done)
-        parts = _parts_of(self.journal.entries[done], self.storage.look_at_once)
+    def _outputs(self, done: np.ndarray, others: np.ndarray) -> None:
+        """Read every output file that committed rows name, in many processes."""
+        self._entries = entries = np.concatenate((done, others))
+        self._done = len(done)
+        check = partial(_check_block, self.storage, self.journal, entries, self._done)
+        parts = _parts_of(self.journal.entries[entries], self.storage.look_at_once)
         with closing(in_processes(check, parts, self.workers)) as checked:
             for part in checked:
                 self.verdict.outputs += part.outputs
@@ -230,17 +231,11 @@ class Verification:
                 self._known.append(part.names)
                 for finding in part.findings:
                     self._note(finding)
-                for shard, entries in part.shards.items():
-                    self._shards.setdefault(shard, []).extend(entries)
+                for shard, places in part.shards.items():
+                    self._shards.setdefault(shard, []).extend(places)
 
-    def _check_shards(self, done: np.ndarray, gone: np.ndarray, stale: np.ndarray, header: Row) -> None:
+    def _check_shards(self, header: Row) -> None:
         """Read every shard that rows point into, with all that it holds: also of inputs that have no rows."""
-        entries = np.concatenate((done, gone, stale))
-        others = self.journal.outputs_of_each(entries[len(done) :])
-        for place, names in enumerate(others, len(done)):
-            for shard in dict.fromkeys(shard_of(name)[0] for name in names):
-                if shard in self._shards or (shard and place < len(done) + len(gone)):
-                    self._shards.setdefault(shard, []).append(place)
         if not self._shards:
             return
         from splitter.reshard import Reshard
@@ -249,7 +244,7 @@ class Verification:
         for name, message in self._own.missing_of_shards(tables=tables):
             self.find("record", name, message)
         reshard = Reshard.of(self.storage, header, whole=not self._own.damaged)
-        check = partial(_check_shard, reshard, self.journal, entries, self._shards)
+        check = partial(_check_shard, reshard, self.journal, self._entries, self._done, self._shards)
         with closing(self.storage.of_each_shard(check, sorted(self._shards), self.workers)) as checked:
             for part in checked:
                 self.verdict.outputs += part.outputs
@@ -298,14 +293,21 @@ class _Part:
     shards: dict[str, list[int]] = field(default_factory=dict)
 
 
-def _check_shard(
-    reshard: "Reshard", journal: Journal, entries: np.ndarray, places: dict[str, list[int]], shard: str
+def _check_shard(  # noqa: PLR0913, PLR0917 - what all shards are looked at with
+    reshard: "Reshard",
+    journal: Journal,
+    entries: np.ndarray,
+    done: int,
+    places: dict[str, list[int]],
+    shard: str,
 ) -> _Part:
     """Look at one shard."""
     part = _Part(np.empty(0, "u8"))
+    is_left = min(places[shard]) >= done
 
     def find(kind: str, file: str, message: str) -> None:
-        part.findings.append(Finding(kind, file, message))
+        finding = Finding(kind, file, message)
+        part.findings.append(finding.of_what_is_left() if is_left else finding)
 
     try:
         part.outputs, part.bytes = reshard.check(journal, shard, entries[places[shard]], find)
@@ -324,12 +326,14 @@ def _parts_of(entries: np.ndarray, size: int) -> list[tuple[int, int]]:
     return [(start, stop) for start, stop in pairwise(bounds) if start < stop]
 
 
-def _check_block(storage: Storage, journal: Journal, entries: np.ndarray, block: tuple[int, int]) -> _Part:
-    """Read the outputs of some entries, and compare them with their rows."""
+def _check_block(
+    storage: Storage, journal: Journal, entries: np.ndarray, done: int, block: tuple[int, int]
+) -> _Part:
+    """Read the outputs of some entries, the first so many being done, and compare them with their rows."""
     names: list[str] = []
     part = _Part(np.empty(0, "u8"))
     rows = _rows_to_check(journal, entries, block, names, part.shards)
-    with closing(storage.of_each_output(partial(_check_output, storage), rows)) as checked:
+    with closing(storage.of_each_output(partial(_check_output, storage, done), rows)) as checked:
         for size, finding in checked:
             if size is not None:
                 part.outputs += 1
@@ -340,7 +344,7 @@ def _check_block(storage: Storage, journal: Journal, entries: np.ndarray, block:
     return part
 
 
-_ToCheck = tuple[Row, int, tuple[tuple[str, int], ...]]
+_ToCheck = tuple[int, Row, int, tuple[tuple[str, int], ...]]
 
 
 def _rows_to_check(
@@ -363,15 +367,18 @@ def _rows_to_check(
                 if not there or there[-1] != place:
                     there.append(place)
                 continue
-            yield row, at, sound
+            yield place, row, at, sound
 
 
-def _check_output(storage: Storage, wanted: _ToCheck) -> tuple[int | None, Finding | None]:
+def _check_output(storage: Storage, done: int, wanted: _ToCheck) -> tuple[int | None, Finding | None]:
     """How many bytes an output has, if it can be read, and what is wrong with it."""
-    row, at, sound = wanted
+    place, row, at, sound = wanted
     there: list[int] = []
     problem = _fault(storage, row, at, sound, there)
-    return next(iter(there), None), Finding(problem[0], row[at], problem[1]) if problem else None
+    finding = Finding(problem[0], row[at], problem[1]) if problem else None
+    if finding and place >= done:
+        finding = finding.of_what_is_left()
+    return next(iter(there), None), finding
 
 
 def _fault(

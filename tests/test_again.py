@@ -1,5 +1,6 @@
 """The same command again: it does what is not done and what changed, and nothing else."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -14,8 +15,8 @@ from doors import here, program, read_table, tree, write_files, write_list
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from splitter import OutputFile, ProcessorDataset, Skip, read_manifest, verify
-from splitter.errors import Refused, RunStopped, StorageError
+from splitter import OutputFile, ProcessorDataset, Skip, read_manifest, verify, work
+from splitter.errors import Interrupted, Refused, RunStopped, StorageError
 from splitter.run import assemble
 
 CALLS: list[str] = []
@@ -548,6 +549,53 @@ def test_what_a_limit_leaves_out_stays(job):
     assert times(job.out) == made
     job.run(limit=2)
     assert job.calls == ["a.txt"]
+
+
+@pytest.mark.parametrize("name", ["keep_stale", "note_how", "keep_list", "write_tables", "in_shards"])
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_signal_while_a_run_writes_down_what_it_knows(job, monkeypatch, name, at):
+    """Both tables, the kept list and the commit records are of one run, and whole."""
+    job.run()
+    job.write("a.txt", "other")
+    job.files["e.txt"] = "new"
+    job.write("e.txt", "new")
+    function, calls = getattr(work, name), itertools.count(1)
+
+    def interrupted(*values, **options):
+        if next(calls) == at:
+            raise Interrupted(2)
+        return function(*values, **options)
+
+    monkeypatch.setattr(work, name, interrupted)
+    with contextlib.suppress(Interrupted):
+        job.run({"prefix": "n"}, root=str(job.folder), workers=0)
+    monkeypatch.undo()
+    assert [one for one in verify(job.out, workers=1).findings if one.kind != "input"] == []
+    before = tree(job.out)
+    assemble(job.out)
+    assert tree(job.out) == before
+    job.run({"prefix": "n"})
+    assert tree(job.out) == without_traceback(fresh(job, {"prefix": "n"}), job)
+
+
+@pytest.mark.parametrize("sink", ["webdataset", "parquet"])
+def test_a_trial_of_another_parameter_in_shards(folder, sink):
+    """What is taken along to a shard that is made again was not made with the parameter."""
+    files = {f"{letter}.txt": letter * 3 for letter in "abcd"}
+    write_files(folder, files)
+    options = {"root": str(folder), "workers": 0, "quiet": True, "sink": sink}
+    out = folder / "out"
+    Letters([*files]).run(out, **options)
+    result = Letters([*files], "n").run(out, limit=1, **options)
+    assert (result.summary.done, result.summary.stale) == (1, 3)
+    assert {*result["input"]} == {"a.txt"}
+    assert [one.kind for one in verify(out, workers=1).findings] == ["input"] * 3
+    assert Letters([*files], "n").plan(out, **options).changed == 3
+    again = Letters([*files], "n").run(out, **options)
+    assert (again.summary.done, again.summary.exit_code) == (4, 0)
+    Letters([*files], "n").run(folder / "fresh", **options)
+    assert tree(out) == tree(folder / "fresh")
+    assert verify(out, workers=1).ok
 
 
 @pytest.mark.parametrize("damage", [lambda _: b"", lambda text: text[:7], lambda text: bytes(len(text))])

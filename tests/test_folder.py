@@ -50,6 +50,25 @@ def test_a_file_takes_its_name_when_it_is_whole(storage: LocalStorage):
     assert storage.read("manifest.csv") == b"second"
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, ValueError, Refused])
+def test_a_working_file_that_is_left_by_an_error_takes_nothing_away(storage: LocalStorage, kind):
+    """Half a list never stands in the place of a whole one; once it is settled it stays."""
+    with storage.working_file(".splitter/dataset.csv") as file:
+        file.write(b"before")
+    with contextlib.suppress(kind), storage.working_file(".splitter/other.csv") as file:
+        file.write(b"whole")
+        file.flush()
+        storage.settle(".splitter/other.csv")
+        raise kind
+    again = LocalStorage(storage.root)
+    with contextlib.suppress(kind), again.working_file(".splitter/dataset.csv") as file:
+        file.write(b"half of")
+        raise kind
+    assert storage.read(".splitter/dataset.csv") == b"before"
+    assert storage.read(".splitter/other.csv") == b"whole"
+    assert not [name for name in storage.names(".splitter") if ".new" in name]
+
+
 def test_a_file_that_is_left_by_an_error_never_takes_its_name(storage: LocalStorage):
     storage.write("manifest.csv", b"before")
     with contextlib.suppress(ZeroDivisionError), storage.replacing("manifest.csv") as file:

@@ -419,6 +419,36 @@ def test_a_run_that_was_interrupted_is_said(outputs):
     assert [finding.kind for finding in splitter.verify(outputs).findings] == ["batch"]
 
 
+@pytest.mark.parametrize("sink", ["files", "webdataset", "parquet"])
+def test_what_has_no_rows_in_the_manifest_is_looked_at_too(folder, words, capfd, sink):
+    """It comes back, with its rows, when its input is listed again, or the change is taken back."""
+    # a shard for each input
+    options = ("--root", "inputs", "--recipe", "words", "-o", folder / "out", "--sink", sink)
+    options += () if sink == "files" else ("--shard-size", "1")
+    assert here(capfd, "run", words, *options).code == 0
+    table = read_table(folder / "out/manifest.csv")
+    write_list(words, [["input"], *([name] for name in WORDS if name != "a.txt")])
+    assert here(capfd, "run", words, *options, "--num-chars", "3", "--limit", "1").code == 0
+    assert [one.kind for one in splitter.verify(folder / "out").findings] == ["input"] * (len(WORDS) - 2)
+    changed = [*WORDS][-1]
+    for listed in ("a.txt", changed):
+        (name, *_) = (row["output"] for row in table if row["input"] == listed)
+        path = folder / "out" / (name if sink == "files" else name.rpartition("/")[0])
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        left = [one for one in splitter.verify(folder / "out").findings if one.kind != "input"]
+        # a table that cannot be read is told of by the outputs in it
+        assert {one.kind for one in left} == {"left"}
+        assert {path} <= {folder / "out" / one.file for one in left} | {
+            (folder / "out" / one.file).parent for one in left
+        }
+        assert "a run that does it again replaces it, --prune removes it" in left[0].message
+        path.unlink()
+        assert any(one.kind == "left" for one in splitter.verify(folder / "out").findings)
+        path.write_bytes(content)
+    assert "next:" not in here(capfd, "verify", folder / "out").out
+
+
 def test_outputs_of_inputs_no_longer_listed_are_no_damage(folder, words, capfd):
     here(capfd, "run", words, "--root", "inputs", "--recipe", "words", "-o", folder / "out")
     write_list(words, [["input"], ["a.txt"]])
