@@ -144,14 +144,20 @@ def _write_parquet(file: _Digesting, header: Row, blocks: Blocks, types: Types) 
     import pyarrow.parquet as pq
 
     kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
-    schema = pa.schema([(name, kinds.get(types.get(name, "str"), pa.string())) for name in header])
+    columns = [(_in_utf8(name), kinds.get(types.get(name, "str"), pa.string())) for name in header]
+    schema = pa.schema(columns)
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for block in blocks:
             arrays = [
-                _array(name, _typed(texts, types.get(name, "str")), schema.field(name).type)
-                for name, texts in _columns(header, block)
+                _array(name, _typed(texts, types.get(name, "str")), kind)
+                for (name, texts), (_, kind) in zip(_columns(header, block), columns, strict=True)
             ]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+
+
+def _in_utf8(text: str) -> str:
+    """A text as Parquet can have it: other bytes as they would be written in Python."""
+    return text.encode(ENCODING, ESCAPE).decode(ENCODING, "backslashreplace")
 
 
 def _array(name: str, values: Sequence[Any], kind: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
@@ -160,10 +166,7 @@ def _array(name: str, values: Sequence[Any], kind: Any) -> Any:  # noqa: ANN401 
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:
-        # Parquet has no text that is not UTF-8
-        return pa.array(
-            [value.encode(ENCODING, ESCAPE).decode(ENCODING, "backslashreplace") for value in values]
-        )
+        return pa.array([*map(_in_utf8, values)])
     except (OverflowError, pa.ArrowInvalid):
         raise _TooLarge(name) from None
 

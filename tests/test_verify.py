@@ -449,6 +449,22 @@ def test_what_has_no_rows_in_the_manifest_is_looked_at_too(folder, words, capfd,
     assert "next:" not in here(capfd, "verify", folder / "out").out
 
 
+def test_shards_of_inputs_no_longer_listed_are_as_they_were_written(folder, capfd):
+    """With the options of their own time, whatever those of the last run are."""
+    write_files(folder, {f"{number}.txt": str(number) * 600 for number in range(8)})
+    rows = [[f"{number}.txt", f"label {number}"] for number in range(8)]
+    listed = write_list(folder / "list.csv", [["input", "label"], *rows])
+    options = ("--recipe", "words", "--num-chars", "600", "--sink", "webdataset", "--shard-size", "1200")
+    run = ("run", listed, *options, "-o", folder / "out", "--workers", "0")
+    assert here(capfd, *run, "--field", "a=label").code == 0
+    write_list(listed, [["input", "label"], *rows[2:]])
+    assert here(capfd, *run, "--field", "b=label").code == 0
+    for _ in range(2):
+        verdict = splitter.verify(folder / "out")
+        assert (verdict.findings, verdict.gone) == ([], 2)
+        assert here(capfd, "manifest", folder / "out").code == 0
+
+
 def test_outputs_of_inputs_no_longer_listed_are_no_damage(folder, words, capfd):
     here(capfd, "run", words, "--root", "inputs", "--recipe", "words", "-o", folder / "out")
     write_list(words, [["input"], ["a.txt"]])

@@ -10,7 +10,7 @@ import pandas as pd
 import xxhash
 
 from splitter.commits import ERROR_COLUMNS
-from splitter.csv_text import ENCODING, ESCAPE
+from splitter.csv_text import ENCODING, ESCAPE, in_unicode
 from splitter.frame import Manifest
 
 if TYPE_CHECKING:
@@ -71,7 +71,10 @@ class Table:
     @classmethod
     def of(cls, manifest: Manifest, most: int, listed: str) -> "Table":
         """Take all inputs, or so many whole ones that there are not too many rows."""
-        failed = manifest.failed
+        failed, listed = manifest.failed, in_unicode(listed)
+        for frame in (manifest, failed):
+            # a name that is not UTF-8 is none to pandas, nor to a page
+            frame.columns = pd.Index([*map(in_unicode, frame.columns)])
         columns = list(manifest.columns)
         dataset = columns[: columns.index("output")]
         listed = next((name for name in (listed, "input", *dataset) if name in dataset), "output")

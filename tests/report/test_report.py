@@ -12,6 +12,7 @@ import zipfile
 import fsspec
 import numpy as np
 import psutil
+import pyarrow.parquet as pq
 import pytest
 import soundfile
 from doors import CHECKOUT, here, program, read_table, tree, write_files, write_list
@@ -440,3 +441,15 @@ def test_help_comes_at_once():
         said = program(name, "--help")
         assert said.code == 0
         assert "--sample" in said.out
+
+
+def test_a_column_whose_name_is_not_utf8(folder, capfd):
+    """Old lists have such, and fields of archives: the page and the other tables spell it out."""
+    write_files(folder, {"a.txt": "hello"})
+    (folder / "list.csv").write_bytes("input,café\na.txt,x\ngone.txt,y\n".encode("latin-1"))
+    run = ("run", folder / "list.csv", "--recipe", "words", "-o", folder / "out", "--workers", "0")
+    assert here(capfd, *run, "--manifest-format", "csv,parquet,jsonl").code == 1
+    assert pq.read_table(folder / "out/manifest.parquet")["caf\\xe9"].to_pylist() == ["x"] * 4
+    lines = (folder / "out/manifest.jsonl").read_text().splitlines()
+    assert [json.loads(line)["caf\udce9"] for line in lines] == ["x"] * 4
+    assert here(capfd, "report", folder / "out").code == 0
