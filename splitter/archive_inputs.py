@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
 from splitter.csv_text import ENCODING, ESCAPE, json_text
+from splitter.endings import SOUND
 from splitter.errors import Refused, TarError
 from splitter.shards import (
     FIELDS_SHOWN,
@@ -32,12 +33,9 @@ LONGEST_PATH = 2000
 MOST_LABELS = 256 << 20
 _GZIP = b"\x1f\x8b"
 
-# by the last extension of a field: what is a label, what is sound, what is never text
+# by the last extension of a field: what is a label, what is never text
 _LABELS = frozenset(
     "json jsn txt text transcript cls cls2 class count index inx id key lab url".split()  # noqa: SIM905
-)
-_SOUND = frozenset(
-    "wav flac mp3 ogg oga opus m4a aac wma aif aiff aifc au snd caf w64 rf64 mp2 amr ape wv sph".split()  # noqa: SIM905
 )
 _PICKLED = frozenset({"pyd", "pickle", "pkl", "pth", "pt", "npy", "npz"})
 _JSON = frozenset({"json", "jsn"})
@@ -115,7 +113,7 @@ class _Samples:
             sample.fault = sample.fault or f"member {head.name!r} is there twice"
         elif is_too_long(parts):
             sample.fault = f"the name {head.name[:40]!r}… is too long for a file"
-        elif head.size <= LONGEST_LABEL and what not in self._asked and _last(what) not in _SOUND | _PICKLED:
+        elif head.size <= LONGEST_LABEL and what not in self._asked and _last(what) not in SOUND | _PICKLED:
             self._held += head.size
             if self._held > MOST_LABELS:
                 why = f"the labels of its samples are more than {MOST_LABELS:,} bytes"
@@ -197,7 +195,7 @@ class _Choice:
         if not candidates and self._labels_only:
             candidates = fields
         if len(candidates) > 1:
-            sound = [name for name in candidates if _last(name) in _SOUND]
+            sound = [name for name in candidates if _last(name) in SOUND]
             candidates = sound or candidates
         if len(candidates) > 1:
             there = ", ".join(candidates[:FIELDS_SHOWN])

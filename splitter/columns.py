@@ -5,14 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from splitter.csv_text import in_unicode
+from splitter.endings import SOUND
 
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
-# fmt: off
-SOUNDS = frozenset((
-    "aac", "ac3", "aif", "aifc", "aiff", "amr", "au", "caf", "flac", "m4a", "m4b", "mka", "mp2", "mp3", "mp4",
-    "oga", "ogg", "opus", "ra", "rf64", "snd", "spx", "w64", "wav", "wave", "weba", "wma", "wv",
-))
-# fmt: on
 
 
 @dataclass(frozen=True)
@@ -44,7 +39,7 @@ class Columns:
         """
         types = {key: kind or "str" for key, kind in seen if key == in_unicode(key)}
         types |= {key: kind.__name__ for key, kind in declared.items()}
-        sound = {extension(name) for name in names} <= SOUNDS
+        sound = {extension(name) for name in names} <= SOUND
         uniform = rate if sound and isinstance(rate, int) and not isinstance(rate, bool) else None
         return cls(tuple(types.items()), sound, uniform)
 

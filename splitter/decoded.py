@@ -3,11 +3,9 @@
 import io
 from typing import Any, cast
 
+from splitter.endings import READABLE
 from splitter.errors import StorageError
 
-SOUNDS = frozenset(
-    {"wav", "flac", "ogg", "oga", "opus", "mp3", "aif", "aiff", "aifc", "au", "caf", "w64", "rf64"}
-)
 IMAGES = frozenset({"png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff"})
 TEXTS = frozenset(
     {"txt", "json", "jsonl", "csv", "tsv", "srt", "vtt", "lab", "xml", "html", "md", "textgrid"}
@@ -19,7 +17,7 @@ def decoded(output: str, content: bytes) -> tuple[Any, int | None]:
     """The content, and for sound its sample rate; what is of no known kind stays bytes."""
     kind = output.rpartition(".")[2].lower()
     try:
-        if kind in SOUNDS:
+        if kind in READABLE:
             return _sound(content)
         if kind in IMAGES:
             return _image(content), None

@@ -8,10 +8,9 @@ from typing import BinaryIO
 
 from splitter.commits import OUTPUT_COLUMNS, Head
 from splitter.csv_text import Row
+from splitter.endings import READABLE
 from splitter.wav import LARGEST_SIZE
 
-# what libsndfile is asked about
-OTHERS = frozenset({"aif", "aiff", "au", "caf", "mp3", "oga", "ogg", "opus", "rf64", "w64"})
 HEADER_COLUMNS = ("sample_rate", "channels", "frames")
 _WHOLE_SAMPLES = frozenset({1, 3, 6, 7, 0xFFFE})
 
@@ -35,11 +34,11 @@ def header_of(name: str, start: bytes | memoryview, size: int, file: BinaryIO) -
     """The header of a recording, by its first bytes, its size, or the file itself; None of anything else."""
     ending = name.rpartition(".")[2].lower()
     found = None
-    if ending == "wav":
+    if ending in ("wav", "wave"):
         found = _of_wav(bytes(start[: 1 << 16]), size)
     elif ending == "flac":
         found = _of_flac(bytes(start[:42]))
-    if found or ending not in {*OTHERS, "wav", "flac"}:
+    if found or ending not in READABLE:
         return found
     return _of_libsndfile(file, exact=ending != "mp3")
 

@@ -7,12 +7,12 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from splitter.endings import READABLE
 from splitter.errors import Refused
 from splitter.tar.archive import Member
 from splitter.tar.samples import Sample
 
 LONGEST_TEXT = 100
-SOUNDS = ("wav", "flac", "ogg", "opus", "mp3", "aif", "aiff", "aifc", "au", "caf", "w64", "rf64")
 _CONDITION = re.compile(r"([^=~]+)([=~])(.*)", re.DOTALL)
 _JPEG_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
@@ -56,7 +56,7 @@ def printable(text: str, longest: int | None = None) -> str:
 
 def _about(member: Member) -> str:
     sort = member.field.rpartition(".")[2].lower()
-    if sort in SOUNDS:
+    if sort in READABLE:
         return _sound(member)
     beginning = next(member.pieces(), b"")
     image = image_size(beginning)
