@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Literal, TypeVar
 import numpy as np
 import soundfile
 
+from splitter.content import Callbacks
 from splitter.decoders import (
     Decoder,
     SoundFormat,
@@ -92,7 +93,7 @@ _LARGEST_RATES = {
 _NOT_WRITTEN = {("MP3", "MPEG_LAYER_I"), ("MP3", "MPEG_LAYER_II"), ("WAV", "MPEG_LAYER_III")}
 _CONTAINERS = {"wav": "WAV", "flac": "FLAC", "ogg": "OGG", "mp3": "MP3"}
 # what takes out what libsndfile leaves to chance, or takes from the clock
-_SETTLED: dict[str, Callable[[BinaryIO], Any]] = {"OGG": Numbered, "AIFF": Aiff}
+_SETTLED: dict[str, Callable[[Any], Any]] = {"OGG": Numbered, "AIFF": Aiff}
 _LOSSY = {"OGG": "VORBIS", "MP3": "MPEG_LAYER_III"}
 # encodings whose bytes in a WAV file are those of an array
 _AS_IN_MEMORY = {"PCM_16": "<i2", "FLOAT": "<f4", "DOUBLE": "<f8"}
@@ -426,15 +427,18 @@ def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFo
     if made.subtype == "VORBIS" and made.channels > _MOST_VORBIS_CHANNELS:
         raise _cannot_hold(kind, made, f"it has at most {_MOST_VORBIS_CHANNELS} channels")
     settle = _SETTLED.get(kind)
-    sink = settle(file) if settle else file
     try:
-        with soundfile.SoundFile(sink, "w", made.rate, made.channels, made.subtype, format=kind) as sound:
-            count = 0
-            for frames in blocks():
-                sound.write(_finite(frames) if kind in _LOSSY else _rounded(frames, made.subtype))
-                count += len(frames)
-        if isinstance(sink, Aiff):
-            sink.state(count, made.channels * BYTES.get(made.subtype, 0))
+        with Callbacks(file) as target:
+            sink = settle(target) if settle else target
+            with soundfile.SoundFile(sink, "w", made.rate, made.channels, made.subtype, format=kind) as sound:
+                count = 0
+                for frames in blocks():
+                    sound.write(_finite(frames) if kind in _LOSSY else _rounded(frames, made.subtype))
+                    count += len(frames)
+                    if target.fault:
+                        break
+            if isinstance(sink, Aiff):
+                sink.state(count, made.channels * BYTES.get(made.subtype, 0))
     except (soundfile.LibsndfileError, OverflowError) as error:
         reason = getattr(error, "error_string", str(error)).removeprefix("Error : ").strip(". ")
         raise _cannot_hold(kind, made, reason) from error

@@ -5,6 +5,8 @@ import errno
 import io
 import os
 import shutil
+from collections.abc import Callable
+from typing import BinaryIO
 
 import xxhash
 
@@ -48,6 +50,49 @@ class _Hashing(io.FileIO):
         """Give the descriptor, to which a program or NumPy may write past this object."""
         self.in_sequence = False
         return super().fileno()
+
+
+class Callbacks:
+    """A file for C code to write to through callbacks, where an error would only be printed.
+
+    The first is kept instead, nothing more is written, and it is raised when the code is through.
+
+    Attributes:
+        fault: That error.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Write to a file."""
+        self._file = file
+        self.fault: BaseException | None = None
+
+    def write(self, data: bytes) -> int:
+        """Write; nothing after an error."""
+        return self._tried(lambda: self._file.write(data))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go somewhere."""
+        return self._tried(lambda: self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        """Where it is."""
+        return self._tried(self._file.tell)
+
+    def _tried(self, call: Callable[[], int]) -> int:
+        try:
+            return 0 if self.fault else call()
+        except BaseException as error:  # noqa: BLE001 - __exit__ raises it
+            self.fault = error
+            return 0
+
+    def __enter__(self) -> "Callbacks":
+        """Begin."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Raise what was kept, whatever the code has made of it."""
+        if self.fault:
+            raise self.fault
 
 
 def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, str]:

@@ -26,6 +26,7 @@ from launcher import (
     make_inputs,
     published,
 )
+from sounds import noise, write_sound
 
 PARTS = ("--recipe", f"{FAULTY}:Parts", "--workers", 2)
 FAULTS = ("--recipe", f"{FAULTY}:Faulty", "--workers", 2)
@@ -158,6 +159,24 @@ def test_a_disk_that_is_full_for_user_code(
     assert run.code == 1
     assert "No space left on device" in the_line(run.stderr)
     assert read_table(mounting_process.path(output / "errors.csv")) == []
+    mounting_process.command("umount", output)
+
+
+@pytest.mark.parametrize("kind", ["ogg", "mp3", "flac", "aiff", "wav"])
+@pytest.mark.parametrize("sink", ["files", "webdataset"])
+def test_a_disk_that_is_full_for_sound(
+    mounting: Launcher, mounting_process: LauncherProcess, folder: Path, kind: str, sink: str
+):
+    """Encoders write through callbacks that cannot raise: that is no line more."""
+    output = folder / "outputs"
+    output.mkdir()
+    write_sound(folder / "in/a.aiff", noise(16_000 * 90), 16_000, "PCM_16", "AIFF")
+    mounting_process.command("mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", output)
+    chosen = "same" if kind == "aiff" else kind
+    command = ("run", folder / "in", "--format", chosen, "--seconds", 60, "--sink", sink, "--quiet")
+    run = mounting.run(*command, "--output", output)
+    assert run.code == 1, run.stderr
+    assert "No space left on device" in the_line(run.stderr)
     mounting_process.command("umount", output)
 
 
