@@ -32,6 +32,7 @@ from splitter.decoders import (
 )
 from splitter.errors import AudioError, Refused
 from splitter.flac import FlacError, FlacSource, header_of_flac, rate_of
+from splitter.hush import hushed
 from splitter.ogg import Numbered
 from splitter.recordings import open_decoder
 from splitter.records import Content
@@ -667,7 +668,8 @@ def known_length(path: str, truncated: Truncated = "error") -> Known | None:
 def _length_of(path: str, truncated: Truncated) -> Known | None:
     """By whoever would decode it."""
     try:
-        found = soundfile.info(path)
+        with hushed():
+            found = soundfile.info(path)
     except soundfile.LibsndfileError:
         # another reader, or an error that says what it is
         open_decoder(path, truncated).close()

@@ -19,6 +19,7 @@ import soundfile
 
 from splitter import flac, ogg
 from splitter.errors import AudioError
+from splitter.hush import hushed
 from splitter.mp3 import CountedMp3, frame
 from splitter.wav import Extent, Order, RawFormat
 
@@ -211,7 +212,8 @@ class SndfileDecoder(Decoder):
         self._stated, self._fault, self._broken = 0, "", False
         self._others: list[tuple[int, int]] = []
         with ExitStack() as opened:
-            self._file = self._open(opened)
+            with hushed():
+                self._file = self._open(opened)
             self._opened = opened.pop_all()
         self.format = self._format()
 
@@ -272,7 +274,8 @@ class SndfileDecoder(Decoder):
         """The next frames."""
         block: np.ndarray = np.empty((0 if self._broken else frames, self.format.channels), self.format.dtype)
         try:
-            block = self._file.read(out=block)
+            with hushed():
+                block = self._file.read(out=block)
         except soundfile.LibsndfileError as error:
             self._broken = True
             self._fault = f"cannot be decoded any further ({error.error_string.strip('. ')})"

@@ -9,6 +9,7 @@ from typing import BinaryIO
 from splitter.commits import OUTPUT_COLUMNS, Head
 from splitter.csv_text import Row
 from splitter.endings import READABLE
+from splitter.hush import hushed
 from splitter.wav import LARGEST_SIZE
 
 HEADER_COLUMNS = ("sample_rate", "channels", "frames")
@@ -77,7 +78,7 @@ def _of_libsndfile(file: BinaryIO, *, exact: bool) -> SoundHeader | None:
     import soundfile
 
     file.seek(0)
-    with suppress(soundfile.LibsndfileError), soundfile.SoundFile(file) as sound:
+    with suppress(soundfile.LibsndfileError), hushed(), soundfile.SoundFile(file) as sound:
         return SoundHeader(sound.samplerate, sound.channels, sound.frames if exact else None)
     return None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from splitter.endings import READABLE
 from splitter.errors import Refused
+from splitter.hush import hushed
 from splitter.tar.archive import Member
 from splitter.tar.samples import Sample
 
@@ -77,7 +78,8 @@ def _sound(member: Member) -> str:
     import soundfile
 
     try:
-        found: Any = soundfile.info(io.BytesIO(member.read()))
+        with hushed():
+            found: Any = soundfile.info(io.BytesIO(member.read()))
     except (soundfile.SoundFileError, RuntimeError, OSError):
         return "cannot be read as sound"
     channels = f"{found.channels} channel{'s' * (found.channels != 1)}"
