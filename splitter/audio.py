@@ -27,12 +27,14 @@ from splitter.decoders import (
     Decoder,
     SoundFormat,
     Truncated,
+    check_mp3,
     check_whole,
     read_exactly,
 )
 from splitter.errors import AudioError, Refused
 from splitter.flac import FlacError, FlacSource, header_of_flac, rate_of
 from splitter.hush import hushed
+from splitter.mp3 import CountedMp3, lacks_bytes
 from splitter.ogg import Numbered
 from splitter.recordings import open_decoder
 from splitter.records import Content
@@ -674,10 +676,16 @@ def _length_of(path: str, truncated: Truncated) -> Known | None:
         # another reader, or an error that says what it is
         open_decoder(path, truncated).close()
         return None
-    if found.frames <= 0 or found.frames >= LONGEST:
+    frames = found.frames
+    if found.format == "MP3" and lacks_bytes(path):
+        # a file that was cut still states what it had
+        mp3 = CountedMp3(path)
+        check_mp3(path, mp3, truncated)
+        frames = mp3.samples
+    if frames <= 0 or frames >= LONGEST:
         return None
     recorded = SoundFormat(found.format, found.subtype, found.channels, found.samplerate)
-    return Known(recorded, found.frames, exact=recorded.container in _EXACTLY_LONG)
+    return Known(recorded, frames, exact=recorded.container in _EXACTLY_LONG)
 
 
 # formats whose header, or last page, libsndfile takes the exact length from

@@ -129,6 +129,12 @@ def check_whole(path: str, extent: Extent, truncated: Truncated) -> None:
     raise ends_early(path, "ends early", extent.there // size, (extent.stated or 0) // size, unit)
 
 
+def check_mp3(path: str, mp3: CountedMp3, truncated: Truncated) -> None:
+    """Refuse an MP3 file that has less sound than it states."""
+    if mp3.loss and truncated == "error":
+        raise ends_early(path, mp3.loss, mp3.samples, mp3.stated)
+
+
 def ends_early(path: str, how: str, there: int, stated: int, unit: str = "samples") -> AudioError:
     """The error that says how much of a recording there is."""
     of = f" of {stated:,}" if stated else ""
@@ -264,6 +270,7 @@ class SndfileDecoder(Decoder):
         return not self._fault
 
     def _open_mp3(self, mp3: CountedMp3, opened: ExitStack) -> "_SoundFile":
+        check_mp3(self._path, mp3, self._truncated)
         if mp3.changes:
             self._fault = "goes on at another rate, or with other channels"
         pipe = opened.enter_context(open(mp3.open(), "rb", buffering=0))  # noqa: SIM115 - closed by the stack

@@ -9,6 +9,7 @@ import re
 import struct
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 # kbit/s by the code in a frame's header, for layer III of MPEG 1, and of MPEG 2 and 2.5
@@ -21,7 +22,14 @@ _MPEG1, _MPEG2, _NO_VERSION, _MONO = 3, 2, 1, 3
 _HEADER_BYTES, _TAG_BYTES = 4, 10
 _TAGS = (b"TAG", b"APE", b"ID3")
 _HAS_FOOTER = 0x10
-_STATES_FRAMES, _STATES_BYTES = 1, 2
+_STATES_FRAMES, _STATES_BYTES, _STATES_PLACES, _STATES_QUALITY = 1, 2, 4, 8
+# Fraunhofer's way to state it is in a frame of silence, always at the same place
+_VBRI, _VBRI_AT = b"VBRI", 36
+_UNKNOWN = (1 << 32) - 1
+# where LAME and others say what they have added at both ends; besides, a decoder is late by so many samples
+_ADDED_AT, _LATE = 21, 529
+# headers are believed to so many frames, and to this part of a second, of what seems to be missing
+_FEW_FRAMES, _SHORT_SECONDS = 2, 0.1
 # frames that must follow one that is unlike those before it, so that nothing else is taken for sound
 _PROOF = 3
 # eleven bits, a version, and layer III
@@ -40,6 +48,9 @@ class CountedMp3:
 
     Attributes:
         frames: How many whole frames of sound there are.
+        samples: How many samples they give.
+        stated: How many the first frame states; 0 if it does not.
+        loss: How sound is seen to be missing; empty if nothing tells that it is.
         changes: Whether frames of another rate or number of channels follow, which are not read.
     """
 
@@ -48,7 +59,8 @@ class CountedMp3:
         self._path = path
         self._runs: list[list[int]] = []
         self._stated_at = self._to_state = 0
-        self.frames, self.changes = 0, False
+        self.frames = self.samples = self.stated = 0
+        self.loss, self.changes = "", False
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size > _HEADER_BYTES:
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -71,11 +83,29 @@ class CountedMp3:
             self.frames += 1
         if not self._runs:
             return
-        self._stated_at, stated, size = _stated_by(content, self._runs[0][0])
-        self.frames -= bool(self._stated_at)
-        is_whole = size and sum(stop - start for start, stop in self._runs) >= size
+        there = sum(stop - start for start, stop in self._runs)
+        self._compare(_stated_by(content, self._runs[0][0]), there)
+
+    def _compare(self, stated: "Stated", there: int) -> None:
+        """Compare what is stated with the frames, and with the bytes of them."""
+        self._stated_at = stated.at
+        self.frames -= bool(stated.at)
+        is_whole = 0 < stated.size <= there
         # where the end is missing, so is what the encoder has added there
-        self._to_state = self.frames if is_whole else max(self.frames, stated)
+        self._to_state = self.frames if is_whole else max(self.frames, stated.frames)
+        whole = self.frames * stated.samples_of_frame
+        self.samples = whole
+        if stated.at:
+            last = self._to_state * stated.samples_of_frame - max(stated.added_behind - _LATE, 0)
+            self.samples = max(0, min(whole, last) - stated.added_before - _LATE)
+        missing = stated.frames - self.frames
+        if missing > 0 and not is_whole and not self.changes:
+            self.stated = stated.samples
+            # what is cut out is certain; what is only stated may be a little wrong
+            if len(self._runs) > 1:
+                self.loss = "is damaged within"
+            elif missing > max(_FEW_FRAMES, _SHORT_SECONDS * stated.rate / stated.samples_of_frame):
+                self.loss = "ends early"
 
     def open(self) -> int:
         """A descriptor to read the file from; a thread feeds it until it is closed."""
@@ -177,12 +207,64 @@ def _after_tags(content: mmap.mmap) -> int:
     return at
 
 
-def _stated_by(content: mmap.mmap, at: int) -> tuple[int, int, int]:
-    """Where a first frame states the number of frames, that number, and that of all bytes; or zeros."""
+@dataclass(frozen=True)
+class Stated:
+    """What a first frame states of all of them.
+
+    Attributes:
+        rate: Samples in a second.
+        samples_of_frame: How many samples each frame gives.
+        at: Where the number of frames stands, if its frame holds nothing else; else 0.
+        frames: That number; 0 if it is not stated.
+        size: The bytes of all frames; 0 if that is not stated.
+        added_before: How many samples the encoder has put in front.
+        added_behind: How many it has put behind.
+    """
+
+    rate: int
+    samples_of_frame: int
+    at: int = 0
+    frames: int = 0
+    size: int = 0
+    added_before: int = 0
+    added_behind: int = 0
+
+    @property
+    def samples(self) -> int:
+        """How many there should be, without what was added."""
+        added = self.added_before + max(self.added_behind, _LATE) if self.at else 0
+        return max(0, self.frames * self.samples_of_frame - added)
+
+
+def _stated_by(content: mmap.mmap, at: int) -> Stated:
+    """What the first frame states, if it does."""
+    _, kind = _frame_at(content, at)
+    rate, samples = kind >> 1, 1152 if content[at + 1] >> 3 & 3 == _MPEG1 else 576
+    vbri = content[at + _VBRI_AT : at + _VBRI_AT + 18]
+    if vbri.startswith(_VBRI) and len(vbri) == 18:  # noqa: PLR2004
+        size, frames = struct.unpack(">II", vbri[10:])
+        return Stated(rate, samples, frames=frames % _UNKNOWN, size=size)
     for name in (b"Xing", b"Info"):
         tag = content.find(name, at, at + 64)
         if tag < 0 or tag > len(content) - 16 or not content[tag + 7] & _STATES_FRAMES:
             continue
+        flags = content[tag + 7]
         frames, size = struct.unpack(">II", content[tag + 8 : tag + 16])
-        return tag + 8, frames, size if content[tag + 7] & _STATES_BYTES else 0
-    return 0, 0, 0
+        more = ((_STATES_BYTES, 4), (_STATES_PLACES, 100), (_STATES_QUALITY, 4))
+        behind = tag + 12 + sum(length for flag, length in more if flags & flag) + _ADDED_AT
+        added = int.from_bytes(content[behind : behind + 3], "big")
+        size = size if flags & _STATES_BYTES else 0
+        return Stated(rate, samples, tag + 8, frames % _UNKNOWN, size, added >> 12, added & 0xFFF)
+    return Stated(rate, samples)
+
+
+def lacks_bytes(path: str) -> bool:
+    """Whether the first frame of a file states more bytes than there are, or a number of frames alone."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size <= _HEADER_BYTES:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            start = _after_tags(content)
+            at = _next_frame(content, start, before=start + _MOST_BEFORE)
+            stated = _stated_by(content, at) if at >= 0 else None
+            return bool(stated and stated.frames and not 0 < stated.size <= len(content) - at)

@@ -1,6 +1,7 @@
 """MP3 is read to its true end, whatever its first frame states, and whatever stands around its frames."""
 
 import io
+import json
 import struct
 import subprocess
 import sys
@@ -9,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from doors import CHECKOUT
+from doors import CHECKOUT, here, program, read_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sounds import encoded_by_ffmpeg, needs_ffmpeg, tone
+from sounds import encoded_by_ffmpeg, needs_ffmpeg, noise, tone
 
 from splitter.errors import AudioError
 from splitter.mp3 import frame
@@ -153,9 +154,11 @@ def test_a_wrong_number_of_frames(scratch, plain, lie):
 
 
 def test_a_wrong_number_and_no_size(scratch, plain):
-    """Then nothing tells a lie from a cut: what may be sound is kept at the end, as by ffmpeg."""
+    """Then nothing tells a lie from a cut: an error; what may be sound is kept at the end, as by ffmpeg."""
     content = stating(plain, 200, size=False)
-    found = read(content, scratch)
+    with pytest.raises(AudioError, match=r"ends early: .* of 228,474 samples are there; --truncated"):
+        read(content, scratch)
+    found = read(content, scratch, "keep")
     check_same(found, read_by_ffmpeg(content, scratch))
     check_same(found[: len(SOUND)], read(plain, scratch))
 
@@ -164,7 +167,7 @@ def test_a_wrong_number_and_no_size(scratch, plain):
 @given(lie=st.integers(0, 2**32 - 1), size=st.booleans())
 def test_no_number_hides_sound(scratch, plain, lie, size):
     """Whatever is stated: all that was encoded is there."""
-    found = read(stating(plain, lie, size=size), scratch)
+    found = read(stating(plain, lie, size=size), scratch, "keep")
     assert len(SOUND) <= len(found) < len(SOUND) + 1152
     check_same(found[: len(SOUND)], read(plain, scratch))
 
@@ -209,15 +212,15 @@ def test_garbage_at_the_end(scratch, plain, after):
 @pytest.mark.parametrize("size", [1, 300, 60_000])
 def test_a_stream_that_was_caught_somewhere(scratch, plain, size):
     """Whatever stands before the first whole frame is left out; but not more than a tag would have to say."""
-    noise = np.random.default_rng(size).integers(0, 256, size, np.uint8).tobytes()
-    check_same(read(noise + plain, scratch), read(plain, scratch))
+    other = np.random.default_rng(size).integers(0, 256, size, np.uint8).tobytes()
+    check_same(read(other + plain, scratch), read(plain, scratch))
 
 
 def test_garbage_in_the_middle(scratch, plain):
     """It is left out, and nothing of what stands around it."""
     at = sum(sizes(plain)[:60])
-    noise = np.random.default_rng(3).integers(0, 256, 5000, np.uint8).tobytes()
-    check_same(read(plain[:at] + noise + plain[at:], scratch), read(plain, scratch))
+    other = np.random.default_rng(3).integers(0, 256, 5000, np.uint8).tobytes()
+    check_same(read(plain[:at] + other + plain[at:], scratch), read(plain, scratch))
 
 
 def sizes(content: bytes) -> list[int]:
@@ -233,7 +236,7 @@ def sizes(content: bytes) -> list[int]:
 
 @pytest.mark.parametrize("off", [1, 2, 100, 416])
 def test_a_file_that_was_cut(scratch, plain, off):
-    """Its whole frames are there, and nothing is taken off its new end.
+    """Its whole frames are there if they are asked for, and nothing is taken off its new end.
 
     ffmpeg adds what it guesses of half a frame.
     """
@@ -242,9 +245,72 @@ def test_a_file_that_was_cut(scratch, plain, off):
         content = plain[: sum(frames[:kept]) - off]
         # a first frame without sound, a last one that is not whole, and what the encoder put in front
         expected = (kept - 2) * 1152 - 1105
-        found = read(content, scratch)
+        found = read(content, scratch, "keep")
         assert len(found) == expected
+        if kept == len(frames):
+            # one frame less than is stated is nothing
+            check_same(read(content, scratch), found)
+        else:
+            check_refused(content, scratch, f"ends early: {expected:,} of 145,530 samples are there")
         check_same(found, read_by_ffmpeg(content, scratch)[:expected])
+
+
+def check_refused(content: bytes, scratch: Path, said: str) -> None:
+    with pytest.raises(AudioError) as refused:
+        read(content, scratch)
+    assert str(refused.value) == f"{scratch}/read.mp3: {said}; --truncated keep takes what is there"
+
+
+@pytest.mark.parametrize(
+    ("rate", "channels", "options"),
+    [(48_000, 1, ()), (RATE, 2, ("-q:a", "4")), (22_050, 2, ()), (16_000, 1, ("-q:a", "5")), (8000, 1, ())],
+)
+def test_how_much_was_cut(scratch, rate, channels, options):
+    """Of any kind of file: what there is, and what the encoder was given."""
+    content = encoded(scratch, *options, sound=tone(20, rate, channels), rate=rate)
+    stated = len(read(content, scratch))
+    for share in (0.1, 0.5, 0.9):
+        short = content[: int(len(content) * share)]
+        there = len(read(short, scratch, "keep"))
+        check_refused(short, scratch, f"ends early: {there:,} of {stated:,} samples are there")
+
+
+@pytest.mark.parametrize("lost", [1, 2, 30])
+@pytest.mark.parametrize("put_in", [b"", b"no frame" * 20], ids=["overwritten", "and shorter"])
+def test_damage_within(scratch, plain, lost, put_in):
+    """What stands in the place of frames is left out: an error, since all that follows is too early."""
+    frames = sizes(plain)
+    start, stop = sum(frames[:60]), sum(frames[: 60 + lost])
+    content = plain[:start] + (put_in or bytes(stop - start)) + plain[stop:]
+    there = len(read(content, scratch, "keep"))
+    assert there < len(SOUND)
+    check_refused(content, scratch, f"is damaged within: {there:,} of 145,530 samples are there")
+
+
+def with_vbri(plain: bytes) -> bytes:
+    """The same, but as Fraunhofer's encoder says how much there is."""
+    frames = len(sizes(plain)) - 1
+    tag = b"VBRI" + struct.pack(">HHHII", 1, 0, 75, len(plain), frames)
+    return plain[:4] + bytes(32) + tag + bytes(417 - 36 - len(tag)) + plain[417:]
+
+
+def test_fraunhofers_way_to_say_it(scratch, plain):
+    """Its first frame is one of silence, and a cut is seen."""
+    content = with_vbri(plain)
+    found = read(content, scratch)
+    assert len(found) == len(sizes(plain)) * 1152
+    there = len(read(content[:20_000], scratch, "keep"))
+    check_refused(
+        content[:20_000], scratch, f"ends early: {there:,} of {len(found) - 1152:,} samples are there"
+    )
+
+
+@pytest.mark.parametrize("options", [(), ("-q:a", "4")], ids=["CBR", "VBR"])
+def test_what_no_header_states(scratch, options):
+    """A file that says nothing of its length is what it is, wherever it begins or ends."""
+    content = encoded(scratch, *options, "-write_xing", "0", "-id3v2_version", "0")
+    for part in (content[len(content) // 3 :], content[: len(content) // 3]):
+        assert 0 < len(read(part, scratch)) < len(SOUND)
 
 
 def test_frames_behind_each_other(scratch, plain):
@@ -334,3 +400,45 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     frames, megabytes = map(int, done.stdout.split())
     assert frames > 30 * times * 16_000 // 576
     assert megabytes < 30
+
+
+# -- at the user's door -------------------------------------------------------------------------------------
+
+
+def test_a_cut_file_is_foretold(tmp_path, capfd):
+    """`plan` counts it among what will fail; with --truncated keep, it counts by what there is of it."""
+    encoded_by_ffmpeg(tone(60, 16_000), 16_000, tmp_path / "whole.mp3")
+    content = (tmp_path / "whole.mp3").read_bytes()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/cut.mp3").write_bytes(content[: len(content) // 10])
+    (tmp_path / "in/whole.mp3").write_bytes(content)
+    choice = (tmp_path / "in", "--output", tmp_path / "out", "--seconds", "1")
+    plan = json.loads(here(capfd, "plan", *choice, "--json").out)
+    assert (plan["outputs"], plan["faulty"], plan["tried_failed"]) == (60, 1, 0)
+    assert "cut.mp3: ends early: " in plan["faulty_first"][0]
+    assert "of 960,000 samples are there; --truncated keep" in plan["faulty_first"][0]
+    plan = json.loads(here(capfd, "plan", *choice, "--truncated", "keep", "--json").out)
+    assert plan["faulty"] == 0
+    assert here(capfd, "run", *choice, "--truncated", "keep").code == 0
+    assert len(read_table(tmp_path / "out/manifest.csv")) == plan["outputs"] == 66
+
+
+def test_nobody_talks_between(tmp_path):
+    """What libmpg123 says of damage names no file, and is not shown; the run's own words are."""
+    encoded_by_ffmpeg(tone(20, RATE, 2) + noise(20 * RATE, 2) // 9, RATE, tmp_path / "whole.mp3")
+    content = bytearray((tmp_path / "whole.mp3").read_bytes())
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/cut.mp3").write_bytes(content[:32_000])
+    (tmp_path / "in/zeros.mp3").write_bytes(b"ID3\4\0\0\0\0\0\0" + bytes(4000))
+    for at in range(10_000, len(content) - 50, 10_000):
+        content[at : at + 40] = content[at + 1 : at + 41]
+    (tmp_path / "in/damaged.mp3").write_bytes(content)
+    # the witness: it is said, where nothing is done about it
+    loud = program(python=("-c", f"import soundfile; soundfile.read({str(tmp_path / 'in/damaged.mp3')!r})"))
+    assert "mpg123" in loud.err or "Note: " in loud.err
+    choice = (tmp_path / "in", "--output", tmp_path / "out", "--truncated", "keep")
+    assert program("plan", *choice).err == ""
+    said = program("run", *choice, "--quiet")
+    (line,) = said.err.splitlines()
+    assert line.startswith("splitter: 1 of 3 inputs failed")
+    assert program("verify", tmp_path / "out").err == ""
