@@ -216,6 +216,8 @@ class SndfileDecoder(Decoder):
         """Open a file, by its content and not by its name; MP3 may also be looked for behind its start."""
         self._path, self._truncated, self._maybe_mp3 = path, truncated, maybe_mp3
         self._stated, self._fault, self._broken = 0, "", False
+        # of Ogg: how pages are seen to be missing, and how many samples there were with them
+        self._loss, self._with_lost = "", 0
         self._others: list[tuple[int, int]] = []
         with ExitStack() as opened:
             with hushed():
@@ -239,21 +241,24 @@ class SndfileDecoder(Decoder):
             sound: _SoundFile = opened.enter_context(_SoundFile(unbound))
             return sound
         if start.startswith(b"OggS"):
-            begins = ogg.streams(file.fileno())
-            if len(begins) > 1:
+            counted = ogg.CountedOgg(file.fileno())
+            self._loss = counted.loss
+            if len(counted.begins) > 1:
                 # libsndfile would end with the first
-                self._others = list(pairwise([*begins, os.fstat(file.fileno()).st_size]))
+                self._others = list(pairwise([*counted.begins, os.fstat(file.fileno()).st_size]))
                 return self._open_stream(opened)
         if self._maybe_mp3 or start.startswith(b"ID3") or frame(start[:4])[0]:
             mp3 = CountedMp3(self._path)
             if mp3.frames:
                 return self._open_mp3(mp3, opened)
         sound = opened.enter_context(_SoundFile(file.fileno(), closefd=False))
+        self._with_lost = sound.frames
         return self._open_mp3(CountedMp3(self._path), opened) if sound.format == "MP3" else sound
 
     def _open_stream(self, opened: ExitStack) -> "_SoundFile":
         part = opened.enter_context(_Part(self._path, *self._others.pop(0)))
         sound: _SoundFile = opened.enter_context(_SoundFile(part))
+        self._with_lost += sound.frames
         return sound
 
     def _goes_on(self) -> bool:
@@ -301,10 +306,14 @@ class SndfileDecoder(Decoder):
             return 0
 
     def _check_end(self) -> None:
-        whole = self.frames == self._stated if self._stated else not self._fault
-        if not whole and self._truncated == "error":
-            how = "ends early" if self.frames < self._stated else "holds more than its header says"
-            raise ends_early(self._path, self._fault or how, self.frames, self._stated)
+        fault, stated = self._fault or self._loss, self._stated
+        whole = self.frames == stated if stated else not fault
+        if whole or self._truncated != "error":
+            return
+        how = "ends early" if self.frames < stated else "holds more than its header says"
+        if self._loss and self.frames < self._with_lost:
+            stated = self._with_lost
+        raise ends_early(self._path, fault or how, self.frames, stated)
 
     def close(self) -> None:
         """Let the file go."""

@@ -1,17 +1,28 @@
-"""Ogg pages with another serial number: encoders choose one by chance, so that no two files are the same.
+"""Ogg as it really is: its pages are looked at, since a decoder passes over those that are damaged.
 
-Every page has the number, and a checksum over all of the page. That is a CRC, which is linear: what another
-number changes in it depends only on how many bytes come after the number.
+Pages are also given another serial number: encoders choose one by chance, so that no two files are the same.
+
+| OggS | flags | samples so far | serial number | page number | checksum of all of it | sizes | sound |
 """
 
 import os
 import struct
-from functools import cache
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import BinaryIO
 
-_POLYNOMIAL = 0x104C11DB7
-_FLAGS_AT, _SERIAL_AT, _CHECKSUM_AT, _SEGMENTS_AT, _HEAD_BYTES = 5, 14, 22, 26, 27
-_FIRST = 2
+_PAGE = struct.Struct("<4sBBQIIIB")
+_SERIAL_AT, _CHECKSUM_AT, _SEGMENTS_AT, _HEAD_BYTES = 14, 22, 26, 27
+_LARGEST_PAGE = _HEAD_BYTES + 255 + 255 * 255
+_FIRST, _LAST = 2, 4
+# how those streams begin that are sound
+_SOUND = (b"\x01vorbis", b"OpusHead", b"Speex   ")
+_READ_AT_ONCE = 1 << 20
+# of pages with the head of a stream, and of those in which nothing ends
+_NO_SAMPLES = (0, (1 << 64) - 1)
+_ALL = 0xFFFFFFFF
+_MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
 class Numbered:
@@ -39,17 +50,99 @@ class Numbered:
         return self.tell() if self._pending else self._file.seek(offset, whence)
 
 
-def streams(descriptor: int) -> list[int]:
-    """Where each stream of a file begins, of those that follow each other."""
-    found, at, beginning = [], 0, False
-    while (head := os.pread(descriptor, _HEAD_BYTES + 255, at))[:4] == b"OggS" and len(head) >= _HEAD_BYTES:
-        if head[_FLAGS_AT] & _FIRST and not beginning:
-            found.append(at)
+@dataclass
+class _Stream:
+    """How far a stream of pages has come."""
+
+    number: int
+    has_sound: bool = False
+    has_ended: bool = False
+
+
+class CountedOgg:
+    """An Ogg file whose pages have been looked at.
+
+    Attributes:
+        begins: Where its streams begin, of those that follow each other.
+        loss: How sound is seen to be missing; empty if it is not.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        """Look at the pages of a file."""
+        self.begins: list[int] = []
+        self.loss = ""
+        self._streams: dict[int, _Stream] = {}
+        self._beginning = False
+        end = 0
+        for at, page in _pages(descriptor):
+            self._look_at(at, page, after_others=at > end)
+            end = at + len(page)
+        rest = os.pread(descriptor, 4, end)
+        # what follows the end of a stream may be a tag
+        if rest == b"OggS" or (rest and self._are_open()):
+            self.loss = self.loss or "ends early"
+
+    def _look_at(self, at: int, page: bytes, *, after_others: bool) -> None:
+        """Look at a page; `after_others` if it follows bytes that are no page, or none any more."""
+        _, _, flags, samples, serial, number, _, segments = _PAGE.unpack_from(page)
+        if flags & _FIRST:
+            if not self._beginning:
+                self.begins.append(at)
+                if after_others and self._are_open():
+                    self.loss = self.loss or "is damaged within"
+                self._streams = {}
+            if page[_HEAD_BYTES + segments :].startswith(_SOUND):
+                self._streams[serial] = _Stream(number)
+        elif stream := self._streams.get(serial):
+            # what was caught somewhere has its head, and goes on with a later page
+            if number > stream.number + 1 and (after_others or stream.has_sound):
+                self.loss = self.loss or "is damaged within"
+            stream.number = number
+            stream.has_sound = stream.has_sound or samples not in _NO_SAMPLES
+            stream.has_ended = bool(flags & _LAST)
         # streams that lie side by side begin together
-        beginning = bool(head[_FLAGS_AT] & _FIRST)
-        segments = head[_SEGMENTS_AT]
-        at += _HEAD_BYTES + segments + sum(head[_HEAD_BYTES : _HEAD_BYTES + segments])
-    return found
+        self._beginning = bool(flags & _FIRST)
+
+    def _are_open(self) -> bool:
+        return not all(stream.has_ended for stream in self._streams.values())
+
+
+def _pages(descriptor: int) -> Iterator[tuple[int, bytes]]:
+    """Where each whole page begins, and its bytes; what is damaged is passed over, as decoders do."""
+    start, at, content = 0, 0, os.pread(descriptor, _READ_AT_ONCE, 0)
+    while True:
+        if len(content) == _READ_AT_ONCE and len(content) - at < _LARGEST_PAGE:
+            start, at = start + at, 0
+            content = os.pread(descriptor, _READ_AT_ONCE, start)
+        size = _page_size(content, at)
+        if size:
+            yield start + at, content[at : at + size]
+            at += size
+        else:
+            found = content.find(b"OggS", at + 1)
+            at = found if found >= 0 else max(at + 1, len(content) - 3)
+            if at >= len(content):
+                return
+
+
+def _page_size(content: bytes, at: int) -> int:
+    """The bytes of the page that begins there; 0 if there is none that is whole and undamaged."""
+    if content[at : at + 4] != b"OggS" or len(content) < at + _HEAD_BYTES:
+        return 0
+    segments = content[at + _SEGMENTS_AT]
+    lacing = content[at + _HEAD_BYTES : at + _HEAD_BYTES + segments]
+    size = _HEAD_BYTES + segments + sum(lacing)
+    page = content[at : at + size]
+    if len(page) < size:
+        return 0
+    return size if _checksum(page) == struct.unpack_from("<I", page, _CHECKSUM_AT)[0] else 0
+
+
+def _checksum(page: bytes | bytearray) -> int:
+    """The checksum of a page, its own field taken as zero: zlib's polynomial, but of the mirrored bits."""
+    mirrored = (page[:_CHECKSUM_AT] + bytes(4) + page[_CHECKSUM_AT + 4 :]).translate(_MIRRORED)
+    crc = zlib.crc32(mirrored, _ALL) ^ _ALL
+    return int.from_bytes(crc.to_bytes(4, "little").translate(_MIRRORED), "big")
 
 
 def _end_of_pages(content: bytes) -> int:
@@ -71,33 +164,9 @@ def with_serial_number(content: bytes, number: int = 1) -> bytes:
     while content[at : at + 4] == b"OggS" and at + _HEAD_BYTES <= len(content):
         lacing = content[at + _HEAD_BYTES :][: content[at + _SEGMENTS_AT]]
         end = at + _HEAD_BYTES + len(lacing) + sum(lacing)
-        old = struct.unpack_from("<I", content, at + _SERIAL_AT)[0]
-        checksum = struct.unpack_from("<I", content, at + _CHECKSUM_AT)[0]
+        if end > len(content):
+            break
         struct.pack_into("<I", changed, at + _SERIAL_AT, number)
-        difference = int.from_bytes(struct.pack("<I", old ^ number), "big")
-        checksum ^= _times(difference, _power(8 * (end - at - _SERIAL_AT - 4) + 32))
-        struct.pack_into("<I", changed, at + _CHECKSUM_AT, checksum)
+        struct.pack_into("<I", changed, at + _CHECKSUM_AT, _checksum(changed[at:end]))
         at = end
     return bytes(changed)
-
-
-def _times(a: int, b: int) -> int:
-    """The product of two polynomials modulo that of the checksum."""
-    product = 0
-    for bit in range(b.bit_length()):
-        if b >> bit & 1:
-            product ^= a << bit
-    for bit in range(product.bit_length() - 1, 31, -1):
-        if product >> bit & 1:
-            product ^= _POLYNOMIAL << (bit - 32)
-    return product
-
-
-@cache
-def _power(exponent: int) -> int:
-    """That power of x modulo the polynomial."""
-    if exponent == 0:
-        return 1
-    half = _power(exponent // 2)
-    square = _times(half, half)
-    return _times(square, 2) if exponent & 1 else square

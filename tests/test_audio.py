@@ -526,11 +526,14 @@ def test_ogg_streams_that_follow_each_other(tmp_path, subtype, seconds):
     assert about["source_frames"] == len(truth)
     # what was cut within its head holds no sound; what is of another kind is an error
     (tmp_path / "a.ogg").write_bytes(parts[0] + parts[1][:40])
-    assert chunks_of(tmp_path / "a.ogg")[1]["source_frames"] == round(seconds[0] * 16_000)
+    whole = round(seconds[0] * 16_000)
+    with pytest.raises(AudioError, match=rf"a\.ogg: ends early: {whole:,} samples are there; --truncated"):
+        chunks_of(tmp_path / "a.ogg")
+    assert chunks_of(tmp_path / "a.ogg", truncated="keep")[1]["source_frames"] == whole
     file = io.BytesIO()
     soundfile.write(file, tone(1, 16_000), 16_000, subtype, format="OGG")
     (tmp_path / "a.ogg").write_bytes(parts[0] + file.getvalue())
-    there = f"{round(seconds[0] * 16_000):,} samples are there; --truncated keep takes what is there$"
+    there = f"{whole:,} samples are there; --truncated keep takes what is there$"
     with pytest.raises(AudioError, match=f"goes on at another rate, or with other channels: {there}"):
         chunks_of(tmp_path / "a.ogg")
 
@@ -538,13 +541,13 @@ def test_ogg_streams_that_follow_each_other(tmp_path, subtype, seconds):
 @needs_ffmpeg
 @pytest.mark.parametrize("codec", ["libvorbis", "libopus"])
 def test_ogg_that_was_cut(tmp_path, codec):
-    """What decodes is there, without an error; half a page is not."""
+    """What decodes is there if it is asked for; half a page is not."""
     path = encoded_by_ffmpeg(noise(240_000), 48_000, tmp_path / "a.ogg", "-c:a", codec)
     content = path.read_bytes()
     counts = []
     for share in (0.4, 0.7, 1):
         path.write_bytes(content[: int(len(content) * share)])
-        outputs, about = chunks_of(path, seconds=1, format="wav")
+        outputs, about = chunks_of(path, seconds=1, format="wav", truncated="keep" if share < 1 else "error")
         counts.append(about["source_frames"])
         assert sum(output.metadata["frames"] for output in outputs) == about["source_frames"]
     assert 0 < counts[0] < counts[1] < counts[2] == 240_000

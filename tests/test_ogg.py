@@ -1,15 +1,19 @@
-"""Ogg streams with another serial number."""
+"""Ogg: what was lost of it is seen, and streams get another serial number."""
 
 import io
+import re
 import shutil
+import struct
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-from sounds import tone
+from sounds import chunks_of, encoded_by_ffmpeg, needs_ffmpeg, noise, tone
 
-from splitter.ogg import with_serial_number
+from splitter.errors import AudioError
+from splitter.ogg import CountedOgg, with_serial_number
 
 
 def checksum(page: bytes) -> int:
@@ -74,4 +78,113 @@ def test_two_files_are_one(stream):
     assert twice[0] != twice[1]
     assert with_serial_number(twice[0]) == with_serial_number(twice[1])
     # and what is cut in its last page stays so
-    assert with_serial_number(stream[:-10])[:-4000] == with_serial_number(stream)[: len(stream) - 4010]
+    whole = len(stream) - len(pages(stream)[-1])
+    cut = with_serial_number(stream[:-10])
+    assert cut[:whole] == with_serial_number(stream)[:whole]
+    assert cut[whole:] == stream[whole:-10]
+
+
+# -- what is lost of a file ----------------------------------------------------------------------------------
+
+RATE = 16_000
+
+
+def recorded(pieces: list[bytes], scratch: Path, truncated: str = "error") -> int:
+    """How many samples are read of a file."""
+    (scratch / "a.ogg").write_bytes(b"".join(pieces))
+    return chunks_of(scratch / "a.ogg", truncated=truncated)[1]["source_frames"]
+
+
+def check_lost(pieces: list[bytes], scratch: Path, said: str) -> None:
+    """It is an error that says how much is there, and with --truncated keep just that is done."""
+    with pytest.raises(AudioError) as refused:
+        recorded(pieces, scratch)
+    found = re.fullmatch(
+        f"{said}: ([0-9,]+)(?: of ([0-9,]+))? samples are there; --truncated keep .*",
+        str(refused.value).partition("a.ogg: ")[2],
+    )
+    assert found, refused.value
+    there = int(found[1].replace(",", ""))
+    assert there == recorded(pieces, scratch, "keep") < int((found[2] or "999,999").replace(",", ""))
+
+
+@pytest.fixture(scope="module", params=["libvorbis", "libopus"])
+def parts(request, tmp_path_factory) -> list[bytes]:
+    """The pages of twelve seconds as ffmpeg writes them: head, head, sound, ..."""
+    path = tmp_path_factory.mktemp("ogg") / "a.ogg"
+    sound = noise(12 * RATE)
+    content = encoded_by_ffmpeg(
+        sound, RATE, path, "-c:a", request.param, "-page_duration", "500000"
+    ).read_bytes()
+    found = pages(content)
+    assert len(found) > 10
+    return found
+
+
+def damaged(page: bytes, at: int = 100) -> bytes:
+    return page[:at] + bytes(byte ^ 0x55 for byte in page[at : at + 40]) + page[at + 40 :]
+
+
+@needs_ffmpeg
+@pytest.mark.parametrize("at", [0, 10, 24, 100], ids=["name", "number", "checksum", "sound"])
+@pytest.mark.parametrize("which", [3, 8, -2])
+def test_a_damaged_page(parts, tmp_path, which, at):
+    """Decoders pass over it, and all that follows would be too early: that is an error."""
+    which %= len(parts)
+    check_lost(
+        [*parts[:which], damaged(parts[which], at), *parts[which + 1 :]], tmp_path, "is damaged within"
+    )
+
+
+@needs_ffmpeg
+def test_lost_pages(parts, tmp_path):
+    """One, or some, in the middle or at the end."""
+    check_lost([*parts[:8], *parts[9:]], tmp_path, "is damaged within")
+    check_lost([*parts[:5], b"something else", *parts[9:]], tmp_path, "is damaged within")
+    check_lost([*parts[:-1], damaged(parts[-1])], tmp_path, "ends early")
+    check_lost([*parts[:-1], damaged(parts[-1], 0)], tmp_path, "ends early")
+    for size in (1, 20, 27, 500):
+        check_lost([*parts[:8], parts[8][:size]], tmp_path, "ends early")
+
+
+@needs_ffmpeg
+def test_lost_of_streams_that_follow_each_other(parts, tmp_path):
+    """In the first or in the last, and one that was cut before the other was put behind it."""
+    broken = [*parts[:8], damaged(parts[8]), *parts[9:]]
+    check_lost([*broken, *parts[:6]], tmp_path, "is damaged within")
+    check_lost([*parts[:6], *broken], tmp_path, "is damaged within")
+    check_lost([*parts[:6], parts[6][:300], *parts[:4]], tmp_path, "is damaged within")
+
+
+@needs_ffmpeg
+def test_what_looks_strange_and_lacks_nothing(parts, tmp_path):
+    """Streams caught somewhere, pages that nobody numbered anew, tags, and bytes between pages."""
+    whole = recorded(parts, tmp_path)
+    other = np.random.default_rng(0).integers(0, 256, 70_000, np.uint8).tobytes()
+    for pieces in (
+        [*parts, b"TAG", bytes(125)],
+        [*parts, other],
+        [*parts[:8], other, *parts[8:]],
+        [*parts[:8], b"OggS", *parts[8:]],
+    ):
+        assert recorded(pieces, tmp_path) == whole
+    assert recorded([*parts, *parts], tmp_path) == 2 * whole
+    assert recorded([*parts, b"TAG", bytes(125), *parts], tmp_path) == 2 * whole
+    # a stream that was caught after it began, and one that nobody ended
+    assert 0 < recorded([*parts[:2], *parts[8:]], tmp_path) < whole
+    assert 0 < recorded(parts[:8], tmp_path) < whole
+    assert 0 < recorded([*parts[:8], *parts], tmp_path) < 2 * whole
+
+
+@needs_ffmpeg
+@pytest.mark.parametrize("kind", [b"\x80theora", b"\x01vorbis"])
+def test_pages_of_streams_side_by_side(parts, tmp_path, kind):
+    """What a picture has lost is no lost sound."""
+    others = pages(with_serial_number(b"".join(parts), 77))
+    first = others[0][:28] + kind + others[0][28 + len(kind) :]
+    first = first[:22] + struct.pack("<I", checksum(first)) + first[26:]
+    lost = [first, *others[1:6], *others[7:]]
+    beside = [page for pair in zip(parts, lost, strict=False) for page in pair]
+    (tmp_path / "a.ogg").write_bytes(b"".join(beside))
+    with (tmp_path / "a.ogg").open("rb") as file:
+        assert bool(CountedOgg(file.fileno()).loss) == kind.endswith(b"vorbis")

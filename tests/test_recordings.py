@@ -72,7 +72,10 @@ UNKNOWN = r"cannot be read: it is of no known format \(it starts with [0-9a-f ]+
 FLAC = of_kind("FLAC", frames=50_000)
 LOST = r"only [\d,]+(?: of 50,?000)? samples are whole: the next frame is .+" + re.escape(KEEP)
 
+OF = " samples are there" + KEEP
+THERE = r"[\d,]+" + OF
 OGG = of_kind("OGG", "VORBIS", 100_000)
+MP3 = of_kind("MP3", "MPEG_LAYER_III", 132_300)
 # its picture looks like frames of MP3
 ID3 = b"ID3\4\0\0\0\0\7\x68" + b"\xff\xfb\x90\x64" * 250
 
@@ -102,7 +105,7 @@ BAD: dict[str, Bad] = {
     "cut adpcm.wav": Bad(
         of_kind("WAV", "MS_ADPCM")[:-500], error=r"ends early: [\d,]+ of [\d,]+ bytes .+", kept=500
     ),
-    "cut.ogg": Bad(of_kind("OGG", "VORBIS", 100_000)[:20_000]),
+    "cut.ogg": Bad(of_kind("OGG", "VORBIS", 100_000)[:20_000], error=r"ends early: " + THERE),
     # sizes
     "size 0.wav": Bad(wav(CONTENT, channels=2, stated=0), done=1000),
     "size -1.wav": Bad(wav(CONTENT, channels=2, stated=2**32 - 1), done=1000),
@@ -171,10 +174,19 @@ BAD: dict[str, Bad] = {
     "metadata of 16 MB.flac": Bad(patched(FLAC, 5, b"\xff\xff\xff"), error=unreadable("FLAC")),
     # Ogg
     "cut 20.ogg": Bad(cut(OGG, 20), error=unreadable("OGG")),
-    "cut in a page's head.ogg": Bad(cut(OGG, OGG.index(b"OggS", 100) + 20), done=0),
+    "cut in a page's head.ogg": Bad(
+        cut(OGG, OGG.index(b"OggS", 100) + 20), error=f"ends early: 0 samples are there{KEEP}", kept=0
+    ),
     "cut in the codebooks.ogg": Bad(cut(OGG, 2000), error=unreadable("OGG")),
-    "cut half.ogg": Bad(cut(OGG, len(OGG) // 2)),
-    "damaged.ogg": Bad(patched(OGG, len(OGG) // 2, bytes(300))),
+    "cut half.ogg": Bad(cut(OGG, len(OGG) // 2), error="ends early: " + THERE),
+    "damaged.ogg": Bad(
+        patched(OGG, len(OGG) // 2, bytes(300)), error=r"is damaged within: [\d,]+ of 100,000" + OF
+    ),
+    # MP3
+    "cut.mp3": Bad(cut(MP3, len(MP3) // 3), error=r"ends early: [\d,]+ of 132,300" + OF),
+    "damaged.mp3": Bad(
+        patched(MP3, len(MP3) // 2, bytes(1000)), error=r"is damaged within: [\d,]+ of 132,300" + OF
+    ),
     # names
     "UPPER.WAV": Bad(WAV, done=1000),
     "ü" * 123 + ".wav": Bad(WAV, done=1000),
@@ -218,7 +230,9 @@ if shutil.which("ffmpeg"):
     BAD |= {
         "sound.m4a": Bad(mpeg4("-c:a", "aac")),
         "cut.m4a": Bad(cut_mpeg4("-c:a", "aac"), error=unreadable("MP4 or M4A")),
-        "cut, head first.m4a": Bad(cut_mpeg4("-c:a", "aac", "-movflags", "faststart")),
+        "cut, head first.m4a": Bad(
+            cut_mpeg4("-c:a", "aac", "-movflags", "faststart"), error=r"ends early: [\d,]+ of 132,300" + OF
+        ),
         "lossless.m4a": Bad(mpeg4("-c:a", "alac"), done=132_300),
         "cut lossless.m4a": Bad(
             cut_mpeg4("-c:a", "alac", "-movflags", "faststart"),
