@@ -23,6 +23,8 @@ _CONTAINERS = {"mov": "MP4", "asf": "WMA"}
 _HOLDING = {"u8": "PCM_U8", "s16": "PCM_16", "s32": "PCM_32", "dbl": "DOUBLE"}
 _ALAC_DEPTH_AT, _FLAC_DEPTH_AT, _FLAC_COUNT_AT = 17, 12, 13
 _FLAC_LARGEST_COUNT = (1 << 36) - 1
+# a length is believed to this part of a second, and to so many blocks, of what seems to be missing
+_SHORT_SECONDS, _FEW_BLOCKS = 0.1, 2
 
 
 class AvDecoder(Decoder):
@@ -31,6 +33,8 @@ class AvDecoder(Decoder):
     def __init__(self, path: str, truncated: Truncated) -> None:
         """Open a file, by its content and not by its name; the error does not say which file it was."""
         self._path, self._truncated = path, truncated
+        # up to which second there was sound, and whether some before that could not be decoded
+        self._reached, self._is_damaged = 0.0, False
         with ExitStack() as opened:
             file = opened.enter_context(open(path, "rb", buffering=0))
             try:
@@ -48,11 +52,12 @@ class AvDecoder(Decoder):
         if stream.codec_context is None:
             raise AudioError("there is no decoder for its sound")
         stream.codec_context.thread_count = 1
-        self._blocks = _blocks(container, stream)
+        self._blocks = self._decoded(container, stream)
         first = next(self._blocks, None)
         if first is None:
             raise AudioError("none of its sound can be decoded")
         self._first, self._stated = first, _stated(stream, first.sample_rate)
+        self._seconds = _seconds_stated(container, stream)
         self.format = _format_of(container, stream, first)
         self._rest = self._numbers(first)
 
@@ -65,9 +70,17 @@ class AvDecoder(Decoder):
         whole = np.concatenate(parts)
         self._rest = whole[frames:]
         self.frames += len(whole[:frames])
-        if not there and self.frames < self._stated and self._truncated == "error":
-            raise ends_early(self._path, "ends early", self.frames, self._stated)
+        if frames and not there and self._truncated == "error":
+            self._check_end()
         return whole[:frames]
+
+    def _check_end(self) -> None:
+        rate, few = self.format.rate, _FEW_BLOCKS * self._first.samples
+        stated = self._stated or round(self._seconds * rate)
+        is_short = self._seconds - self._reached > max(_SHORT_SECONDS, few / rate)
+        if is_short or self.frames < self._stated or self._is_damaged:
+            how = "is damaged within" if self._is_damaged else "ends early"
+            raise ends_early(self._path, how, self.frames, stated if stated > self.frames else 0)
 
     def _numbers(self, block: av.AudioFrame) -> np.ndarray:
         """A decoded block, channels in columns."""
@@ -83,16 +96,25 @@ class AvDecoder(Decoder):
             numbers = (numbers.astype(np.int16) - 128) << 8
         return numbers.astype(self.format.dtype, copy=False)
 
+    def _decoded(self, container: Any, stream: Any) -> Iterator[av.AudioFrame]:  # noqa: ANN401 - PyAV's
+        """Whatever can be decoded, as FFmpeg goes on behind what cannot."""
+        failed = False
+        for packet in _packets(container, stream):
+            try:
+                blocks = stream.codec_context.decode(packet)
+            except av.error.FFmpegError:
+                # a stream that was caught somewhere may begin with what cannot be decoded
+                failed = self._reached > 0
+                continue
+            for block in blocks:
+                self._is_damaged = self._is_damaged or (failed and packet is not None)
+                begin = self._reached if block.time is None else block.time
+                self._reached = begin + block.samples / block.sample_rate
+                yield block
+
     def close(self) -> None:
         """Let the file go."""
         self._opened.close()
-
-
-def _blocks(container: Any, stream: Any) -> Iterator[av.AudioFrame]:  # noqa: ANN401 - PyAV's
-    """Whatever can be decoded, as FFmpeg goes on behind what cannot."""
-    for packet in _packets(container, stream):
-        with suppress(av.error.FFmpegError):
-            yield from stream.codec_context.decode(packet)
 
 
 def _packets(container: Any, stream: Any) -> Iterator[Any]:  # noqa: ANN401 - PyAV's
@@ -144,3 +166,14 @@ def _stated(stream: Any, rate: int) -> int:  # noqa: ANN401 - PyAV's
         return int.from_bytes(about[_FLAC_COUNT_AT : _FLAC_COUNT_AT + 5], "big") & _FLAC_LARGEST_COUNT
     exact = stream.codec_context.codec.lossless and stream.time_base == Fraction(1, rate)
     return stream.duration if exact and stream.duration else 0
+
+
+def _seconds_stated(container: Any, stream: Any) -> float:  # noqa: ANN401 - PyAV's
+    """How long the sound of an MP4 or Matroska file is to be; 0 if it does not say so."""
+    kind = container.format.name.partition(",")[0]
+    if kind == "mov" and stream.duration:
+        return float(stream.duration * stream.time_base)
+    # Matroska says it of all streams together; of one alone FFmpeg may have made a guess
+    if kind == "matroska" and len(container.streams) == 1 and not stream.duration and container.duration:
+        return float(container.duration / av.time_base)
+    return 0.0

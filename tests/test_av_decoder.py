@@ -1,0 +1,123 @@
+"""What FFmpeg reads: files that say how long they are must not end before that, others may."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sounds import chunks_of, encoded_by_ffmpeg, ffmpeg, needs_ffmpeg, tone
+
+from splitter.errors import AudioError
+
+pytest.importorskip("av")
+pytestmark = needs_ffmpeg
+
+RATE = 48_000
+SECONDS = 8
+SOUND = tone(SECONDS, RATE, 2) + np.random.default_rng(0).integers(-900, 900, (SECONDS * RATE, 2), np.int16)
+FAST = ("-movflags", "faststart")
+
+
+def encoded(path: Path, *options: str) -> Path:
+    return encoded_by_ffmpeg(SOUND, RATE, path, *options)
+
+
+def frames_of(path: Path, truncated: str = "error") -> int:
+    return int(chunks_of(path, truncated=truncated)[1]["source_frames"])
+
+
+def check_lost(path: Path, said: str) -> None:
+    """It is an error that says how much is there, and with --truncated keep just that is done."""
+    with pytest.raises(AudioError) as refused:
+        frames_of(path)
+    kept = frames_of(path, "keep")
+    pattern = rf"{said}: {kept:,} of 38\d,\d\d\d samples are there; --truncated keep takes what is there"
+    assert re.search(pattern, str(refused.value)), refused.value
+    assert 0 < kept < SECONDS * RATE
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("a.m4a", FAST),
+        ("low.m4a", (*FAST, "-b:a", "24k", "-ar", "48000")),
+        ("a.mov", (*FAST, "-c:a", "aac")),
+        ("alac.m4a", (*FAST, "-c:a", "alac")),
+        ("opus.mp4", (*FAST, "-c:a", "libopus")),
+        (
+            "dash.mp4",
+            ("-movflags", "empty_moov+default_base_moof+dash+global_sidx", "-frag_duration", "500000"),
+        ),
+        ("a.webm", ()),
+        ("vorbis.mka", ("-c:a", "libvorbis")),
+        ("mp3.mka", ("-c:a", "libmp3lame")),
+        ("aac.mka", ("-c:a", "aac")),
+    ],
+)
+def test_a_file_that_was_cut(tmp_path, name, options):
+    """Whole it is done; without its end it is an error, but for what nobody would hear."""
+    path = encoded(tmp_path / name, *options)
+    assert abs(frames_of(path) - SECONDS * RATE) < 2200
+    content = path.read_bytes()
+    path.write_bytes(content[:-20])
+    if "alac" not in name:
+        assert abs(frames_of(path) - SECONDS * RATE) < 4400
+    for share in (0.4, 0.9):
+        path.write_bytes(content[: int(len(content) * share)])
+        check_lost(path, "ends early")
+
+
+@pytest.mark.parametrize("at", [0.2, 0.5, 0.8])
+def test_what_cannot_be_decoded(tmp_path, at):
+    """A packet in the middle that is damaged so that it is left out."""
+    path = encoded(tmp_path / "a.m4a", *FAST)
+    content = bytearray(path.read_bytes())
+    place = int(len(content) * at)
+    content[place : place + 600] = bytes(byte ^ 0x5A for byte in content[place : place + 600])
+    path.write_bytes(content)
+    check_lost(path, "is damaged within")
+
+
+WHOLE: dict[str, Callable[[Path, Path], object]] = {
+    # written to a pipe: no length, or one that FFmpeg guesses
+    "live.mkv": lambda mp3, to: to.write_bytes(
+        ffmpeg("-i", mp3, "-c", "copy", "-f", "matroska", "-live", "1", "-")
+    ),
+    "pipe.mkv": lambda mp3, to: to.write_bytes(ffmpeg("-i", mp3, "-c", "copy", "-f", "matroska", "-")),
+    "a.aac": lambda mp3, to: ffmpeg("-i", mp3, "-c:a", "aac", to),
+    "a.wma": lambda mp3, to: ffmpeg("-i", mp3, to),
+    # a picture that goes on when the sound has ended, and sound that begins late, or in its middle
+    "video.mp4": lambda mp3, to: ffmpeg(
+        *("-f", "lavfi", "-i", "testsrc=d=12:s=64x64:r=5", "-i", mp3, "-c:v", "mpeg4", "-c:a", "aac", to)
+    ),
+    "video.mkv": lambda mp3, to: ffmpeg(
+        *("-f", "lavfi", "-i", "testsrc=d=12:s=64x64:r=5", "-i", mp3, "-c:v", "mpeg4", "-c:a", "aac", to)
+    ),
+    "late.mkv": lambda mp3, to: ffmpeg("-itsoffset", "3", "-i", mp3, "-c:a", "aac", to),
+    "late.m4a": lambda mp3, to: ffmpeg("-itsoffset", "3", "-i", mp3, "-c:a", "aac", to),
+    "middle.m4a": lambda mp3, to: ffmpeg("-i", mp3, "-ss", "3.3", "-t", "4", "-c:a", "aac", to),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_looks_strange_and_lacks_nothing(tmp_path, name):
+    mp3 = encoded(tmp_path / "a.mp3")
+    WHOLE[name](mp3, tmp_path / name)
+    assert frames_of(tmp_path / name) > 3.9 * RATE
+
+
+@pytest.mark.parametrize("name", ["a.m4a", "a.webm"])
+def test_a_part_that_was_cut_out(tmp_path, name):
+    """Without encoding anew: an edit list, or a length, says what is to be heard."""
+    path = encoded(tmp_path / f"whole{name}")
+    ffmpeg("-ss", "3.3", "-t", "4", "-i", path, "-c", "copy", tmp_path / name)
+    assert frames_of(tmp_path / name) > 3.9 * RATE
+
+
+def test_a_stream_without_a_length(tmp_path):
+    """A stream that was caught somewhere begins with what cannot be decoded, and ends anywhere."""
+    path = encoded(tmp_path / "a.aac")
+    content = path.read_bytes()
+    path.write_bytes(content[3000:-200])
+    assert frames_of(path) > 7 * RATE
