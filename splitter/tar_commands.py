@@ -77,9 +77,9 @@ _memory = click.option(
 
 
 def _output(default: str | None = None, text: str = "The archive to write.") -> Callable[[Tool], Tool]:
-    return click.option(
-        "output", "--output", "-o", default=default, required=default is None, show_default=True, help=text
-    )
+    # a default that is None would count as given, and nothing would be missing
+    given: dict[str, Any] = {"required": True} if default is None else {"default": default}
+    return click.option("output", "--output", "-o", show_default=True, help=text, **given)
 
 
 @tar.command(short_help="Put the samples of archives into one.")

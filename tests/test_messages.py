@@ -306,6 +306,14 @@ $ serve gone
 {here}/gone: there is no manifest; give the output folder of a finished run
 $ tar cat
 Missing argument 'INPUTS...'; see splitter tar cat --help
+$ tar cat broken.tar
+Missing option '--output' / '-o'; see splitter tar cat --help
+$ tar sort broken.tar
+Missing option '--output' / '-o'; see splitter tar sort --help
+$ tar map broken.tar
+Missing option '--output' / '-o'; see splitter tar map --help
+$ tar create plan.csv
+Missing option '--output' / '-o'; see splitter tar create --help
 $ tar cat gone.tar -o out.tar
 gone.tar: cannot be read: No such file or directory
 $ tar cat words -o out.tar
