@@ -26,6 +26,7 @@ class Levels:
 
     Attributes:
         seconds: How long it is.
+        frames: How many samples of each channel could be read.
         rate: Frames in a second.
         channels: How many it has.
         rms_db: Its mean level, in decibels below full scale.
@@ -37,6 +38,7 @@ class Levels:
     """
 
     seconds: float
+    frames: int
     rate: int
     channels: int
     rms_db: float
@@ -132,6 +134,7 @@ def measure(path: str, points: int) -> Levels:
     wave = outline.points(points)
     return Levels(
         seconds=frames / rate,
+        frames=frames,
         rate=rate,
         channels=channels,
         rms_db=_decibels(math.sqrt(energy / samples)),

@@ -16,7 +16,7 @@ import pandas as pd
 from splitter.content_types import type_of
 from splitter.errors import SplitterError
 from splitter.options import usable_cpus
-from splitter.outputs import Address, OutputReader
+from splitter.outputs import Address, OutputReader, number_of
 from splitter.places import Layout, shard_of
 from splitter.report.levels import Levels, measure, preview
 from splitter.report.table import Table, hash_of, kind_of
@@ -29,6 +29,8 @@ SOURCE_BYTES, MOST_SOURCES = 1 << 30, 500
 AFEW = 20
 TEXT_BYTES = 600
 TEXTS_AT_MOST = 1 << 20
+# what decodes to exactly as many samples as were encoded, or with padding to more
+EXACT = (".wav", ".flac", ".aiff", ".aif", ".au", ".w64", ".rf64")
 MOST_IMAGE_BYTES = 200_000
 WORTH_A_LISTEN = 8
 AT_ONCE = 256
@@ -104,6 +106,15 @@ class Outputs:
         )
         return content
 
+    def least_frames(self, row: int, rate: int) -> int:
+        """How many frames of this rate one must have, as the manifest says; 0 if that cannot be told."""
+        if not self.names[row].lower().endswith(EXACT):
+            return 0
+        values = self._rows.iloc[row]
+        frames, stated = (number_of(values.get(name)) for name in ("frames", "sample_rate"))
+        # a column of the dataset list is text, and of the input
+        return frames or 0 if stated == rate and not isinstance(values["frames"], str) else 0
+
     @contextlib.contextmanager
     def path(self, row: int) -> Iterator[str]:
         """Where one is, as long as it is needed."""
@@ -156,9 +167,13 @@ def _measure(outputs: Outputs, looks: Looks, tell: Tell) -> None:
     def work(row: int) -> Levels | str:
         try:
             with outputs.path(row) as path:
-                return measure(path, POINTS)
+                found = measure(path, POINTS)
         except (SplitterError, OSError) as error:
             return str(error)
+        stated = outputs.least_frames(row, found.rate)
+        if found.frames < stated:
+            return f"{found.frames:,} of {stated:,} samples can be read"
+        return found
 
     rows = [row for row in looks.chosen.tolist() if outputs.kinds[row] == "sound"]
     for number, (row, found) in enumerate(in_parallel(work, rows), 1):
@@ -213,9 +228,12 @@ def standing_out(looks: Looks) -> list[tuple[int, str]]:
     """Rows to listen to first: the extremes, and some others by chance that is the same each time."""
     found: dict[int, str] = {}
     for reason, key, counts in _STANDING_OUT:
-        rows = [row for row, levels in looks.levels.items() if counts(levels) and row not in found]
-        if rows:
-            found[min(rows, key=lambda row: (key(looks.levels[row]), row))] = reason
+        keys = {row: key(levels) for row, levels in looks.levels.items()}
+        # where all are alike none stands out
+        if len({*keys.values()}) > 1:
+            row = min(keys, key=lambda row: (keys[row], row))
+            if counts(looks.levels[row]):
+                found[row] = f"{found[row]}, {reason}" if row in found else reason
     for row in sorted(looks.levels, key=lambda row: hash_of(str(row))):
         if len(found) >= min(WORTH_A_LISTEN, len(looks.levels)):
             break

@@ -288,6 +288,38 @@ def test_shards_give_the_same_levels(folder, capfd, kind):
     assert (summary["shards"], summary["numbers"]["outputs"]) == (True, 15)
 
 
+def test_an_output_of_which_less_can_be_decoded_cannot_be_read(folder, capfd):
+    """The manifest says how many samples it has; a column of the dataset list that is called so does not."""
+    for name in ("short", "whole"):
+        write_sound(folder / "in" / f"{name}.wav", tone(1, 8000), 8000)
+    run(capfd, folder / "in", "-o", folder / "out")
+    [short] = (folder / "out" / "short").iterdir()
+    for samples in (0, 5000):
+        write_sound(short, tone(1, 8000)[:samples], 8000)
+        said = here(capfd, "report", folder / "out")
+        assert (said.code, said.out.splitlines()[0].endswith("2 outputs, 1 of them read")) == (1, True)
+        assert said.lines == ["splitter: 1 output cannot be read; 'splitter verify' says which, and why"]
+        rows = rows_of(folder / "out" / "report.html")
+        assert rows["unread"] == {"0": f"{samples:,} of 8,000 samples can be read"}
+        assert [why["row"] for why in summary_of(folder / "out" / "report.html")["worth"]] == [1]
+    header = ["input", "frames", "sample_rate", "output", "size", "checksum"]
+    (folder / "other").mkdir()
+    size = write_sound(folder / "other" / "0.wav", tone(1, 8000), 8000).stat().st_size
+    write_manifest(folder / "other", header, [["a.wav", "9000", "8000", "0.wav", size, "xxh128:0"]])
+    assert rows_of(reported(capfd, folder / "other"))["unread"] == {}
+
+
+def test_what_stands_out_is_the_extreme_of_all(folder, capfd):
+    """One output may be so in several ways; what is alike in all stands out in none."""
+    half = np.concatenate([tone(0.5, 8000), np.zeros((6000, 1), np.int16)])
+    sounds = {"a": tone(1, 8000) // 9, "b": half // 30, "c": tone(3, 8000), "d": tone(1, 8000) // 2}
+    for name, samples in sounds.items():
+        write_sound(folder / "in" / f"{name}.wav", samples, 8000)
+    run(capfd, folder / "in", "--seconds=100", "-o", folder / "out")
+    worth = {one["row"]: one["why"] for one in summary_of(reported(capfd, folder / "out"))["worth"]}
+    assert worth == {0: "shortest", 1: "quietest, most silence", 2: "loudest, longest", 3: "by chance"}
+
+
 def test_the_report_of_a_run_into_a_store_stands_beside_it(folder, capfd):
     """At a URL it is made and written like in a folder; one that stands elsewhere has copies to play."""
     url = "memory://report-of-a-run/out"

@@ -69,8 +69,9 @@ function openFailure(input) {
 function showWorth(rows, inspector) {
   const card = ({ row, why }) => {
     const wave = rows.wave(row);
-    const number = { "most clipped": `${share(rows.level("clipped", row), 1)} clipped`, "most silence": `${fixed(rows.level("silence", row), 0)} %` }[why];
-    const facts = [clock(rows.level("seconds", row)), number || `${fixed(rows.level("rms_db", row), 0)} dB`];
+    const clipped = why.includes("most clipped") && `${share(rows.level("clipped", row), 1)} clipped`;
+    const silent = why.includes("most silence") && `${fixed(rows.level("silence", row), 0)} %`;
+    const facts = [clock(rows.level("seconds", row)), clipped || silent || `${fixed(rows.level("rms_db", row), 0)} dB`];
     return el("article", { class: "pick" },
       el("header", {}, el("button", { type: "button", class: "play", "aria-label": `Play ${rows.name(row)}`, "data-row": row, click: () => { browser.select(row, { scroll: true }); inspector.toggle(row); } }), el("b", {}, why), el("span", { class: "more" }, facts.join(" · "))),
       el("button", { type: "button", class: "pick-wave", title: rows.name(row), "aria-label": `Show ${rows.name(row)}`, click: () => browser.reveal(row) }, wave ? waveImage(wave, rows.level("peak_db", row)) : "", el("small", {}, rows.name(row))));
