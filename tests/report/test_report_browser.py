@@ -377,6 +377,18 @@ def test_everything_is_there_for_the_keyboard(chromium, speech_output):
     assert not chromium.value(f"{PLAYER}.isPlaying")
 
 
+@pytest.mark.parametrize("width", [360, 375, 500, 700, 900, 1200])
+def test_numbers_stay_in_their_places(chromium, speech_output, width):
+    """Also long ones: half an hour is written longer than ten hours."""
+    chromium.wear("light", width, 740)
+    chromium.open(speech_output / "report.html")
+    numbers = "[...document.querySelectorAll('.numbers dd:not(.more), .bars .number:last-child')]"
+    assert chromium.value(f"{numbers}.length") > 20
+    chromium.run(f"for (const one of {numbers}) one.textContent = '29:06 min'")
+    assert chromium.value(f"{numbers}.filter((one) => one.scrollWidth > one.clientWidth).length") == 0
+    assert chromium.value("document.documentElement.scrollWidth") <= width
+
+
 @pytest.mark.parametrize("width", [360, 800, 1200])
 def test_it_fits_a_phone(chromium, speech_output, width):
     """Nothing is wider than the screen; what is told of a row covers the lower part, but not the row."""
