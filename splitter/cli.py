@@ -18,6 +18,7 @@ from splitter.options import RunOptions, flag, nearest
 from splitter.parameters import REQUIRED, Parameter, field_parameters, first_line, recipe_parameters
 from splitter.recipes import DEFAULT, RECIPES, load_recipe
 from splitter.report.commands import report, serve
+from splitter.single import Single
 from splitter.table_names import other_tables
 from splitter.tar_commands import tar
 
@@ -186,8 +187,15 @@ def _option(parameter: Parameter) -> click.Option:
     return click.Option(names, type=_click_type(parameter.kind), multiple=parameter.many, **shared)
 
 
+# what a user may give several of, and what to write then
+_ONCE = {"where": ", with 'and' between the conditions", "labels": ""}
+
+
 def _run_option(parameter: Parameter) -> click.Option:
     """An option of the run; a flag has no negative form."""
+    if parameter.name in _ONCE:
+        names = [parameter.name, flag(parameter.name)]
+        return Single(names, help=parameter.help, advice=_ONCE[parameter.name])
     if parameter.kind is bool:
         return click.Option([parameter.name, flag(parameter.name)], is_flag=True, help=parameter.help)
     return _option(parameter)
@@ -496,9 +504,9 @@ def verify(  # noqa: PLR0913 - what click gives
 @click.option("--train", type=float, metavar="FRACTION", help="How much is to be in train, such as 0.8.")
 @click.option("--validation", type=float, metavar="FRACTION", help="How much is to be in validation.")
 @click.option("--test", type=float, metavar="FRACTION", help="How much is to be in test.")
-@click.option("--by", metavar="COLUMN", help="What is never divided, such as speaker. Default: the input.")
+@click.option("--by", cls=Single, metavar="COLUMN", help="What is never divided, such as speaker. Default: the input.")
 @click.option("--seed", default=0, show_default=True, help="Another number, another choice.")
-@click.option("--label", metavar="COLUMN", help="Show how the classes of this column are shared.")
+@click.option("--label", cls=Single, metavar="COLUMN", help="Show how the classes of this column are shared.")
 @click.option("--remove", is_flag=True, help="Take the column out of the manifest again.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 def split(  # noqa: PLR0913 - what click gives
@@ -537,7 +545,7 @@ def split(  # noqa: PLR0913 - what click gives
 
 @commands.command(short_help="Count inputs, outputs, hours, failures, by any column.")
 @click.argument("output", shell_complete=files)
-@click.option("--by", metavar="COLUMN", help="One line for each value of this column.")
+@click.option("--by", cls=Single, metavar="COLUMN", help="One line for each value of this column.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stats(output: str, by: str | None, as_json: bool) -> None:  # noqa: FBT001 - what click gives
     """Count the inputs, outputs, bytes, hours and failures of the folder or URL OUTPUT."""

@@ -13,6 +13,7 @@ import click
 
 from splitter.errors import Interrupted, Refused, RunStopped
 from splitter.options import parse_size
+from splitter.single import Single
 from splitter.tar.places import STANDARD, check_target, sources_of
 
 _BROKEN_PIPE = 128 + signal.SIGPIPE if sys.platform != "win32" else 1
@@ -149,7 +150,7 @@ def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: 
 @tar.command(short_help="Sort samples, or shuffle them; larger than memory.")
 @_inputs
 @_output()
-@click.option("--by", help="A field to sort by, or alternatives as 'cls;json'. Default: by key.")
+@click.option("--by", cls=Single, help="A field to sort by, or alternatives as 'cls;json'. Default: by key.")
 @click.option(
     "kind",
     "--as",

@@ -16,7 +16,7 @@ PACKAGE = Path(splitter.__file__).parent
 
 # A module imports only from lines above its own; a package stands for all its modules.
 ROOMS = """
-    content_types ending endings errors hush importing parts urls
+    content_types ending endings errors hush importing parts single urls
     table_names
     csv_text flac identity mp3 ogg options parameters progress records wav
     columns decoders joining keeper processes stores travel where

@@ -208,6 +208,10 @@ $ run list.csv --recipe words --where speaker=7
 --where 'speaker=7': is not a condition (invalid syntax); equal is ==
 $ run list.csv --recipe words --where age==7
 --where 'age==7': there is no column 'age'; there is 'input', 'speaker' (text stands in quotes)
+$ run list.csv --recipe words --where speaker==7 --where speaker==8
+--where is given 2 times; give it once, with 'and' between the conditions; see splitter run --help
+$ run list.csv --recipe words --labels labels.csv --labels more.csv
+--labels is given 2 times; give it once; see splitter run --help
 $ run list.csv --recipe words --labels labels.csv
 labels.csv: has no column 'input' to join by; it has 'speaker', 'age' (--on COLUMN, or --on COLUMN=ITS-COLUMN)
 $ run list.csv --recipe words --labels labels.csv --on speaker
@@ -294,6 +298,12 @@ $ split gone --train 0.8 --test 0.2
 {here}/gone: is no output folder of splitter; give the --output of a run
 $ split taken --train 1
 {here}/taken: is no output folder of splitter; give the --output of a run
+$ split taken --train 1 --by speaker --by session
+--by is given 2 times; give it once; see splitter split --help
+$ split taken --train 1 --label speaker --label age
+--label is given 2 times; give it once; see splitter split --help
+$ stats taken --by speaker --by split
+--by is given 2 times; give it once; see splitter stats --help
 $ stats gone
 {here}/gone: there is no manifest; give the output folder of a finished run
 $ stats taken
@@ -330,6 +340,8 @@ $ tar first broken.tar speaker
 Missing option '--where' / '-w'; see splitter tar first --help
 $ tar show gone.tar
 gone.tar: cannot be read: No such file or directory
+$ tar sort broken.tar -o out.tar --by cls --by json
+--by is given 2 times; give it once; see splitter tar sort --help
 $ tar sort broken.tar -o out.tar --shuffle --by cls
 --shuffle: sorts by chance; leave --by and --reverse out
 """  # noqa: E501 - exact, and as users see them
