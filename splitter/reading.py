@@ -80,6 +80,7 @@ def open_table(
     if not files.exists(name):
         files.refuse_nowhere()
         if files.exists(OWN_FOLDER):
+            _refuse_in_use(files)
             raise Refused(f"{path}: there is no manifest, as the run has not ended; {AGAIN}")
         raise Refused(f"{path}: there is no manifest; give the output folder of a finished run")
     rows = _rows(files, name, path)
@@ -89,6 +90,15 @@ def open_table(
         header[0] = header[0].removeprefix("\ufeff")
     _check_header(path, header, needed)
     return header, rows
+
+
+def _refuse_in_use(files: Files) -> None:
+    """Refuse a folder that a run is at work in, where the manifest is made when that ends."""
+    from splitter.remote import storage_of
+
+    who, _ = storage_of(files.folder, None).users()
+    if who:
+        raise Refused(f"{files.folder}: is in use by {who}; its manifest is made when that has ended")
 
 
 def _rows(files: Files, name: str, path: str) -> Iterator[Row]:

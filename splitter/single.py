@@ -1,5 +1,6 @@
 """An option of the command line that is given once."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -8,9 +9,9 @@ import click
 class Single(click.Option):
     """One whose second value is refused: a user who gives two expects both, and click takes the last."""
 
-    def __init__(self, *names: Any, advice: str = "", **attributes: Any) -> None:  # noqa: ANN401 - click's
+    def __init__(self, names: Sequence[str], advice: str = "", **attributes: Any) -> None:  # noqa: ANN401 - click's
         """As click has it; `advice` says what to write instead of a second one."""
-        super().__init__(*names, multiple=True, **attributes)
+        super().__init__(names, multiple=True, **attributes)
         self._advice = advice
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:  # noqa: ANN401 - whatever was given

@@ -13,8 +13,8 @@ from typing import Any
 from splitter.commits import ERROR_COLUMNS, OUTPUT_COLUMNS, SKIPPED_COLUMN
 from splitter.csv_text import Row
 from splitter.errors import Refused
-from splitter.kept import LISTED
-from splitter.manifest import ERRORS
+from splitter.kept import LIST, LISTED
+from splitter.manifest import ERRORS, MANIFEST
 from splitter.outputs import Files
 from splitter.progress import one_line, show_bytes, show_count, show_seconds
 from splitter.reading import open_table, place_of, schema_of
@@ -89,16 +89,18 @@ class Stats:
         groups: Of each value, in the order in which they are first seen.
         has_sound: Whether the rows say how long the outputs are.
         failures_known: Whether failures could be told apart by the column.
+        not_tried: How many inputs of the run's list stand in none of its tables.
     """
 
     total: Tally = field(default_factory=Tally)
     groups: dict[str, Tally] = field(default_factory=dict)
     has_sound: bool = False
     failures_known: bool = True
+    not_tried: int = 0
 
     def to_json(self, by: str | None) -> str:
         """As it is printed for programs."""
-        content: dict[str, Any] = {"total": self.total.to_json()}
+        content: dict[str, Any] = {"total": self.total.to_json(), "not_tried": self.not_tried}
         if by is not None:
             content["by"] = by
             content["groups"] = [{"value": value, **tally.to_json()} for value, tally in self.groups.items()]
@@ -120,6 +122,9 @@ class Stats:
             lines.append(
                 f"failed ?: {shown(by or '')} is no column of {ERRORS}, so failures are counted in all only"
             )
+        if self.not_tried:
+            listed = show_count(self.total.inputs + self.not_tried, "input")
+            lines.append(f"{self.not_tried:,} of {listed} not tried yet")
         return lines
 
     def _cells(self, tally: Tally) -> list[str]:
@@ -153,7 +158,7 @@ class ManifestRows:
     def __init__(self, folder: str) -> None:
         """Open it."""
         place = place_of(folder, "OUTPUT")
-        self.files = place.files
+        self.files, self.name = place.files, place.name
         _, self.columns = schema_of(self.files)
         self.header, self._rows = open_table(self.files, place.name, OUTPUT_COLUMNS, self.columns)
         self._path = self.header.index(path_column(self.files, self.header))
@@ -222,7 +227,20 @@ def stats_of(folder: str, by: str | None = None) -> Stats:
             group = stats.groups[row[at]] = Tally()
         rows.add(row, [stats.total, group])
     _add_failures(rows, by, stats)
+    stats.not_tried = max(0, _listed(rows) - stats.total.inputs)
     return stats
+
+
+def _listed(rows: ManifestRows) -> int:
+    """How many inputs the list of the last run has; 0 if that is not known."""
+    if rows.name != MANIFEST or not (rows.files.exists(LIST) and rows.files.exists(LISTED)):
+        return 0
+    header, listed = open_table(rows.files, LIST, [], rows.columns)
+    if not json.loads(rows.files.read(LISTED)).get("group_rows"):
+        return sum(1 for _ in listed)
+    at = header.index(path_column(rows.files, header))
+    # of a million names their numbers take less
+    return len({hash(row[at]) for row in listed})
 
 
 def _add_failures(rows: ManifestRows, by: str | None, stats: Stats) -> None:

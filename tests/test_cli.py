@@ -325,8 +325,11 @@ def test_an_output_folder_that_cannot_be_made(capfd, place):
         assert output in said.err
 
 
-def test_an_output_folder_in_use(place):
-    """A second run on the same folder is refused, and says who has it; the first goes on undisturbed."""
+def test_an_output_folder_in_use(capfd, place):
+    """A second run on the same folder is refused, and says who has it; the first goes on undisturbed.
+
+    So are those who would read its tables.
+    """
     import subprocess
     import time
 
@@ -349,10 +352,15 @@ def test_an_output_folder_in_use(place):
         while not (lock.exists() and lock.read_text()) and first.poll() is None:
             time.sleep(0.02)
         said = program("run", "dataset.csv", "--recipe", "slow.py:Copy", "--workers", "1", cwd=place)
+        read = [here(capfd, command, "outputs") for command in ("stats", "report")]
         assert first.poll() is None
         assert first.wait(30) == 0
     assert said.code == 2
     assert f"is in use by process {first.pid} on " in said.err
+    for one in read:
+        assert (one.code, len(one.lines)) == (2, 1)
+        assert f"outputs: is in use by process {first.pid} on " in one.err
+        assert one.err.endswith("; its manifest is made when that has ended\n")
     assert tree(place / "outputs")["a/copy"] == b"one"
 
 

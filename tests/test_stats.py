@@ -104,6 +104,22 @@ def test_inputs_that_were_left_out_or_made_nothing(folder: Path, capfd):
     }
 
 
+def test_inputs_that_were_not_tried_are_counted(folder: Path, outputs: Path, capfd):
+    """Of a run that did not come to its end; the rows of a group are one input."""
+    base = ["run", folder / "list.csv", "--seconds", "2", "--workers", "0", "--quiet"]
+    here(capfd, *base, "--limit", "3", "--output", folder / "some")
+    lines = here(capfd, "stats", folder / "some").out.splitlines()
+    assert (lines[1].split()[1], lines[2:]) == ("3", ["4 of 7 inputs not tried yet"])
+    assert json.loads(here(capfd, "stats", folder / "some", "--json").out)["not_tried"] == 4
+    assert json.loads(here(capfd, "stats", outputs, "--json").out)["not_tried"] == 0
+    assert len(here(capfd, "stats", outputs).out.splitlines()) == 2
+    rows = [["input", "start", "end"], *([f"{n}.wav", "0", str(end)] for n in (3, 4) for end in (1, 2))]
+    listed = write_list(folder / "cuts.csv", rows)
+    base = ["run", listed, "--recipe", "segments", "--workers", "0", "--quiet"]
+    here(capfd, *base, "--limit", "1", "--output", folder / "cuts")
+    assert here(capfd, "stats", folder / "cuts").out.splitlines()[-1] == "1 of 2 inputs not tried yet"
+
+
 def test_more_values_than_can_be_shown(folder: Path, capfd):
     """The table ends somewhere, the sum does not; --json has them all."""
     names = [f"{number:03d}.txt" for number in range(MOST_SHOWN + 5)]
