@@ -114,7 +114,13 @@ class AnnotationFile:
         come from another machine. Without `recording`, a file that names several is refused.
         """
         rows = self._all() if recording is None or None in self._rows else self._named(os.fspath(recording))
-        return sorted((_annotation(row, f"{self.path}: line") for row in rows), key=_order)
+        return sorted(map(self._annotation, rows), key=_order)
+
+    def _annotation(self, row: Row) -> Annotation:
+        try:
+            return _annotation(row)
+        except ValueError as error:
+            raise AnnotationError(f"{self.path}: line {row.line}: {error}") from None
 
     def _all(self) -> list[Row]:
         if len(self._rows) > 1:
@@ -166,11 +172,15 @@ def annotations_of_rows(rows: Iterable[Mapping[str, str]], *, source: str) -> li
 
     `source` says in errors where the rows come from.
     """
-    try:
-        found = [row_of(row, number) for number, row in enumerate(rows, 1)]
-    except Malformed as error:
-        raise AnnotationError(f"{source}: {error}") from None
-    return [_annotation(row, f"{source}: row") for row in found]
+    found = []
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(_annotation(row_of(row, number)))
+        except ValueError as error:
+            # its number in the list is not known here, so it is quoted
+            problem = error.problem if isinstance(error, Malformed) else error
+            raise AnnotationError(f"{source}: row {shown(','.join(row.values()))}: {problem}") from None
+    return found
 
 
 def find_annotations(recording: str | os.PathLike[str]) -> Path | None:
@@ -231,11 +241,8 @@ def _kind_of(path: str, text: str) -> Kind:
     )
 
 
-def _annotation(row: Row, where: str) -> Annotation:
-    try:
-        start, end = row.times()
-    except ValueError as error:
-        raise AnnotationError(f"{where} {row.line}: {error}") from None
+def _annotation(row: Row) -> Annotation:
+    start, end = row.times()
     columns = {name: value for name, value in zip(row.names, row.values, strict=True) if value is not None}
     return Annotation(start, end, row.label, columns)
 

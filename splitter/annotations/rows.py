@@ -69,6 +69,7 @@ class Malformed(ValueError):
     def __init__(self, line: int, problem: str) -> None:
         """Say which line, and what is wrong with it."""
         super().__init__(f"line {line}: {problem}")
+        self.problem = problem
 
 
 def seconds(text: str) -> Fraction:

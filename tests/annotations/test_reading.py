@@ -223,7 +223,7 @@ def test_rows_of_a_dataset_list_stay_in_order():
         ("7.3", "8", "b", {"Speaker ID": "007"}),
         ("0", "0.1", "a", {"Speaker ID": ""}),
     ]
-    with pytest.raises(AnnotationError, match=r"^a\.wav: row 2: starts at '8' and ends at '7\.9', so"):
+    with pytest.raises(AnnotationError, match=r"^a\.wav: row '8,7\.9': starts at '8' and ends at '7\.9', so"):
         annotations_of_rows([{"start": "1", "end": "2"}, {"start": "8", "end": "7.9"}], source="a.wav")
 
 
