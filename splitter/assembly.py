@@ -38,7 +38,7 @@ def assemble_manifest(
     except StorageError as error:
         raise Refused(str(error)) from error
     if not is_used:
-        raise Refused(f"{storage.root}: is no output folder of splitter; give the --output of a run")
+        raise Refused(f"{storage.root}: is not a splitter output folder; give the --output of a run")
     storage.prepare()
     with storage.locked():
         header, path_column, keys = kept_list(storage)
@@ -91,7 +91,7 @@ def split_manifest(
                 "metadata; that one stays as it is"
             )
         if label is not None and label not in columns:
-            raise Refused(f"--label {label}: the manifest has no such column but {', '.join(columns)}")
+            raise Refused(f"--label {label}: the manifest has no such column; it has {', '.join(columns)}")
         kept.append(SplitRule(group_column(columns, by, (GROUPS[0], path_column)), fractions, seed))
         kept[0].keep(storage)
 

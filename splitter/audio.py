@@ -143,7 +143,7 @@ class Target:
             return
         known = soundfile.available_subtypes()
         if self.subtype not in known:
-            raise Refused(f"--subtype {self.subtype}: is not known; there is {', '.join(sorted(known))}")
+            raise Refused(f"--subtype {self.subtype}: is unknown; choose from {', '.join(sorted(known))}")
         container = _CONTAINERS.get(self.format)
         if container and not _can_hold(container, self.subtype):
             subtypes = sorted(soundfile.available_subtypes(container))

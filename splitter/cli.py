@@ -271,7 +271,7 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
         try:
             summary = run_dataset(dataset, values["output"], options, display)
         except Interrupted as interruption:
-            display.error("interrupted; what is done is kept, and the same command goes on from there")
+            display.error("interrupted; what is done is kept; run the same command to continue")
             if interruption.summary:
                 display.summary(interruption.summary)
             return interruption.exit_code
@@ -423,7 +423,7 @@ commands.add_command(tar)
 @click.option(
     "--manifest-format",
     metavar="FORMATS",
-    help="What it is written in: csv, parquet, jsonl; such as csv,parquet. Default: what there was.",
+    help="Formats of the manifest: csv, parquet, jsonl; such as csv,parquet. Default: those it already has.",
 )
 @click.option("--audiofolder", is_flag=True, help="Write metadata.csv for Hugging Face as well.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
@@ -447,7 +447,7 @@ def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet:
         return summary.exit_code
 
 
-@commands.command(short_help="Check that all that was made is there, as it was.")
+@commands.command(short_help="Check that every output is present and unchanged.")
 @click.argument("output", shell_complete=files)
 @click.option(
     "--deep",
@@ -475,11 +475,11 @@ def verify(  # noqa: PLR0913 - what click gives
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Check that all that runs have left in the folder OUTPUT is there, and is what it was.
+    """Check that everything that runs left in OUTPUT is present and unchanged.
 
     Every output file against its row, every row against the commit records, every input of the dataset list;
-    and that there is nothing else. Nothing is written. Exit code 1 if anything is found, a line for each;
-    of what there is very much, the first 20 of a kind and how many more.
+    and that there is nothing else. Nothing is written. Exit code 1 if anything is found, a line for each:
+    the first 20 findings of each kind, then a count of the rest.
     """
     from splitter.findings import Telling
     from splitter.run import verify as verified
@@ -504,10 +504,14 @@ def verify(  # noqa: PLR0913 - what click gives
 @click.option("--train", type=float, metavar="FRACTION", help="How much is to be in train, such as 0.8.")
 @click.option("--validation", type=float, metavar="FRACTION", help="How much is to be in validation.")
 @click.option("--test", type=float, metavar="FRACTION", help="How much is to be in test.")
-@click.option("--by", cls=Single, metavar="COLUMN", help="What is never divided, such as speaker. Default: the input.")
-@click.option("--seed", default=0, show_default=True, help="Another number, another choice.")
+@click.option(
+    "--by", cls=Single, metavar="COLUMN", help="What is never divided, such as speaker. Default: the input."
+)
+@click.option(
+    "--seed", default=0, show_default=True, help="Seed of the split; another number gives another split."
+)
 @click.option("--label", cls=Single, metavar="COLUMN", help="Show how the classes of this column are shared.")
-@click.option("--remove", is_flag=True, help="Take the column out of the manifest again.")
+@click.option("--remove", is_flag=True, help="Remove the column `split` from the manifest.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 def split(  # noqa: PLR0913 - what click gives
     *,

@@ -172,7 +172,7 @@ class Record:
             digest = xxhash.xxh3_128()
             while left := end - file.tell():
                 digest.update(file.read(min(left, _READ_AT_ONCE)))
-        return "" if digest.digest() == stated else "is damaged (its checksum is another)"
+        return "" if digest.digest() == stated else "is damaged (its checksum does not match)"
 
     @classmethod
     def _parse(cls, file: BinaryIO) -> "Record":

@@ -111,7 +111,7 @@ class SoundRecipe(ProcessorDataset):
         where = self.annotations or ""
         if where.startswith(IN_COLUMN) and where.removeprefix(IN_COLUMN) not in columns:
             column, there = where.removeprefix(IN_COLUMN), ", ".join(map(repr, columns[:10]))
-            raise Refused(f"--annotations {where}: the dataset list has no column {column!r} but {there}")
+            raise Refused(f"--annotations {where}: the dataset list has no column {column!r}; it has {there}")
 
     @abstractmethod
     def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:

@@ -16,10 +16,10 @@ OF_NO_ROW = (
 REPAIR = "the same 'splitter run' command with --repair makes again what is damaged or gone"
 RUN_AGAIN = "give the same 'splitter run' command again to continue"
 # what can be said of an input that is left, and of many
-LEFT, CHANGED = f"is not done; {RUN_AGAIN}", f"has changed, and is not done since; {RUN_AGAIN}"
+LEFT, CHANGED = f"is not done; {RUN_AGAIN}", f"has changed and was not done again; {RUN_AGAIN}"
 _MANY = {
     LEFT: f"are not done; {RUN_AGAIN}",
-    CHANGED: f"have changed, and are not done since; {RUN_AGAIN}",
+    CHANGED: f"have changed and were not done again; {RUN_AGAIN}",
 }
 
 

@@ -44,7 +44,7 @@ def _identity(name: str, dataset: ProcessorDataset, tell: Callable[[str], None])
     if identity.unknown:
         kinds = ", ".join(identity.unknown)
         tell(
-            f"parameter {name}: what is in a {kinds} cannot be told, so a change of it will not be "
+            f"parameter {name}: the content of a {kinds} cannot be compared, so a change of it will not be "
             "noticed; bump `version` when it changes"
         )
     return plain

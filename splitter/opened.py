@@ -127,7 +127,9 @@ def _chosen(rows: "pd.DataFrame", where: str | None) -> "pd.DataFrame":
     answers = isinstance(holds, pd.Series) and holds.index.equals(rows.index)
     if not answers or (len(rows) and pd.api.types.infer_dtype(holds, skipna=True) != "boolean"):
         more = " (equal is ==)" if re.search(r"(?<![=!<>])=(?!=)", str(where)) else ""
-        raise Refused(f"{shown}: is no comparison such as size > 1000{more}; {_columns(rows.columns)}")
+        raise Refused(
+            f"{shown}: is not a condition; write one such as size > 1000{more}; {_columns(rows.columns)}"
+        )
     found: pd.DataFrame = rows[holds.fillna(value=False).astype(bool)]
     if len(rows) and not len(found):
         warnings.warn(f"{shown} holds for none of {len(rows):,} outputs; {_TEXT}", stacklevel=4)
@@ -148,7 +150,7 @@ def _why_not(error: Exception, columns: Sequence[str]) -> str:
         return f"there is no column {name[1]!r}{hint} (text stands in quotes)"
     if isinstance(error, TypeError):
         return f"{one_line(str(error))}; {_TEXT}"
-    words = "is no expression of pandas" if isinstance(error, (SyntaxError, TokenError)) else ""
+    words = "is not a pandas expression" if isinstance(error, (SyntaxError, TokenError)) else ""
     return f"{words or one_line(str(error))}; write one such as \"split == 'train'\"; {_columns(columns)}"
 
 

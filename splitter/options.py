@@ -40,7 +40,7 @@ class RunOptions:
         column: The column of the dataset list that holds the paths.
         root: The folder or URL that relative paths start from; itself relative to the list's folder.
         delimiter: What stands between two columns of the list. Default: a comma, in .tsv files a tab.
-        pattern: Which files of a folder to take, such as '*.wav', in capitals or not. May be repeated. Those
+        pattern: Which files of a folder to take, such as '*.wav'; case is ignored. May be repeated. Those
             whose names begin with a dot are left out.
         member: Which field of each sample in a tar archive is the input, such as 'flac;wav' for the first of
             these that there is; or the column of a Parquet file that holds contents. Default: the only one
@@ -68,9 +68,9 @@ class RunOptions:
         audiofolder: Write metadata.csv as well, with which Hugging Face opens the output folder as
             audiofolder or imagefolder; with --manifest-format csv,parquet it is metadata.parquet.
         executor: What runs the batches: worker processes on this machine, or tasks of a Ray cluster.
-        workers: How many batches are at work at a time; 0 is in this process, without protection, for a
-            debugger. Default: the CPUs this process may use, or all that the Ray cluster has room for. With
-            Ray also LEAST:MOST, for a cluster that grows when it is asked to.
+        workers: Number of worker processes; 0 runs in this process, unguarded, for a debugger. Default: the
+            CPUs this process may use, or all that the Ray cluster has room for. With Ray also LEAST:MOST, for
+            a cluster that grows when it is asked to.
         address: The Ray cluster: auto, host:port or ray://host:port. Default: a private one on this machine.
         num_cpus: CPUs of the Ray cluster that a batch takes. Default: what the recipe says, or 1.
         num_gpus: GPUs of the Ray cluster that a batch takes, such as 0.25, so that several share one.
@@ -187,7 +187,9 @@ class RunOptions:
                 raise Refused(f"{flag(name)} is only for --executor ray; add that, or leave it out")
         least, most = self.workers_asked
         if self.executor == "ray" and most == 0:
-            raise Refused("--workers 0: works in this process, without Ray; leave --executor ray out")
+            raise Refused(
+                "--workers 0 runs in this process and cannot be combined with Ray; leave one of them out"
+            )
         if self.executor != "ray" and least:
             raise Refused(f"--workers {self.workers}: a range is only for --executor ray")
 
@@ -352,7 +354,7 @@ def _check_type(name: str, value: Any, kind: Any) -> None:  # noqa: ANN401
     if typing.get_origin(kind) is Literal:
         if value not in typing.get_args(kind):
             known = ", ".join(typing.get_args(kind))
-            raise Refused(f"{flag(name)} {value!r}: is not known; there is {known}")
+            raise Refused(f"{flag(name)} {value!r}: is unknown; choose from {known}")
         return
     allowed = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     plain = tuple(typing.get_origin(one) or one for one in allowed)

@@ -35,8 +35,10 @@ def contents_column(place: str, path_column: str, asked: str | None) -> str | No
     plain = [name for name, kind in kinds.items() if _is_binary(kind)]
     if asked is not None:
         if asked not in (*files, *plain):
-            there = f"but {', '.join(map(repr, (*files, *plain)))}" if files or plain else "and no other"
-            raise Refused(f"--member {asked}: {without_secrets(place)} has no such column of bytes, {there}")
+            there = (
+                f"; it has {', '.join(map(repr, (*files, *plain)))}" if files or plain else ", and no other"
+            )
+            raise Refused(f"--member {asked}: {without_secrets(place)} has no such column of bytes{there}")
         return asked
     candidates = files or ([] if path_column in kinds else plain)
     usual = [name for name in _CONTENTS if name in candidates]

@@ -118,7 +118,7 @@ class Display:
             self._patience.cancel()
         elif not done and not self._patience:
             seconds = show_seconds(SECONDS_BETWEEN_LINES)
-            text = f"nothing is finished after {seconds}: setup(), or the first inputs, take their time"
+            text = f"nothing is finished after {seconds}: setup() or the first inputs are slow"
             self._patience = threading.Timer(SECONDS_BETWEEN_LINES, self.say, [text])
             self._patience.daemon = True
             self._patience.start()
@@ -164,7 +164,7 @@ def summary_lines(summary: "Summary") -> list[str]:
     if summary.left:
         counts.append(f"{summary.left:,} not tried yet")
     if summary.stale:
-        counts.append(f"{summary.stale:,} still as before the change")
+        counts.append(f"{summary.stale:,} not yet redone after the change")
     if work.apart:
         counts.append(f"{show_count(work.apart, 'batch')} tried one by one")
     if summary.pruned:

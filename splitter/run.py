@@ -126,7 +126,7 @@ def split_outputs(
 
 
 def unsplit_outputs(output: str | os.PathLike[str]) -> None:
-    """Take it away again."""
+    """Remove the column `split` from the manifest."""
     from splitter.assembly import unsplit_manifest
     from splitter.processes import signals_raise
     from splitter.remote import storage_of
@@ -143,7 +143,7 @@ def verify(
     workers: int | None = None,
     tell: "Callable[[Finding], None] | None" = None,
 ) -> "Verdict":
-    """Whether all that runs have left in an output folder is there, and is what it was; nothing is written.
+    """Whether everything that runs left in an output folder is present and unchanged; nothing is written.
 
     Args:
         output: The output folder, or the URL of it.

@@ -44,5 +44,5 @@ def unsealed(text: bytes, *, strict: bool = False) -> tuple[dict[str, Any], byte
         raise ValueError("it holds no JSON object")  # noqa: TRY004 - as of what is no JSON
     stated = content.pop(CHECKSUM, None)
     if (stated is not None or strict) and sealed(content, rest if more else None, pretty=pretty) != text:
-        raise ValueError("its checksum is another")
+        raise ValueError("its checksum does not match")
     return content, rest

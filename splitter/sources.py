@@ -50,7 +50,7 @@ class InputList:
         on: The column to join them by, or two as COLUMN=ITS-COLUMN.
         where: A condition over the columns; other rows are left out.
         member: Which field of each sample in a tar archive is the input, or which column of a Parquet file;
-            several that stand for each other with semicolons, such as `flac;wav`.
+            alternatives separated by semicolons, such as `flac;wav`.
     """
 
     source: Any
@@ -211,7 +211,7 @@ def _read(listing: InputList, reading: Reading) -> Source:
 def _join(found: Source, listing: InputList) -> None:
     own, other = columns_to_join_by(listing.on, found.column)
     if own not in found.header:
-        raise Refused(f"--on {own}: the dataset list has no column {own!r} but {_named(found.header)}")
+        raise Refused(f"--on {own}: the dataset list has no column {own!r}; it has {_named(found.header)}")
     if isinstance(listing.labels, (str, bytes, os.PathLike)):
         name = os.fsdecode(listing.labels)
         header, rows, _, _ = _read_list(_absolute(name, "--labels"), None, found.reading.held)
@@ -464,7 +464,7 @@ def _read_listed(path: str, listing: InputList, held: list[IO[bytes]]) -> tuple[
             advice = f"to process that one file, give its folder, and --pattern {os.path.basename(name)!r}"
             raise Refused(f"{name}: is not a dataset list, since it is not text; {advice}")
         raise Refused(
-            f"{name}: has no column {listing.column!r} but {_named(header)}; {_column_advice(header)}"
+            f"{name}: has no column {listing.column!r}; it has {_named(header)}; {_column_advice(header)}"
         )
     return header, rows, home
 
@@ -696,7 +696,7 @@ def _read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa
         values = list(source) if hasattr(source, "__iter__") else [source[at] for at in range(len(source))]
         header, rows = _rows_of_values(values, column)
     if column not in header:
-        raise Refused(f"inputs: has no column {column!r} but {_named(header)}; {_column_advice(header)}")
+        raise Refused(f"inputs: has no column {column!r}; it has {_named(header)}; {_column_advice(header)}")
     return header, rows
 
 
@@ -733,7 +733,9 @@ def _as_mapping(value: Any) -> Mapping[Any, Any]:  # noqa: ANN401 - what a user 
 def _renamed(header: Row, listing: InputList) -> Row:
     for old in listing.rename or {}:
         if old not in header:
-            raise Refused(f"--rename {old}=…: there is no column {old!r} but {_named(header)}")
+            raise Refused(
+                f"--rename {old}=…: the dataset list has no column {old!r}; it has {_named(header)}"
+            )
     header = [(listing.rename or {}).get(name, name) for name in header]
     _refuse_twins(header)
     return header

@@ -39,7 +39,7 @@ class SplitRule:
     Attributes:
         by: The column of the manifest whose values are the groups.
         fractions: The names of the splits, and how much of the groups each is to have.
-        seed: Another number, another choice.
+        seed: Seed of the split; another number gives another split.
     """
 
     by: str
@@ -114,7 +114,7 @@ def group_column(columns: Sequence[str], by: str | None, usual: Sequence[str] = 
     """The column of the groups; by default what all pieces of one recording have in common."""
     if by is not None:
         if by not in columns:
-            raise Refused(f"by {by!r}: the manifest has no such column but {', '.join(columns)}")
+            raise Refused(f"by {by!r}: the manifest has no such column; it has {', '.join(columns)}")
         return by
     for name in usual:
         if name in columns:
@@ -137,7 +137,7 @@ def split(
         manifest: What `splitter.read_manifest` gives, or some of its rows.
         fractions: Names of splits and how much each is to have, such as {"train": 0.9, "dev": 0.1}.
         by: The column of the groups, such as speaker. Default: the input that all began with.
-        seed: Another number, another choice.
+        seed: Seed of the split; another number gives another split.
         **named: The fractions by name: split(manifest, train=0.9, test=0.1).
     """
     columns = getattr(manifest, "columns", None)

@@ -169,7 +169,9 @@ class ManifestRows:
     def place_of(self, column: str, option: str) -> int:
         """Where a column is; refuses one that is not there."""
         if column not in self.header:
-            raise Refused(f"{option} {column}: the manifest has no such column but {', '.join(self.header)}")
+            raise Refused(
+                f"{option} {column}: the manifest has no such column; it has {', '.join(self.header)}"
+            )
         return self.header.index(column)
 
     def __iter__(self) -> Iterator[Row]:

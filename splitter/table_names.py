@@ -19,6 +19,6 @@ def other_tables(formats: str, *, audiofolder: bool = False) -> list[str]:
     for one in asked:
         if one not in _FORMATS:
             known = ", ".join(_FORMATS)
-            raise Refused(f"--manifest-format {formats!r}: {one!r} is not known; there is {known}")
+            raise Refused(f"--manifest-format {formats!r}: {one!r} is unknown; choose from {known}")
     names = [name for one, name in _FORMATS.items() if one in asked and name]
     return [*names, FOLDER_PARQUET if PARQUET in names else FOLDER_CSV] if audiofolder else names

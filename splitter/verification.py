@@ -1,4 +1,4 @@
-"""`splitter verify`: whether all that runs have left in an output folder is there, and is what it was.
+"""`splitter verify`: whether everything that runs left in an output folder is present and unchanged.
 
     commit records ── manifest.csv, errors.csv     must be what would be written from them
                    ├─ output files                 must be there and whole, and nothing else
@@ -82,7 +82,7 @@ class Verification:
         """Look at everything; what `deep` gives, before that, then looks at the inputs that are done."""
         began = time.monotonic()
         if not self.storage.is_output():
-            raise Refused(f"{self.storage.root}: is no output folder of splitter; give the --output of a run")
+            raise Refused(f"{self.storage.root}: is not a splitter output folder; give the --output of a run")
         at_work, before = self.storage.users()
         if at_work:
             raise Refused(f"{self.storage.root}: is in use by {at_work}; verify it when that has ended")
@@ -508,7 +508,7 @@ def _compared(
         elif before:
             yield f"line {number:,}, the row of {name}: {_edited(header, before.pop(0), row)}"
         else:
-            yield f"line {number:,}{name and f', the row of {name},'} is no row that was committed"
+            yield f"line {number:,}{name and f', the row of {name},'} was never committed"
     for name, rows in committed.items():
         for _ in rows:
             yield f"the row of {name} is not there"

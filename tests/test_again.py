@@ -681,13 +681,15 @@ def test_the_command_line_says_what_is_as_before_a_change(words, capfd):
     said = here(capfd, *command, "--num-chars", "3", "--limit", "1")
     assert said.code == 0
     first, second, third = said.lines[-3:]
-    assert first.startswith("1 of 4 inputs done, 3 still as before the change; 3 outputs (9 bytes) made in ")
+    assert first.startswith(
+        "1 of 4 inputs done, 3 not yet redone after the change; 3 outputs (9 bytes) made in "
+    )
     assert second == f"manifest: {out}/manifest.csv (without those as before the change)"
     assert third == "next: run again without --limit for the rest"
     assert {row["input"] for row in read_table(out / "manifest.csv")} == {"a.txt"}
     said = here(capfd, *command, "--num-chars", "3", "--limit", "1")
     assert "nothing to do" in said.err
-    assert "3 still as before the change" in said.err
+    assert "3 not yet redone after the change" in said.err
     said = here(capfd, *command, "--num-chars", "3")
     assert said.lines[-3].startswith("4 of 4 inputs done; ")
     assert said.lines[-2] == f"manifest: {out}/manifest.csv"

@@ -231,7 +231,7 @@ def test_what_cannot_be_told_is_said(folder, capfd):
         said = here(capfd, *command)
         assert said.code == 0
         assert said.lines[0] == (
-            "note: parameter lock: what is in a lock cannot be told, so a change of it will not be noticed; "
-            "bump `version` when it changes"
+            "note: parameter lock: the content of a lock cannot be compared, so a change of it will not be "
+            "noticed; bump `version` when it changes"
         )
     assert "nothing to do" in said.err

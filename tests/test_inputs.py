@@ -345,10 +345,10 @@ class TestSourcesThatAreRefused:
         [
             (["a.txt", 7], "7 is of type int"),
             (["a.txt", {"input": "b.txt"}], "stands among dicts"),
-            ([{"path": "a.txt"}], "no column 'input' but 'path'"),
+            ([{"path": "a.txt"}], "no column 'input'; it has 'path'"),
             ([("a.txt", "label", 1)], "tuple"),
             ([("a.txt", "label"), "b.txt"], "tuple"),
-            (pd.DataFrame({"path": ["a.txt"]}), "no column 'input' but 'path'"),
+            (pd.DataFrame({"path": ["a.txt"]}), "no column 'input'; it has 'path'"),
             (pd.DataFrame([["a.txt", "b.txt"]], columns=["input", "input"]), "'input' stands twice"),
         ],
     )
@@ -368,7 +368,11 @@ class TestSourcesThatAreRefused:
             ("l.csv", "", "is empty"),
             ("l.csv", "\n\r\n", "is empty"),
             ("l.jsonl", "", "is empty"),
-            ("l.csv", "path,label\na.txt,x\n", "has no column 'input' but 'path', 'label'; name the column"),
+            (
+                "l.csv",
+                "path,label\na.txt,x\n",
+                "has no column 'input'; it has 'path', 'label'; name the column",
+            ),
             ("l.csv", "input;label\na.txt;x\n", "is it --delimiter ';'?"),
             ("l.csv", "input\tlabel\na.txt\tx\n", "is it --delimiter '\\t'?"),
             ("l.csv", "input|label\na.txt|x\n", "is it --delimiter '|'?"),
@@ -380,7 +384,7 @@ class TestSourcesThatAreRefused:
             ("l.csv", 'input,x\na.txt,"1"2\n', "line 2 is not CSV"),
             ("l.jsonl", '{"input": "a.txt"}\n{"input": \n', "line 2 is not JSON"),
             ("l.jsonl", '["a.txt"]\n', "line 1 is not a JSON object"),
-            ("l.jsonl", '{"path": "a.txt"}\n', "has no column 'input' but 'path'"),
+            ("l.jsonl", '{"path": "a.txt"}\n', "has no column 'input'; it has 'path'"),
             ("l.parquet", "no Parquet", "is not Parquet"),
         ],
     )
@@ -551,7 +555,7 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("pair", "message"),
         [
-            ("nolabel=x", "there is no column 'nolabel' but 'input', 'label'"),
+            ("nolabel=x", "has no column 'nolabel'; it has 'input', 'label'"),
             ("label=input", "'input' stands twice"),
             ("label=size", "a column 'size'"),
             ("label", "write OLD=NEW"),

@@ -208,7 +208,7 @@ def test_each_list_in_its_own_way(folder, out):
     [
         (["one.csv", "one.csv"], "a.txt: is listed twice, in rows 1 and 2"),
         (["one.csv", "one.csv", "--pattern", "*.txt"], "--pattern '*.txt' is only for a folder"),
-        (["one.csv", "folder", "--rename", "x=y"], "--rename x=…: there is no column 'x'"),
+        (["one.csv", "folder", "--rename", "x=y"], "--rename x=…: the dataset list has no column 'x'"),
         (["one.csv", "none.csv"], "none.csv: the dataset list cannot be read"),
         (["one.csv", "--folder-label", "label"], "--folder-label 'label' is only for a folder"),
         (["folder", "--folder-label", ""], "--folder-label '': names no column"),

@@ -191,7 +191,7 @@ $ run gone
 $ run nothing.csv --recipe words
 {here}/nothing.csv: is empty; a dataset list starts with a line of column names
 $ run no_input.csv --recipe words
-{here}/no_input.csv: has no column 'input' but 'path', 'speaker'; name the column of the paths with --column; the first line must hold the names of the columns
+{here}/no_input.csv: has no column 'input'; it has 'path', 'speaker'; name the column of the paths with --column; the first line must hold the names of the columns
 $ run twice.csv --recipe words
 words/a.txt: is listed twice, in rows 1 and 2; remove one, or use a recipe that groups rows
 $ run short.csv --recipe words
@@ -201,7 +201,7 @@ the column 'input' stands twice in the dataset list; give one another name
 $ run collide.csv --recipe words
 words/a.md: its outputs would go to the same folder as those of words/a.txt, and so would those of 1 more; use --keep-extension, or rename one
 $ run list.json --recipe words
-{here}/list.json: has no column 'input' but '[]'; name the column of the paths with --column; the first line must hold the names of the columns
+{here}/list.json: has no column 'input'; it has '[]'; name the column of the paths with --column; the first line must hold the names of the columns
 $ run list.jsonl --recipe words
 {here}/list.jsonl: line 2 is not JSON (Expecting value: line 2 column 1 (char 11)); mend that line
 $ run list.csv --recipe words --where speaker=7
@@ -217,11 +217,11 @@ labels.csv: has no column 'input' to join by; it has 'speaker', 'age' (--on COLU
 $ run list.csv --recipe words --labels labels.csv --on speaker
 labels.csv: 1 key in column 'speaker' stands there more than once ('7'); keep one row of each
 $ run list.csv --recipe words --labels labels.csv --on age
---on age: the dataset list has no column 'age' but 'input', 'speaker'
+--on age: the dataset list has no column 'age'; it has 'input', 'speaker'
 $ run list.csv --recipe words --column path
-{here}/list.csv: has no column 'path' but 'input', 'speaker'; is it --column 'input'?
+{here}/list.csv: has no column 'path'; it has 'input', 'speaker'; is it --column 'input'?
 $ run list.csv --recipe words --rename age=old
---rename age=…: there is no column 'age' but 'input', 'speaker'
+--rename age=…: the dataset list has no column 'age'; it has 'input', 'speaker'
 $ run list.csv --recipe words --rename age
 --rename 'age': write OLD=NEW
 $ run list.csv --recipe words --output taken
@@ -253,7 +253,7 @@ Invalid value for '--executor': 'slurm' is not one of 'local', 'ray'; see splitt
 $ run list.csv --recipe words --address auto
 --address is only for --executor ray; add that, or leave it out
 $ run list.csv --recipe words --executor ray --workers 0
---workers 0: works in this process, without Ray; leave --executor ray out
+--workers 0 runs in this process and cannot be combined with Ray; leave one of them out
 $ run list.csv --recipe words --sink tar
 Invalid value for '--sink': 'tar' is not one of 'files', 'webdataset', 'parquet'; see splitter run --help
 $ run list.csv --recipe words --shard-size 5
@@ -261,7 +261,7 @@ $ run list.csv --recipe words --shard-size 5
 $ run list.csv --recipe words --sink webdataset --shard-size big
 --shard-size 'big': write a size such as 500MB, 2GB or 1e9
 $ run list.csv --recipe words --manifest-format xml
---manifest-format 'xml': 'xml' is not known; there is csv, parquet, jsonl
+--manifest-format 'xml': 'xml' is unknown; choose from csv, parquet, jsonl
 $ run list.csv --recipe words --root gone
 {here}/gone: the folder that inputs are relative to is not there; check --root
 $ run list.csv --recipe words --pattern *.txt
@@ -285,19 +285,19 @@ $ plan gone.csv
 $ plan list.csv --recipe chnk
 --recipe chnk: is not a recipe; did you mean 'chunk'?
 $ manifest gone
-{here}/gone: is no output folder of splitter; give the --output of a run
+{here}/gone: is not a splitter output folder; give the --output of a run
 $ manifest taken
-{here}/taken: is no output folder of splitter; give the --output of a run
+{here}/taken: is not a splitter output folder; give the --output of a run
 $ verify gone
-{here}/gone: is no output folder of splitter; give the --output of a run
+{here}/gone: is not a splitter output folder; give the --output of a run
 $ verify taken
-{here}/taken: is no output folder of splitter; give the --output of a run
+{here}/taken: is not a splitter output folder; give the --output of a run
 $ verify taken --recipe mine.py:Text
 --recipe mine.py:Text: is only for --deep; add that, or leave it out
 $ split gone --train 0.8 --test 0.2
-{here}/gone: is no output folder of splitter; give the --output of a run
+{here}/gone: is not a splitter output folder; give the --output of a run
 $ split taken --train 1
-{here}/taken: is no output folder of splitter; give the --output of a run
+{here}/taken: is not a splitter output folder; give the --output of a run
 $ split taken --train 1 --by speaker --by session
 --by is given 2 times; give it once; see splitter split --help
 $ split taken --train 1 --label speaker --label age

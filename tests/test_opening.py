@@ -158,9 +158,15 @@ def test_where_chooses_rows(outputs: Path):
         ),
         ({"where": "lable == '001'"}, "there is no column 'lable'; did you mean 'label'?"),
         ({"where": "label < 30"}, "columns of the dataset list are text, so write label == '7', or label."),
-        ({"where": "label =="}, "where 'label ==': is no expression of pandas; write one such as "),
-        ({"where": "label = '001'"}, "is no comparison such as size > 1000 (equal is ==); there is 'input'"),
-        ({"where": "size"}, "where 'size': is no comparison such as size > 1000; there is 'input'"),
+        ({"where": "label =="}, "where 'label ==': is not a pandas expression; write one such as "),
+        (
+            {"where": "label = '001'"},
+            "is not a condition; write one such as size > 1000 (equal is ==); there is 'input'",
+        ),
+        (
+            {"where": "size"},
+            "where 'size': is not a condition; write one such as size > 1000; there is 'input'",
+        ),
         ({"content": "label"}, "the manifest has a column 'label'; give content=, another name"),
         ({"decode": "no"}, "decode is 'no'; give True, False or a function"),
         ({"shuffle": True}, "shuffle is for streaming=True"),

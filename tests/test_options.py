@@ -176,7 +176,7 @@ REFUSED = [
     (["--sink", "zip"], "'--sink': 'zip' is not"),
     (["--executor", "slurm"], "'--executor': 'slurm' is not"),
     (["--rename", "input"], "--rename 'input': write OLD=NEW"),
-    (["--column", "path"], "has no column 'path' but 'input'"),
+    (["--column", "path"], "has no column 'path'; it has 'input'"),
     (["--delimiter", ";;"], "--delimiter ';;'"),
     (["--pattern", "*"], "--pattern '*' is only for a folder"),
     (["--root", "nowhere"], "nowhere: the folder that inputs are relative to is not there"),
@@ -209,8 +209,8 @@ def test_a_value_that_makes_no_sense(capfd, four, arguments, message):
         ({"column": None}, "--column None: expected str"),
         ({"rename": "a=b"}, "--rename 'a=b': expected list"),
         ({"rename": ["a"]}, "--rename 'a': write OLD=NEW"),
-        ({"sink": "zip"}, "--sink 'zip': is not known; there is files"),
-        ({"device": None}, "--device None: is not known"),
+        ({"sink": "zip"}, "--sink 'zip': is unknown; choose from files"),
+        ({"device": None}, "--device None: is unknown"),
         ({"memory": 0}, "--memory 0: write a size"),
         ({"max_failures": -1}, "--max-failures -1: write a number"),
         ({"max_failures": True}, "--max-failures True: expected int or str or None"),
@@ -496,9 +496,7 @@ def test_a_setup_that_takes_long_is_said(capfd, four, monkeypatch):
     """Once, as long as nothing is finished."""
     monkeypatch.setattr("splitter.progress.SECONDS_BETWEEN_LINES", 0.2)
     said, _ = go(capfd, four, "Loads", "--seconds", "2", "--workers", "1")
-    assert (
-        said.err.count("nothing is finished after 0.2 s: setup(), or the first inputs, take their time") == 1
-    )
+    assert said.err.count("nothing is finished after 0.2 s: setup() or the first inputs are slow") == 1
     said, _ = go(capfd, four, "Loads", "--seconds", "2", "--workers", "1", "--quiet", out="other")
     assert said.err == ""
 

@@ -228,7 +228,7 @@ def test_there_is_no_manifest_of_what_no_run_has_begun(capfd, folder):
     (folder / "mine").mkdir()
     (folder / "begun" / ".splitter").mkdir(parents=True)
     for name, said in (
-        ("gone", "is no output folder"),
+        ("gone", "is not a splitter output folder"),
         ("mine", "is no output"),
         ("begun", "no run has begun"),
     ):
@@ -247,7 +247,7 @@ def test_parts_do_again_what_has_changed(capfd, folder, dataset):
     assert not (output / "manifest.csv").exists()
     early = here(capfd, "manifest", output)
     assert early.code == 1
-    assert "9 still as before the change" in early.err
+    assert "9 not yet redone after the change" in early.err
     lengths = {len(row["part"]) for row in read_table(output / "manifest.csv")}
     here(capfd, *arguments(dataset, output, "--part", "1/2", "--num-chars", "3"))
     here(capfd, "manifest", output)

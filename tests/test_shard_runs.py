@@ -129,7 +129,7 @@ def test_a_parquet_list_of_paths_stays_one(folder):
     path = write_parquet(folder / "list.parquet", pa.table({"input": ["a.txt"], "thumbnail": [b"\x89"]}))
     (output,), _ = Copy(str(path))[0]
     assert output.content == b"A"
-    with pytest.raises(Refused, match=r"--member audio: .* has no such column of bytes, but 'thumbnail'"):
+    with pytest.raises(Refused, match=r"--member audio: .* has no such column of bytes; it has 'thumbnail'"):
         len(Copy(InputList(str(path), member="audio")))
 
 

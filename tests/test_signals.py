@@ -98,7 +98,7 @@ def test_a_signal_ends_a_busy_run(busy: Busy, number: int, group: bool):
     assert time.monotonic() - began < SECONDS_TO_LEAVE
     assert driver.wait() == 128 + number
     assert quiet(driver), driver.stderr
-    assert "interrupted; what is done is kept, and the same command goes on from there" in driver.stderr
+    assert "interrupted; what is done is kept; run the same command to continue" in driver.stderr
     assert "6 of 14 inputs done" in driver.stderr
     assert busy.committed() == [f"{number:02d}.txt" for number in range(6)]
     assert read_table(busy.output / "errors.csv") == []
@@ -117,7 +117,7 @@ def test_an_interrupted_redo(busy: Busy):
     busy.until_busy(driver)
     driver.signal(signal.SIGINT)
     assert driver.wait() == 130
-    assert "6 of 14 inputs done, 8 still as before the change" in driver.stderr
+    assert "6 of 14 inputs done, 8 not yet redone after the change" in driver.stderr
     assert busy.committed() == [f"{number:02d}.txt" for number in range(6)]
     busy.check_next_run()
 
@@ -161,7 +161,7 @@ def test_an_interrupted_run_that_is_quiet(busy: Busy):
     busy.until_busy(driver)
     driver.signal(signal.SIGINT)
     assert driver.wait() == 130
-    line = "interrupted; what is done is kept, and the same command goes on from there"
+    line = "interrupted; what is done is kept; run the same command to continue"
     assert driver.stderr.splitlines() == [line]
 
 

@@ -125,7 +125,7 @@ def test_what_cannot_be_split_is_refused():
     manifest = pd.DataFrame({"input": ["a"], "split": ["mine"]})
     for given_, options, message in [
         (manifest, {}, "has a column 'split' already"),
-        (manifest[["input"]], {"by": "speaker"}, "the manifest has no such column but input"),
+        (manifest[["input"]], {"by": "speaker"}, "the manifest has no such column; it has input"),
         (pd.DataFrame({"path": ["a"]}), {}, "say which column has the groups"),
         ("outputs", {}, "is no manifest; give what read_manifest gives"),
         (manifest[["input"]], {"seed": -1}, "seed -1: must be a whole number"),
@@ -251,9 +251,9 @@ def test_the_report_says_how_much_is_where(outputs: Path, capfd):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--by", "nobody"], "by 'nobody': the manifest has no such column but input, speaker"),
+        (["--by", "nobody"], "by 'nobody': the manifest has no such column; it has input, speaker"),
         (["--train", "0.5"], "train 0.5: must sum to 1, not 0.5"),
-        (["--label", "nobody"], "--label nobody: the manifest has no such column but input, speaker"),
+        (["--label", "nobody"], "--label nobody: the manifest has no such column; it has input, speaker"),
         (["--remove", "--by", "speaker"], "leave the other options out"),
     ],
 )
@@ -287,4 +287,4 @@ def test_a_column_of_that_name_is_never_hidden(outputs: Path, listed: Path, fold
 def test_what_is_no_output_folder_is_refused(folder: Path, capfd):
     write_files(folder / "plain", {"manifest.csv": "input,output,size,checksum\n"})
     said = here(capfd, "split", folder / "plain")
-    assert (said.code, "is no output folder of splitter" in said.err) == (2, True)
+    assert (said.code, "is not a splitter output folder" in said.err) == (2, True)

@@ -148,7 +148,7 @@ def test_an_output_folder_at_a_url(outputs: Path, capfd):
     [
         (
             ["outputs", "--by", "nobody"],
-            "--by nobody: the manifest has no such column but input, speaker, output",
+            "--by nobody: the manifest has no such column; it has input, speaker, output",
         ),
         (["nowhere"], "nowhere: there is no manifest; give the output folder of a finished run"),
         (["memory://nowhere"], "memory://nowhere/manifest.csv: there is no manifest"),

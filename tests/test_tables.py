@@ -251,9 +251,9 @@ def test_they_are_no_inputs_of_the_next_run(listed: Path, folder: Path):
     [
         (
             {"manifest_format": "csv,xml"},
-            "--manifest-format 'csv,xml': 'xml' is not known; there is csv, parquet",
+            "--manifest-format 'csv,xml': 'xml' is unknown; choose from csv, parquet",
         ),
-        ({"manifest_format": ""}, "'' is not known"),
+        ({"manifest_format": ""}, "'' is unknown"),
         ({"manifest_format": "csv,parquet", "part": "1/2"}, "give it to 'splitter manifest', in the end"),
         ({"audiofolder": True, "part": "1/2"}, "--audiofolder: not together with --part"),
     ],

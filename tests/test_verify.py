@@ -505,7 +505,7 @@ def test_what_is_no_output_folder_is_refused(folder, place, capfd):
     (folder / "empty").mkdir()
     said = here(capfd, "verify", folder / place)
     assert (said.code, len(said.lines)) == (2, 1)
-    assert "is no output folder of splitter" in said.err
+    assert "is not a splitter output folder" in said.err
 
 
 # -- headers of recordings ---------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_what_is_no_output_is_refused(s3: Bucket, capfd):
     s3.write("other/file", b"1")
     said = here(capfd, "verify", s3.url("other"))
     assert said.code == 2
-    assert said.err.startswith(f"splitter: {s3.url('other')}: is no output folder of splitter")
+    assert said.err.startswith(f"splitter: {s3.url('other')}: is not a splitter output folder")
     assert here(capfd, "verify", "s3://no-such-bucket-here/out").code == 2
 
 

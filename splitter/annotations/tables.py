@@ -147,7 +147,7 @@ def _columns(names: tuple[str, ...]) -> _Columns:
     last = end or duration
     if start is None or last is None:
         missing = "start" if start is None else "end or duration"
-        raise ValueError(f"has no column {missing} but {', '.join(map(shown, names[:10]))}")
+        raise ValueError(f"has no column {missing}; it has {', '.join(map(shown, names[:10]))}")
     label, recording = first(LABELS), first(RECORDINGS)
     others = tuple(name for name in names if name and name not in (start, last, label, recording))
     return _Columns(start, last, label, recording, end is None, others)

@@ -222,7 +222,7 @@ def test_ctrl_c(work: Work, private: bool):
     run.until(lambda: work.begun(8))
     run.signal(signal.SIGINT)
     assert run.wait(SECONDS_TO_LEAVE) == 130, run.stderr
-    assert "interrupted; what is done is kept, and the same command goes on from there" in run.stderr
+    assert "interrupted; what is done is kept; run the same command to continue" in run.stderr
     no_noise(run)
     run.check_gone()
     assert work.private_rays() == []
@@ -240,7 +240,7 @@ def test_a_signal_while_the_driver_waits_in_rays_own_code(work: Work):
     time.sleep(1)
     run.signal(signal.SIGTERM)
     assert run.wait(SECONDS_TO_LEAVE) == 143, run.stderr
-    assert "interrupted; what is done is kept, and the same command goes on from there" in run.stderr
+    assert "interrupted; what is done is kept; run the same command to continue" in run.stderr
     no_noise(run)
     run.check_gone()
 

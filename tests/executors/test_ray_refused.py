@@ -43,7 +43,10 @@ def test_an_address_where_nothing_is(launcher: Launcher, folder: Path, address: 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--workers", 0], "--workers 0: works in this process, without Ray; leave --executor ray out"),
+        (
+            ["--workers", 0],
+            "--workers 0 runs in this process and cannot be combined with Ray; leave one of them out",
+        ),
         (["--device", "cuda"], "--device cuda: say how much of a GPU a batch takes, as --num-gpus 1 or 0.25"),
         (["--address", "local"], "--address local: leave it out; without it Ray is a private one"),
         (["--runtime-env", "nowhere.yaml"], "--runtime-env nowhere.yaml: cannot be read: No such file"),

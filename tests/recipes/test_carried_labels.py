@@ -203,7 +203,7 @@ def test_a_column_that_is_not_there(sound, tmp_path, capfd):
         capfd, "run", dataset, "--annotations", "column=notes", "--workers", "1", "-o", tmp_path / "out"
     )
     assert said.code == 2, said.err
-    message = "--annotations column=notes: the dataset list has no column 'notes' but 'input'"
+    message = "--annotations column=notes: the dataset list has no column 'notes'; it has 'input'"
     assert said.lines == [f"splitter: {message}"]
     assert not (tmp_path / "out").exists()
     with pytest.raises(Refused, match=f"^{message}$"):
