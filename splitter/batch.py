@@ -250,7 +250,7 @@ class Worker:
                 if not unreadable and (batch.trial or batch.second is not None):
                     task.blame = Blame.of(error, failure, self._job.dataset)
                 failure = task.named(place, after_batch(task.fault, failure))
-                kind = kind_and_line(error, self._job.dataset)
+                kind = kind_and_line(failure.error, failure.traceback, self._job.dataset)
                 task.fail(place, failure, kind, unreadable=unreadable)
             finally:
                 self._scratch.remove()

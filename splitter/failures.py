@@ -22,6 +22,7 @@ _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADir
 _SCRATCH = re.compile(
     r"[^\s'\"]*(?:/\.splitter/staging(?:/part-\d+-of-\d+)?|/splitter-staging-\w+)(?:/splitter-\w+)+"
 )
+_STEP = re.compile(r'^[ |]*File "(.+)", line (\d+)', re.MULTILINE)
 _OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN)
 
 
@@ -104,18 +105,21 @@ class Blame:
 def line_of(error: BaseException, dataset: ProcessorDataset) -> str:
     """The line of the recipe's file that an error came through last, or else where it came from."""
     steps = traceback.extract_tb(error.__traceback__)
-    code = getattr(sys.modules.get(type(dataset).__module__), "__file__", None)
+    code = _file_of(dataset)
     own = [step for step in steps if step.filename == code] or steps[-1:]
     return f"line {own[-1].lineno} of {own[-1].filename}" if own else ""
 
 
-def kind_and_line(error: BaseException, dataset: ProcessorDataset) -> str:
-    """What kind of error it is, and the line of a user's own code where it was raised."""
-    kind, where = type(error).__name__, line_of(error, dataset)
-    if isinstance(error, InputError) or not where or _PACKAGE in where:
-        return kind
-    line, _, path = where.partition(" of ")
-    return f"{kind} in {line} of {os.path.basename(path)}"
+def _file_of(dataset: ProcessorDataset) -> str | None:
+    return getattr(sys.modules.get(type(dataset).__module__), "__file__", None)
+
+
+def kind_and_line(kind: str, shown: str, dataset: ProcessorDataset) -> str:
+    """What kind of error it is, and the line of a user's own code that its traceback names last."""
+    steps = _STEP.findall(shown)
+    code = _file_of(dataset)
+    path, line = next((step for step in reversed(steps) if step[0] == code), [("", ""), *steps][-1])
+    return f"{kind} in line {line} of {os.path.basename(path)}" if path and _PACKAGE not in path else kind
 
 
 def in_one_line(error: BaseException) -> str:

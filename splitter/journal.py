@@ -8,7 +8,7 @@ its end: its begun record holds the record that is to be committed.
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import IO, Any
 
@@ -19,6 +19,7 @@ from splitter.commits import DONE, ENTRY, NOT_DONE, RECORDS, Head, Record, Recor
 from splitter.csv_text import Row, parse_rows
 from splitter.errors import StorageError
 from splitter.places import file_with
+from splitter.progress import one_line
 from splitter.sealed import sealed, unsealed
 from splitter.storage import Storage
 
@@ -275,12 +276,18 @@ class Journal:
             names.append(parse_rows(text)[0][columns.index(column)] if column in columns else "?")
         return names
 
-    def first_failure(self, failed: np.ndarray, column: str) -> tuple[str, str] | None:
-        """The first of some entries that have failed: what was listed, and why; None if there is none."""
+    def first_failure(
+        self, failed: np.ndarray, column: str, kind: Callable[[str, str], str] = lambda error, _: error
+    ) -> tuple[str, str] | None:
+        """The first of some entries that have failed: what was listed, and why; None if there is none.
+
+        `kind` makes of the error and its traceback what is said of them.
+        """
         for head, rows in self.rows_of_each(failed[:1]):
-            error, message = rows[0][len(head.columns) :][:2]
+            error, message, traceback = rows[0][len(head.columns) :][:3]
+            said = kind(error, traceback)
             listed = rows[0][head.columns.index(column)] if column in head.columns else "?"
-            return listed, f"{error}: {message}" if message else error
+            return one_line(listed), f"{said}: {message}" if message else said
         return None
 
     def _texts(self, entries: np.ndarray) -> Iterator[bytes]:

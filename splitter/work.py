@@ -4,6 +4,7 @@ What an executor returns is only progress. After every round the commit records 
 """
 
 import contextlib
+import functools
 import time
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from splitter.columns import Columns
 from splitter.commits import DONE, FAILED, NOT_DONE, SKIPPED, STALE
 from splitter.errors import Interrupted, RecipeError, RunStopped, StorageError
 from splitter.executors import Executor
+from splitter.failures import kind_and_line
 from splitter.groups import Groups, deal
 from splitter.how import how_before, note_how, what_changed
 from splitter.inputs import Survey, Table, why_unreadable
@@ -404,10 +406,12 @@ class Work:
             fault = str(error)
         self.journal.load()
         standing = Standing.of(self.storage, self.journal, self.found.keys)
-        why = next(iter(self.done.failures), None)
+        why = None
         try:
-            if not (fault or why):
-                why = self._first_failure(standing)
+            if fault:
+                why = next(iter(self.done.failures), None)
+            else:
+                why = self._first_failure(standing, first.todo) or self._first_failure(standing)
             if not fault and self.mine is None:
                 others = self.options.other_tables
                 write_tables(self.storage, self.journal, standing, self.table.header, others=others)
@@ -431,10 +435,14 @@ class Work:
             spared = self.journal.find(np.array(self.done.unreadable, "u8"))
             keep_stale(self.storage, self.journal, stale[~np.isin(stale, spared)])
 
-    def _first_failure(self, standing: Standing) -> tuple[str, str] | None:
-        """The first of those that failed before this run, and why."""
-        failed = standing.status == FAILED if self.mine is None else (standing.status == FAILED) & self.mine
-        return self.journal.first_failure(standing.entries[failed], self.table.header[self.table.at])
+    def _first_failure(self, standing: Standing, among: np.ndarray | None = None) -> tuple[str, str] | None:
+        """The first in the list of the inputs that failed, of all or `among` some, and why."""
+        failed = standing.status == FAILED
+        if self.mine is not None:
+            failed &= self.mine
+        numbers = np.flatnonzero(failed) if among is None else among[failed[among]]
+        kind = functools.partial(kind_and_line, dataset=self.job.dataset)
+        return self.journal.first_failure(standing.entries[numbers], self.table.header[self.table.at], kind)
 
     def _note_what_it_took(self) -> None:
         """For the report: what is published has no clock."""

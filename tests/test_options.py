@@ -624,7 +624,18 @@ def test_the_summary_of_a_run_with_failures(capfd, four):
     )
     # and when nothing is done again
     again, _ = go(capfd, four, "Sleeps", "--workers", "1")
-    assert again.lines[-1] == third.replace("ValueError in line 94 of r.py: bad", "ValueError: bad")
+    assert again.lines[-1] == third
+
+
+def test_the_failure_that_is_shown_is_the_first_of_the_list(capfd, four):
+    """And the first row of errors.csv, whichever was met first: the largest inputs are begun first."""
+    write_files(four.parent, {"inputs/b.txt": "fail", "inputs/c.txt": "fail" + " " * 1000})
+    said, _ = go(capfd, four, "Sleeps", "--workers", "1", "--batch-size", "1")
+    assert "(first: b.txt: ValueError in line 94 of r.py: bad)" in said.lines[-1]
+    # of those that failed now, if any did
+    write_files(four.parent, {"inputs/c.txt": "fail"})
+    said, _ = go(capfd, four, "Sleeps", "--workers", "1")
+    assert "(first: c.txt: ValueError" in said.lines[-1]
 
 
 def test_keep_extension_and_rename(capfd, four):
