@@ -83,15 +83,27 @@ def _complain(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     message = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
+        name = error.option_name
+        others = _recipes_with(name) if context and isinstance(context.command, RunCommand) else []
         # of several that are near, the nearest will do
-        message = (
-            f"No such option {error.option_name!r}{nearest(error.option_name, error.possibilities or [])}"
-        )
+        hint = nearest(name, error.possibilities or [])
+        message = f"No such option {name!r}{hint}"
+        if others:
+            message = f"{name!r} is an option of --recipe {' and '.join(others)}"
     if context:
         see = f"ee {context.command_path} --help"
         # after "did you mean '--workers'?" a sentence begins
         message += f" S{see}" if message.endswith("?") else f"; s{see}"
     return _refuse(message)
+
+
+def _recipes_with(option: str) -> list[str]:
+    """The shipped recipes that have an option; they are read, and not imported."""
+    return [
+        name
+        for name in RECIPES
+        if option in {way for one in parameters_in_text(name) for way in _option(one).opts}
+    ]
 
 
 class _InOrderOfUse(click.Group):

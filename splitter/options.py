@@ -28,6 +28,9 @@ _LARGEST = 2**63
 _LEAST = {"limit": 1, "batch_size": 1, "retries": 0, "num_cpus": 0, "num_gpus": 0, "shard_maxcount": 1}
 _FOR_SHARDS = ("shard_size", "shard_maxcount", "shuffle", "field")
 _SHARD_BYTES = 10**9
+# what nobody should try because it was suggested, and how much alike names are of which one may be meant
+_REMOVES = ("fresh", "prune")
+_ALIKE = 0.7
 _FIELD = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
 _FOR_RAY = ("address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env")
 
@@ -345,7 +348,8 @@ def nearest(name: str, names: list[str]) -> str:
     """A hint at the name that was probably meant."""
     import difflib
 
-    close = difflib.get_close_matches(name, names, 1, 0.5)
+    harmless = [one for one in names if one.lstrip("-") not in _REMOVES]
+    close = difflib.get_close_matches(name, harmless, 1, _ALIKE)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

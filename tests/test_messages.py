@@ -137,7 +137,15 @@ No such option '--secs'; did you mean '--seconds'? See splitter run --help
 $ run list.csv --secondss 5
 No such option '--secondss'; did you mean '--seconds'? See splitter run --help
 $ run list.csv --recipe words --command x
-No such option '--command'; did you mean '--column'? See splitter run --help
+'--command' is an option of --recipe command; see splitter run --help
+$ run list.csv --threshold 3
+'--threshold' is an option of --recipe speech; see splitter run --help
+$ plan list.csv --recipe words --max-seconds 3
+'--max-seconds' is an option of --recipe silence and speech; see splitter plan --help
+$ run list.csv --fres
+No such option '--fres'; see splitter run --help
+$ run list.csv --prun
+No such option '--prun'; see splitter run --help
 $ run list.csv --seconds many
 Invalid value for '--seconds': 'many' is not a valid float; see splitter run --help
 $ run list.csv --seconds
