@@ -75,6 +75,9 @@ _DEPTHS = {
     "DOUBLE": 65,
 }
 _MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
+_LEAST_RATE, _MOST_RATE = 1000, 1_000_000
+# of kilohertz: what is made of the rest is a thousand times as much
+_OFTEN_MEANT, _MOST_MEANT = {11: 11_025, 22: 22_050, 44: 44_100}, 400_000
 _OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 # what some formats are limited to
 _RATES = {
@@ -129,8 +132,12 @@ class Target:
 
     def __post_init__(self) -> None:
         """Refuse what no recording could be made into."""
-        if self.sample_rate is not None and not 1 <= self.sample_rate <= 1_000_000:  # noqa: PLR2004
-            raise Refused(f"--sample-rate {self.sample_rate}: must be from 1 to 1,000,000")
+        if self.sample_rate is not None and not _LEAST_RATE <= self.sample_rate <= _MOST_RATE:
+            wanted = _OFTEN_MEANT.get(self.sample_rate, self.sample_rate * 1000)
+            hint = f"; did you mean {wanted}?" if _LEAST_RATE < wanted <= _MOST_MEANT else ""
+            raise Refused(
+                f"--sample-rate {self.sample_rate}: is in Hz, from {_LEAST_RATE:,} to {_MOST_RATE:,}{hint}"
+            )
         rates = _RATES.get((self.format, self.subtype))
         if rates and self.sample_rate is not None and self.sample_rate not in rates:
             there = ", ".join(map(str, rates))

@@ -28,6 +28,8 @@ _LARGEST = 2**63
 _LEAST = {"limit": 1, "batch_size": 1, "retries": 0, "num_cpus": 0, "num_gpus": 0, "shard_maxcount": 1}
 _FOR_SHARDS = ("shard_size", "shard_maxcount", "shuffle", "field")
 _SHARD_BYTES = 10**9
+# who writes less has left the unit out
+_LEAST_MEMORY = 10**6
 # what nobody should try because it was suggested, and how much alike names are of which one may be meant
 _REMOVES = ("fresh", "prune")
 _ALIKE = 0.7
@@ -282,7 +284,14 @@ class RunOptions:
     @property
     def memory_bytes(self) -> int | None:
         """What --memory says."""
-        return None if self.memory is None else parse_size("--memory", self.memory)
+        if self.memory is None:
+            return None
+        size = parse_size("--memory", self.memory)
+        if size < _LEAST_MEMORY:
+            raise Refused(
+                f"--memory {self.memory}: is {size:,} bytes, too little for any; write a size such as 2GB"
+            )
+        return size
 
     @property
     def shard_bytes(self) -> int:

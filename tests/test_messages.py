@@ -157,7 +157,15 @@ $ run list.csv --overlap 20
 $ run list.csv --format wave
 Invalid value for '--format': 'wave' is not one of 'same', 'wav', 'flac', 'ogg', 'mp3'; see splitter run --help
 $ run list.csv --sample-rate 0
---sample-rate 0: must be from 1 to 1,000,000
+--sample-rate 0: is in Hz, from 1,000 to 1,000,000
+$ run list.csv --sample-rate 7
+--sample-rate 7: is in Hz, from 1,000 to 1,000,000; did you mean 7000?
+$ run list.csv --sample-rate 16
+--sample-rate 16: is in Hz, from 1,000 to 1,000,000; did you mean 16000?
+$ run list.csv --recipe segments --sample-rate 44
+--sample-rate 44: is in Hz, from 1,000 to 1,000,000; did you mean 44100?
+$ run list.csv --sample-rate 999
+--sample-rate 999: is in Hz, from 1,000 to 1,000,000
 $ run list.csv --recipe chnk
 --recipe chnk: is not a recipe; did you mean 'chunk'?
 $ run list.csv --recipe mine.py
@@ -250,6 +258,10 @@ $ run list.csv --recipe words --timeout 0
 --timeout 0: must be a number of seconds, more than 0; leave it out for no limit
 $ run list.csv --recipe words --memory much
 --memory 'much': write a size such as 500MB, 2GB or 1e9
+$ run list.csv --recipe words --memory 5
+--memory 5: is 5 bytes, too little for any; write a size such as 2GB
+$ run list.csv --recipe words --memory 500k
+--memory 500k: is 500,000 bytes, too little for any; write a size such as 2GB
 $ run list.csv --recipe words --max-failures half
 --max-failures 'half': write a number such as 100, or a share such as 5%
 $ run list.csv --recipe words --part 3/2

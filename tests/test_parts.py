@@ -229,7 +229,7 @@ def test_there_is_no_manifest_of_what_no_run_has_begun(capfd, folder):
     (folder / "begun" / ".splitter").mkdir(parents=True)
     for name, said in (
         ("gone", "is not a splitter output folder"),
-        ("mine", "is no output"),
+        ("mine", "is not a splitter output folder"),
         ("begun", "no run has begun"),
     ):
         refused = here(capfd, "manifest", folder / name)

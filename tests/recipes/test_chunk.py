@@ -257,7 +257,7 @@ def test_a_recording_shorter_than_a_window(tmp_path, tail, frames):
         ({"overlap": 10}, "--overlap 10: must be at least 0 and less than --seconds, which is 10"),
         ({"overlap": -0.1}, "--overlap -0.1: must be at least 0 and less than --seconds, which is 10"),
         ({"min_seconds": 11}, "--min-seconds 11: must be from 0 to --seconds, which is 10"),
-        ({"sample_rate": 0}, "--sample-rate 0: must be from 1 to 1,000,000"),
+        ({"sample_rate": 0}, "--sample-rate 0: is in Hz, from 1,000 to 1,000,000"),
         ({"subtype": "PCM_17"}, "--subtype PCM_17: is unknown; choose from ALAC_16"),
         ({"subtype": "FLOAT", "format": "flac"}, "--subtype FLOAT: cannot stand in flac; there is PCM_16"),
     ],
@@ -339,10 +339,10 @@ def test_one_channel_needs_no_number(tmp_path):
 def test_places_with_resampling(tmp_path):
     """`start_sample` and `stop_sample` count the recording's samples and never go beyond it."""
     for frames in range(9_990, 10_011):
-        path = write_sound(tmp_path / "a.wav", noise(frames), 1000)
-        outputs, about = chunks_of(path, seconds=5, sample_rate=100)
+        path = write_sound(tmp_path / "a.wav", noise(frames), 10_000)
+        outputs, about = chunks_of(path, seconds=0.5, sample_rate=1000)
         assert outputs[-1].metadata["stop_sample"] <= about["source_frames"] == frames
-        assert sum(output.metadata["frames"] for output in outputs) == half_even(frames * 100, 1000)
+        assert sum(output.metadata["frames"] for output in outputs) == half_even(frames * 1000, 10_000)
 
 
 # -- names --------------------------------------------------------------------------------------------------
