@@ -17,6 +17,7 @@ from splitter.single import Single
 from splitter.tar.places import STANDARD, check_target, sources_of
 
 _BROKEN_PIPE = 128 + signal.SIGPIPE if sys.platform != "win32" else 1
+TOLD_FAILURES = 20
 _COUNT = click.IntRange(min=0)
 _SOME = click.IntRange(min=1)
 Tool = TypeVar("Tool", bound=Callable[..., Any])
@@ -56,6 +57,23 @@ def _tool(function: Tool) -> Tool:
 
 def _say(line: str) -> None:
     click.echo(f"splitter: {' '.join(line.split())}", err=True)
+
+
+class _FirstFew:
+    """Says the first of what may be many failures, and counts the rest."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self, line: str) -> None:
+        self._count += 1
+        if self._count <= TOLD_FAILURES:
+            _say(line)
+
+    def end(self) -> None:
+        """Say how many more there were."""
+        if self._count > TOLD_FAILURES:
+            _say(f"and {_counted(self._count - TOLD_FAILURES, 'more failure')}")
 
 
 _inputs = click.argument("inputs", nargs=-1, required=True)
@@ -341,9 +359,11 @@ def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: AN
     on_ray = _is_on_ray(options["executor"], options["address"], inputs, output)
     program.check()
     sources = sources_of(inputs)
+    failures = _FirstFew()
     job = mapping.Mapping(
         program,
         _say,
+        failures,
         options["max_failures"],
         options["retry_failed"],
         options["fresh"],
@@ -365,7 +385,9 @@ def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: AN
             raise Refused("--retry-failed and --fresh are for -o with {}; one archive is always made again")
         check_target(output)
         job.into_one(sources, output, counts)
-    _say(_summary(counts))
+    failures.end()
+    see = f"; see {output}{mapping.ERRORS}" if counts.failed and output != STANDARD else ""
+    _say(_summary(counts) + see)
     return 1 if counts.failed or counts.damaged else 0
 
 

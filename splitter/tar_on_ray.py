@@ -108,7 +108,8 @@ class MapErrand(Errand):
         lines: list[str] = []
         counts = Counts()
         stop = ""
-        job = Mapping(Program(self.arguments, seconds=self.seconds), lines.append, **self.choices)
+        program = Program(self.arguments, seconds=self.seconds)
+        job = Mapping(program, lines.append, lines.append, **self.choices)
         try:
             with signals_raise():
                 job.program.check()
@@ -182,8 +183,10 @@ def _folder(place: str) -> str:
 
 def _take(report: Report, job: Mapping, counts: Counts, left: dict[int, Archive]) -> None:
     """Count what has become of an archive; stops where one machine alone would."""
-    for line in report.notes:
-        job.report(line)
+    # what is wrong with an archive is said last
+    failures = len(report.notes) - len(report.unreadable)
+    for number, line in enumerate(report.notes):
+        (job.complain if number < failures else job.report)(line)
     if report.stop:
         raise RunStopped(report.stop)
     if not report.inputs:

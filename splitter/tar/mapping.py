@@ -273,7 +273,8 @@ class Mapping:
 
     Attributes:
         program: What is run on each sample.
-        report: Takes a line for each failure.
+        report: Takes a line for each archive that is damaged.
+        complain: Takes a line for each sample that failed.
         max_failures: How many samples may fail.
         retry_failed: Do archives with failures again.
         fresh: Do all archives again.
@@ -282,6 +283,7 @@ class Mapping:
 
     program: Program
     report: Callable[[str], None]
+    complain: Callable[[str], None]
     max_failures: int | None = None
     retry_failed: bool = False
     fresh: bool = False
@@ -337,7 +339,7 @@ class Mapping:
 
     def _fail(self, failure: Failure, counts: Counts) -> None:
         counts.failed += 1
-        self.report(f"{failure.place}: sample {failure.key!r}: {failure.error}")
+        self.complain(f"{failure.place}: sample {failure.key!r}: {failure.error}")
         self.check_failures(counts)
 
     def check_failures(self, counts: Counts) -> None:

@@ -11,13 +11,14 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from splitter.errors import TarError
 from splitter.tar.archive import BLOCK, Member, Part, Waiting
 from splitter.tar.places import Source
-from splitter.tar.samples import Sample, read_samples, samples_in, samples_of
+from splitter.tar.samples import Sample, samples_in, samples_of
 
 MOST_RUNS = 64  # merged at a time
 A_SAMPLE, A_MEMBER = 500, 300  # bytes of memory beside the contents
@@ -87,12 +88,11 @@ def ordered(sources: Sequence[Source], order: Order, memory: int) -> Iterator[Sa
     By key, members of a sample that stand apart in its archive come together.
     """
     if order.by is None and order.seed is None:
+        folders: set[int] = set()
         pieces = (
-            piece
-            for number, source in enumerate(sources)
-            for piece in read_samples(source, archive=number, fragments=True)
+            piece for number, source in enumerate(sources) for piece in _pieces(source, number, folders)
         )
-        return _joined(_sorted(pieces, order, memory))
+        return _joined(_sorted(pieces, order, memory), folders)
     return _sorted(samples_of(sources), order, memory)
 
 
@@ -105,7 +105,15 @@ def gathered(sources: Sequence[Source], memory: int, *, always: bool | None = No
         with source.open() as stream:
             apart = _begins_with_folder(stream) if always is None else always
             samples = samples_in(stream, source.name, archive=number, fragments=apart)
-            yield from _joined(_sorted(samples, Order(), memory)) if apart else samples
+            yield from _joined(_sorted(samples, Order(), memory), {number}) if apart else samples
+
+
+def _pieces(source: Source, number: int, folders: set[int]) -> Iterator[Sample]:
+    """The pieces of samples of an archive, which is added to `folders` if it begins with one."""
+    with source.open() as stream:
+        if _begins_with_folder(stream):
+            folders.add(number)
+        yield from samples_in(stream, source.name, archive=number, fragments=True)
 
 
 def _begins_with_folder(stream: Any) -> bool:  # noqa: ANN401 - a buffered or a gzip file
@@ -118,13 +126,19 @@ def _begins_with_folder(stream: Any) -> bool:  # noqa: ANN401 - a buffered or a 
     return bool(beginning[at + 156 : at + 157] == b"5")
 
 
-def _joined(samples: Iterable[Sample]) -> Iterator[Sample]:
-    """Put pieces of a sample that have become neighbours together, the fields by name."""
-    for _, pieces in itertools.groupby(samples, lambda piece: (piece.key, piece.archive)):
+def _joined(samples: Iterable[Sample], folders: AbstractSet[int]) -> Iterator[Sample]:
+    """Put pieces of a sample that have become neighbours together, the fields by name.
+
+    A sample that was in one piece keeps the order of its fields, unless its archive is among `folders`: a
+    folder has its files in any order, and what comes of it shall not depend on that.
+    """
+    for (_, archive), group in itertools.groupby(samples, lambda piece: (piece.key, piece.archive)):
+        pieces = list(group)
         sample = functools.reduce(Sample.joined, pieces)
-        # a folder has its files in any order, and what comes of it shall not depend on that
-        members = tuple(sorted(sample.members, key=lambda member: member.name))
-        yield Sample(sample.key, members, sample.place, sample.archive)
+        if len(pieces) > 1 or archive in folders:
+            members = tuple(sorted(sample.members, key=lambda member: member.name))
+            sample = Sample(sample.key, members, sample.place, sample.archive)
+        yield sample
 
 
 # -- larger than memory -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import tempfile
 import time
 
 import pytest
-from doors import CHECKOUT, here, tree
+from doors import CHECKOUT, here, read_table, tree
 from hypothesis import HealthCheck, given, settings
 from tar_archives import SAMPLES, key_of, members_of, read_tar, tar, write_tar
 
@@ -102,7 +102,7 @@ def test_a_failure_is_reported_and_the_rest_is_done(folder, capfd, name):
     assert said.code == 1
     assert said.lines == [
         f"splitter: {folder}/in.tar: sample 'k002': {message}",
-        "splitter: 3 samples done, 3 made, 1 failed",
+        f"splitter: 3 samples done, 3 made, 1 failed; see {folder}/out.tar.errors.csv",
     ]
     with (folder / "out.tar.errors.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [
@@ -112,6 +112,22 @@ def test_a_failure_is_reported_and_the_rest_is_done(folder, capfd, name):
     assert read_tar(folder / "out.tar") == [member for member in numbers(4) if key_of(member[0]) != "k002"]
     assert tar("map", folder / "in.tar", "-o", folder / "out.tar", "-c", ":") == 0
     assert not (folder / "out.tar.errors.csv").exists()
+
+
+def test_of_many_failures_the_first_are_said(folder, capfd):
+    """And how many more there are; the errors file, which the last line names, has all of them."""
+    write_tar(folder / "in.tar", numbers(25))
+    said = here(capfd, "tar", "map", folder / "in.tar", "-o", folder / "out.tar", "-c", "false")
+    assert (said.code, len(said.lines)) == (1, 22)
+    assert "sample 'k019'" in said.lines[19]
+    assert said.lines[20:] == [
+        "splitter: and 5 more failures",
+        f"splitter: 0 samples done, 0 made, 25 failed; see {folder}/out.tar.errors.csv",
+    ]
+    assert len(read_table(folder / "out.tar.errors.csv")) == 25
+    assert (
+        here(capfd, "tar", "map", folder / "in.tar", "-o", "-", "-c", "false").lines[-1].endswith("25 failed")
+    )
 
 
 def test_too_many_failures_stop_the_job(folder, capfd):
@@ -141,13 +157,14 @@ def test_lists_of_archives(folder, capfd, monkeypatch):
         return code, len(counted.read_text().splitlines()), capfd.readouterr().err.splitlines()[-1]
 
     monkeypatch.setenv("COUNTED", str(counted))
-    assert calls() == (1, 12, "splitter: 11 samples done, 11 made, 1 failed")
+    see = f"; see {folder}/out-{{}}.tar.errors.csv"
+    assert calls() == (1, 12, "splitter: 11 samples done, 11 made, 1 failed" + see)
     first = tree(folder)
     kept = "; left alone since they were there: {} archives"
-    assert calls() == (1, 0, "splitter: 0 samples done, 0 made, 1 failed" + kept.format(4))
+    assert calls() == (1, 0, "splitter: 0 samples done, 0 made, 1 failed" + kept.format(4) + see)
     (folder / "out-002.tar").write_bytes(first["out-002.tar"][:-1024])
     (folder / "out-003.tar").unlink()
-    assert calls() == (1, 6, "splitter: 6 samples done, 6 made, 1 failed" + kept.format(2))
+    assert calls() == (1, 6, "splitter: 6 samples done, 6 made, 1 failed" + kept.format(2) + see)
     assert {**tree(folder), "counted": b""} == {**first, "counted": b""}
     (folder / "counted.mended").touch()
     assert calls("--retry-failed") == (
