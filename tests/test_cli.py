@@ -232,7 +232,7 @@ def test_a_file_named_like_a_module(capfd, place):
         ("comand", "did you mean 'command'?"),
         ("xyz", "is not a recipe; there is "),
         ("xyz", "or write module:Class or path/to/file.py:Class"),
-        ("my recipes.py", "names a file; write my recipes.py:Class, with the class that is in it"),
+        ("my recipes.py", "names a file; write my recipes.py:Class; it has Copy, Other"),
         ("my recipes.py:Cpy", "Cpy is not there in my recipes.py; it has Copy, Other"),
         ("my recipes.py:helper", "helper is not a ProcessorDataset"),
         ("my recipes.py:OutputFile", "OutputFile is not a ProcessorDataset"),

@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from splitter.errors import Refused
 from splitter.importing import quick_imports
@@ -35,7 +35,9 @@ def load_recipe(name: str) -> "type[ProcessorDataset]":
     place, colon, class_name = RECIPES.get(name, name).rpartition(":")
     if not (place and colon):
         if name.endswith(".py"):
-            raise Refused(f"--recipe {name}: names a file; write {name}:Class, with the class that is in it")
+            there = _recipes_in(_import_file(name))
+            write = f"; write {name}:{there[0] if len(there) == 1 else 'Class'}" if there else ""
+            raise Refused(f"--recipe {name}: names a file{write}; {_listed(there)}")
         known = ", ".join(RECIPES)
         hint = (
             nearest(name, list(RECIPES))
@@ -45,15 +47,26 @@ def load_recipe(name: str) -> "type[ProcessorDataset]":
     module = _import_file(place) if place.endswith(".py") else _import_module(place)
     recipe = getattr(module, class_name, None)
     if not (isinstance(recipe, type) and issubclass(recipe, ProcessorDataset)):
-        there = [key for key, value in vars(module).items() if _is_recipe(value, ProcessorDataset, module)]
-        found = f"it has {', '.join(there)}" if there else "it has no subclass of ProcessorDataset"
+        found = _listed(_recipes_in(module))
         problem = "is not a ProcessorDataset" if recipe is not None else "is not there"
         raise Refused(f"--recipe {name}: {class_name} {problem} in {place}; {found}")
     return recipe
 
 
-def _is_recipe(value: Any, base: type, module: ModuleType) -> bool:  # noqa: ANN401
-    return isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+def _recipes_in(module: ModuleType) -> list[str]:
+    """The names of the recipes that a module defines."""
+    from splitter.dataset import ProcessorDataset
+
+    classes = ((name, value) for name, value in vars(module).items() if isinstance(value, type))
+    return [
+        name
+        for name, kind in classes
+        if issubclass(kind, ProcessorDataset) and kind.__module__ == module.__name__
+    ]
+
+
+def _listed(recipes: list[str]) -> str:
+    return f"it has {', '.join(recipes)}" if recipes else "it has no subclass of ProcessorDataset"
 
 
 def _import_file(path: str) -> ModuleType:
