@@ -1,6 +1,7 @@
 """The command line: parse, call, print."""
 
 import enum
+import shlex
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -82,19 +83,35 @@ def _complain(error: click.ClickException) -> int:
         return REFUSED
     context = getattr(error, "ctx", None)
     message = error.format_message().rstrip(".")
+    # whose help shows the option that is meant, where it is a recipe's
+    recipe = context.meta.get("name", DEFAULT) if context else DEFAULT
+    param: Any = getattr(error, "param", None)
     if isinstance(error, click.NoSuchOption):
-        name = error.option_name
-        others = _recipes_with(name) if context and isinstance(context.command, RunCommand) else []
+        option = error.option_name
         # of several that are near, the nearest will do
-        hint = nearest(name, error.possibilities or [])
-        message = f"No such option {name!r}{hint}"
+        message = f"No such option {option!r}{nearest(option, error.possibilities or [])}"
+        others = _recipes_with(option) if context and isinstance(context.command, RunCommand) else []
         if others:
-            message = f"{name!r} is an option of --recipe {' and '.join(others)}"
+            message, recipe = f"{option!r} is an option of --recipe {' and '.join(others)}", others[0]
+    elif (
+        not context
+        or param is None
+        or param.name not in {one.name for one in context.meta.get("parameters", [])}
+    ):
+        recipe = DEFAULT
+    elif not isinstance(error, click.MissingParameter) and _is_default(param, context):
+        problem = f"its parameter {param.name!r} has a bad default: {message.partition(': ')[2]}"
+        return _refuse(f"{recipe}: {problem}; mend that")
     if context:
-        see = f"ee {context.command_path} --help"
+        named = "" if recipe == DEFAULT else f" --recipe {shlex.quote(recipe)}"
+        see = f"ee {context.command_path}{named} --help"
         # after "did you mean '--workers'?" a sentence begins
         message += f" S{see}" if message.endswith("?") else f"; s{see}"
     return _refuse(message)
+
+
+def _is_default(param: click.Parameter, context: click.Context) -> bool:
+    return context.get_parameter_source(str(param.name)) == ParameterSource.DEFAULT
 
 
 def _recipes_with(option: str) -> list[str]:
@@ -142,6 +159,7 @@ class RunCommand(click.Command):
         given = _value_of("--recipe", args)
         name = str(config.get("recipe", DEFAULT)) if given is None else given
         ctx.meta["recipe"] = recipe = load_recipe(name)
+        ctx.meta["name"] = name
         ctx.meta["parameters"] = parameters = recipe_parameters(recipe)
         for parameter in parameters:
             if parameter.name in RunOptions.__dataclass_fields__ or parameter.name in _OWN:

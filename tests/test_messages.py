@@ -98,12 +98,25 @@ class One(ProcessorDataset):
         return OutputFile("out.wav", b"")
 """
 
+BAD_DEFAULT = """\
+from splitter import ProcessorDataset
+
+
+class Three(ProcessorDataset):
+    def __init__(self, inputs, n: int = "three"):
+        super().__init__(inputs)
+
+    def process(self, input_file):
+        return [], {}
+"""
+
 FILES = {
     "mine.py": RECIPES,
     "syntax.py": "class One:\n    def process(self:\n        pass\n",
     "imports.py": "import no_such_package\n",
     "raises.py": "\n1 / 0\n",
     "plain.py": "class One:\n    pass\n",
+    "bad.py": BAD_DEFAULT,
     "words/a.txt": "simple",
     "words/b.txt": "scaleable",
     "list.csv": "input,speaker\nwords/a.txt,7\nwords/b.txt,8\n",
@@ -137,11 +150,11 @@ No such option '--secs'; did you mean '--seconds'? See splitter run --help
 $ run list.csv --secondss 5
 No such option '--secondss'; did you mean '--seconds'? See splitter run --help
 $ run list.csv --recipe words --command x
-'--command' is an option of --recipe command; see splitter run --help
+'--command' is an option of --recipe command; see splitter run --recipe command --help
 $ run list.csv --threshold 3
-'--threshold' is an option of --recipe speech; see splitter run --help
+'--threshold' is an option of --recipe speech; see splitter run --recipe speech --help
 $ plan list.csv --recipe words --max-seconds 3
-'--max-seconds' is an option of --recipe silence and speech; see splitter plan --help
+'--max-seconds' is an option of --recipe silence and speech; see splitter plan --recipe silence --help
 $ run list.csv --fres
 No such option '--fres'; see splitter run --help
 $ run list.csv --prun
@@ -166,10 +179,22 @@ $ run list.csv --recipe segments --sample-rate 44
 --sample-rate 44: is in Hz, from 1,000 to 1,000,000; did you mean 44100?
 $ run list.csv --sample-rate 999
 --sample-rate 999: is in Hz, from 1,000 to 1,000,000
+$ run list.csv --recipe words --num-char 5
+No such option '--num-char'; did you mean '--num-chars'? See splitter run --recipe words --help
 $ run list.csv --recipe chnk
 --recipe chnk: is not a recipe; did you mean 'chunk'?
 $ run list.csv --recipe mine.py
---recipe mine.py: names a file; write mine.py:Class, with the class that is in it
+--recipe mine.py: names a file; write mine.py:Class; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone, One
+$ run list.csv --recipe plain.py
+--recipe plain.py: names a file; it has no subclass of ProcessorDataset
+$ run list.csv --recipe bad.py
+--recipe bad.py: names a file; write bad.py:Three; it has Three
+$ run list.csv --recipe bad.py:Three
+bad.py:Three: its parameter 'n' has a bad default: 'three' is not a valid integer; mend that
+$ run list.csv --recipe bad.py:Three --n four
+Invalid value for '--n': 'four' is not a valid integer; see splitter run --recipe bad.py:Three --help
+$ run list.csv --recipe gone.py
+--recipe {here}/gone.py: there is no such file
 $ run list.csv --recipe gone.py:Mel
 --recipe {here}/gone.py: there is no such file
 $ run list.csv --recipe syntax.py:One
@@ -187,7 +212,7 @@ $ run list.csv --recipe no_such_module:Text
 $ run list.csv --recipe mine.py:Clash
 mine.py:Clash: its parameter 'workers' is the name of a run option; rename it
 $ run list.csv --recipe mine.py:Needs
-Missing option '--model'; see splitter run --help
+Missing option '--model'; see splitter run --recipe mine.py:Needs --help
 $ run list.csv --recipe mine.py:Lazy
 Lazy: its __init__ must call super().__init__(inputs), and not set self.inputs itself
 $ run list.csv --recipe mine.py:Empty
@@ -287,7 +312,7 @@ $ run list.csv --recipe words --root gone
 $ run list.csv --recipe words --pattern *.txt
 --pattern '*.txt' is only for a folder; leave it out
 $ run list.csv --recipe command
-Missing option '--command'; see splitter run --help
+Missing option '--command'; see splitter run --recipe command --help
 $ run list.csv --recipe command --command cat
 --command 'cat': has no {output}, the folder that outputs go to
 $ run list.csv --config options.toml
@@ -373,7 +398,7 @@ def folder(tmp_path, monkeypatch):
     """A folder of files with which things go wrong."""
     monkeypatch.chdir(write_files(tmp_path / "place", FILES))
     # modules that other tests have imported from files of the same names
-    for name in ("mine", "syntax", "imports", "raises", "plain"):
+    for name in ("mine", "syntax", "imports", "raises", "plain", "bad"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path / "place"
 
