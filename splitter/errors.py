@@ -4,7 +4,7 @@ SplitterError
 ├── Refused             the run cannot start as asked: exit code 2, nothing was done
 ├── RunStopped          the run cannot go on, what is committed is kept: exit code 1
 │   ├── StorageError    the output folder cannot be written or read
-│   ├── TarError     an archive cannot be read, or its samples cannot be written
+│   ├── TarError        an archive cannot be read, or its samples cannot be written
 │   └── RecipeError     the recipe fails in its own code on the first inputs, always alike
 │       └── SetupError  its setup() failed, so no input can be processed
 └── InputError          one input failed for a reason that splitter itself found
@@ -12,6 +12,7 @@ SplitterError
     ├── AudioError      a recording cannot be read, or cannot be written as asked
     ├── AnnotationError its annotations cannot be read
     ├── BadResult       process() gave something the contract does not allow
+    ├── CommandFailed   a program that was run on it ended with an error
     ├── NameTaken       a file that no run has made is where an output would go
     ├── TimedOut        no result within --timeout
     ├── MemoryExceeded  more memory than --memory
@@ -84,6 +85,10 @@ class AnnotationError(InputError):
 
 class BadResult(InputError):
     """A recipe's process() gave something that the contract does not allow."""
+
+
+class CommandFailed(InputError):
+    """A program that was run on an input ended with an error."""
 
 
 class NameTaken(InputError):

@@ -40,6 +40,7 @@ from splitter.processes import (
     nameless_file,
     parent_process,
 )
+from splitter.programs import signal_name
 from splitter.voice import Voice
 
 IDLE = -3
@@ -450,8 +451,5 @@ def _cause(status: int) -> str:
     if not os.WIFSIGNALED(status):
         return f"the process exited with code {os.waitstatus_to_exitcode(status)}"
     number = os.WTERMSIG(status)
-    with contextlib.suppress(ValueError):
-        name = signal.Signals(number).name
-        hint = " (out of memory?)" if number == signal.SIGKILL else ""
-        return f"killed by {name}{hint}"
-    return f"killed by signal {number}"
+    hint = " (out of memory?)" if number == signal.SIGKILL else ""
+    return f"killed by {signal_name(number)}{hint}"

@@ -25,7 +25,7 @@ from splitter.options import usable_cpus
 FEW_ITEMS = 4
 SECONDS_TO_END = 1.0
 ASKING_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _FIRST_TO_GO = 900
 
 Item = TypeVar("Item")
@@ -327,7 +327,7 @@ def parent_process() -> int:
 def die_with_parent(parent: int, number: int) -> None:
     """Have a signal sent to this process when its parent dies; ends it if that has happened already."""
     if sys.platform == "linux":
-        _prctl(_PR_SET_PDEATHSIG, number)
+        _prctl(PR_SET_PDEATHSIG, number)
     else:
         _watch_parent(parent, number)
     if os.getppid() != parent:

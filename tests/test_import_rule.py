@@ -20,7 +20,7 @@ ROOMS = """
     table_names
     csv_text flac identity mp3 ogg options parameters progress records wav
     columns decoders joining keeper processes stores travel where
-    places
+    places programs
     content fetching listings objects slices voice
     ownership sealed stages storage
     commits

@@ -1,24 +1,20 @@
 """The recipe `command`: any program, once for each input."""
 
-import ctypes
 import os
 import re
 import shlex
-import signal
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from splitter.dataset import ProcessorDataset, Result
-from splitter.errors import Refused
+from splitter.errors import CommandFailed, Refused
+from splitter.programs import complaint, dying_with
 from splitter.records import InputFile, OutputFile
 
-_PR_SET_PDEATHSIG = 1
 _PLACE = re.compile(r"\{(?:input|output)\}")
-LONGEST_COMPLAINT = 2000
 
 
 class Command(ProcessorDataset):
@@ -59,32 +55,12 @@ class Command(ProcessorDataset):
                 stdout=printed,
                 stderr=subprocess.STDOUT,
                 check=False,
-                preexec_fn=_end_with(os.getpid()),
+                preexec_fn=dying_with(os.getpid()),
             )
             if done.returncode:
-                printed.seek(max(0, printed.seek(0, os.SEEK_END) - LONGEST_COMPLAINT))
-                # the folder's name is random, and what is published must not be
-                said = printed.read().replace(os.fsencode(folder), b"{output}")
-                raise CommandFailed(arguments[0], done.returncode, said)
+                how = complaint(done.returncode, printed, {os.fsencode(folder): b"{output}"})
+                raise CommandFailed(f"{arguments[0]} {how}")
         return _files_of(folder), {}
-
-
-class CommandFailed(Exception):
-    """The program ended with an error."""
-
-    def __init__(self, program: str, code: int, output: bytes) -> None:
-        """Say how it ended and what it said last."""
-        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-        said = output.decode("utf-8", "backslashreplace").strip()
-        super().__init__(f"{program} {how}" + (f": {said}" if said else ""))
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        # most of the real-time signals have no name
-        return f"signal {number}"
 
 
 def _files_of(folder: Path) -> Iterator[OutputFile]:
@@ -94,16 +70,3 @@ def _files_of(folder: Path) -> Iterator[OutputFile]:
                 f"the command left the folder {path.name!r} in {{output}}; expected files only"
             )
         yield OutputFile(path.name, path)
-
-
-def _end_with(parent: int) -> Callable[[], None]:
-    """Have the program killed when its worker dies."""
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-    def prepare() -> None:
-        if libc:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != parent:
-                os._exit(1)
-
-    return prepare

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import ctypes
 import errno
 import io
 import os
@@ -10,7 +9,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 from collections import deque
@@ -19,8 +17,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from splitter.errors import BadResult, InputError, Refused, RunStopped, TarError, TimedOut
+from splitter.errors import BadResult, CommandFailed, InputError, Refused, RunStopped, TarError, TimedOut
 from splitter.keeper import keeping
+from splitter.programs import complaint, dying_with
 from splitter.tar.archive import HELD_BYTES, Member, Part, Waiting, read_members, split_name
 from splitter.tar.places import STANDARD, Source, exists, is_url, remove, writing
 from splitter.tar.samples import Sample, SampleWriter, read_samples, samples_of
@@ -29,14 +28,8 @@ from splitter.tar.tables import csv_line
 STEM = "sample"
 ERRORS = ".errors.csv"
 ERROR_COLUMNS = ("key", "archive", "error", "message")
-LONGEST_COMPLAINT = 2000
 AHEAD = 2  # samples that wait for each worker
-_PR_SET_PDEATHSIG = 1
 _NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
-
-
-class CommandFailed(InputError):
-    """The program ended with an error."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +129,7 @@ class Program:
                     stdout=printed,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    preexec_fn=_end_with(os.getpid()),  # noqa: PLW1509 - it takes no lock
+                    preexec_fn=dying_with(os.getpid()),  # noqa: PLW1509 - it takes no lock
                 )
                 self._running.add(process.pid)
             late = self._is_late(process)
@@ -186,27 +179,10 @@ def _kill(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _end_with(parent: int) -> Callable[[], None] | None:
-    """Have the program killed when this process dies."""
-    if sys.platform != "linux":
-        return None
-    libc = ctypes.CDLL(None)
-
-    def prepare() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return prepare
-
-
 def _complaint(code: int, printed: BinaryIO, folder: str) -> str:
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    printed.seek(max(0, printed.seek(0, os.SEEK_END) - LONGEST_COMPLAINT))
-    # the folder's name is random, and what is published must not be
-    said = printed.read().replace(os.fsencode(folder) + b"/", b"").replace(os.fsencode(folder), b".")
-    text = " ".join(said.decode("utf-8", "backslashreplace").split())
-    return how + (f": {text}" if text else "")
+    """On one line, with names as they are in the folder of the sample."""
+    names = {os.fsencode(folder) + b"/": b"", os.fsencode(folder): b"."}
+    return " ".join(complaint(code, printed, names).split())
 
 
 def _lay_out(sample: Sample, folder: str) -> None:

@@ -78,7 +78,7 @@ def test_a_program_with_arguments(folder):
 FAULTS = {
     "exit": ("echo why >&2; exit 3", "CommandFailed", "ended with exit code 3: why"),
     "first of two": ("false; true", "CommandFailed", "ended with exit code 1"),
-    "killed": ("kill -9 $$", "CommandFailed", "was killed by signal 9"),
+    "killed": ("kill -9 $$", "CommandFailed", "was killed by SIGKILL"),
     "timeout": ("sleep 100", "TimedOut", "no result within 1 seconds"),
     "link": (
         "ln -s /etc/passwd sample.x",
