@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from splitter.commits import DONE, FAILED, STALE
 from splitter.csv_text import Row
 from splitter.errors import Refused, StorageError
-from splitter.how import forget_earlier
+from splitter.how import forget_earlier, how_before
 from splitter.jobs import Report
 from splitter.journal import Journal
 from splitter.kept import kept_list
@@ -53,7 +53,8 @@ def assemble_manifest(
         why = journal.first_failure(standing.entries_with(FAILED), path_column)
         if not len(standing.entries_with(STALE)):
             forget_stale(storage)
-            if not in_shards(journal, standing.gone).any():
+            _, earlier = how_before(storage)
+            if earlier and not in_shards(journal, standing.gone).any():
                 forget_earlier(storage)
         # a skipped input has neither
         made = journal.entries[standing.entries_with(DONE)]

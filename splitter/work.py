@@ -159,12 +159,17 @@ class Work:
             return
         # before the list: a death in between makes a manifest with too little in it, never with too much
         keep_stale(self.storage, self.journal, state.entries[state.stale])
-        matters = len(state.stale) or len(state.unreadable) or in_shards(self.journal, state.gone).any()
-        note_how(self.storage, self.how, self.earlier if matters else [])
+        if not (len(state.stale) or len(state.unreadable) or self._left_in_shards(state.gone)):
+            self.earlier = []
+        note_how(self.storage, self.how, self.earlier)
         if self.groups is not None:
             self.groups.write(self.storage)
         keep_list(self.storage, self.listed, self.table.checksum())
         self.begun = True
+
+    def _left_in_shards(self, gone: np.ndarray) -> bool:
+        """Whether shards of inputs that are no longer listed stay, which were made in an earlier way."""
+        return bool(self.earlier) and bool(in_shards(self.journal, gone).any())
 
     def _look(self) -> None:
         """Undo what a dead worker left half done, and read what is committed."""
@@ -417,7 +422,7 @@ class Work:
                 write_tables(self.storage, self.journal, standing, self.table.header, others=others)
                 if not len(standing.entries_with(STALE)):
                     forget_stale(self.storage)
-                    if not (self._unreadable(first) or in_shards(self.journal, standing.gone).any()):
+                    if not (self._unreadable(first) or self._left_in_shards(standing.gone)):
                         note_how(self.storage, self.how, [])
                 if compact:
                     self.journal.compact(standing.kept)
