@@ -13,7 +13,7 @@ import psutil
 import pytest
 import soundfile
 from doors import CHECKOUT, here, read_table, tree, write_files, write_list
-from launcher import eventually
+from launcher import LONG, eventually
 from tar_archives import write_tar
 
 from splitter.recipes.words import Words
@@ -334,7 +334,7 @@ def test_inputs_that_take_longer_than_a_trial_are_no_failures(folder, words, cap
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_plan_that_is_interrupted_leaves_nothing(folder, words, tmp_path, number):
-    """It ends at once, with the exit code of the signal, and with all that it has started."""
+    """It ends with the exit code of the signal, and with all that it has started."""
     temporary, told = tmp_path / "temporary", folder / "told"
     temporary.mkdir()
     write_files(folder, {"faulty.py": FAULTY.replace("time.sleep", f"open({str(told)!r}, 'w'); time.sleep")})
@@ -346,7 +346,7 @@ def test_a_plan_that_is_interrupted_leaves_nothing(folder, words, tmp_path, numb
     eventually(told.exists, lambda: "the trial has not begun")
     children = psutil.Process(plan.pid).children(recursive=True)
     plan.send_signal(number)
-    assert plan.wait(10) == 128 + number
+    assert plan.wait(LONG) == 128 + number
     assert not (folder / "out").exists()
     eventually(lambda: not any(one.is_running() for one in children), lambda: f"still there: {children}")
     assert not [*temporary.iterdir()]
