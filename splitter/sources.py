@@ -610,10 +610,27 @@ def _parquet_rows(name: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyar
 
     try:
         for batch in file.iter_batches(batch_size=10_000):
-            columns = (column.to_pylist() for column in batch.columns)
+            columns = map(_values, batch.columns)
             yield from ([python_text(value) for value in row] for row in zip(*columns, strict=True))
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise Refused(f"{name}: is damaged Parquet ({plain(error)}); make it again") from None
+
+
+def _values(column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow says nothing of its types
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError):
+        return [_value(one) for one in column]
+
+
+def _value(scalar: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+    """A value; as text where it is a date or a time beyond Python's."""
+    import pyarrow as pa
+
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.cast(pa.string()).as_py()
 
 
 _READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}

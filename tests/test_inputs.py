@@ -137,6 +137,17 @@ class TestSources:
             {"input": "b.txt", "n": "", "x": "1e+300", "ok": ""},
         ]
 
+    def test_parquet_with_dates_beyond_pythons(self, two, out):
+        """They are columns like others, whatever year they are in."""
+        days = pa.array([10_000_000, 20_000], pa.date32())
+        instants = pa.array([2**59, None], pa.timestamp("us", tz="UTC"))
+        table = pa.table({"input": ["a.txt", "b.txt"], "day": days, "at": instants})
+        pq.write_table(table, two / "list.parquet")
+        assert listed(two / "list.parquet", out) == [
+            {"input": "a.txt", "day": "29349-01-26", "at": "20237-04-25 10:45:03.423488Z"},
+            {"input": "b.txt", "day": "2024-10-04", "at": ""},
+        ]
+
     def test_a_folder(self, folder, out):
         """A folder gives the files in it and below it, sorted, without hidden ones."""
         write_files(folder, {"b.txt": "", "a/z.wav": "", "a/y.txt": "", ".hidden": "", ".git/config": ""})
