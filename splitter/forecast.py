@@ -139,7 +139,7 @@ class Forecast:
         if self.unfinished:
             given_up = f"{show_count(self.unfinished, 'input')} given up in a trial after {LONGEST_TRIAL:g} s"
             if self.seconds is None:
-                return f"time: not known {with_workers}, {given_up}"
+                return f"time: not known, {with_workers}; {given_up}"
             return f"time: at least {show_seconds(self.seconds)} {with_workers}, {given_up}"
         if self.seconds is None:
             return f"time: not known, {with_workers}"

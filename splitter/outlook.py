@@ -222,7 +222,6 @@ class Outlook:
             f"000001-{start:06d}": chosen[start : start + tested.at_once]
             for start in range(0, len(chosen), tested.at_once)
         }
-        tested.first_of = {one: int(some[0]) for some in places.values() for one in some.tolist()}
         batches = [
             make_batch(name, self._table, self._found, self._todo[some]) for name, some in places.items()
         ]
@@ -258,9 +257,8 @@ class Outlook:
         for at, (head, rows) in zip(failed.tolist(), journal.rows_of_each(entries[failed]), strict=True):
             error, message = rows[0][len(head.columns) :][:2]
             if error == TimedOut.__name__ and limited:
+                # what it was given is the least that it takes
                 unfinished.append(at)
-                # the time that it was given says nothing of the time that it takes
-                tested.seconds.pop(tested.first_of[int(known[at])], None)
             elif not self._faulty[known[at]]:
                 listed = one_line(rows[0][self._table.at])
                 tested.failed += 1
@@ -293,7 +291,6 @@ class _Tested:
         unfinished: How many were given up.
         start: The seconds until the first was begun.
         seconds: Of each batch, by its first input, what an input took.
-        first_of: Of each input the first of its batch.
         known: The inputs that have come to something.
         entries: What they have come to.
         outputs: How many output files each has given.
@@ -307,7 +304,6 @@ class _Tested:
     unfinished: int = 0
     start: float = 0.0
     seconds: dict[int, float] = field(default_factory=dict)
-    first_of: dict[int, int] = field(default_factory=dict)
     known: np.ndarray = field(default_factory=lambda: np.empty(0, "i8"))
     entries: np.ndarray = field(default_factory=lambda: np.empty(0, "i8"))
     outputs: np.ndarray = field(default_factory=lambda: np.empty(0))
