@@ -13,10 +13,10 @@ from splitter.run import run, verify
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
-    from splitter.frame import read_manifest
-    from splitter.opening import open as open  # noqa: A004 - not in __all__: no star hides Python's own
-    from splitter.outputs import read_output
-    from splitter.sources import InputList
+    from splitter.inputs.sources import InputList
+    from splitter.outputs.contents import read_output
+    from splitter.outputs.frame import read_manifest
+    from splitter.outputs.opening import open as open  # noqa: A004 - not in __all__: no star hides Python's own
     from splitter.splits import split
 
 __version__ = "0.1.0"
@@ -35,11 +35,11 @@ __all__ = [
 
 # what needs torch or pandas is imported when it is asked for
 _LATER = {
-    "InputList": "sources",
+    "InputList": "inputs.sources",
     "ProcessorDataset": "dataset",
-    "open": "opening",
-    "read_manifest": "frame",
-    "read_output": "outputs",
+    "open": "outputs.opening",
+    "read_manifest": "outputs.frame",
+    "read_output": "outputs.contents",
     "split": "splits",
 }
 

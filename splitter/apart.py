@@ -6,10 +6,10 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from splitter.executors import Cluster, Executor, Limits, executor_class
-from splitter.folder import LocalStorage
 from splitter.jobs import Batch, Job, Report
 from splitter.options import RunOptions
 from splitter.sinks import FilesSink
+from splitter.storage.folder import LocalStorage
 
 PREFIX = "splitter-apart-"
 

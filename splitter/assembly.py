@@ -7,15 +7,15 @@ from splitter.commits import DONE, FAILED, STALE
 from splitter.csv_text import Row
 from splitter.errors import Refused, StorageError
 from splitter.how import forget_earlier, how_before
+from splitter.inputs.kept import kept_list
+from splitter.inputs.places import OWN_FOLDER
 from splitter.jobs import Report
 from splitter.journal import Journal
-from splitter.kept import kept_list
 from splitter.manifest import columns_of
-from splitter.places import OWN_FOLDER
 from splitter.splits import COLUMN, GROUPS, RULE, SplitRule, group_column
 from splitter.standing import Standing, forget_stale
 from splitter.state import in_shards
-from splitter.storage import Storage
+from splitter.storage.base import Storage
 from splitter.summary import Summary
 from splitter.tables import refuse_in_the_way, write_tables
 

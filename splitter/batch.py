@@ -31,18 +31,18 @@ from splitter.failures import (
     not_read,
     shown_from_own,
 )
-from splitter.fetching import Fetcher
 from splitter.groups import Group
+from splitter.inputs.fetching import Fetcher
+from splitter.inputs.members import MemberFiles
+from splitter.inputs.places import same_name
+from splitter.inputs.shards import Place
 from splitter.jobs import Batch, Job, Report
 from splitter.journal import Journal
-from splitter.members import MemberFiles
-from splitter.outputs import OutputReader
-from splitter.places import same_name
+from splitter.outputs.contents import OutputReader
 from splitter.processes import Gate
 from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scratch
 from splitter.rows import Made, RowMaker
-from splitter.shards import Place
 from splitter.sinks import Nowhere, SinkWriter
 from splitter.task import DONE_AGAIN, Task
 

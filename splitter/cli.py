@@ -21,7 +21,7 @@ from splitter.recipes import DEFAULT, RECIPES, load_recipe
 from splitter.report.commands import report, serve
 from splitter.single import Single
 from splitter.table_names import other_tables
-from splitter.tar_commands import tar
+from splitter.tar.commands import tar
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
@@ -320,9 +320,9 @@ def _show_first_failure(summary: "Summary", display: "Display", *, always: bool)
     """
     from splitter.commits import ERROR_COLUMNS
     from splitter.manifest import ERRORS
-    from splitter.outputs import files_at
-    from splitter.reading import open_table
-    from splitter.stats import path_column
+    from splitter.outputs.contents import files_at
+    from splitter.outputs.stats import path_column
+    from splitter.outputs.tables import open_table
 
     if not summary.failed or summary.part or summary.stopped:
         return
@@ -376,7 +376,7 @@ def _made(
 
 def _together(sources: Sequence[str]) -> Any:  # noqa: ANN401 - what a recipe takes
     """What to read: a single source as it is given."""
-    from splitter.sources import InputList
+    from splitter.inputs.sources import InputList
 
     lists = [InputList(source) for source in sources]
     return sum(lists[1:], lists[0]) if len(lists) > 1 else sources[0]
@@ -511,8 +511,8 @@ def verify(  # noqa: PLR0913 - what click gives
     and that there is nothing else. Nothing is written. Exit code 1 if anything is found, a line for each:
     the first 20 findings of each kind, then a count of the rest.
     """
-    from splitter.findings import Telling
     from splitter.run import verify as verified
+    from splitter.verification.findings import Telling
 
     if recipe and not deep:
         raise Refused(f"--recipe {recipe}: is only for --deep; add that, or leave it out")
@@ -558,9 +558,9 @@ def split(  # noqa: PLR0913 - what click gives
     All outputs of an input, or of a speaker, are in the same split. New inputs move none of the others, and
     later runs keep the column.
     """
+    from splitter.outputs.stats import split_lines
     from splitter.run import split_outputs, unsplit_outputs
     from splitter.splits import fractions_of
-    from splitter.stats import split_lines
 
     fractions = {name: fraction for name, fraction in given.items() if fraction is not None}
     try:
@@ -583,7 +583,7 @@ def split(  # noqa: PLR0913 - what click gives
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stats(output: str, by: str | None, as_json: bool) -> None:  # noqa: FBT001 - what click gives
     """Count the inputs, outputs, bytes, hours and failures of the folder or URL OUTPUT."""
-    from splitter.stats import stats_of
+    from splitter.outputs.stats import stats_of
 
     found = stats_of(output, by)
     click.echo(found.to_json(by) if as_json else "\n".join(found.lines(by)))

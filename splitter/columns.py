@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from splitter.audio.endings import SOUND
 from splitter.csv_text import in_unicode
-from splitter.endings import SOUND
 
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 

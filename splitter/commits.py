@@ -23,8 +23,8 @@ import xxhash
 
 from splitter.csv_text import Row
 from splitter.errors import StorageError
-from splitter.places import OWN_FOLDER
-from splitter.storage import Storage
+from splitter.inputs.places import OWN_FOLDER
+from splitter.storage.base import Storage
 
 RECORDS = f"{OWN_FOLDER}/records"
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from torch.utils.data import Dataset
 
 from splitter.errors import BadResult, Refused, UnreadableInput
-from splitter.fetching import Fetcher, Wanted
-from splitter.inputs import Table, copy_list
-from splitter.members import MemberFiles
-from splitter.places import Layout, look_at
+from splitter.inputs.fetching import Fetcher, Wanted
+from splitter.inputs.members import MemberFiles
+from splitter.inputs.places import Layout, look_at
+from splitter.inputs.sources import InputList, read_source
+from splitter.inputs.table import Table, copy_list
 from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch
-from splitter.sources import InputList, read_source
 from splitter.urls import is_url
 
 if TYPE_CHECKING:
     from splitter.forecast import Forecast
-    from splitter.frame import Manifest
+    from splitter.outputs.frame import Manifest
 
 Result = tuple[Iterable[OutputFile], Mapping[str, Scalar]]
 Sample = TypeVar("Sample")
@@ -168,7 +168,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
             weakref.finalize(self._table, file.close)
             self._layout, self._members = Layout(source.root), source.reading.members.in_order()
             if self.group_rows:
-                from splitter.inputs import survey
+                from splitter.inputs.table import survey
 
                 reading = source.reading
                 survey(

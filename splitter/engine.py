@@ -16,16 +16,16 @@ from splitter.dataset import ProcessorDataset, check_parameters, refuse_columns
 from splitter.errors import Refused
 from splitter.executors import Cluster, Executor, Limits, executor_class
 from splitter.how import recipe_how, seed_of
-from splitter.inputs import Survey, Table, advice_on_missing, copy_list, survey
+from splitter.inputs.joining import Tally
+from splitter.inputs.kept import LIST, Listed
+from splitter.inputs.places import Layout
+from splitter.inputs.sources import InputList, Source, read_source, refuse_nothing
+from splitter.inputs.table import Survey, Table, advice_on_missing, copy_list, survey
 from splitter.jobs import Job
-from splitter.joining import Tally
-from splitter.kept import LIST, Listed
 from splitter.options import RunOptions
-from splitter.places import Layout
 from splitter.progress import Display, show_count
 from splitter.sinks import SINKS, Sink
-from splitter.sources import InputList, Source, read_source, refuse_nothing
-from splitter.storage import Storage
+from splitter.storage.base import Storage
 from splitter.summary import Summary
 from splitter.urls import is_url
 from splitter.work import Work

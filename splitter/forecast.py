@@ -19,19 +19,16 @@ import numpy as np
 from splitter.commits import DONE, FAILED, SKIPPED
 from splitter.dataset import ProcessorDataset
 from splitter.engine import Engine
-from splitter.folder import LocalStorage
 from splitter.groups import Groups, deal
 from splitter.how import how_before
-from splitter.inputs import Survey, Table, advice_on_missing, why_unreadable
+from splitter.inputs.kept import inputs_of_part
+from splitter.inputs.places import UNREADABLE
+from splitter.inputs.table import Survey, Table, advice_on_missing, why_unreadable
 from splitter.jobs import Job
 from splitter.journal import Journal
-from splitter.kept import inputs_of_part
-from splitter.locks import unwritable
 from splitter.options import RunOptions
 from splitter.outlook import LONGEST_TRIAL, NAMES_SHOWN, Outlook
-from splitter.places import UNREADABLE
 from splitter.progress import Display, one_line, show_bytes, show_count, show_seconds
-from splitter.repair import damaged_entries
 from splitter.state import (
     State,
     compare,
@@ -41,8 +38,11 @@ from splitter.state import (
     refuse_taken,
     refuse_to_lose_shards,
 )
-from splitter.storage import Storage
+from splitter.storage.base import Storage
+from splitter.storage.folder import LocalStorage
+from splitter.storage.locks import unwritable
 from splitter.tables import refuse_column, refuse_in_the_way
+from splitter.verification.repair import damaged_entries
 from splitter.work import NO_INPUTS
 
 

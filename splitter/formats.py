@@ -9,9 +9,9 @@ from typing import Any, BinaryIO
 
 import xxhash
 
-from splitter.content import checksum_of
 from splitter.csv_text import ENCODING, ESCAPE, CsvText, Row
-from splitter.storage import Storage
+from splitter.storage.base import Storage
+from splitter.storage.content import checksum_of
 from splitter.table_names import FOLDER_CSV, FOLDER_PARQUET, JSONL, PARQUET
 
 FILE_NAME = "file_name"

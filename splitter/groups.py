@@ -16,11 +16,11 @@ import xxhash
 from splitter.commits import Head
 from splitter.csv_text import Row
 from splitter.errors import StorageError
-from splitter.inputs import Survey
+from splitter.inputs.places import OWN_FOLDER
+from splitter.inputs.table import Survey
 from splitter.parts import Part
-from splitter.places import OWN_FOLDER
-from splitter.sealed import sealed, unsealed
-from splitter.storage import Storage
+from splitter.storage.base import Storage
+from splitter.storage.sealed import sealed, unsealed
 
 GROUPS = f"{OWN_FOLDER}/groups"
 LEAST_BYTES = 16 << 20

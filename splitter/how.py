@@ -12,9 +12,9 @@ import xxhash
 from splitter.dataset import ProcessorDataset
 from splitter.errors import StorageError
 from splitter.identity import Identity, file_of
-from splitter.kept import RUN
-from splitter.sealed import sealed, unsealed
-from splitter.storage import Storage
+from splitter.inputs.kept import RUN
+from splitter.storage.base import Storage
+from splitter.storage.sealed import sealed, unsealed
 
 PARAMETER = "parameter "
 LONGEST_VALUE = 100

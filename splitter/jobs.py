@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from splitter.csv_text import Row
     from splitter.dataset import ProcessorDataset
     from splitter.groups import Group
-    from splitter.places import Layout
-    from splitter.shards import Place
+    from splitter.inputs.places import Layout
+    from splitter.inputs.shards import Place
     from splitter.sinks import Sink
-    from splitter.storage import Storage
+    from splitter.storage.base import Storage
 
 FAILURES_SHOWN = 3
 SECOND_NAME = "second"

@@ -18,10 +18,10 @@ import xxhash
 from splitter.commits import DONE, ENTRY, NOT_DONE, RECORDS, Head, Record, RecordWriter, first_line
 from splitter.csv_text import Row, parse_rows
 from splitter.errors import StorageError
-from splitter.places import file_with
+from splitter.inputs.places import file_with
 from splitter.progress import one_line
-from splitter.sealed import sealed, unsealed
-from splitter.storage import Storage
+from splitter.storage.base import Storage
+from splitter.storage.sealed import sealed, unsealed
 
 BEGUN = ".begun"
 # a place in a list of inputs or of entries, which has at most two thousand million

@@ -9,8 +9,8 @@ import numpy as np
 from splitter.commits import DONE, ERROR_COLUMNS, FAILED, OUTPUT_COLUMNS, SKIPPED, SKIPPED_COLUMN, Head
 from splitter.csv_text import CsvText, Row, parse_rows
 from splitter.errors import StorageError
+from splitter.inputs.places import OWN_FOLDER
 from splitter.journal import Journal
-from splitter.places import OWN_FOLDER
 from splitter.splits import COLUMN, SplitRule
 from splitter.standing import Standing
 

@@ -19,7 +19,7 @@ from splitter.csv_text import parse_rows
 from splitter.dataset import ProcessorDataset
 from splitter.errors import RecipeError, RunStopped, Skip, TimedOut
 from splitter.executors import Limits
-from splitter.inputs import BLOCK, Survey, Table
+from splitter.inputs.table import BLOCK, Survey, Table
 from splitter.jobs import Batch, Job
 from splitter.journal import Journal
 from splitter.options import RunOptions, usable_cpus

@@ -10,11 +10,11 @@ import numpy as np
 from splitter.commits import DONE
 from splitter.errors import UnreadableInput
 from splitter.groups import Group, Groups, Kept
-from splitter.inputs import Survey, Table
+from splitter.inputs.places import file_with, shard_of
+from splitter.inputs.shards import Shard
+from splitter.inputs.table import Survey, Table
 from splitter.jobs import SECOND_NAME, Batch, Failure, Job, Report
 from splitter.journal import Journal
-from splitter.places import file_with, shard_of
-from splitter.shards import Shard
 from splitter.state import State
 
 

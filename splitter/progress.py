@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from splitter.urls import is_url, without_secrets
 
 if TYPE_CHECKING:
+    from splitter.inputs.joining import Tally
     from splitter.jobs import Report
-    from splitter.joining import Tally
     from splitter.summary import Summary
 
 SECONDS_BETWEEN_LINES = 30.0

@@ -34,7 +34,7 @@ from splitter.travel import Source, Travelled
 if TYPE_CHECKING:
     from splitter.guard import Guard
     from splitter.jobs import Batch, Job
-    from splitter.storage import Storage
+    from splitter.storage.base import Storage
 
 _SECONDS_TO_LEAVE = 1.5
 # not through PYTHONPATH, which all that user code starts would inherit

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splitter.dataset import ProcessorDataset
-    from splitter.findings import Finding, Verdict
     from splitter.forecast import Forecast
-    from splitter.frame import Manifest
+    from splitter.outputs.frame import Manifest
     from splitter.progress import Display
     from splitter.splits import SplitRule
     from splitter.summary import Summary
+    from splitter.verification.findings import Finding, Verdict
 
 
 def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401
@@ -32,7 +32,7 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
     in its attribute `summary`. The options are those of `splitter.options.RunOptions`. With `part` there is
     no manifest before all parts are done: the DataFrame is empty.
     """
-    from splitter.frame import no_manifest, read_manifest
+    from splitter.outputs.frame import no_manifest, read_manifest
     from splitter.progress import Display
 
     _refuse_no_dataset(dataset)
@@ -67,7 +67,7 @@ def run_dataset(
         with quick_imports():
             from splitter.engine import Engine
             from splitter.processes import signals_raise
-            from splitter.remote import storage_of
+            from splitter.storage.remote import storage_of
 
         _refuse_windows()
         storage = storage_of(_folder(output), options.part_asked)
@@ -91,7 +91,7 @@ def plan_dataset(
     """The numbers. Raises Refused where the run would, Interrupted at a signal."""
     from splitter.forecast import forecast
     from splitter.processes import signals_raise
-    from splitter.remote import storage_of
+    from splitter.storage.remote import storage_of
 
     _refuse_windows()
     storage = storage_of(_folder(output), options.part_asked)
@@ -103,7 +103,7 @@ def assemble(output: str | os.PathLike[str], *, others: Sequence[str] | None = N
     """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
     from splitter.assembly import assemble_manifest
     from splitter.processes import signals_raise
-    from splitter.remote import storage_of
+    from splitter.storage.remote import storage_of
 
     with signals_raise():
         return assemble_manifest(storage_of(_folder(output)), others=others)
@@ -119,7 +119,7 @@ def split_outputs(
     """Give the manifest of an output folder its column `split`."""
     from splitter.assembly import split_manifest
     from splitter.processes import signals_raise
-    from splitter.remote import storage_of
+    from splitter.storage.remote import storage_of
 
     with signals_raise():
         return split_manifest(storage_of(_folder(output)), by, fractions, seed, label)
@@ -129,7 +129,7 @@ def unsplit_outputs(output: str | os.PathLike[str]) -> None:
     """Remove the column `split` from the manifest."""
     from splitter.assembly import unsplit_manifest
     from splitter.processes import signals_raise
-    from splitter.remote import storage_of
+    from splitter.storage.remote import storage_of
 
     with signals_raise():
         unsplit_manifest(storage_of(_folder(output)))
@@ -154,8 +154,8 @@ def verify(
         tell: Called with each finding as it is made.
     """
     from splitter.processes import signals_raise
-    from splitter.remote import storage_of
-    from splitter.verification import Verification, nothing
+    from splitter.storage.remote import storage_of
+    from splitter.verification.check import Verification, nothing
 
     if deep is not None and deep != "all" and (not isinstance(deep, int) or deep < 1):
         raise Refused(f"--deep {deep}: write how many inputs to make again, or all")
@@ -166,7 +166,7 @@ def verify(
     with signals_raise():
         if deep is None:
             return verification.run()
-        from splitter.again import Again, recipe_again
+        from splitter.verification.again import Again, recipe_again
 
         most = deep if isinstance(deep, int) else None
         return verification.run(lambda: Again(recipe_again(storage, recipe), most=most, workers=workers))

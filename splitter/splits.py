@@ -16,9 +16,9 @@ import xxhash
 
 from splitter.csv_text import ENCODING, ESCAPE
 from splitter.errors import Refused, StorageError
-from splitter.places import OWN_FOLDER
-from splitter.sealed import sealed, unsealed
-from splitter.storage import Storage
+from splitter.inputs.places import OWN_FOLDER
+from splitter.storage.base import Storage
+from splitter.storage.sealed import sealed, unsealed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from splitter.errors import Refused
-from splitter.listings import content_beside
+from splitter.storage.listings import content_beside
 from splitter.urls import is_url, parent
 
 SCHEMA_BESIDE = ".splitter/schema.json"

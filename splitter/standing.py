@@ -6,10 +6,10 @@ import numpy as np
 
 from splitter.commits import STALE
 from splitter.errors import StorageError
+from splitter.inputs.places import OWN_FOLDER
 from splitter.journal import Journal
-from splitter.places import OWN_FOLDER
-from splitter.sealed import sealed, unsealed
-from splitter.storage import Storage
+from splitter.storage.base import Storage
+from splitter.storage.sealed import sealed, unsealed
 
 STALE_MARKS = f"{OWN_FOLDER}/stale"
 # an input, and what it was when its outputs were made

@@ -7,11 +7,11 @@ import numpy as np
 
 from splitter.commits import DONE, FAILED, SKIPPED
 from splitter.errors import Refused
-from splitter.inputs import Survey, Table
+from splitter.inputs.places import Layout, folders_around, same_name, shard_of
+from splitter.inputs.table import Survey, Table
 from splitter.jobs import Job
 from splitter.journal import PLACE, Journal
-from splitter.places import Layout, folders_around, same_name, shard_of
-from splitter.storage import Storage
+from splitter.storage.base import Storage
 
 
 @dataclass(frozen=True)

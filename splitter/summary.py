@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from splitter.commits import DONE, FAILED, NOT_DONE, SKIPPED, STALE
+from splitter.inputs.joining import Tally
 from splitter.jobs import Report
-from splitter.joining import Tally
 from splitter.manifest import MANIFEST
 from splitter.parts import Part
 

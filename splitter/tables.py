@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from splitter.csv_text import Row
 from splitter.errors import Refused, StorageError
 from splitter.formats import write_format
+from splitter.inputs.places import OWN_FOLDER
 from splitter.journal import Journal
 from splitter.manifest import MANIFEST, SCHEMA, Manifest
-from splitter.places import OWN_FOLDER
-from splitter.sealed import sealed, unsealed
 from splitter.splits import COLUMN, RULE
 from splitter.standing import Standing
-from splitter.storage import Storage
+from splitter.storage.base import Storage
+from splitter.storage.sealed import sealed, unsealed
 from splitter.table_names import OTHERS
 
 # which of the other formats are there

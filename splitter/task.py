@@ -6,18 +6,18 @@ from splitter.commits import DONE, FAILED, SKIPPED, Head, RecordWriter
 from splitter.csv_text import CsvText, Row, in_unicode, parse_rows
 from splitter.errors import StorageError
 from splitter.failures import SCRATCH_SHOWN, Blame, InHand
-from splitter.fetching import Fetcher, Wanted, local_name
 from splitter.groups import Kept
-from splitter.inputs import make_input
+from splitter.inputs.fetching import Fetcher, Wanted, local_name
+from splitter.inputs.members import MemberFiles
+from splitter.inputs.places import UNREADABLE, fingerprint, look_at
+from splitter.inputs.table import make_input
 from splitter.jobs import FAILURES_SHOWN, Batch, Failure, Job, Report, Tried
-from splitter.members import MemberFiles
-from splitter.outputs import Address, OutputReader
-from splitter.places import UNREADABLE, fingerprint, look_at
+from splitter.outputs.contents import Address, OutputReader
 from splitter.progress import one_line
 from splitter.records import InputFile, Scratch
 from splitter.rows import RowMaker
 from splitter.sinks import GroupWriter, Owner, SinkWriter
-from splitter.stores import Found
+from splitter.storage.stores import Found
 from splitter.urls import is_url, without_secrets
 
 # of an input whose output in an older shard is damaged

@@ -13,12 +13,12 @@ from splitter.columns import Columns
 from splitter.csv_text import Row
 from splitter.errors import RecipeError, RunStopped, StorageError
 from splitter.executors import Executor
-from splitter.inputs import Survey, Table
+from splitter.inputs.places import OWN_FOLDER
+from splitter.inputs.table import Survey, Table
 from splitter.jobs import Job, Tried
-from splitter.places import OWN_FOLDER
 from splitter.plan import make_batch, second_of
-from splitter.sealed import sealed, unsealed
-from splitter.storage import Storage
+from splitter.storage.base import Storage
+from splitter.storage.sealed import sealed, unsealed
 
 COLUMNS = f"{OWN_FOLDER}/columns.json"
 MORE_EACH_TIME = 8

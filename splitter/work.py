@@ -18,18 +18,16 @@ from splitter.executors import Executor
 from splitter.failures import kind_and_line
 from splitter.groups import Groups, deal
 from splitter.how import how_before, note_how, what_changed
-from splitter.inputs import Survey, Table, why_unreadable
+from splitter.inputs.joining import Tally
+from splitter.inputs.kept import LAST_RUN, Listed, inputs_of_part, keep_list
+from splitter.inputs.table import Survey, Table, why_unreadable
 from splitter.jobs import Job, Report
-from splitter.joining import Tally
 from splitter.journal import Journal
-from splitter.kept import LAST_RUN, Listed, inputs_of_part, keep_list
 from splitter.losses import Losses
 from splitter.manifest import MANIFEST
 from splitter.options import RunOptions
 from splitter.plan import GroupPlanner, Planner
 from splitter.progress import Display, one_line, show_count
-from splitter.repair import damaged_entries
-from splitter.sealed import sealed
 from splitter.standing import Standing, forget_stale, keep_stale
 from splitter.state import (
     State,
@@ -41,9 +39,11 @@ from splitter.state import (
     refuse_taken,
     refuse_to_lose_shards,
 )
+from splitter.storage.sealed import sealed
 from splitter.summary import Summary
 from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables
 from splitter.trial import columns_of, earlier_columns, forget_columns
+from splitter.verification.repair import damaged_entries
 
 ROUNDS_WITHOUT_PROGRESS = 3
 # so many rows of errors.csv say as much as one message

@@ -19,11 +19,11 @@ from typing import Any, NoReturn
 # what each run would otherwise import by itself
 import splitter.engine
 import splitter.executors.local
-import splitter.frame
-import splitter.remote  # noqa: F401
-from splitter import content as contents_module
+import splitter.outputs.frame
+import splitter.storage.remote  # noqa: F401
 from splitter import groups, manifest
 from splitter.cli import exit_code
+from splitter.storage import content as contents_module
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC

@@ -199,7 +199,7 @@ class Launcher:
 def _serve() -> None:
     """The launcher's process: forks drivers, and tells how they ended."""
     import splitter.engine
-    import splitter.frame  # noqa: F401
+    import splitter.outputs.frame  # noqa: F401
 
     for line in sys.stdin:
         request = json.loads(line)

@@ -13,11 +13,12 @@ from launcher import FAULTY, Driver, Launcher
 from object_store import Bucket
 from web_server import Answer, Web, web_server
 
-from splitter import InputFile, OutputFile, ProcessorDataset, fetching
+from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.errors import UnreadableInput
-from splitter.fetching import Fetcher, Wanted
+from splitter.inputs import fetching
+from splitter.inputs.fetching import Fetcher, Wanted
 from splitter.records import Scratch
-from splitter.stores import Found, look
+from splitter.storage.stores import Found, look
 
 TEXTS = {f"{letter}.txt": f"text {letter}" for letter in "abcdef"}
 

@@ -12,10 +12,10 @@ from doors import read_table, run_words, tree
 
 from splitter.commits import DONE, FAILED, RECORDS, Head, RecordWriter
 from splitter.errors import StorageError
-from splitter.folder import LocalStorage
 from splitter.journal import BEGUN, Journal
 from splitter.manifest import Manifest
 from splitter.standing import Standing
+from splitter.storage.folder import LocalStorage
 
 HEAD = Head(("input",), (("part", "str"),), (("word", "str"),))
 

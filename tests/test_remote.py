@@ -17,8 +17,8 @@ from launcher import FAULTY, Driver, Launcher, eventually, make_inputs
 from object_store import ACCESS, Bucket, S3Server, bucket_of
 
 import splitter
-from splitter import objects, ownership, remote
 from splitter.errors import Refused
+from splitter.storage import objects, ownership, remote
 
 OUTPUT = "it's/out put"
 LOCK = ".splitter/lock-"

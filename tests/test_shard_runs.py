@@ -24,8 +24,9 @@ from tar_archives import tar_bytes
 from web_server import Web, web_server
 
 import splitter
-from splitter import InputList, parquet_inputs
+from splitter import InputList
 from splitter.errors import Refused, UnreadableInput
+from splitter.inputs import parquet as parquet_inputs
 
 COPY = ("--recipe", f"{Path(__file__).with_name('copying.py')}:Copy")
 HERE = ("--workers", "0", "--quiet")

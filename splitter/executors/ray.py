@@ -29,14 +29,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from splitter import relay
 from splitter.errors import Refused, RunStopped
 from splitter.executors.base import Cluster, Executor, Limits
+from splitter.inputs.places import OWN_FOLDER
+from splitter.inputs.sources import InputList
 from splitter.jobs import Batch, Job, Report
 from splitter.keeper import keeping
 from splitter.options import usable_cpus
-from splitter.places import OWN_FOLDER
 from splitter.processes import ASKING_TO_END, by_value, still_interrupted
 from splitter.progress import show_count
-from splitter.sources import InputList
-from splitter.storage import SHARED
+from splitter.storage.base import SHARED
 from splitter.travel import code_beside
 from splitter.urls import is_url
 

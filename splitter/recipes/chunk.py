@@ -11,9 +11,9 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any, Literal
 
-from splitter.audio import Channels, FileFormat, Source
-from splitter.cutting import LabelledRecipe, Span, exactly
-from splitter.decoders import Truncated
+from splitter.audio.cutting import LabelledRecipe, Span, exactly
+from splitter.audio.decoders import Truncated
+from splitter.audio.sound import Channels, FileFormat, Source
 from splitter.errors import AudioError, Refused
 from splitter.records import Expected, InputFile
 

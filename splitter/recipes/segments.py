@@ -5,9 +5,9 @@ from fractions import Fraction
 from typing import Any
 
 from splitter.annotations import Annotation, annotations_of_rows, has_times
-from splitter.audio import Channels, FileFormat, Source
-from splitter.cutting import BESIDE, IN_COLUMN, SoundRecipe, Span
-from splitter.decoders import Truncated
+from splitter.audio.cutting import BESIDE, IN_COLUMN, SoundRecipe, Span
+from splitter.audio.decoders import Truncated
+from splitter.audio.sound import Channels, FileFormat, Source
 from splitter.errors import AudioError, Skip
 from splitter.records import Expected, InputFile
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from splitter.audio import Channels, DecodedSource, FileFormat, Source, Target
-from splitter.cutting import LabelledRecipe, Span, exactly, refuse_negative
-from splitter.decoders import Truncated
+from splitter.audio.cutting import LabelledRecipe, Span, exactly, refuse_negative
+from splitter.audio.decoders import Truncated
+from splitter.audio.sound import Channels, DecodedSource, FileFormat, Source, Target
 from splitter.errors import Refused
 from splitter.records import InputFile
 

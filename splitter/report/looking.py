@@ -15,9 +15,9 @@ import pandas as pd
 
 from splitter.content_types import type_of
 from splitter.errors import SplitterError
+from splitter.inputs.places import Layout, shard_of
 from splitter.options import usable_cpus
-from splitter.outputs import Address, OutputReader, number_of
-from splitter.places import Layout, shard_of
+from splitter.outputs.contents import Address, OutputReader, number_of
 from splitter.report.levels import Levels, measure, preview
 from splitter.report.table import Table, hash_of, kind_of
 from splitter.urls import is_url

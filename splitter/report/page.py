@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from splitter.errors import Refused
-from splitter.frame import read_manifest
-from splitter.places import Layout, shard_of
-from splitter.reading import place_of
+from splitter.inputs.places import Layout, shard_of
+from splitter.outputs.frame import read_manifest
+from splitter.outputs.tables import place_of
 from splitter.report.looking import POINTS, Effort, Looks, Outputs, look
 from splitter.report.summary import (
     LEVELS,

@@ -15,8 +15,8 @@ from urllib.parse import unquote_to_bytes
 
 from splitter.content_types import type_of
 from splitter.errors import Refused, SplitterError, StorageError
-from splitter.outputs import Address, Files, OutputReader, Ranges
-from splitter.places import OWN_FOLDER, REPORT, Layout, same_name, shard_of
+from splitter.inputs.places import OWN_FOLDER, REPORT, Layout, same_name, shard_of
+from splitter.outputs.contents import Address, Files, OutputReader, Ranges
 from splitter.urls import is_url
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

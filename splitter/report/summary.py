@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from splitter.errors import Refused
-from splitter.kept import LAST_RUN, LIST, LISTED, RUN
-from splitter.outputs import Files
-from splitter.reading import open_table
+from splitter.inputs.kept import LAST_RUN, LIST, LISTED, RUN
+from splitter.outputs.contents import Files
+from splitter.outputs.tables import open_table
 from splitter.report.levels import SILENCE_DB
 from splitter.report.looking import Looks
 from splitter.report.table import (

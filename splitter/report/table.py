@@ -11,7 +11,7 @@ import xxhash
 
 from splitter.commits import ERROR_COLUMNS
 from splitter.csv_text import ENCODING, ESCAPE, in_unicode
-from splitter.frame import Manifest
+from splitter.outputs.frame import Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,16 +5,16 @@ import os
 from dataclasses import dataclass
 
 from splitter.errors import Refused, StorageError
-from splitter.frame import Manifest, read_manifest
+from splitter.inputs.places import OWN_FOLDER, REPORT, Layout, shard_of
 from splitter.manifest import MANIFEST
-from splitter.outputs import Address, Files, number_of
-from splitter.places import OWN_FOLDER, REPORT, Layout, shard_of
-from splitter.reading import place_of
-from splitter.remote import storage_of
+from splitter.outputs.contents import Address, Files, number_of
+from splitter.outputs.frame import Manifest, read_manifest
+from splitter.outputs.tables import place_of
 from splitter.report.looking import Effort
 from splitter.report.page import Page, layout_of, page_of
 from splitter.report.serving import Served, Server
 from splitter.report.summary import Kept
+from splitter.storage.remote import storage_of
 from splitter.urls import is_url, without_secrets
 
 

@@ -9,7 +9,7 @@ from splitter.columns import Columns
 from splitter.csv_text import Row
 from splitter.options import RunOptions
 from splitter.records import Content, Scratch
-from splitter.storage import Storage
+from splitter.storage.base import Storage
 
 
 @dataclass(frozen=True, slots=True)

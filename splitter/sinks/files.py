@@ -4,11 +4,11 @@ import os
 import shutil
 from collections.abc import Collection
 
-from splitter.content import write_content
 from splitter.errors import BadResult, StorageError
 from splitter.records import Content, Scratch
 from splitter.sinks.base import Owner, Sink, SinkWriter, Stored
-from splitter.storage import Storage
+from splitter.storage.base import Storage
+from splitter.storage.content import write_content
 
 
 class FilesSink(Sink):

@@ -2,10 +2,10 @@
 
 import os
 
-from splitter.content import write_content
 from splitter.records import Content, Scratch
 from splitter.sinks.base import Owner, SinkWriter, Stored
-from splitter.storage import Storage
+from splitter.storage.base import Storage
+from splitter.storage.content import write_content
 
 
 class Nowhere(SinkWriter):

@@ -21,14 +21,14 @@ from typing import IO, Any, ClassVar
 
 import xxhash
 
-from splitter.content import READ_AT_ONCE, hold_content
 from splitter.csv_text import Row
 from splitter.errors import StorageError
+from splitter.inputs.places import SHARDS
 from splitter.options import RunOptions
-from splitter.places import SHARDS
 from splitter.records import Content, Scalar, Scratch
 from splitter.sinks.base import GroupWriter, Owner, Sink, Stored
-from splitter.storage import Storage
+from splitter.storage.base import Storage
+from splitter.storage.content import READ_AT_ONCE, hold_content
 from splitter.tar.archive import Part, Waiting
 
 # of contents that wait for their place; what is more waits on disk

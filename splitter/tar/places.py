@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 from splitter.errors import Refused, TarError
-from splitter.objects import objects_at
-from splitter.stores import client, read_from, reason, with_retries
+from splitter.storage.objects import objects_at
+from splitter.storage.stores import client, read_from, reason, with_retries
 
 STANDARD = "-"
 GZIPPED = (".gz", ".tgz")

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from splitter.endings import READABLE
+from splitter.audio.endings import READABLE
+from splitter.audio.hush import hushed
 from splitter.errors import Refused
-from splitter.hush import hushed
 from splitter.tar.archive import Member
 from splitter.tar.samples import Sample
 

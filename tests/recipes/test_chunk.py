@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from sounds import chunks_of, half_even, noise, samples_of, tone, wav, write_sound
 
 from splitter import read_manifest
-from splitter.audio import Source
-from splitter.cutting import Span
-from splitter.decoders import SoundFormat
+from splitter.audio.cutting import Span
+from splitter.audio.decoders import SoundFormat
+from splitter.audio.sound import Source
 from splitter.errors import AudioError, Refused
 from splitter.recipes.chunk import Chunk
 from splitter.records import Content, InputFile, Scratch

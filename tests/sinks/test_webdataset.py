@@ -16,7 +16,7 @@ from sinks.conformance import InAStore, ShardConformance
 import splitter
 from splitter import OutputFile, ProcessorDataset, groups
 from splitter.errors import Refused, RunStopped
-from splitter.frame import Manifest
+from splitter.outputs.frame import Manifest
 
 
 class TestWebDataset(ShardConformance):

@@ -1,0 +1,385 @@
+"""Readers of recordings, each from the first sample to the true end.
+
+RawDecoder       WAV, RF64, W64, AIFF, CAF and AU with samples of a fixed size: the bytes, as numbers
+SndfileDecoder   all else that libsndfile reads
+AvDecoder        what it does not read, through PyAV; in av_decoder.py
+"""
+
+import functools
+import io
+import os
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import soundfile
+
+from splitter.audio import flac, ogg
+from splitter.audio.hush import hushed
+from splitter.audio.mp3 import CountedMp3, frame
+from splitter.audio.wav import Extent, Order, RawFormat
+from splitter.errors import AudioError
+
+Truncated = Literal["error", "keep"]
+
+# what an array must hold so that no encoding loses anything; what is not here is lossy
+DTYPES = {
+    "PCM_S8": "int16",
+    "PCM_U8": "int16",
+    "PCM_16": "int16",
+    "ALAW": "int16",
+    "ULAW": "int16",
+    "ALAC_16": "int16",
+    "DWVW_16": "int16",
+    "DPCM_16": "int16",
+    "IMA_ADPCM": "int16",
+    "MS_ADPCM": "int16",
+    "GSM610": "int16",
+    "PCM_24": "int32",
+    "PCM_32": "int32",
+    "ALAC_20": "int32",
+    "ALAC_24": "int32",
+    "ALAC_32": "int32",
+    "DWVW_24": "int32",
+    "DOUBLE": "float64",
+}
+_ENDINGS = {
+    "AIFF": "aiff",
+    "AU": "au",
+    "CAF": "caf",
+    "FLAC": "flac",
+    "MP3": "mp3",
+    "NIST": "sph",
+    "OGG": "ogg",
+    "W64": "w64",
+    "WAV": "wav",
+}
+SAMPLES_AT_ONCE = 1 << 19
+SECONDS_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class SoundFormat:
+    """How sound is stored.
+
+    Attributes:
+        container: libsndfile's name of the kind of file.
+        subtype: libsndfile's name of the encoding.
+        channels: How many samples a frame has.
+        rate: Frames in a second.
+        holding: The encoding, in libsndfile's words, that holds the samples exactly, where it has no name
+            for their own.
+    """
+
+    container: str
+    subtype: str
+    channels: int
+    rate: int
+    holding: str = ""
+
+    @classmethod
+    def of(cls, raw: RawFormat) -> "SoundFormat":
+        """That of samples with a fixed size."""
+        return cls(raw.container, raw.subtype, raw.channels, raw.rate)
+
+    @property
+    def dtype(self) -> str:
+        """The kind of array that holds its samples exactly."""
+        return DTYPES.get(self.holding or self.subtype, "float32")
+
+    @property
+    def ending(self) -> str:
+        """What the names of such files end with."""
+        return _ENDINGS.get(self.container, self.container.lower())
+
+    @property
+    def frames_at_once(self) -> int:
+        """How many frames to read at a time: some seconds, but not because a header says so."""
+        return max(1, min(self.rate * SECONDS_AT_ONCE, SAMPLES_AT_ONCE // self.channels))
+
+
+class Decoder(ABC):
+    """Reads a recording from its first sample to its true end.
+
+    Attributes:
+        format: How the recording is stored.
+        frames: How many frames have been read.
+    """
+
+    format: SoundFormat
+    frames = 0
+
+    @abstractmethod
+    def read(self, frames: int) -> np.ndarray:
+        """At most so many of the next frames, channels in columns; none at the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let the file go."""
+
+
+def check_whole(path: str, extent: Extent, truncated: Truncated) -> None:
+    """Refuse a recording that ends before it should."""
+    if not extent.is_cut_short or truncated == "keep":
+        return
+    unit, size = ("samples", extent.raw.frame_bytes) if extent.raw else ("bytes", 1)
+    raise ends_early(path, "ends early", extent.there // size, (extent.stated or 0) // size, unit)
+
+
+def check_mp3(path: str, mp3: CountedMp3, truncated: Truncated) -> None:
+    """Refuse an MP3 file that has less sound than it states."""
+    if mp3.loss and truncated == "error":
+        raise ends_early(path, mp3.loss, mp3.samples, mp3.stated)
+
+
+def ends_early(path: str, how: str, there: int, stated: int, unit: str = "samples") -> AudioError:
+    """The error that says how much of a recording there is."""
+    of = f" of {stated:,}" if stated else ""
+    return AudioError(f"{path}: {how}: {there:,}{of} {unit} are there; --truncated keep takes what is there")
+
+
+# -- samples as they are -------------------------------------------------------------------------------------
+
+
+class RawDecoder(Decoder):
+    """Samples of a fixed size: read with no other tool, and never further than they go."""
+
+    def __init__(self, path: str, extent: Extent, raw: RawFormat) -> None:
+        """Use the samples at `extent`."""
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+        self._file.seek(extent.start)
+        self._raw, self._left = raw, extent.frames
+        self.format = SoundFormat.of(raw)
+
+    def read(self, frames: int) -> np.ndarray:
+        """The next frames."""
+        frames = min(frames, self._left)
+        content = np.empty(frames * self._raw.frame_bytes, np.uint8)
+        read_exactly(self._file, content.data)
+        self._left -= frames
+        self.frames += frames
+        return numbers(content, self._raw.subtype, self._raw.order).reshape(-1, self._raw.channels)
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
+
+
+def read_exactly(file: io.FileIO, buffer: memoryview) -> None:
+    """Fill a buffer with the next bytes of a file, whose size is known."""
+    while buffer:
+        count = file.readinto(buffer)
+        if not count:
+            raise AudioError(f"{file.name!s}: has become shorter while it was read")
+        buffer = buffer[count:]
+
+
+def numbers(content: np.ndarray, subtype: str, order: Order) -> np.ndarray:
+    """Bytes of an encoding as the numbers they stand for, the largest being those of the array's type."""
+    match subtype:
+        case "PCM_U8":
+            centred: np.ndarray = content.astype(np.int16) - 128
+            return centred << 8
+        case "PCM_S8":
+            return content.astype(np.int16) << 8
+        case "ALAW" | "ULAW":
+            return np.take(_law(subtype), content)
+        case "PCM_24":
+            wide = np.zeros((len(content) // 3, 4), np.uint8)
+            wide[:, 1:] = content.reshape(-1, 3)[:, :: 1 if order == "<" else -1]
+            return wide.reshape(-1).view("<i4").astype(np.int32, copy=False)
+    kind = {"PCM_16": "i2", "PCM_32": "i4", "FLOAT": "f4", "DOUBLE": "f8"}[subtype]
+    native: np.ndarray = content.view(f"{order}{kind}").astype(kind, copy=False)
+    return native
+
+
+@functools.cache
+def _law(subtype: str) -> np.ndarray:
+    """What each of the 256 codes stands for."""
+    codes = io.BytesIO(bytes(range(256)))
+    decoded: np.ndarray = soundfile.read(
+        codes, dtype="int16", format="RAW", subtype=subtype, channels=1, samplerate=8000
+    )[0]
+    return decoded
+
+
+# -- libsndfile ----------------------------------------------------------------------------------------------
+
+
+class SndfileDecoder(Decoder):
+    """libsndfile, without its belief in the lengths that headers state."""
+
+    def __init__(self, path: str, truncated: Truncated, *, maybe_mp3: bool = False) -> None:
+        """Open a file, by its content and not by its name; MP3 may also be looked for behind its start."""
+        self._path, self._truncated, self._maybe_mp3 = path, truncated, maybe_mp3
+        self._stated, self._fault, self._broken = 0, "", False
+        # of Ogg: how pages are seen to be missing, and how many samples there were with them
+        self._loss, self._with_lost = "", 0
+        self._others: list[tuple[int, int]] = []
+        with ExitStack() as opened:
+            with hushed():
+                self._file = self._open(opened)
+            self._opened = opened.pop_all()
+        self.format = self._format()
+
+    def _format(self) -> SoundFormat:
+        container = "WAV" if self._file.format == "WAVEX" else self._file.format
+        return SoundFormat(container, self._file.subtype, self._file.channels, self._file.samplerate)
+
+    def _open(self, opened: ExitStack) -> "_SoundFile":
+        # by descriptor, since libsndfile takes what it does not know for whatever the name says
+        file = opened.enter_context(open(self._path, "rb", buffering=0))  # noqa: SIM115 - closed by the stack
+        start = file.read(_START_BYTES)
+        file.seek(0)
+        begin = flac.beginning(file.fileno())
+        if begin is not None:
+            unbound = opened.enter_context(_UnboundFlac(self._path, begin))
+            self._stated = unbound.stated
+            sound: _SoundFile = opened.enter_context(_SoundFile(unbound))
+            return sound
+        if start.startswith(b"OggS"):
+            counted = ogg.CountedOgg(file.fileno())
+            self._loss = counted.loss
+            if len(counted.begins) > 1:
+                # libsndfile would end with the first
+                self._others = list(pairwise([*counted.begins, os.fstat(file.fileno()).st_size]))
+                return self._open_stream(opened)
+        if self._maybe_mp3 or start.startswith(b"ID3") or frame(start[:4])[0]:
+            mp3 = CountedMp3(self._path)
+            if mp3.frames:
+                return self._open_mp3(mp3, opened)
+        sound = opened.enter_context(_SoundFile(file.fileno(), closefd=False))
+        self._with_lost = sound.frames
+        return self._open_mp3(CountedMp3(self._path), opened) if sound.format == "MP3" else sound
+
+    def _open_stream(self, opened: ExitStack) -> "_SoundFile":
+        part = opened.enter_context(_Part(self._path, *self._others.pop(0)))
+        sound: _SoundFile = opened.enter_context(_SoundFile(part))
+        self._with_lost += sound.frames
+        return sound
+
+    def _goes_on(self) -> bool:
+        """Go on with the next stream of the file, if another follows the one that has ended."""
+        if not self._others or self._fault:
+            return False
+        try:
+            self._file = self._open_stream(self._opened)
+        except soundfile.LibsndfileError:
+            # cut within its head: there is no sound in it
+            return self._goes_on()
+        if self._format() != self.format:
+            self._fault = "goes on at another rate, or with other channels"
+        return not self._fault
+
+    def _open_mp3(self, mp3: CountedMp3, opened: ExitStack) -> "_SoundFile":
+        check_mp3(self._path, mp3, self._truncated)
+        if mp3.changes:
+            self._fault = "goes on at another rate, or with other channels"
+        pipe = opened.enter_context(open(mp3.open(), "rb", buffering=0))  # noqa: SIM115 - closed by the stack
+        sound: _SoundFile = opened.enter_context(_SoundFile(pipe.fileno(), closefd=False))
+        return sound
+
+    def read(self, frames: int) -> np.ndarray:
+        """The next frames."""
+        block: np.ndarray = np.empty((0 if self._broken else frames, self.format.channels), self.format.dtype)
+        try:
+            with hushed():
+                block = self._file.read(out=block)
+        except soundfile.LibsndfileError as error:
+            self._broken = True
+            self._fault = f"cannot be decoded any further ({error.error_string.strip('. ')})"
+            block = block[: self._read_before_fault()]
+        self.frames += len(block)
+        if frames and not len(block):
+            if self._goes_on():
+                return self.read(frames)
+            self._check_end()
+        return block
+
+    def _read_before_fault(self) -> int:
+        try:
+            return int(self._file.tell()) - self.frames
+        except soundfile.LibsndfileError:
+            return 0
+
+    def _check_end(self) -> None:
+        fault, stated = self._fault or self._loss, self._stated
+        whole = self.frames == stated if stated else not fault
+        if whole or self._truncated != "error":
+            return
+        how = "ends early" if self.frames < stated else "holds more than its header says"
+        if self._loss and self.frames < self._with_lost:
+            stated = self._with_lost
+        raise ends_early(self._path, fault or how, self.frames, stated)
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._opened.close()
+
+
+class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]
+    """libsndfile's reader, going forward only."""
+
+    def seekable(self) -> bool:
+        """Never: so reading goes on to the true end, and does not seek after each block."""
+        return False
+
+
+class _Part(io.FileIO):
+    """A part of a file, as if there were no more."""
+
+    def __init__(self, path: str, begin: int, end: int | None = None) -> None:
+        """Open a file from one byte to before another, or to its end."""
+        super().__init__(path)
+        self._begin = begin
+        self._end = super().seek(0, io.SEEK_END) if end is None else end
+        self.seek(0)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place in the part."""
+        of = {io.SEEK_SET: self._begin, io.SEEK_END: self._end}.get(whence)
+        return (super().seek(offset, whence) if of is None else super().seek(of + offset)) - self._begin
+
+    def tell(self) -> int:
+        """Where it is in the part."""
+        return super().tell() - self._begin
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
+        """Read no further than to the end of the part."""
+        view = memoryview(buffer).cast("B")
+        return super().readinto(view[: max(0, self._end - super().tell())])
+
+
+# where a FLAC file states its number of samples, in the lower 36 bits of five bytes
+_FLAC_COUNT, _FLAC_BYTES = 21, 26
+_FLAC_LARGEST_COUNT = (1 << 36) - 1
+_START_BYTES = 512
+
+
+class _UnboundFlac(_Part):
+    """A FLAC file that seems to state no number of samples, so that it is read to its end, and has no tags.
+
+    Attributes:
+        stated: The number of samples that it states; 0 if it does not.
+    """
+
+    def __init__(self, path: str, begin: int) -> None:
+        """Open a file in which FLAC begins at some byte."""
+        super().__init__(path, begin)
+        count = bytearray(_FLAC_BYTES)
+        super().readinto(count)
+        self.stated = int.from_bytes(count[_FLAC_COUNT:], "big") & _FLAC_LARGEST_COUNT
+        self.seek(0)
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
+        """Read, but zeros where the number is."""
+        at = self.tell()
+        count = super().readinto(buffer)
+        if at < _FLAC_BYTES:
+            view = memoryview(buffer).cast("B")
+            for place in range(max(at, _FLAC_COUNT), min(at + count, _FLAC_BYTES)):
+                view[place - at] = view[place - at] & 0xF0 if place == _FLAC_COUNT else 0
+        return count

@@ -1,0 +1,104 @@
+"""What the header of a recording says, from its first bytes: to compare it with what a manifest says."""
+
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import BinaryIO
+
+from splitter.audio.endings import READABLE
+from splitter.audio.hush import hushed
+from splitter.audio.wav import LARGEST_SIZE
+from splitter.commits import OUTPUT_COLUMNS, Head
+from splitter.csv_text import Row
+
+HEADER_COLUMNS = ("sample_rate", "channels", "frames")
+_WHOLE_SAMPLES = frozenset({1, 3, 6, 7, 0xFFFE})
+
+
+@dataclass(frozen=True)
+class SoundHeader:
+    """What a header says.
+
+    Attributes:
+        sample_rate: Samples in a second.
+        channels: How many.
+        frames: Samples of each channel; None where the header does not bind itself.
+    """
+
+    sample_rate: int
+    channels: int
+    frames: int | None
+
+
+def header_of(name: str, start: bytes | memoryview, size: int, file: BinaryIO) -> SoundHeader | None:
+    """The header of a recording, by its first bytes, its size, or the file itself; None of anything else."""
+    ending = name.rpartition(".")[2].lower()
+    found = None
+    if ending in ("wav", "wave"):
+        found = _of_wav(bytes(start[: 1 << 16]), size)
+    elif ending == "flac":
+        found = _of_flac(bytes(start[:42]))
+    if found or ending not in READABLE:
+        return found
+    return _of_libsndfile(file, exact=ending != "mp3")
+
+
+def _of_wav(start: bytes, size: int) -> SoundHeader | None:
+    """Only where samples have a fixed number of bytes."""
+    if start[:4] not in (b"RIFF", b"RF64") or start[8:12] != b"WAVE":
+        return None
+    at, large = 12, 0
+    code = channels = rate = frame = 0
+    while at + 8 <= len(start):
+        kind, stated = struct.unpack_from("<4sI", start, at)
+        at += 8
+        if kind == b"data":
+            there = large if stated == LARGEST_SIZE and large else stated
+            if code not in _WHOLE_SAMPLES or not frame:
+                return None
+            return SoundHeader(rate, channels, min(there, size - at) // frame)
+        if kind == b"fmt " and at + 16 <= len(start):
+            code, channels, rate, _, frame = struct.unpack_from("<HHIIH", start, at)
+        elif kind == b"ds64" and at + 16 <= len(start):
+            (large,) = struct.unpack_from("<Q", start, at + 8)
+        at += stated + (stated & 1)
+    return None
+
+
+def _of_flac(start: bytes) -> SoundHeader | None:
+    if start[:4] != b"fLaC" or len(start) < 42:  # noqa: PLR2004 - the first block is always as long
+        return None
+    # 20 bits of rate, 3 of channels, 5 of depth, 36 of samples
+    packed = int.from_bytes(start[18:26], "big")
+    return SoundHeader(packed >> 44, (packed >> 41 & 7) + 1, packed & (1 << 36) - 1 or None)
+
+
+def _of_libsndfile(file: BinaryIO, *, exact: bool) -> SoundHeader | None:
+    import soundfile
+
+    file.seek(0)
+    with suppress(soundfile.LibsndfileError), hushed(), soundfile.SoundFile(file) as sound:
+        return SoundHeader(sound.samplerate, sound.channels, sound.frames if exact else None)
+    return None
+
+
+@cache
+def header_columns(head: Head) -> tuple[tuple[str, int], ...]:
+    """Where the rows say what the header of a recording says, too."""
+    first = len(head.columns) + len(OUTPUT_COLUMNS)
+    types = dict((*head.outputs, *head.inputs))
+    return tuple(
+        (key, place)
+        for place, key in enumerate(head.keys, first)
+        if key in HEADER_COLUMNS and types[key] == "int"
+    )
+
+
+def header_fault(header: SoundHeader, row: Row, sound: tuple[tuple[str, int], ...]) -> tuple[str, str] | None:
+    """What a header says that the row of its recording does not."""
+    for key, place in sound:
+        there = getattr(header, key)
+        if there is not None and row[place] and row[place] != str(there):
+            return "header", f"its header says {there:,} for {key} where the manifest says {row[place]}"
+    return None

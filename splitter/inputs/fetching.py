@@ -1,0 +1,260 @@
+"""Remote inputs on their way to a worker: fetched once, ahead of use, into bounded temporary space.
+
+    worker ── fetcher: a process of its own, with threads      (with a worker that is guarded)
+    worker                                                      (in the user's own process)
+
+The fetcher shares nothing with user code: no thread that a fork would break, no client, no lock. What it
+writes lies in the worker's folder for temporary files, and goes with that.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+
+from splitter.errors import UnreadableInput
+from splitter.processes import die_with_parent
+from splitter.records import Scratch
+from splitter.storage.stores import Found, fetch, fetch_part, takes_many
+from splitter.urls import file_name
+
+MOST_AHEAD = 8
+MOST_BYTES_AHEAD = 256_000_000
+LONGEST_NAME = 255
+TIMES_LOST = 3
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A remote file that will be needed, and what is known of it: None if nothing is.
+
+    Of an archive it may be a part: the byte it starts at, and its size.
+    """
+
+    url: str
+    known: Found | None
+    part: tuple[int, int] | None = None
+
+    @property
+    def size(self) -> int:
+        """Its bytes; 0 if that is not known."""
+        return self.part[1] if self.part else self.known.size if self.known else 0
+
+
+@dataclass
+class Fetched:
+    """A remote file that is here.
+
+    Attributes:
+        path: Where.
+        found: Its size and version in the store, when it was copied.
+    """
+
+    path: str
+    found: Found
+
+
+@dataclass
+class _Asked:
+    """What was asked for by its number: an answer is what was found, or why there is none."""
+
+    number: int
+    folder: str
+    path: str
+    answer: Found | Exception | None = None
+
+
+@dataclass
+class Fetcher:
+    """Fetches the files of one batch after another.
+
+    Attributes:
+        scratch: Where they go.
+        apart: Whether they are fetched by another process, ahead of use.
+        announce: Told the number of that process, since its memory is not the inputs'.
+    """
+
+    scratch: Scratch
+    apart: bool = False
+    announce: Callable[[int], None] = lambda _: None
+    _wanted: Mapping[int, Wanted] = field(default_factory=dict)
+    _asked: dict[int, _Asked] = field(default_factory=dict)
+    _number: int = 0
+    _process: int = 0
+    _pipe: Connection | None = None
+
+    def begin(self, wanted: Mapping[int, Wanted]) -> None:
+        """Make ready for a batch: what it needs, by place; what the batch before has left is dropped."""
+        for place in list(self._asked):
+            self.drop(place)
+        self._wanted = wanted
+
+    def take(self, place: int) -> Fetched:
+        """The file of a place, as soon as it is here; the next ones are on their way meanwhile."""
+        there = self._asked.get(place)
+        if there is not None and isinstance(there.answer, Found) and not os.path.exists(there.path):
+            # a recipe has moved it, and is tried again
+            self.drop(place)
+        for _ in range(TIMES_LOST):
+            try:
+                asked = self._ask(place)
+                self._ask_ahead(place)
+                self._wait_for(asked)
+                break
+            except (EOFError, BrokenPipeError, ConnectionResetError):
+                self._forget_process()
+        else:
+            raise ChildProcessError("the process that fetches remote files was killed again and again")
+        if isinstance(asked.answer, Found):
+            return Fetched(asked.path, asked.answer)
+        assert asked.answer is not None  # noqa: S101 - it was waited for
+        raise asked.answer
+
+    def drop(self, place: int) -> None:
+        """Remove the file of a place, which is done with; one that is still on its way goes when it comes."""
+        asked = self._asked.get(place)
+        if asked is not None and (asked.answer is not None or not self._process):
+            shutil.rmtree(asked.folder, ignore_errors=True)
+            del self._asked[place]
+        elif asked is not None:
+            # kept under a number that no place has
+            del self._asked[place]
+            self._asked[-asked.number] = asked
+
+    def close(self) -> None:
+        """Leave no process and no file behind."""
+        self._forget_process()
+        self.scratch.remove()
+
+    def _ask(self, place: int) -> _Asked:
+        asked = self._asked.get(place)
+        if asked is None:
+            self._number += 1
+            wanted = self._wanted[place]
+            folder = str(self.scratch.path / f"splitter-{self._number}")
+            os.mkdir(folder)
+            asked = self._asked[place] = _Asked(self._number, folder, f"{folder}/{local_name(wanted.url)}")
+            if self.apart:
+                self._send(asked, wanted)
+        return asked
+
+    def _ask_ahead(self, place: int) -> None:
+        """Have the next files fetched: so many, and so many bytes. One of unknown size waits for its turn."""
+        if not self.apart:
+            return
+        count = size = 0
+        for later, wanted in self._wanted.items():
+            if later <= place:
+                continue
+            count += 1
+            size += wanted.size
+            if count > MOST_AHEAD or size > MOST_BYTES_AHEAD or not wanted.size:
+                return
+            self._ask(later)
+
+    def _wait_for(self, asked: _Asked) -> None:
+        if asked.answer is not None:
+            return
+        if not self.apart:
+            wanted = next(self._wanted[place] for place, one in self._asked.items() if one is asked)
+            asked.answer = _answer(wanted, asked.path)
+        while asked.answer is None:
+            assert self._pipe is not None  # noqa: S101 - it was asked through it
+            number, answer = self._pipe.recv()
+            for place, one in list(self._asked.items()):
+                if one.number == number:
+                    one.answer = answer
+                    if place < 0:
+                        self.drop(place)
+
+    # -- the process -------------------------------------------------------------------------------------
+
+    def _send(self, asked: _Asked, wanted: Wanted) -> None:
+        if self._pipe is None:
+            self._start()
+        assert self._pipe is not None  # noqa: S101 - made by _start
+        self._pipe.send((asked.number, wanted, asked.path))
+
+    def _start(self) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        self._process = os.fork()
+        if not self._process:
+            _serve(theirs, parent)
+        theirs.close()
+        self._pipe = ours
+        self.announce(self._process)
+
+    def _forget_process(self) -> None:
+        """End the process, with what it has not done: that has to be asked for again."""
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+        if self._process:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._process, 0)
+            self._process = 0
+        for place, asked in list(self._asked.items()):
+            if asked.answer is None:
+                shutil.rmtree(asked.folder, ignore_errors=True)
+                del self._asked[place]
+
+
+def local_name(url: str) -> str:
+    """What to call the file: recipes look at the end of the name."""
+    name = file_name(url).replace("\0", "")
+    if name in ("", ".", ".."):
+        return "input"
+    stem, dot = os.path.splitext(name)
+    return name if len(os.fsencode(name)) <= LONGEST_NAME else f"{stem[:50]}{dot[:20]}"
+
+
+def _answer(wanted: Wanted, path: str) -> Found | Exception:
+    try:
+        if wanted.part and wanted.known:
+            return fetch_part(wanted.url, path, wanted.known, *wanted.part)
+        return fetch(wanted.url, path, wanted.known)
+    except (OSError, UnreadableInput) as error:
+        return error
+
+
+def _serve(pipe: Connection, parent: int) -> None:
+    """The life of a fetcher: it ends with its worker."""
+    try:
+        die_with_parent(parent, signal.SIGKILL)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        # nothing of the worker's is its business, and no other process waits for it
+        own = pipe.fileno()
+        os.closerange(3, own)
+        os.closerange(own + 1, 4096)
+        _fetch_all(pipe)
+    except (EOFError, OSError):
+        pass
+    finally:
+        os._exit(0)
+
+
+def _fetch_all(pipe: Connection) -> None:
+    saying = threading.Lock()
+
+    def do(number: int, wanted: Wanted, path: str) -> None:
+        answer = _answer(wanted, path)
+        with saying, contextlib.suppress(OSError):
+            pipe.send((number, answer))
+
+    with ThreadPoolExecutor(MOST_AHEAD + 1) as many, ThreadPoolExecutor(1) as one_by_one:
+        while True:
+            task: tuple[int, Wanted, str] = pipe.recv()
+            (many if takes_many(task[1].url) else one_by_one).submit(do, *task)

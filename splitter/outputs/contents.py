@@ -1,0 +1,565 @@
+"""Output files read back, whatever sink has stored them, from a folder or a URL.
+
+What a manifest has in its column `output`, and where that is:
+
+    speech/a/0.wav                                        a file of its own
+    shards/shard-000000.tar/00000000-000000.wav           bytes of an archive, from `shard_offset` on
+    shards/shard-000000.parquet/00000000-000000.wav       row `shard_offset` of a table
+"""
+
+import bisect
+import contextlib
+import functools
+import io
+import itertools
+import os
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple, cast
+from urllib.parse import quote
+
+import xxhash
+
+from splitter.errors import Refused, StorageError, UnreadableInput
+from splitter.inputs.places import look_at, shard_of
+from splitter.storage.content import checksum_of
+from splitter.tar.archive import read_members
+from splitter.urls import is_url, without_scheme, without_secrets
+
+# the columns of a shard's table that may hold contents
+CONTENTS = ("audio", "file")
+FOLDER = "splitter output folder"
+# a table keeps a row group in memory
+MOST_OPEN = {".tar": 16, ".parquet": 4}
+# of a store, what is read at a time, and how much may be read in vain between two outputs
+READ_AHEAD, GAP = 16 << 20, 1 << 16
+MOST_AT_ONCE = 64
+MOST_FOLDERS = 4
+READ_ANEW = "if the outputs were made anew, read the manifest again; if not, restore the file"
+
+
+def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes:  # noqa: ANN401 - see below
+    """The content of the output file that a row of the manifest names, wherever the sink has put it.
+
+    Args:
+        row: A row of `splitter.read_manifest`: a Series, a namedtuple of `itertuples`, or a dict.
+        output: The output folder. A Series knows it, as long as it was taken from the manifest itself.
+    """
+    values = _values(row)
+    folder = output if output is not None else _attributes(row).get(FOLDER)
+    if folder is None:
+        raise Refused(
+            "read_output: the row does not know its output folder; give it, as read_output(row, 'outputs')"
+        )
+    name = values.get("output")
+    if not isinstance(name, str) or not name:
+        listed = next((value for value in values.values() if isinstance(value, str)), "?")
+        raise Refused(f"read_output: the row of {listed} has no output file; leave out rows without `output`")
+    checksum = values.get("checksum")
+    size, offset = number_of(values.get("size")), number_of(values.get("shard_offset"))
+    wanted = Address(name, size, checksum if isinstance(checksum, str) else "", offset)
+    return _reader(os.fspath(folder)).read(wanted)
+
+
+def _values(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller gave
+    values = row._asdict() if isinstance(row, tuple) and hasattr(row, "_asdict") else row
+    if isinstance(values, Mapping):
+        return values
+    # a Series; a table would give the name of a column for each key
+    if getattr(values, "ndim", None) == 1 and hasattr(values, "to_dict"):
+        found: Mapping[str, Any] = values.to_dict()
+        return found
+    kind = type(row).__name__
+    raise Refused(f"read_output: {kind} is not a row of the manifest; give one row, such as manifest.iloc[0]")
+
+
+def _attributes(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller gave
+    found = getattr(row, "attrs", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+def number_of(value: Any) -> int | None:  # noqa: ANN401 - a number of any library, or text, or missing
+    """A cell of a manifest that holds a whole number."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+class Address(NamedTuple):
+    """An output to read, as a row of the manifest has it; only its place must be known."""
+
+    output: str
+    size: int | None = None
+    checksum: str = ""
+    shard_offset: int | None = None
+
+
+@functools.lru_cache(MOST_FOLDERS)
+def _reader(folder: str) -> "OutputReader":
+    return OutputReader(folder)
+
+
+class OutputReader:
+    """Reads the outputs of one folder; keeps open, in each process, the shards it has used last."""
+
+    def __init__(self, folder: str | os.PathLike[str], remedy: str = READ_ANEW) -> None:
+        """Nothing is opened before the first output is read; `remedy` is said of one that is damaged."""
+        self._remedy = remedy
+        text = os.fspath(folder)
+        self.folder = text if is_url(text) else os.path.abspath(os.path.expanduser(without_scheme(text)))
+        self._process = 0
+        self._files: Files
+        self._shards: dict[str, _Shard] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What is open stays in its process."""
+        return type(self), (self.folder, self._remedy)
+
+    def read(self, wanted: Address) -> bytes:
+        """The content of an output; it must have the size and the checksum, where they are given."""
+        self._be_here()
+        shard, name = shard_of(_checked(wanted.output))
+        if not shard:
+            return self._as_stated(wanted, self._files.read(name))
+        known = self._shards.get(shard)
+        if known is not None:
+            try:
+                return self._as_stated(wanted, known.read(name, wanted.size, wanted.shard_offset))
+            except StorageError:
+                # it may have been made anew since it was opened
+                del self._shards[shard]
+        return self._as_stated(wanted, self._opened(shard).read(name, wanted.size, wanted.shard_offset))
+
+    def read_in_order(self, many: Iterable[Address]) -> Iterator[bytes]:
+        """The contents of many outputs; of a store those that lie together come in one request."""
+        self._be_here()
+        for some in _portions(many):
+            parts = [_part_of(wanted) for wanted in some]
+            if isinstance(self._files, RemoteFiles) and None not in parts:
+                contents = self._files.parts([part for part in parts if part is not None])
+                yield from map(self._as_stated, some, contents)
+            else:
+                yield from map(self.read, some)
+
+    def _be_here(self) -> None:
+        """Nothing that is open, and no client of a store, is of use after a fork."""
+        if self._process != os.getpid():
+            self._shards = {}
+            self._files = files_at(self.folder)
+            self._process = os.getpid()
+
+    def _opened(self, shard: str) -> "_Shard":
+        kind = TarShard if shard.endswith(".tar") else ParquetShard
+        found = kind(self._files, shard, self._remedy)
+        if len(self._shards) >= MOST_OPEN[os.path.splitext(shard)[1]]:
+            self._shards.pop(next(iter(self._shards)), None)
+        self._shards[shard] = found
+        return found
+
+    def _as_stated(self, wanted: Address, content: bytes) -> bytes:
+        if wanted.size is not None and len(content) != wanted.size:
+            what = f"has {len(content):,} bytes where the manifest says {wanted.size:,}"
+        elif wanted.checksum and checksum_of(xxhash.xxh3_128(content)) != wanted.checksum:
+            what = "its checksum differs from the manifest's"
+        else:
+            return content
+        raise StorageError(f"{self._files.place(wanted.output)}: {what}; {self._remedy}")
+
+
+class Part(NamedTuple):
+    """Some bytes of a file."""
+
+    name: str
+    start: int
+    end: int
+
+
+def _portions(many: Iterable[Address]) -> Iterator[list[Address]]:
+    """As many at a time as may be in memory."""
+    some: list[Address] = []
+    size = 0
+    for wanted in many:
+        some.append(wanted)
+        size += wanted.size or 0
+        if size >= READ_AHEAD or len(some) == MOST_AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _part_of(wanted: Address) -> Part | None:
+    """Where the bytes of an output are; None if only its shard can tell."""
+    shard, name = shard_of(_checked(wanted.output))
+    if not wanted.size or (shard and not shard.endswith(".tar")):
+        return None
+    if not shard:
+        return Part(name, 0, wanted.size)
+    start = wanted.shard_offset
+    return None if start is None or start < 0 else Part(shard, start, start + wanted.size)
+
+
+def _together(parts: Sequence[Part]) -> list[list[Part]]:
+    """Those that follow each other closely."""
+    groups: list[list[Part]] = []
+    for part in parts:
+        last = groups[-1][-1] if groups else None
+        if last and last.name == part.name and 0 <= part.start - last.end <= GAP:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _checked(output: str) -> str:
+    """A name that stays in its folder; a manifest may have been edited."""
+    if "\0" in output or any(part in ("", ".", "..") for part in output.split("/")):
+        raise Refused(
+            f"{output!r:.200}: is not the name of an output file; it leads out of the output folder"
+        )
+    return output
+
+
+# -- where the folder is -----------------------------------------------------------------------------------
+
+
+def files_at(folder: str) -> "Files":
+    """The files of an output folder, wherever it is; at a URL its client is of this process only."""
+    return RemoteFiles(folder) if is_url(folder) else LocalFiles(folder)
+
+
+class Files(ABC):
+    """The files of an output folder, by their names in it.
+
+    Attributes:
+        folder: Where it is, for any process: a whole path, or a URL.
+    """
+
+    folder: str
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether there is a file or a folder of that name."""
+
+    def refuse_nowhere(self) -> None:  # noqa: B027 - of most places there is nothing to say
+        """Refuse a bucket that is not there, where a file was not found."""
+
+    @abstractmethod
+    def place(self, name: str) -> str:
+        """What messages call a file."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """A whole file."""
+
+    @abstractmethod
+    def open(self, name: str) -> BinaryIO:
+        """A file to read and to seek in."""
+
+    @abstractmethod
+    def table(self, name: str) -> Any:  # noqa: ANN401 - whatever Arrow reads from
+        """A file as Arrow takes it, which closes it when it is done with it."""
+
+    @abstractmethod
+    def ranges(self, name: str) -> "Ranges":
+        """A file of which parts will be read."""
+
+
+class Ranges(ABC):
+    """A file of which parts are read."""
+
+    @abstractmethod
+    def read(self, start: int, size: int) -> bytes:
+        """Some bytes; fewer at the end of the file."""
+
+
+class LocalFiles(Files):
+    """In a folder of this machine."""
+
+    def __init__(self, folder: str) -> None:
+        """Keep to this folder, wherever the process goes."""
+        self.folder = os.path.abspath(os.path.expanduser(without_scheme(folder)))
+
+    def place(self, name: str) -> str:
+        """The path."""
+        return f"{self.folder}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether it is there."""
+        return os.path.exists(self.place(name))
+
+    def read(self, name: str) -> bytes:
+        """A whole file."""
+        with self.open(name) as file:
+            try:
+                return file.read()
+            except OSError as error:
+                raise self.fault(name, error) from error
+
+    def open(self, name: str) -> BinaryIO:
+        """A plain file; anything else could block."""
+        try:
+            look_at(self.place(name))
+            return open(self.place(name), "rb", buffering=0)
+        except UnreadableInput as error:
+            raise StorageError(f"cannot read {error}") from None
+        except OSError as error:
+            raise self.fault(name, error) from error
+
+    def fault(self, name: str, error: OSError) -> StorageError:
+        """A file cannot be read."""
+        return StorageError(f"cannot read {self.place(name)}: {error.strerror or error}")
+
+    def table(self, name: str) -> Any:  # noqa: ANN401 - of Arrow
+        """A file of Arrow's own."""
+        import pyarrow as pa
+
+        self.open(name).close()
+        return pa.OSFile(self.place(name))
+
+    def ranges(self, name: str) -> "_LocalRanges":
+        """Read by position, which threads may share."""
+        with self.open(name) as file:
+            return _LocalRanges(self, name, os.dup(file.fileno()))
+
+
+class _LocalRanges(Ranges):
+    def __init__(self, files: LocalFiles, name: str, descriptor: int) -> None:
+        self._files, self._name, self._descriptor = files, name, descriptor
+        # closed when the last thread is done with it, or at the end
+        weakref.finalize(self, os.close, descriptor)
+
+    def read(self, start: int, size: int) -> bytes:
+        try:
+            content = os.pread(self._descriptor, size, start)
+            while 0 < len(content) < size and (more := self._rest(start, size, len(content))):
+                content += more
+        except OSError as error:
+            raise self._files.fault(self._name, error) from error
+        return content
+
+    def _rest(self, start: int, size: int, known: int) -> bytes:
+        # a system call reads two gigabytes at most
+        return os.pread(self._descriptor, size - known, start + known)
+
+
+class RemoteFiles(Files):
+    """At a URL."""
+
+    def __init__(self, folder: str) -> None:
+        """The client of the store is made in this process."""
+        from splitter.storage.stores import client
+
+        self.folder = folder.rstrip("/")
+        self._client, self._root = client(self.folder)
+        self._shown = without_secrets(self.folder)
+        # elsewhere a name is taken as it is
+        self._quoted = folder.lower().startswith(("http:", "https:"))
+
+    def place(self, name: str) -> str:
+        """The URL."""
+        return f"{self._shown}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether it is there; of a folder, whether anything is in it."""
+        found: bool = self._asked(name, self._client.exists)
+        return found
+
+    def refuse_nowhere(self) -> None:
+        """To most clients its objects are just not there."""
+        from splitter.storage.objects import NO_BUCKET, NO_SUCH_BUCKET, code_of, objects_at
+
+        try:
+            if self.folder.startswith(("s3:", "s3a:")):
+                objects_at(self.folder).any_name()
+        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+            if code_of(error) == NO_SUCH_BUCKET:
+                raise Refused(f"{self._shown}: {NO_BUCKET}") from None
+
+    def read(self, name: str) -> bytes:
+        """A whole object."""
+        return self.part(name, None, None)
+
+    def part(self, name: str, start: int | None, end: int | None) -> bytes:
+        """Some bytes of an object, in one request."""
+        content: bytes = self._asked(name, self._client.cat_file, start=start, end=end)
+        return content
+
+    def open(self, name: str) -> BinaryIO:
+        """An object to seek in."""
+        return cast(
+            "BinaryIO", _RemoteFile(self._asked(name, self._client.open, mode="rb"), self.place(name))
+        )
+
+    def parts(self, parts: Sequence[Part]) -> list[bytes]:
+        """Many parts, in as few requests as can be, some of them at the same time."""
+        from splitter.storage.stores import reason, with_retries
+
+        groups = _together(parts)
+        paths = [self._path(group[0].name) for group in groups]
+        starts, ends = [group[0].start for group in groups], [group[-1].end for group in groups]
+        try:
+            found = with_retries(self._client.cat_ranges, paths, starts, ends, on_error="raise")
+        except Exception as error:  # the client of a store raises what it likes
+            raise StorageError(f"cannot read {self.place(parts[0].name)}: {reason(error)}") from error
+        return [
+            content[part.start - group[0].start : part.end - group[0].start]
+            for group, content in zip(groups, found, strict=True)
+            for part in group
+        ]
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{quote(name) if self._quoted else name}"
+
+    def _asked(self, name: str, call: Callable[..., Any], **how: Any) -> Any:  # noqa: ANN401 - as the client
+        from splitter.storage.stores import reason, with_retries
+
+        try:
+            return with_retries(call, self._path(name), **how)
+        except Exception as error:  # the client of a store raises what it likes
+            raise StorageError(f"cannot read {self.place(name)}: {reason(error)}") from error
+
+    def table(self, name: str) -> Any:  # noqa: ANN401 - of fsspec
+        """The same."""
+        return self.open(name)
+
+    def ranges(self, name: str) -> "_RemoteRanges":
+        """Each part is one request."""
+        return _RemoteRanges(self, name)
+
+
+class _RemoteFile(io.RawIOBase):
+    """An open object; where the store fails for a moment, it is read on from there."""
+
+    def __init__(self, file: Any, place: str) -> None:  # noqa: ANN401 - fsspec says nothing of its types
+        self._file, self._place = file, place
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
+        from splitter.storage.stores import read_from, reason
+
+        try:
+            content = read_from(self._file, self._file.tell(), len(buffer))
+        except Exception as error:  # the client of a store raises what it likes
+            raise StorageError(f"cannot read {self._place}: {reason(error)}") from error
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _RemoteRanges(Ranges):
+    def __init__(self, files: RemoteFiles, name: str) -> None:
+        self._files, self._name = files, name
+
+    def read(self, start: int, size: int) -> bytes:
+        # a server takes an empty range for a fault
+        return self._files.part(self._name, start, start + size) if size else b""
+
+
+# -- shards ------------------------------------------------------------------------------------------------
+
+
+class _Shard(ABC):
+    """A shard that is open."""
+
+    def __init__(self, files: Files, shard: str, remedy: str) -> None:
+        self._files, self._shard, self._remedy = files, shard, remedy
+
+    @abstractmethod
+    def read(self, name: str, size: int | None, offset: int | None) -> bytes:
+        """The content of an output; without an offset it is looked for by its name."""
+
+    def _missing(self, name: str) -> StorageError:
+        place = self._files.place(self._shard)
+        return StorageError(f"{place}: there is no {name!r:.200} in it; {self._remedy}")
+
+
+class TarShard(_Shard):
+    """An archive."""
+
+    def __init__(self, files: Files, shard: str, remedy: str) -> None:
+        super().__init__(files, shard, remedy)
+        self._ranges = files.ranges(shard)
+
+    def read(self, name: str, size: int | None, offset: int | None) -> bytes:
+        """One read of a range."""
+        if size is not None and offset is not None and offset >= 0:
+            return self._ranges.read(offset, size)
+        with self._files.open(self._shard) as file:
+            stream = io.BufferedReader(file)  # type: ignore[type-var]
+            for member in read_members(stream, self._files.place(self._shard)):
+                if member.name == name:
+                    return member.read()
+        raise self._missing(name)
+
+
+class ParquetShard(_Shard):
+    """A table, of which the row group that was used last is kept."""
+
+    def __init__(self, files: Files, shard: str, remedy: str) -> None:
+        super().__init__(files, shard, remedy)
+        import pyarrow.parquet as pq
+
+        with self._telling():
+            self._table = pq.ParquetFile(files.table(shard), pre_buffer=True)
+            schema = self._table.schema_arrow
+            self._column = next((name for name in CONTENTS if name in schema.names), "")
+            groups = self._table.metadata
+        rows = (groups.row_group(number).num_rows for number in range(groups.num_row_groups))
+        self._ends = list(itertools.accumulate(rows))
+        self._kept: tuple[int, Any] = (-1, None)
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """What Arrow raises is one error that names the shard."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, OSError, ValueError) as error:
+            place = self._files.place(self._shard)
+            raise StorageError(f"{place}: cannot be read: {' '.join(str(error).split())}") from error
+
+    def read(self, name: str, size: int | None, offset: int | None) -> bytes:  # noqa: ARG002 - of the seam
+        """One row of its row group."""
+        row = self._row_of(name) if offset is None else offset
+        group = bisect.bisect_right(self._ends, row)
+        if row < 0 or group == len(self._ends) or not self._column:
+            raise self._missing(name)
+        kept, contents = self._kept
+        with self._telling():
+            if kept != group:
+                found = self._table.read_row_group(group, columns=[self._column], use_threads=False)
+                contents = found.column(self._column)
+                self._kept = group, contents
+            start = self._ends[group - 1] if group else 0
+            value = contents[row - start].as_py()
+        if value is None or value["bytes"] is None:
+            raise self._missing(name)
+        content: bytes = value["bytes"]
+        return content
+
+    def _row_of(self, name: str) -> int:
+        with self._telling():
+            found = self._table.read(columns=["key"], use_threads=False)
+            keys: list[str] = found.column("key").to_pylist()
+        key = name.rpartition(".")[0]
+        if key not in keys:
+            raise self._missing(name)
+        return keys.index(key)

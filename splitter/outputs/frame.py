@@ -1,0 +1,123 @@
+"""The manifest as a pandas DataFrame."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from splitter.commits import ERROR_COLUMNS, OUTPUT_COLUMNS
+from splitter.csv_text import in_unicode
+from splitter.errors import Refused
+from splitter.manifest import ERRORS
+from splitter.outputs.contents import FOLDER, Files
+from splitter.outputs.tables import AGAIN, open_table, place_of, schema_of
+
+if TYPE_CHECKING:
+    from splitter.summary import Summary
+
+
+class Manifest(pd.DataFrame):
+    """The rows of manifest.csv; what is selected from it is an ordinary DataFrame.
+
+    Attributes:
+        failed: The rows of errors.csv.
+        summary: The numbers of the run, when it comes from one.
+    """
+
+    # a list, or it cannot be unpickled
+    _metadata: ClassVar[list[str]] = ["failed", "summary"]
+    failed: pd.DataFrame
+    summary: "Summary | None"
+
+
+def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = None) -> Manifest:
+    """Read the manifest of an output folder, or a manifest.csv.
+
+    Dataset columns are text, exactly as they were in the list. Metadata has the types it was made with.
+    Its rows know the folder that their output files are in.
+    """
+    place = place_of(path, "read_manifest")
+    types, columns = schema_of(place.files)
+    manifest: Manifest = Manifest(_read(place.files, place.name, types, OUTPUT_COLUMNS, columns))
+    manifest.failed = _failed(place.files, columns)
+    manifest.summary = summary
+    if place.is_home:
+        # pandas passes it on to what is selected
+        manifest.attrs[FOLDER] = place.files.folder
+    return manifest
+
+
+def no_manifest(summary: "Summary") -> Manifest:
+    """Of a part: the manifest comes when all parts are done."""
+    manifest: Manifest = Manifest()
+    manifest.failed = pd.DataFrame()
+    manifest.summary = summary
+    return manifest
+
+
+def _failed(files: Files, columns: Sequence[str]) -> pd.DataFrame:
+    there = files.exists(ERRORS)
+    return _read(files, ERRORS, {"attempts": "int"}, ERROR_COLUMNS, columns) if there else pd.DataFrame()
+
+
+def _read(
+    files: Files, name: str, types: Mapping[str, str], needed: Sequence[str], columns: Sequence[str]
+) -> pd.DataFrame:
+    header, found = open_table(files, name, needed, columns)
+    rows = [*found]
+    values = zip(*rows, strict=True) if rows else [()] * len(header)
+    path = files.place(name)
+    frame: pd.DataFrame = pd.DataFrame(
+        {
+            number: _column(texts, types.get(name, "str"), f"{path}: column {name!r}")
+            for number, (name, texts) in enumerate(zip(header, values, strict=True))
+        }
+    )
+    unicode = all(name == in_unicode(name) for name in header)
+    # what is not UTF-8 is no text to pandas
+    frame.columns = pd.Index(header, dtype=None if unicode else object)
+    return frame
+
+
+def _column(texts: tuple[str, ...], kind: str, where: str) -> "pd.Series[Any]":
+    convert, dtypes = _KINDS.get(kind, (str, ()))
+    try:
+        values = [None if not text and dtypes else convert(text) for text in texts]
+    except ValueError:
+        odd = next(text for text in texts if text and not _converts(convert, text))
+        raise Refused(f"{where} has {odd[:100]!r} where {_WORDS[kind]} is due; {AGAIN}") from None
+    missing = None in values
+    for dtype in dtypes[missing:] if dtypes else ("str",):
+        try:
+            # it tries floats on the way, and warns of what these cannot hold
+            with np.errstate(invalid="ignore"):
+                return pd.Series(values, dtype=dtype)
+        except (OverflowError, UnicodeEncodeError, TypeError):
+            # a whole number beyond 64 bits, or a name that is not UTF-8: the values as they are
+            continue
+    return pd.Series(values, dtype=object)
+
+
+def _converts(convert: Callable[[str], Any], text: str) -> bool:
+    try:
+        convert(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _truth(text: str) -> bool:
+    # spreadsheets write it in capitals
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+_KINDS: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
+    "int": (int, ("int64", "Int64")),
+    "float": (float, ("float64", "float64")),
+    "bool": (_truth, ("bool", "boolean")),
+}
+_WORDS = {"int": "a whole number", "float": "a number", "bool": "True or False"}

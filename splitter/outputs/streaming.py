@@ -1,0 +1,163 @@
+"""`splitter.open(..., streaming=True)`: every output once, shard after shard, by all who read together.
+
+    the shards in order, or mixed      |---- 0 ----|-- 1 --|------ 2 ------|--- 3 ---|
+    divided by samples, not by shards  |=== rank 0 ========|=== rank 1 =============|
+    and a rank's part by its workers   |- worker 0 -|- worker 1 -| ...
+
+Each reads its part of the row of shards from its beginning to its end; to shuffle, it reads from several
+shards at a time, and mixes what it reads in a buffer.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from splitter.errors import Refused
+from splitter.inputs.places import shard_of
+from splitter.outputs.opened import OutputDataset, Sample, Samples
+
+# so many shards are open at a time when they are mixed
+LANES = 4
+# loose files are mixed as if so many were a shard
+FILES_TOGETHER = 256
+
+
+class Place(NamedTuple):
+    """Which of those that read together this one is."""
+
+    rank: int
+    world_size: int
+
+    @classmethod
+    def given(cls, rank: int | None, world_size: int | None) -> "Place | None":
+        """As the caller says; None if that is left to torch.distributed."""
+        if rank is None and world_size is None:
+            return None
+        if rank is None or world_size is None or not 0 <= rank < world_size:
+            asked = f"rank {rank} of world_size {world_size}"
+            raise Refused(f"splitter.open: {asked}; give both, the rank from 0 to world_size - 1")
+        return cls(rank, world_size)
+
+    @classmethod
+    def found(cls) -> "Place | None":
+        """As torch.distributed says, if it is in use."""
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            return cls(distributed.get_rank(), distributed.get_world_size())
+        return None
+
+    def part(self, start: int, stop: int) -> tuple[int, int]:
+        """Its part of a range; the parts differ by one at most, and together they are the range."""
+        length = stop - start
+        return start + length * self.rank // self.world_size, start + length * (
+            self.rank + 1
+        ) // self.world_size
+
+
+class OutputStream(IterableDataset[Sample]):
+    """The outputs of a run in sequence."""
+
+    collate_fn = staticmethod(OutputDataset.collate_fn)
+
+    def __init__(
+        self, samples: Samples, *, shuffle: bool, buffer: int, seed: int, place: Place | None
+    ) -> None:
+        """Made by `splitter.open`."""
+        if buffer < 1:
+            raise Refused(f"splitter.open: buffer {buffer}: must be at least 1")
+        self._samples, self._place = samples, place
+        self._shuffle, self._buffer, self._seed = shuffle, buffer, seed
+        self._order, self._ends = _in_shards(samples)
+        # seen by workers that live on from epoch to epoch
+        self._epoch = torch.zeros((), dtype=torch.int64)
+        self._epoch.share_memory_()  # type: ignore[no-untyped-call]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Have another order in this epoch; all ranks must say the same."""
+        self._epoch.fill_(epoch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A worker that is not forked knows nothing of torch.distributed."""
+        return {**self.__dict__, "_place": self._place or Place.found()}
+
+    def __iter__(self) -> Iterator[Sample]:
+        """All that is this reader's."""
+        chance = random.Random(f"{self._seed} {int(self._epoch)}")  # noqa: S311 - the same for all who read together
+        shards = list(np.split(self._order, self._ends[:-1])) if len(self._order) else []
+        if self._shuffle:
+            chance.shuffle(shards)
+        start, stop = self._part()
+        pieces = _pieces(shards, start, stop)
+        if self._shuffle:
+            mixed = random.Random(f"{self._seed} {int(self._epoch)} {start}")  # noqa: S311
+            yield from self._mixed([*pieces], mixed)
+            return
+        for piece in pieces:
+            for number, content in self._read(piece):
+                yield self._samples.made(number, content)
+
+    def _part(self) -> tuple[int, int]:
+        """From where to where in the row of shards this reader goes."""
+        place = self._place or Place.found() or Place(0, 1)
+        start, stop = place.part(0, len(self._samples))
+        worker = get_worker_info()
+        return Place(worker.id, worker.num_workers).part(start, stop) if worker else (start, stop)
+
+    def _read(self, piece: np.ndarray) -> Iterator[tuple[int, bytes]]:
+        numbers = piece.tolist()
+        return zip(numbers, self._samples.contents(numbers), strict=True)
+
+    def _mixed(self, pieces: list[np.ndarray], chance: random.Random) -> Iterator[Sample]:
+        """A few shards at a time, each in sequence, through a buffer of which any may come next."""
+        pieces.reverse()
+        lanes = [self._read(pieces.pop()) for _ in range(min(LANES, len(pieces)))]
+        held: list[tuple[int, bytes]] = []
+        while lanes:
+            lane = chance.randrange(len(lanes))
+            one = next(lanes[lane], None)
+            if one is None:
+                if pieces:
+                    lanes[lane] = self._read(pieces.pop())
+                else:
+                    lanes.pop(lane)
+            elif len(held) < self._buffer:
+                held.append(one)
+            else:
+                at = chance.randrange(self._buffer)
+                one, held[at] = held[at], one
+                yield self._samples.made(*one)
+        chance.shuffle(held)
+        while held:
+            yield self._samples.made(*held.pop())
+
+
+def _pieces(shards: list[np.ndarray], start: int, stop: int) -> Iterator[np.ndarray]:
+    """What lies from one place to another in the row of shards."""
+    at = 0
+    for shard in shards:
+        piece = shard[max(0, start - at) : max(0, stop - at)]
+        at += len(shard)
+        if len(piece):
+            yield piece
+
+
+def _in_shards(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the samples in the order in which they lie in their shards; where each shard ends."""
+    names: dict[str, int] = {}
+    count = len(samples)
+    outputs = samples.column("output")
+    shards = np.fromiter(
+        (names.setdefault(shard_of(outputs[number])[0], len(names)) for number in range(count)), "i8", count
+    )
+    if "" in names:
+        # loose files, in the order of the manifest
+        ends = [*range(FILES_TOGETHER, count, FILES_TOGETHER), count]
+        return np.arange(count), np.array(ends)
+    offsets = samples.column("shard_offset")
+    places = np.arange(count) if offsets is None else np.array([int(offset) for offset in offsets], "i8")
+    order = np.lexsort((places, shards))
+    return order, np.cumsum(np.bincount(shards, minlength=len(names)))

@@ -1,0 +1,248 @@
+"""The output: everything splitter writes goes through here, whole or not at all.
+
+Names are relative to the output folder, with forward slashes. `Storage` is the seam; behind it stand
+`splitter.storage.folder` for a folder, and `splitter.storage.remote` for an object store.
+"""
+
+import contextlib
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from typing import BinaryIO, TypeVar
+
+from splitter.inputs.places import OWN_FOLDER
+from splitter.parts import Part
+from splitter.processes import in_processes
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+STAGING = f"{OWN_FOLDER}/staging"
+SHARES = f"{OWN_FOLDER}/shares-of-"
+SHARED = "give an --output that every node sees, on a shared file system"
+SECONDS_FOR_DEAD_RUN = 15.0
+# so often it is tried to publish into a folder that others remove
+PATIENCE = 10
+
+
+class Storage(ABC):
+    """Where a run writes: what the rest of splitter calls.
+
+    Attributes:
+        root: The output folder, as messages name it.
+        part: Which part of the run this is for, if not for all.
+        run: A name that no other run has, while the lock is held.
+        staging: Where files on their way are, or are parked.
+        only_here: Whether nothing is seen of it outside of this process.
+    """
+
+    root: str
+    staging = STAGING
+    part: Part | None = None
+    run = ""
+    only_here = False
+
+    def path(self, name: str) -> str:
+        """Where a name is, for a message."""
+        return f"{self.root}/{name}"
+
+    @property
+    def lost(self) -> str:
+        """Why this run must not go on, once that is so: another one has taken its output over."""
+        return ""
+
+    # -- taking the output
+
+    @abstractmethod
+    def refuse_strange(self) -> None:
+        """Refuse a folder that holds something else; nothing is written."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make the folder; refuse one that holds something else."""
+
+    @abstractmethod
+    def locked(self, *, elsewhere: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Hold the output for this run; `elsewhere` says that workers may be on other machines."""
+
+    @abstractmethod
+    def unless_refused(self) -> contextlib.AbstractContextManager[None]:
+        """Leave nothing behind in a folder that was new, should the run be refused. Only under the lock."""
+
+    @property
+    def lock_descriptors(self) -> list[int]:
+        """What workers hold open for as long as they live."""
+        return []
+
+    def confirm(self, *, lately: bool = False) -> None:  # noqa: B027 - a lock of the system cannot be lost
+        """Make sure that the output is this run's still; raises StorageError if another has taken it over.
+
+        With `lately`, to have looked some seconds ago is enough.
+        """
+
+    @abstractmethod
+    def at_work(self) -> contextlib.AbstractContextManager[None]:
+        """Be known to work on a batch, in a process that the driver has not forked."""
+
+    @abstractmethod
+    def wait_for_workers(self, seconds: float) -> bool:
+        """Wait until none of those is at work; says whether that has come."""
+
+    def gate(self) -> contextlib.AbstractContextManager[None]:
+        """Alone for a moment: whoever looks at what all parts share."""
+        return contextlib.nullcontext()
+
+    def forget_parts(self) -> None:  # noqa: B027 - most know none
+        """Remove what parts have left, but for their commit records. Only under the lock of a whole run."""
+
+    # -- files of the run's own
+
+    @abstractmethod
+    def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
+        """Store a small file, visible only when it is whole; `durable` ones outlive a power loss."""
+
+    @abstractmethod
+    def replacing(self, name: str, *, durable: bool = True) -> contextlib.AbstractContextManager[BinaryIO]:
+        """A file to write at length, which takes its name when the block ends without an error."""
+
+    @abstractmethod
+    def working_file(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        """An empty file to write and to read, which is of use to this run only.
+
+        One that an earlier run has left stays until this run has ended without being refused, or until
+        `settle`.
+        """
+
+    @abstractmethod
+    def settle(self, name: str) -> None:
+        """Give a working file its name: this run will not be refused any more."""
+
+    @abstractmethod
+    def on_disk(self, name: str) -> str:
+        """The path of a file on this machine, for as long as the lock is held."""
+
+    @abstractmethod
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, sorted."""
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether a name is there."""
+
+    @abstractmethod
+    def open(self, name: str) -> BinaryIO:
+        """A file to read from."""
+
+    def read(self, name: str) -> bytes:
+        """A whole file."""
+        with self.open(name) as file:
+            return file.read()
+
+    def have_at_hand(self, names: Sequence[str]) -> None:  # noqa: B027 - those of a folder are
+        """Be ready to open files that never change, once they are there."""
+
+    # -- outputs
+
+    @abstractmethod
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete files, and the folders that this leaves empty; missing ones are no error."""
+
+    def withdraw(self, names: Iterable[str]) -> None:
+        """Delete what a worker that is gone was about to publish, and what is half-way there."""
+        self.remove(names)
+
+    @abstractmethod
+    def publish(self, staged: str, names: list[str]) -> None:
+        """Give the files of a staged folder their final names, all of them in one folder."""
+
+    def publish_all(self, folders: Sequence[tuple[str, list[str]]]) -> None:
+        """Publish several staged folders."""
+        for staged, names in folders:
+            self.publish(staged, names)
+
+    @abstractmethod
+    def move(self, source: str, target: str) -> None:
+        """Give a file another name, in place of what has it; one that is not there was moved before."""
+
+    @abstractmethod
+    def unfit(self, name: str) -> str:
+        """Why an output cannot have a name here; nothing if it can."""
+
+    @abstractmethod
+    def may_hold(self, folder: str) -> bool:
+        """Whether an input's folder may have something in it that no run has made.
+
+        Raises NameTaken where there can be no such folder.
+        """
+
+    @abstractmethod
+    def refuse_taken(self, name: str, size: int, checksum: str, own: Collection[str]) -> None:
+        """Raise NameTaken where an output would replace what is none of `own`, unless it is the same."""
+
+    # -- looking at all of it, when no run is at work
+
+    # how many bytes of outputs are looked at together
+    look_at_once = 1 << 26
+
+    @abstractmethod
+    def is_output(self) -> bool:
+        """Whether a run has worked here; refused where that cannot be seen."""
+
+    @abstractmethod
+    def users(self) -> tuple[str, tuple[bytes, ...]]:
+        """Who is at work here, if anybody, and what differs when a run was there meanwhile.
+
+        Nothing is written, and nobody is kept waiting.
+        """
+
+    @abstractmethod
+    def open_output(self, name: str) -> io.RawIOBase:
+        """A published file to read; an OSError says what is there instead, and nothing can block."""
+
+    @abstractmethod
+    def walk(self) -> Iterator[str]:
+        """The names of all files, but for splitter's own; of an empty folder, with a slash at the end."""
+
+    @abstractmethod
+    def near(self, name: str, folder: str) -> str:
+        """The output folder; where that is far away, `folder` with a copy of a published file in it.
+
+        An OSError says what is there instead.
+        """
+
+    def of_each_output(
+        self, function: Callable[[Item], Answer], items: Iterable[Item]
+    ) -> Generator[Answer, None, None]:
+        """The function of each item, in their order; several at a time where reading is waiting."""
+        yield from map(function, items)
+
+    def of_each_shard(
+        self, function: Callable[[Item], Answer], items: Sequence[Item], workers: int | None
+    ) -> Generator[Answer, None, None]:
+        """The same, where each item takes the time of a processor."""
+        return in_processes(function, items, workers)
+
+    # -- staging: files on their way
+
+    @abstractmethod
+    def stage(self, batch: str) -> str:
+        """A new empty folder on this machine for a batch's files."""
+
+    @abstractmethod
+    def park(self, batch: str) -> None:
+        """Make a batch's staged files outlive this machine, as `.splitter/staging/<batch>/...`."""
+
+    @abstractmethod
+    def unstage(self, batch: str) -> None:
+        """Remove what is left of a batch's staged files, and of those that were parked."""
+
+    @abstractmethod
+    def clear_staging(self) -> None:
+        """Remove what earlier runs left on its way; a part, what is its own. Only under the lock."""
+
+    @abstractmethod
+    def scratch(self) -> str:
+        """A folder on this machine for temporary files, when there is no guard to make one."""
+
+    def driver_is_gone(self) -> None:  # noqa: B027 - the next run clears up in a folder
+        """Remove what the driver has left outside of the output. Only by a worker that does nothing more."""

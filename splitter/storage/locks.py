@@ -1,0 +1,280 @@
+"""Which run an output folder belongs to: the locks that are held in it, by runs, their parts, and workers.
+
+    .splitter/lock            of a run; parts of one hold it together
+    .splitter/part-1-of-4     of a part
+    .splitter/gate            of whoever looks at the locks of parts, for a moment
+    .splitter/workers         of the workers that no driver has forked, together
+
+Who holds one is signed in it. The system frees it when the last process that holds it is gone.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+
+from splitter.errors import Refused, StorageError
+from splitter.inputs.places import OWN_FOLDER
+from splitter.parts import Part
+from splitter.processes import is_at_work
+from splitter.storage.base import SECONDS_FOR_DEAD_RUN, SHARED
+
+LOCK = f"{OWN_FOLDER}/lock"
+WORKERS = f"{OWN_FOLDER}/workers"
+GATE = f"{OWN_FOLDER}/gate"
+_PART_LOCK = re.compile(r"part-(\d+)-of-(\d+)")
+
+
+class FolderLock:
+    """What keeps other runs out of an output folder.
+
+    Attributes:
+        run: A name that no other run has, once the lock is held.
+        descriptors: Of the files that are locked, which workers hold open.
+    """
+
+    def __init__(self, root: str, part: Part | None) -> None:
+        """For a run in the folder `root`, or for a part of one."""
+        self.run = ""
+        self.descriptors: list[int] = []
+        self._root = root
+        self._part = part
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder for this run; raises Refused if another one is at work in it.
+
+        Workers inherit the lock on purpose: it is free only when the last of them is gone, so a new
+        run never meets a dead run's workers. Those on other machines have a lock of their own.
+        """
+        self.run = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
+        with contextlib.ExitStack() as locks:
+            descriptor = self._taken(LOCK, fcntl.LOCK_SH if self._part else fcntl.LOCK_EX)
+            locks.callback(os.close, descriptor)
+            held = [descriptor]
+            if self._part is None:
+                self._sign(descriptor, self.run)
+            else:
+                held.append(self._take_part(self._part))
+                locks.callback(os.close, held[-1])
+                # workers of an earlier run on other machines do nothing more
+                self._sign(descriptor, "")
+            if not self.wait_for_workers(SECONDS_FOR_DEAD_RUN):
+                raise Refused(f"{self._root}: workers of an earlier run are at work in it; wait for them")
+            self.descriptors = held
+            try:
+                yield
+            finally:
+                self.descriptors = []
+
+    def withdraw(self, *, with_files: bool) -> bool:
+        """Leave the folder to nobody, maybe with no files of locks in it; not where another part has come."""
+        if self._part and self.descriptors:
+            try:
+                fcntl.flock(self.descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        if with_files:
+            # that of a run last: whoever takes a new one of these finds no others that are about to go
+            for name in (*([f"{OWN_FOLDER}/{self._part.name}"] if self._part else []), GATE, LOCK):
+                with contextlib.suppress(OSError):
+                    os.unlink(self._path(name))
+        return True
+
+    def users(self) -> tuple[str, tuple[bytes, ...]]:
+        """Who is at work in the folder, if anybody, and what differs when a run was there meanwhile.
+
+        Nothing is written, and nobody is kept waiting.
+        """
+        signs = []
+        for name in (LOCK, *self._part_locks(), WORKERS):
+            try:
+                descriptor = os.open(self._path(name), os.O_RDONLY)
+            except OSError:
+                continue
+            try:
+                signs.append(os.pread(descriptor, 1000, 0))
+                # workers on other machines hold it together
+                fcntl.flock(descriptor, (fcntl.LOCK_EX if name == WORKERS else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return _who(_owner(descriptor)), tuple(signs)
+            finally:
+                os.close(descriptor)
+        return "", tuple(signs)
+
+    @contextlib.contextmanager
+    def gate(self) -> Iterator[None]:
+        """Alone for a moment: whoever looks at the locks of parts, or at what all of them share."""
+        descriptor = self._opened(GATE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    # -- workers that no driver has forked
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Be known to work on a batch, in a process that the driver has not forked.
+
+        It may be on another machine, and outlive its driver. A run that comes later waits for it, and it
+        does nothing more once there is a later run.
+        """
+        place = f"{socket.gethostname()}: {self._root}"
+        try:
+            descriptor = os.open(self._path(WORKERS), os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise StorageError(f"{place}: cannot be written there: {error.strerror}; {SHARED}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            with open(self._path(LOCK)) as file:
+                if file.read().strip() != self.run:
+                    raise StorageError(f"{place}: is taken over by another run, or is another folder there")
+            yield
+        finally:
+            # a runner that was forked meanwhile holds the descriptor as well
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def wait_for_workers(self, seconds: float) -> bool:
+        """Wait until none of those is at work; says whether that has come."""
+        give_up = time.monotonic() + seconds
+        try:
+            descriptor = os.open(self._path(WORKERS), os.O_RDWR)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            raise unwritable(self._root, error) from None
+        try:
+            while True:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return True
+                if time.monotonic() > give_up:
+                    return False
+                time.sleep(0.02)
+        finally:
+            os.close(descriptor)
+
+    # -- the lock of a run
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _opened(self, name: str) -> int:
+        try:
+            return os.open(self._path(name), os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise unwritable(self._root, error) from None
+
+    def _sign(self, descriptor: int, name: str) -> None:
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{name}\n".encode() if name else b"", 0)
+        except OSError as error:
+            raise unwritable(self._root, error) from None
+
+    def _taken(self, name: str, kind: int = fcntl.LOCK_EX, *, in_gate: bool = False) -> int:
+        """A lock, once this process holds it: one whose file was withdrawn meanwhile keeps nobody out."""
+        while True:
+            descriptor = self._opened(name)
+            try:
+                self._take(descriptor, kind, in_gate=in_gate)
+                if self._is_at(descriptor, name):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    def _is_at(self, descriptor: int, name: str) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._path(name)))
+        except FileNotFoundError:
+            return False
+
+    def _take(self, descriptor: int, kind: int, *, in_gate: bool) -> None:
+        give_up = time.monotonic() + SECONDS_FOR_DEAD_RUN
+        while True:
+            try:
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = _owner(descriptor)
+                who = _who(owner)
+                if not owner and not in_gate:
+                    # parts sign their own locks
+                    owner, who = self._part_at_work() or (owner, who)
+                if is_at_work(owner) or time.monotonic() > give_up:
+                    message = f"{self._root}: is in use by {who}; wait for it or choose another --output"
+                    raise Refused(message) from None
+                time.sleep(0.05)
+            else:
+                return
+
+    # -- the locks of parts
+
+    def _take_part(self, part: Part) -> int:
+        """The lock of a part; refuses to work beside parts that divide the inputs in another way."""
+        with self.gate():
+            for other, owner in self._parts_at_work():
+                if other.of != part.of:
+                    message = f"{self._root}: is in use by {other}{_by(owner)}; wait for it, or give --part"
+                    raise Refused(f"{message} K/{other.of} as there")
+            descriptor = self._taken(f"{OWN_FOLDER}/{part.name}", in_gate=True)
+            try:
+                self._sign(descriptor, self.run)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            return descriptor
+
+    def _part_at_work(self) -> tuple[list[str], str] | None:
+        """Who holds the lock of a part, and which; one whose driver lives, if there is one."""
+        with self.gate():
+            found = self._parts_at_work()
+        found.sort(key=lambda one: not is_at_work(one[1]))
+        return next(((owner, f"{part}{_by(owner)}") for part, owner in found), None)
+
+    def _parts_at_work(self) -> list[tuple[Part, list[str]]]:
+        """The parts whose locks are held, and by whom. Only in the gate."""
+        found = []
+        for name, part in self._part_locks().items():
+            with contextlib.suppress(FileNotFoundError), open(self._path(name), "rb") as file:
+                try:
+                    fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    found.append((part, _owner(file.fileno())))
+        return found
+
+    def _part_locks(self) -> dict[str, Part]:
+        """The locks of parts that there are, held or not."""
+        try:
+            names = sorted(os.listdir(self._path(OWN_FOLDER)))
+        except FileNotFoundError:
+            return {}
+        matches = [match for name in names if (match := _PART_LOCK.fullmatch(name))]
+        return {f"{OWN_FOLDER}/{match[0]}": Part(int(match[1]), int(match[2])) for match in matches}
+
+
+def unwritable(root: str, error: OSError) -> Refused:
+    """What is said of a folder that nothing can be written to."""
+    return Refused(f"{root}: cannot be written: {error.strerror}; choose another --output or free some room")
+
+
+def _owner(descriptor: int) -> list[str]:
+    """What stands in a lock: a machine, a process, and a name that no other run has."""
+    return os.pread(descriptor, 1000, 0).decode(errors="replace").split()
+
+
+def _who(owner: list[str]) -> str:
+    return f"process {owner[1]} on {owner[0]}" if len(owner) > 1 else "another run"
+
+
+def _by(owner: list[str]) -> str:
+    return f", {_who(owner)}" if len(owner) > 1 else ""

@@ -1,0 +1,270 @@
+"""Which run an output in an object store belongs to.
+
+A store has no locks. What it has is that of many who create the same object only one succeeds. So the owners
+of an output are numbered, `.splitter/lock-000001` and on, and the highest number owns it. Whoever takes the
+output over creates the next one. While a run lives it writes its own again and again, with a beat that
+changes; one that has not changed for long is of a dead run.
+
+    lock-000001 free      lock-000002 of a dead run      lock-000003 beat 17: the owner
+"""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from dataclasses import asdict, dataclass, replace
+
+from splitter.errors import Refused, StorageError
+from splitter.inputs.places import OWN_FOLDER
+from splitter.processes import lives, process_space, started
+from splitter.storage.objects import Objects, objects_at
+
+SECONDS_BETWEEN_BEATS = 5.0
+# a run whose beat has not changed for so long is dead, or has lost the store
+SECONDS_OF_SILENCE = 30.0
+SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_TO_LEAVE = 10.0
+# by so much the time when a process began may be told differently
+SECONDS_OF_CLOCK = 2.0
+# of runs that are over; so that a worker that was away for long still sees how far the numbers have come
+LOCKS_KEPT = 3
+_LOCK = re.compile(r"lock-(\d{6,})")
+
+# held while a beat is sent: no process is forked in the middle of a request
+_beating = threading.Lock()
+os.register_at_fork(
+    before=_beating.acquire, after_in_parent=_beating.release, after_in_child=_beating.release
+)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """What stands in a lock.
+
+    Attributes:
+        host: The machine of the driver.
+        space: Among whose processes that is: a container has its own, maybe under the name of its host.
+        process: Its number there.
+        started: When that began; another process may have its number later.
+        run: A name that no other run has.
+        elsewhere: Whether workers may be on other machines, or outlive the driver.
+        beat: Another one each time.
+        free: Whether that run is over.
+    """
+
+    host: str = ""
+    space: int = 0
+    process: int = 0
+    started: float = 0.0
+    run: str = ""
+    elsewhere: bool = False
+    beat: int = 0
+    free: bool = False
+
+    @classmethod
+    def read(cls, content: bytes) -> "Owner":
+        """The owner as it stands there; nobody known if it is damaged."""
+        try:
+            return cls(**json.loads(content))
+        except (ValueError, TypeError):
+            return cls()
+
+    def content(self) -> bytes:
+        """As it is to stand there."""
+        return json.dumps(asdict(self)).encode()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its driver was on this machine and is dead, and its workers with it."""
+        return self._is_of_here() and not self.elsewhere and not self._is_there()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its driver is at work on this machine."""
+        return self._is_of_here() and self._is_there()
+
+    def _is_of_here(self) -> bool:
+        return (self.host, self.space) == (socket.gethostname(), process_space())
+
+    def _is_there(self) -> bool:
+        same = abs(started(self.process) - self.started) < SECONDS_OF_CLOCK
+        return same and lives(self.process)
+
+
+class InUse(Refused):
+    """Another run is at work."""
+
+    def __init__(self, root: str, who: str) -> None:
+        """Who it is."""
+        super().__init__(f"{root}: is in use by {who}; wait for it or choose another --output")
+        self.who = who
+
+
+class Ownership:
+    """That of one run over an output; workers have a copy, which can only look."""
+
+    def __init__(self, objects: Objects) -> None:
+        """Nothing is owned yet."""
+        self._objects = objects
+        self.owner = Owner()
+        self.number = 0
+        self.lost = ""
+        self._dead: tuple[bytes, ...] = ()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """For a worker."""
+        return {"objects": self._objects, "owner": self.owner, "number": self.number}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__init__(state["objects"])  # type: ignore[misc]
+        self.owner, self.number = state["owner"], state["number"]  # type: ignore[assignment]
+
+    def be_patient(self, objects: Objects) -> None:
+        """Go on with these."""
+        self._objects = objects
+
+    # -- taking and leaving
+
+    def take(self, *, elsewhere: bool) -> Owner:
+        """Become the owner, and stay it; returns the one before. Refuses an output that is in use."""
+        process = os.getpid()
+        here = (socket.gethostname(), process_space(), process, started(process))
+        mine = Owner(*here, secrets.token_hex(8), elsewhere)
+        while True:
+            number, before = self._highest()
+            if number:
+                self._wait_for_end_of(number, before)
+            if self._objects.create(_name(number + 1), mine.content()):
+                break
+        self.owner, self.number = mine, number + 1
+        old = [name for name in self._locks() if _number(name) <= self.number - LOCKS_KEPT]
+        self._objects.delete(f"{OWN_FOLDER}/{name}" for name in old)
+        self._begin_to_beat()
+        return before
+
+    def advance(self) -> None:
+        """Stay the owner under the next number: workers that know only this one do nothing more."""
+        self._end_beats()
+        if self.lost:
+            return
+        if not self._objects.create(_name(self.number + 1), self.owner.content()):
+            self._note_loss(self.number + 1)
+            return
+        self.number += 1
+        self._begin_to_beat()
+
+    def leave(self, *, nothing_there: bool = False) -> None:
+        """Say that this run is over; where nothing else is in the output, leave no lock either."""
+        self._end_beats()
+        if not self.lost:
+            hasty = objects_at(self._objects.root, SECONDS_TO_LEAVE)
+            # a lock that cannot be freed is one of a dead run
+            with contextlib.suppress(Exception):
+                if nothing_there:
+                    hasty.delete([_name(self.number)])
+                else:
+                    hasty.write(_name(self.number), replace(self.owner, free=True).content())
+        self.number = 0
+
+    def _wait_for_end_of(self, number: int, owner: Owner) -> None:
+        """Come back when the owner is dead; refuse if it lives."""
+        give_up = time.monotonic() + SECONDS_OF_SILENCE
+        while not owner.free and not owner.is_gone:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+            now = self._read(number)
+            if (now != owner or now.is_here) and not now.free:
+                who = f"process {now.process} on {now.host}" if now.host else "another run"
+                raise InUse(self._objects.root, who)
+            if now.free or time.monotonic() > give_up:
+                return
+
+    # -- looking
+
+    def user(self) -> tuple[str, tuple[bytes, ...]]:
+        """Who is at work, if anybody, and what stands in the lock; one that may be dead is watched."""
+        number, owner = self._highest()
+        sign = (_name(number).encode(), owner.content())
+        if sign != self._dead:
+            try:
+                self._wait_for_end_of(number, owner)
+            except InUse as error:
+                return error.who, sign
+            self._dead = sign
+        return "", sign
+
+    def _locks(self) -> list[str]:
+        return [name for name in self._objects.listed(OWN_FOLDER, "lock-") if _LOCK.fullmatch(name)]
+
+    def _highest(self) -> tuple[int, Owner]:
+        number = max(map(_number, self._locks()), default=0)
+        return number, self._read(number) if number else Owner(free=True)
+
+    def _read(self, number: int) -> Owner:
+        if self._objects.size(_name(number)) is None:
+            return Owner(free=True)
+        return Owner.read(self._objects.read(_name(number)))
+
+    def confirm(self) -> None:
+        """Raise StorageError if another run has taken the output over."""
+        if self.number and not self.lost:
+            self._compare(self._objects)
+        if self.lost:
+            raise StorageError(self.lost)
+
+    def _compare(self, objects: Objects) -> None:
+        found = [_number(name) for name in objects.listed(OWN_FOLDER, "lock-") if _LOCK.fullmatch(name)]
+        if max(found, default=0) != self.number:
+            self._note_loss(max(found, default=0))
+
+    def _note_loss(self, number: int) -> None:
+        owner = Owner()
+        with contextlib.suppress(Exception):
+            owner = self._read(number)
+        who = f"process {owner.process} on {owner.host}" if owner.host else "another run"
+        self.lost = f"{self._objects.root}: was taken over by {who}, so this run does nothing more there"
+
+    # -- beats
+
+    def _begin_to_beat(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, args=(self._stop,), daemon=True)
+        self._thread.start()
+
+    def _end_beats(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(SECONDS_TO_LEAVE)
+            self._thread = None
+
+    def _beat(self, stop: threading.Event) -> None:
+        objects = objects_at(self._objects.root, patience=0)
+        beat = 0
+        while not stop.wait(SECONDS_BETWEEN_BEATS) and not self.lost:
+            # without an answer the next beat will do
+            with _beating, contextlib.suppress(Exception):
+                self._compare(objects)
+                # a store that does not know how to create only what is not there has let another one in
+                if Owner.read(objects.read(_name(self.number))).run != self.owner.run:
+                    self._note_loss(self.number)
+                beat += 1
+                if not stop.is_set():
+                    self._send(objects, replace(self.owner, beat=beat))
+
+    def _send(self, objects: Objects, owner: Owner) -> None:
+        if not self.lost:
+            objects.write(_name(self.number), owner.content())
+
+
+def _name(number: int) -> str:
+    return f"{OWN_FOLDER}/lock-{number:06d}"
+
+
+def _number(name: str) -> int:
+    match = _LOCK.fullmatch(name)
+    return int(match[1]) if match else 0

@@ -1,0 +1,48 @@
+"""Small files of the run's own that say whether they are whole: their checksum stands in them.
+
+{"size": 1000, "checksum": "xxh128:..."}        JSON, on one line or on several
+bytes                                           and what else there is
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import xxhash
+
+from splitter.storage.content import checksum_of
+
+CHECKSUM = "checksum"
+
+
+def sealed(content: Mapping[str, Any], rest: bytes | None = None, *, pretty: bool = False) -> bytes:
+    """A JSON object that is not empty, and some bytes, with the checksum of both; `pretty`, on many lines."""
+    text = json.dumps(content, indent=1 if pretty else None).encode()
+    digest = xxhash.xxh3_128(text)
+    if rest is not None:
+        rest = b"\n" + rest
+        digest.update(rest)
+    last = b"\n}" if pretty else b"}"
+    stated = f'"{CHECKSUM}": "{checksum_of(digest)}"'.encode()
+    seal = text.removesuffix(last) + (b",\n " if pretty else b", ") + stated + last
+    return seal + (rest or b"")
+
+
+def unsealed(text: bytes, *, strict: bool = False) -> tuple[dict[str, Any], bytes]:
+    """What `sealed` was given; a ValueError says that it is not whole.
+
+    What has no checksum, since it was written before there were any, is taken as it is, unless `strict`.
+    """
+    pretty = text.startswith(b"{\n")
+    end = b"\n}" if pretty else b"}"
+    head, _, rest = text.partition(end + b"\n")
+    more = len(head) < len(text)
+    if more:
+        head += end
+    content = json.loads(head)
+    if not isinstance(content, dict):
+        raise ValueError("it holds no JSON object")  # noqa: TRY004 - as of what is no JSON
+    stated = content.pop(CHECKSUM, None)
+    if (stated is not None or strict) and sealed(content, rest if more else None, pretty=pretty) != text:
+        raise ValueError("its checksum does not match")
+    return content, rest

@@ -1,0 +1,25 @@
+"""`--repair`: which inputs are done, though what was made of them is not there as it was."""
+
+import numpy as np
+
+from splitter.commits import DONE
+from splitter.csv_text import Row
+from splitter.inputs.places import shard_of
+from splitter.journal import Journal
+from splitter.standing import Standing
+from splitter.storage.base import Storage
+from splitter.verification.check import Verification
+
+
+def damaged_entries(storage: Storage, journal: Journal, keys: np.ndarray, header: Row) -> np.ndarray:
+    """Which entries of the inputs with these keys have an output, or stand in a shard, that is damaged."""
+    standing = Standing.of(storage, journal, keys)
+    files = Verification(storage, journal=journal).damaged_files(standing, header)
+    if not files:
+        return np.empty(0, "i8")
+    done = standing.entries_with(DONE)
+    damaged = (
+        any({name, shard_of(name)[0]} & files for name in names) for names in journal.outputs_of_each(done)
+    )
+    chosen: np.ndarray = done[np.fromiter(damaged, bool, len(done))]
+    return chosen

@@ -1,0 +1,169 @@
+"""`splitter stats`: what the tables of a run come to, by any column."""
+
+import json
+import uuid
+from pathlib import Path
+
+import fsspec
+import pytest
+from doors import here, program, read_table, write_files, write_list
+from sounds import tone, write_sound
+
+import splitter
+from splitter import OutputFile, ProcessorDataset, Skip
+from splitter.outputs.stats import MOST_SHOWN
+
+
+@pytest.fixture
+def outputs(folder: Path, capfd) -> Path:
+    """Chunks of recordings of two speakers; one recording is damaged, one is silent to nobody."""
+    rows = [["input", "speaker"]]
+    for number in range(5):
+        write_sound(folder / f"{number}.wav", tone(1 + number, 8000), 8000)
+        rows.append([f"{number}.wav", "ann" if number % 2 else "bob, jr"])
+    write_files(folder, {"bad.wav": "not sound"})
+    listed = write_list(folder / "list.csv", [*rows, ["bad.wav", "ann"], ["lost.wav", "eve"]])
+    here(capfd, "run", listed, "--seconds", "2", "--workers", "0", "--quiet", "--output", folder / "outputs")
+    return folder / "outputs"
+
+
+def by_hand(outputs: Path, column: str | None) -> dict[str, dict[str, float]]:
+    """The same from the tables, with other means."""
+    manifest = splitter.read_manifest(outputs)
+    found = {}
+    values = (
+        [None] if column is None else [*dict.fromkeys([*manifest[column], *manifest.failed.get(column, [])])]
+    )
+    for value in values:
+        own = manifest if column is None else manifest[manifest[column] == value]
+        failed = manifest.failed
+        if column is not None:
+            failed = failed[failed[column] == value] if column in failed else failed[:0]
+        found["" if value is None else str(value)] = {
+            "inputs": own["input"].nunique() + len(failed),
+            "done": own["input"].nunique(),
+            "outputs": int((own["output"] != "").sum()),
+            "bytes": int(own["size"].sum()),
+            "hours": pytest.approx((own["frames"] / own["sample_rate"]).sum() / 3600),
+            "skipped": 0,
+            "failed": len(failed),
+        }
+    return found
+
+
+def as_json(capfd, *arguments: object) -> dict[str, dict[str, float]]:
+    content = json.loads(here(capfd, "stats", *arguments, "--json").out)
+    groups = content.get("groups", [{"value": "", **content["total"]}])
+    return {group.pop("value"): group for group in groups}
+
+
+@pytest.mark.parametrize("column", [None, "speaker", "source_frames", "channels", "input"])
+def test_counts_are_those_of_the_tables(outputs: Path, column, capfd):
+    """By any column: of the dataset, of metadata, or none."""
+    found = as_json(capfd, outputs, *([] if column is None else ["--by", column]))
+    assert found == by_hand(outputs, column)
+
+
+def test_the_table_for_people(outputs: Path):
+    """The largest first, the sum of all below; failures that cannot be told apart are a question mark."""
+    said = program("stats", outputs, "--by", "speaker")
+    assert said.code == 0
+    lines = [line.split("  ") for line in said.out.splitlines()]
+    cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    assert cells[0] == ["speaker", "inputs", "done", "outputs", "size", "hours", "skipped", "failed"]
+    assert [line[0] for line in cells[1:]] == ["bob, jr", "ann", "eve", "all"]
+    # as the summary counts them; 15 seconds are not 0.00 hours
+    assert cells[-1][1:4] == ["7", "5", "9"]
+    assert cells[-1][5] == "15.0 s"
+    assert [line[-1] for line in cells[1:]] == ["0", "1", "1", "2"]
+    by_metadata = program("stats", outputs, "--by", "channels").out.splitlines()
+    assert (by_metadata[1].split()[-1], by_metadata[-2].split()[-1]) == ("?", "2")
+    assert by_metadata[-1].startswith("failed ?: channels is no column of errors.csv")
+
+
+def test_inputs_that_were_left_out_or_made_nothing(folder: Path, capfd):
+    """Skipped inputs are counted, and metadata without a file is no output."""
+
+    class Some(ProcessorDataset):
+        def process(self, input_file):
+            if input_file.input == "skip.txt":
+                raise Skip("no")
+            return [OutputFile("", None, {"n": 1}), OutputFile("a", b"abc", {"n": 2})], {}
+
+    listed = [{"input": name, "kind": "x"} for name in ("a.txt", "skip.txt", "b.txt")]
+    write_files(folder, {row["input"]: "" for row in listed})
+    Some(listed).run(folder / "out", root=str(folder), workers=0, quiet=True)
+    assert as_json(capfd, folder / "out", "--by", "kind") == {
+        "x": {"inputs": 3, "done": 2, "outputs": 2, "bytes": 6, "hours": 0, "skipped": 1, "failed": 0}
+    }
+    # an input has rows in two groups
+    assert {key: tally["inputs"] for key, tally in as_json(capfd, folder / "out", "--by", "n").items()} == {
+        "1": 2,
+        "": 1,
+        "2": 2,
+    }
+
+
+def test_inputs_that_were_not_tried_are_counted(folder: Path, outputs: Path, capfd):
+    """Of a run that did not come to its end; the rows of a group are one input."""
+    base = ["run", folder / "list.csv", "--seconds", "2", "--workers", "0", "--quiet"]
+    here(capfd, *base, "--limit", "3", "--output", folder / "some")
+    lines = here(capfd, "stats", folder / "some").out.splitlines()
+    assert (lines[1].split()[1], lines[2:]) == ("3", ["4 of 7 inputs not tried yet"])
+    assert json.loads(here(capfd, "stats", folder / "some", "--json").out)["not_tried"] == 4
+    assert json.loads(here(capfd, "stats", outputs, "--json").out)["not_tried"] == 0
+    assert len(here(capfd, "stats", outputs).out.splitlines()) == 2
+    rows = [["input", "start", "end"], *([f"{n}.wav", "0", str(end)] for n in (3, 4) for end in (1, 2))]
+    listed = write_list(folder / "cuts.csv", rows)
+    base = ["run", listed, "--recipe", "segments", "--workers", "0", "--quiet"]
+    here(capfd, *base, "--limit", "1", "--output", folder / "cuts")
+    assert here(capfd, "stats", folder / "cuts").out.splitlines()[-1] == "1 of 2 inputs not tried yet"
+
+
+def test_more_values_than_can_be_shown(folder: Path, capfd):
+    """The table ends somewhere, the sum does not; --json has them all."""
+    names = [f"{number:03d}.txt" for number in range(MOST_SHOWN + 5)]
+    write_files(folder / "inputs", dict.fromkeys(names, "word"))
+    listed = write_list(folder / "list.csv", [["input"], *([name] for name in names)])
+    base = ["run", listed, "--root", "inputs", "--recipe", "words", "--workers", "0", "--quiet"]
+    here(capfd, *base, "--output", folder / "out")
+    lines = here(capfd, "stats", folder / "out", "--by", "input").out.splitlines()
+    assert len(lines) == MOST_SHOWN + 3
+    assert lines[-2] == "... and 5 more; --json has them all"
+    assert lines[-1].split()[:2] == ["all", str(len(names))]
+    assert len(as_json(capfd, folder / "out", "--by", "input")) == len(names)
+
+
+def test_an_output_folder_at_a_url(outputs: Path, capfd):
+    """The same numbers, without a copy on this machine."""
+    url = f"memory://{uuid.uuid4().hex}/out"
+    fsspec.filesystem("memory").put(f"{outputs}/", url, recursive=True)
+    assert as_json(capfd, url, "--by", "speaker") == as_json(capfd, outputs, "--by", "speaker")
+    assert splitter.read_manifest(url).equals(splitter.read_manifest(outputs))
+    assert splitter.read_output(splitter.read_manifest(url).iloc[0])[:4] == b"RIFF"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["outputs", "--by", "nobody"],
+            "--by nobody: the manifest has no such column; it has input, speaker, output",
+        ),
+        (["nowhere"], "nowhere: there is no manifest; give the output folder of a finished run"),
+        (["memory://nowhere"], "memory://nowhere/manifest.csv: there is no manifest"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(outputs: Path, arguments, message, monkeypatch, capfd):
+    monkeypatch.chdir(outputs.parent)
+    said = here(capfd, "stats", *arguments)
+    assert (said.code, message in said.err, len(said.lines)) == (2, True, 1)
+
+
+def test_a_table_that_was_cut_short_is_refused(outputs: Path, capfd):
+    """It counts nothing rather than too little."""
+    text = (outputs / "manifest.csv").read_text()
+    (outputs / "manifest.csv").write_text(text[:-30])
+    assert read_table(outputs / "errors.csv")
+    said = here(capfd, "stats", outputs)
+    assert (said.code, "columns where the first line has" in said.err) == (2, True)

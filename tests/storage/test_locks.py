@@ -1,0 +1,136 @@
+"""One run at a time in a folder."""
+
+import contextlib
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from splitter.errors import Refused
+from splitter.storage import locks
+from splitter.storage.folder import LocalStorage
+
+
+@pytest.fixture
+def storage(folder: Path) -> LocalStorage:
+    storage = LocalStorage(str(folder / "outputs"))
+    storage.prepare()
+    return storage
+
+
+@dataclass
+class Driver:
+    """A driver that holds the lock, and its worker: both end when their pipe is closed."""
+
+    pid: int
+    pipe: int
+
+    def end(self) -> None:
+        if self.pipe >= 0:
+            os.close(self.pipe)
+        self.pipe = -1
+
+
+@contextlib.contextmanager
+def driver(storage: LocalStorage, *, lives: bool, reaped: bool = True, owner: str = "") -> Iterator[Driver]:
+    """Unless the driver `lives`, only its worker is left."""
+    ready, tell = os.pipe()
+    stay, pipe = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(pipe)
+        _drive(storage, tell, stay, lives=lives, owner=owner)
+    os.close(tell)
+    os.close(stay)
+    assert os.read(ready, 1) == b"!"
+    os.close(ready)
+    if not lives:
+        os.waitid(os.P_PID, pid, os.WEXITED | (0 if reaped else os.WNOWAIT))
+    running = Driver(pid, pipe)
+    try:
+        yield running
+    finally:
+        running.end()
+        if lives or not reaped:
+            os.waitpid(pid, 0)
+
+
+def _drive(storage: LocalStorage, tell: int, stay: int, *, lives: bool, owner: str) -> NoReturn:
+    with storage.locked():
+        if owner:
+            os.pwrite(storage.lock_descriptors[0], owner.encode(), 0)
+        worker = os.fork()
+        if worker:
+            os.write(tell, b"!")
+        if lives or not worker:
+            os.read(stay, 1)
+        os._exit(0)
+
+
+def take(storage: LocalStorage) -> None:
+    with storage.locked():
+        pass
+
+
+def test_a_folder_in_use_is_refused_and_the_process_is_named(storage: LocalStorage):
+    with driver(storage, lives=True) as running:
+        said = (
+            f"is in use by process {running.pid} on {re.escape(socket.gethostname())}; wait for it or choose"
+        )
+        with pytest.raises(Refused, match=said):
+            take(storage)
+    take(storage)
+
+
+def test_a_folder_in_use_on_another_machine_is_refused_at_once(storage: LocalStorage):
+    """Whether that process lives cannot be seen from here."""
+    owner = f"elsewhere 4711\n{' ' * 100}"
+    said = "is in use by process 4711 on elsewhere"
+    with driver(storage, lives=False, owner=owner), pytest.raises(Refused, match=said):
+        take(storage)
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+def test_a_new_run_waits_for_the_workers_of_a_dead_one(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, reaped: bool
+):
+    """Also when nobody has asked yet how the dead one ended."""
+    looks = []
+    with driver(storage, lives=False, reaped=reaped) as running:
+        # the worker is there when the new run first looks
+        monkeypatch.setattr(time, "sleep", lambda seconds: looks.append(seconds) or running.end())
+        take(storage)
+    assert looks
+
+
+def test_a_worker_that_stays_is_not_waited_for_without_end(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(locks, "SECONDS_FOR_DEAD_RUN", 0.2)
+    with driver(storage, lives=False), pytest.raises(Refused, match="is in use by process"):
+        take(storage)
+
+
+def test_a_lock_that_is_withdrawn_while_another_run_opens_it(storage: LocalStorage, monkeypatch):
+    """A refused run takes its files away: one that has them open already keeps others out all the same."""
+    refused, second, third = (locks.FolderLock(storage.root, None) for _ in range(3))
+    holding = contextlib.ExitStack()
+    holding.enter_context(refused.held())
+    opened = second._opened
+
+    def opening(name: str) -> int:
+        descriptor = opened(name)
+        if refused.withdraw(with_files=True):
+            holding.close()
+        monkeypatch.undo()
+        return descriptor
+
+    monkeypatch.setattr(second, "_opened", opening)
+    with second.held(), pytest.raises(Refused, match="is in use by process"), third.held():
+        pass

@@ -1,0 +1,773 @@
+"""`splitter verify` finds whatever was done to an output folder, and nothing else."""
+
+import csv
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import soundfile
+import xxhash
+from doors import WORDS, here, program, read_table, write_files, write_list
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import splitter
+from splitter import InputFile, OutputFile, ProcessorDataset, Skip
+from splitter.storage.sealed import sealed, unsealed
+from splitter.verification.findings import Verdict
+
+MORE = {"deep/er/e.txt": "naïve", "deep/f g.txt": "comma,word", "empty.txt": "", "deep/lost.txt": None}
+LIAR = '''
+import io
+import numpy as np
+import soundfile
+from splitter import OutputFile, ProcessorDataset
+
+class Liar(ProcessorDataset):
+    """Says something else of a recording than its header does."""
+
+    def __init__(self, inputs, key: str = "", ending: str = "wav", more: bool = False):
+        super().__init__(inputs)
+        self.key, self.ending, self.more = key, ending, more
+
+    def process(self, input_file):
+        content = io.BytesIO()
+        soundfile.write(content, np.zeros((4000, 2)), 16000, format=self.ending)
+        about = {"sample_rate": 16000, "channels": 2, "frames": 4000}
+        if self.key:
+            about[self.key] += 1
+        if self.more:
+            about["more"] = 1.5
+        return [OutputFile(f"0.{self.ending}", content.getvalue(), about)], {}
+'''
+SIGNER = '''
+from splitter import OutputFile, ProcessorDataset, Skip
+
+SIGN = "!"
+
+class Signer(ProcessorDataset):
+    """Signs each text."""
+
+    def __init__(self, inputs, times: int = 1):
+        super().__init__(inputs)
+        self.times = times
+
+    def process(self, input_file):
+        text = input_file.read_text()
+        if not text:
+            raise Skip("it is empty")
+        return [OutputFile("signed.txt", text + SIGN * self.times, {"length": len(text)})], {}
+'''
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """The outputs of a run over words in several folders; one of the inputs is missing, so it failed."""
+    folder = tmp_path_factory.mktemp("verify") / "it's a naïve folder"
+    texts = {**WORDS, **MORE}
+    write_files(folder / "inputs", {name: text for name, text in texts.items() if text is not None})
+    write_list(folder / "list.csv", [["input", "label"], *([name, f"{name}, loud"] for name in texts)])
+    done = program(
+        *("run", folder / "list.csv", "--root", "inputs", "--recipe", "words"),
+        *("--output", folder / "outputs", "--quiet", "--workers", "2"),
+        *("--manifest-format", "csv,parquet,jsonl", "--audiofolder"),
+    )
+    assert done.code == 1, done
+    return folder / "outputs"
+
+
+@pytest.fixture
+def outputs(made, folder) -> Path:
+    """A copy of them, to be damaged."""
+    return Path(shutil.copytree(made, folder / "outputs", symlinks=True))
+
+
+def found(verdict: Verdict, name: str) -> bool:
+    """Whether a finding names a file."""
+    return any(finding.file == name or name in finding.message for finding in verdict.findings)
+
+
+def output_names(outputs: Path) -> list[str]:
+    return [row["output"] for row in read_table(outputs / "manifest.csv") if row["output"]]
+
+
+def test_nothing_is_found_where_nothing_is_wrong(outputs, capfd):
+    said = here(capfd, "verify", outputs)
+    assert (said.code, said.err) == (0, "")
+    (line,) = said.out.splitlines()
+    assert "all is well: 8 inputs, " in line
+    assert "1 failed, as errors.csv says" in line
+
+
+def test_nothing_is_written(outputs):
+    """The folder can be somebody else's, on a disk that cannot be written."""
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in outputs.rglob("*")}
+    for path in [*outputs.rglob("*"), outputs]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        assert splitter.verify(outputs).ok
+    finally:
+        for path in [outputs, *outputs.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert before == {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in outputs.rglob("*")}
+
+
+def test_the_json_is_one_object_of_a_fixed_shape(outputs, capfd):
+    (outputs / "a/0.txt").unlink()
+    said = here(capfd, "verify", outputs, "--json")
+    content = json.loads(said.out)
+    assert (said.code, content["ok"], content["inputs"], content["failed"]) == (1, False, 8, 1)
+    assert content["findings"] == [{"kind": "missing", "file": "a/0.txt", "message": "is not there"}]
+    assert list(content) == [
+        *("output", "ok", "inputs", "done", "skipped", "failed", "outputs", "bytes", "made_again", "gone"),
+        *("seconds", "findings"),
+    ]
+
+
+# -- damage ------------------------------------------------------------------------------------------------
+
+
+TABLES = ["manifest.csv", "errors.csv", "manifest.parquet", "manifest.jsonl", "metadata.parquet"]
+
+
+def flip(outputs: Path, draw: Callable) -> str:
+    """One byte of an output or a table is another."""
+    name = draw(st.sampled_from([*output_names(outputs), *TABLES]))
+    content = bytearray((outputs / name).read_bytes())
+    place = draw(st.integers(0, len(content) - 1))
+    content[place] ^= draw(st.integers(1, 255))
+    (outputs / name).write_bytes(content)
+    return name
+
+
+def cut(outputs: Path, draw: Callable) -> str:
+    name = draw(st.sampled_from([*output_names(outputs), *TABLES]))
+    os.truncate(outputs / name, draw(st.integers(0, (outputs / name).stat().st_size - 1)))
+    return name
+
+
+def append(outputs: Path, draw: Callable) -> str:
+    name = draw(st.sampled_from([*output_names(outputs), *TABLES]))
+    with (outputs / name).open("ab") as file:
+        file.write(draw(st.binary(min_size=1, max_size=9)))
+    return name
+
+
+def delete(outputs: Path, draw: Callable) -> str:
+    name = draw(st.sampled_from([*output_names(outputs), *TABLES]))
+    (outputs / name).unlink()
+    return name
+
+
+def put_a_stranger(outputs: Path, draw: Callable) -> str:
+    """Anything that no run has made: a file, an empty one, a link, deep down or in a folder of its own."""
+    folder = draw(st.sampled_from(["", "a/", "deep/er/e/", "new/folder/", "deep/"]))
+    name = f"{folder}{draw(st.sampled_from(['0.txt.bak', '.hidden', 'ü', 'manifest.csv.old', '9.txt']))}"
+    (outputs / name).parent.mkdir(parents=True, exist_ok=True)
+    what = draw(st.sampled_from(["file", "link", "folder"]))
+    if what == "file":
+        (outputs / name).write_bytes(draw(st.binary(max_size=3)))
+    elif what == "link":
+        (outputs / name).symlink_to("nowhere")
+    else:
+        (outputs / name).mkdir()
+        name += "/"
+    return name
+
+
+def swap(outputs: Path, draw: Callable) -> str:
+    """Two outputs have each other's names."""
+    contents = {name: (outputs / name).read_bytes() for name in output_names(outputs)}
+    one = draw(st.sampled_from(sorted(contents)))
+    other = draw(st.sampled_from([name for name in sorted(contents) if contents[name] != contents[one]]))
+    (outputs / one).write_bytes(contents[other])
+    (outputs / other).write_bytes(contents[one])
+    return one
+
+
+def replace(outputs: Path, draw: Callable) -> str:
+    """Something else has the name of an output."""
+    name = draw(st.sampled_from(output_names(outputs)))
+    content = (outputs / name).read_bytes()
+    (outputs / name).unlink()
+    kind = draw(st.sampled_from(["folder", "pipe", "link to the same content"]))
+    if kind == "folder":
+        (outputs / name).mkdir()
+    elif kind == "pipe":
+        os.mkfifo(outputs / name)
+    else:
+        (outputs.parent / "elsewhere").write_bytes(content)
+        (outputs / name).symlink_to(outputs.parent / "elsewhere")
+    return name
+
+
+def edit_rows(outputs: Path, draw: Callable) -> str:
+    """A row of a table is edited, removed, doubled or moved, by a CSV library."""
+    table = draw(st.sampled_from(["manifest.csv", "errors.csv"]))
+    with (outputs / table).open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    at = draw(st.integers(0, len(rows) - 1))
+    row = rows[at]
+    what = draw(st.sampled_from(["edit", "remove", "double", "move", "rename a column"]))
+    name = row[header.index("output")] if table == "manifest.csv" else row[0]
+    if what == "edit":
+        column = draw(st.integers(0, len(row) - 1))
+        rows[at] = [
+            *row[:column],
+            row[column] + draw(st.sampled_from(["x", ",", "0", "\n"])),
+            *row[column + 1 :],
+        ]
+        name = table
+    elif what == "remove":
+        rows.remove(row)
+    elif what == "double":
+        rows.insert(draw(st.integers(0, len(rows))), row)
+    elif what == "move" and len(rows) > 1:
+        other = draw(st.sampled_from([place for place in range(len(rows)) if rows[place] != row]))
+        rows[at], rows[other] = rows[other], rows[at]
+        name = table
+    else:
+        header[draw(st.integers(0, len(header) - 1))] += "2"
+        name = table
+    with (outputs / table).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
+    return name or table
+
+
+def own_files(outputs: Path) -> list[str]:
+    """Those of .splitter that say anything of the outputs: not a lock, nor what a run took."""
+    own = sorted(path for path in (outputs / ".splitter").rglob("*") if path.is_file())
+    return [str(path.relative_to(outputs)) for path in own if path.name not in ("lock", "last_run.json")]
+
+
+def harm_an_own_file(outputs: Path, draw: Callable) -> str:
+    """What all else is held against is flipped, cut, appended to, replaced by a folder, or not there."""
+    name = draw(st.sampled_from(own_files(outputs)))
+    path = outputs / name
+    content = path.read_bytes()
+    what = draw(st.sampled_from(["flip", "flip", "cut", "append", "delete", "folder"]))
+    if what == "flip":
+        place = draw(st.integers(0, len(content) - 1))
+        flipped = bytes([content[place] ^ draw(st.integers(1, 255))])
+        path.write_bytes(content[:place] + flipped + content[place + 1 :])
+    elif what == "cut":
+        os.truncate(path, draw(st.integers(0, len(content) - 1)))
+    elif what == "append":
+        path.write_bytes(content + draw(st.sampled_from([b"\n", b" ", b"}", b"\0"])))
+    else:
+        path.unlink()
+        if what == "folder":
+            path.mkdir()
+        elif "/records/" in name or name.endswith("tables.json"):
+            # its inputs are not done, and what it names is strange
+            name = ""
+    return name
+
+
+def edit_the_kept_list(outputs: Path, draw: Callable) -> str:
+    """A row of the copy of the list is another, as CSV."""
+    path = outputs / ".splitter/dataset.csv"
+    rows = read_lists(path)
+    at = draw(st.integers(1, len(rows) - 1))
+    what = draw(st.sampled_from(["path", "label", "remove", "double"]))
+    if what in ("path", "label"):
+        rows[at][what == "label"] += "x"
+    elif what == "remove":
+        del rows[at]
+    else:
+        rows.insert(at, rows[at])
+    write_list(path, rows)
+    return ".splitter/dataset.csv"
+
+
+def read_lists(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+DAMAGE = [
+    *(flip, cut, append, delete, put_a_stranger, swap, replace, edit_rows),
+    *(harm_an_own_file, edit_the_kept_list),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_all_damage_is_found_and_the_file_named(made, folder, damage, data):
+    """Of any kind, at any place."""
+    shutil.rmtree(folder / "outputs", ignore_errors=True)
+    outputs = Path(shutil.copytree(made, folder / "outputs"))
+    name = damage(outputs, data.draw)
+    verdict = splitter.verify(outputs, workers=1)
+    assert verdict.exit_code == 1
+    assert found(verdict, name), (name, verdict.findings)
+
+
+def test_each_finding_is_one_line_that_names_the_file(outputs, capfd):
+    (outputs / "a/0.txt").unlink()
+    (outputs / "b/1.txt").write_text("xx")
+    (outputs / "a/new\nline").write_text("")
+    said = here(capfd, "verify", outputs)
+    assert said.code == 1
+    *lines, last, following = said.out.splitlines()
+    (row,) = (row for row in read_table(outputs / "manifest.csv") if row["output"] == "b/1.txt")
+    checksums = f"the checksum xxh128:{xxhash.xxh3_128_hexdigest(b'xx')}", row["checksum"]
+    assert lines == [
+        f"{outputs}/a/0.txt: is not there",
+        f"{outputs}/b/1.txt: has {checksums[0]} where the manifest says {checksums[1]}",
+        f"{outputs}/a/new\\nline: is there, and no row of the manifest names it",
+    ]
+    assert "3 findings" in last
+    assert (
+        following == "next: the same 'splitter run' command with --repair makes again what is damaged or gone"
+    )
+
+
+def test_an_edited_row_is_told_by_its_line_and_column(outputs, capfd):
+    path = outputs / "manifest.csv"
+    path.write_text(path.read_text().replace(",si,simple", ",sí,simple"))
+    said = here(capfd, "verify", outputs)
+    assert said.lines == []
+    assert said.out.splitlines()[0] == (
+        f"{path}: line 2, the row of a/0.txt: part is 'sí' where 'si' is committed"
+    )
+
+
+def test_a_table_saved_with_other_line_ends_is_found(outputs):
+    path = outputs / "manifest.csv"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert not splitter.verify(outputs).ok
+
+
+def test_a_lost_commit_record_is_inputs_that_are_not_accounted_for(outputs):
+    records = sorted((outputs / ".splitter/records").iterdir())
+    records[0].unlink()
+    kinds = {finding.kind for finding in splitter.verify(outputs).findings}
+    assert "input" in kinds
+
+
+def test_a_damaged_commit_record_is_a_finding(outputs):
+    record = min((outputs / ".splitter/records").iterdir())
+    os.truncate(record, record.stat().st_size - 1)
+    damaged, all_else = splitter.verify(outputs).findings
+    assert (damaged.kind, damaged.file) == ("record", f".splitter/records/{record.name}")
+    assert all_else.message.startswith("nothing else was looked at")
+
+
+def test_what_a_limited_run_has_left_for_later_is_one_line(words, folder, capfd):
+    """However many inputs that are; --verbose and --json name each."""
+    out = folder / "out"
+    again = "give the same 'splitter run' command again to continue"
+    for limit, line in (
+        ("3", "d.txt: is not done"),
+        ("2", f"{out}: 2 of 4 inputs (c.txt, d.txt) are not done"),
+    ):
+        here(
+            capfd,
+            "run",
+            words,
+            "--root",
+            "inputs",
+            "--recipe",
+            "words",
+            "--limit",
+            limit,
+            "-o",
+            out,
+            "--fresh",
+        )
+        said = here(capfd, "verify", out)
+        assert (said.code, said.out.splitlines()[0]) == (1, f"{line}; {again}")
+    assert f"{out}: 2 inputs not done; 4 inputs, " in said.out.splitlines()[1]
+    each = [f"{name}: is not done; {again}" for name in ("c.txt", "d.txt")]
+    assert here(capfd, "verify", out, "--verbose").out.splitlines()[:-1] == each
+    findings = json.loads(here(capfd, "verify", out, "--json").out)["findings"]
+    assert [(one["kind"], one["file"]) for one in findings] == [("input", "c.txt"), ("input", "d.txt")]
+
+
+def test_of_very_many_findings_the_first_are_told_and_the_rest_counted(outputs, capfd):
+    lost = output_names(outputs)
+    for name in lost:
+        (outputs / name).unlink()
+    (outputs / "stranger").touch()
+    *lines, more, last, _ = here(capfd, "verify", outputs).out.splitlines()
+    assert len(lost) > len(lines) == 20 + 1
+    assert more == (
+        f"{outputs}: {len(lost) - 20} more findings of kind 'missing'; --verbose or --json gives them all"
+    )
+    assert f"{len(lost) + 1} findings; " in last
+    assert len(here(capfd, "verify", outputs, "--verbose").out.splitlines()) == len(lost) + 3
+    for table in ("manifest.csv", "errors.csv"):
+        (outputs / table).write_text("input\n")
+    said = here(capfd, "verify", outputs).out
+    assert f"{outputs}/errors.csv: " in said
+    assert f"{outputs}/manifest.csv: {len(lost) - 20 + 2} more findings of kind 'row'; " in said
+
+
+def test_a_run_that_was_interrupted_is_said(outputs):
+    """What the batch was to publish is nobody's fault; its inputs are not done."""
+    record = max((outputs / ".splitter/records").iterdir())
+    begun = record.with_name("000009-000000.begun")
+    begun.write_bytes(sealed({"keys": [1], "names": ["half/done.txt"]}))
+    write_files(outputs, {"half/done.txt": "x"})
+    assert [finding.kind for finding in splitter.verify(outputs).findings] == ["batch"]
+
+
+@pytest.mark.parametrize("sink", ["files", "webdataset", "parquet"])
+def test_what_has_no_rows_in_the_manifest_is_looked_at_too(folder, words, capfd, sink):
+    """It comes back, with its rows, when its input is listed again, or the change is taken back."""
+    # a shard for each input
+    options = ("--root", "inputs", "--recipe", "words", "-o", folder / "out", "--sink", sink)
+    options += () if sink == "files" else ("--shard-size", "1")
+    assert here(capfd, "run", words, *options).code == 0
+    table = read_table(folder / "out/manifest.csv")
+    write_list(words, [["input"], *([name] for name in WORDS if name != "a.txt")])
+    assert here(capfd, "run", words, *options, "--num-chars", "3", "--limit", "1").code == 0
+    assert [one.kind for one in splitter.verify(folder / "out").findings] == ["input"] * (len(WORDS) - 2)
+    changed = [*WORDS][-1]
+    for listed in ("a.txt", changed):
+        (name, *_) = (row["output"] for row in table if row["input"] == listed)
+        path = folder / "out" / (name if sink == "files" else name.rpartition("/")[0])
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        left = [one for one in splitter.verify(folder / "out").findings if one.kind != "input"]
+        # a table that cannot be read is told of by the outputs in it
+        assert {one.kind for one in left} == {"left"}
+        assert {path} <= {folder / "out" / one.file for one in left} | {
+            (folder / "out" / one.file).parent for one in left
+        }
+        assert "a run that does it again replaces it, --prune removes it" in left[0].message
+        path.unlink()
+        assert any(one.kind == "left" for one in splitter.verify(folder / "out").findings)
+        path.write_bytes(content)
+    assert "next:" not in here(capfd, "verify", folder / "out").out
+
+
+def test_shards_of_inputs_no_longer_listed_are_as_they_were_written(folder, capfd):
+    """With the options of their own time, whatever those of the last run are."""
+    write_files(folder, {f"{number}.txt": str(number) * 600 for number in range(8)})
+    rows = [[f"{number}.txt", f"label {number}"] for number in range(8)]
+    listed = write_list(folder / "list.csv", [["input", "label"], *rows])
+    options = ("--recipe", "words", "--num-chars", "600", "--sink", "webdataset", "--shard-size", "1200")
+    run = ("run", listed, *options, "-o", folder / "out", "--workers", "0")
+    assert here(capfd, *run, "--field", "a=label").code == 0
+    write_list(listed, [["input", "label"], *rows[2:]])
+    assert here(capfd, *run, "--field", "b=label").code == 0
+    for _ in range(2):
+        verdict = splitter.verify(folder / "out")
+        assert (verdict.findings, verdict.gone) == ([], 2)
+        assert here(capfd, "manifest", folder / "out").code == 0
+
+
+def test_outputs_of_inputs_no_longer_listed_are_no_damage(folder, words, capfd):
+    here(capfd, "run", words, "--root", "inputs", "--recipe", "words", "-o", folder / "out")
+    write_list(words, [["input"], ["a.txt"]])
+    here(capfd, "run", words, "--root", "inputs", "--recipe", "words", "-o", folder / "out")
+    said = here(capfd, "verify", folder / "out")
+    assert said.code == 0
+    assert "3 no longer in the list" in said.out
+
+
+def test_a_run_at_work_is_left_alone(launcher, words, folder, capfd):
+    """Verify says so, and the run does not wait for it either."""
+    recipe = write_files(folder, {"slow.py": SLOW}) / "slow.py"
+    run = launcher.start(
+        "run", words, "--root", "inputs", "--recipe", f"{recipe}:Slow", "--output", folder / "out"
+    )
+    run.until((folder / "began").exists)
+    said = here(capfd, "verify", folder / "out")
+    assert said.code == 2
+    assert "is in use by process" in said.err
+    assert said.err.endswith("verify it when that has ended\n")
+
+
+SLOW = """
+import time
+from pathlib import Path
+from splitter import ProcessorDataset
+
+class Slow(ProcessorDataset):
+    def process(self, input_file):
+        Path(__file__).with_name("began").touch()
+        time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("place", ["missing", "empty", "strange"])
+def test_what_is_no_output_folder_is_refused(folder, place, capfd):
+    write_files(folder, {"strange/file.txt": "x"})
+    (folder / "empty").mkdir()
+    said = here(capfd, "verify", folder / place)
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert "is not a splitter output folder" in said.err
+
+
+# -- headers of recordings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["wav", "flac", "ogg", "aiff"])
+@pytest.mark.parametrize("key", ["", "sample_rate", "channels", "frames"])
+def test_a_header_that_disagrees_with_its_row_is_found(folder, ending, key, capfd):
+    write_files(folder, {"liar.py": LIAR, "inputs/a.txt": "x"})
+    recipe = ["--recipe", f"{folder}/liar.py:Liar", "--key", key, "--ending", ending, "--workers", "0"]
+    assert here(capfd, "run", folder / "inputs", *recipe, "-o", folder / "out").code == 0
+    findings = splitter.verify(folder / "out").findings
+    assert [finding.kind for finding in findings] == (["header"] if key else [])
+    assert not key or key in findings[0].message
+
+
+@pytest.mark.parametrize("made_as", ["wav", "flac", "ogg", "mp3"])
+def test_the_headers_of_our_own_recordings_agree(folder, made_as, capfd):
+    """Of whatever kind, cut from a recording with an odd number of samples."""
+    (folder / "in").mkdir()
+    soundfile.write(folder / "in/a.wav", np.random.default_rng(1).uniform(-1, 1, (30_001, 2)), 16000)
+    run = ["run", folder / "in", "--seconds", "0.7", "--format", made_as, "--workers", "0"]
+    assert here(capfd, *run, "-o", folder / "out").code == 0
+    assert here(capfd, "verify", folder / "out").code == 0
+
+
+# -- made again --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def signed(folder, capfd) -> Path:
+    """The outputs of a recipe of the user's own."""
+    write_files(folder, {"signer.py": SIGNER, **{f"inputs/{name}": text for name, text in WORDS.items()}})
+    write_files(folder / "inputs", {"empty.txt": ""})
+    recipe = ["--recipe", f"{folder}/signer.py:Signer", "--times", "3"]
+    assert here(capfd, "run", folder / "inputs", *recipe, "-o", folder / "signed").code == 0
+    return folder / "signed"
+
+
+def test_outputs_made_again_are_the_same(outputs, made, capfd):
+    """With the recipe and the parameters of the run, from the kept list; nothing else has to be given."""
+    said = here(capfd, "verify", outputs, "--deep", "all")
+    assert (said.code, said.err) == (0, "")
+    assert "7 inputs made again" in said.out
+
+
+def test_a_sample_is_spread_over_the_list(outputs):
+    assert splitter.verify(outputs, deep=3).made_again == 3
+
+
+def test_code_that_has_changed_unnoticed_is_found(signed, folder, capfd):
+    """The version is what it was, so a run would not notice."""
+    own = ["--deep", "all", "--recipe", f"{folder}/signer.py:Signer"]
+    assert here(capfd, "verify", signed, *own).code == 0
+    recipe = folder / "signer.py"
+    recipe.write_text(recipe.read_text().replace('SIGN = "!"', 'SIGN = "?"'))
+    said = here(capfd, "verify", signed, *own)
+    assert said.code == 1
+    assert len(said.out.splitlines()) == 5
+    assert said.out.startswith(f"{signed}/a/signed.txt: made again, its checksum is ")
+
+
+def test_one_s_own_recipe_has_to_be_named(signed, capfd):
+    """No code is run because an output folder says so."""
+    said = here(capfd, "verify", signed, "--deep")
+    assert (said.code, len(said.lines)) == (2, 1)
+    assert "--recipe path/to/signer.py:Signer" in said.err
+
+
+def test_another_version_is_refused(signed, folder, capfd):
+    recipe = folder / "signer.py"
+    recipe.write_text(
+        recipe.read_text().replace("    def __init__", "    version = 2\n\n    def __init__", 1)
+    )
+    said = here(capfd, "verify", signed, "--deep", "--recipe", f"{recipe}:Signer")
+    assert said.code == 2
+    assert "version is 2 and was 1 when the outputs were made" in said.err
+
+
+def test_a_source_that_is_gone_or_changed_is_named(signed, folder, capfd):
+    (folder / "inputs/a.txt").unlink()
+    (folder / "inputs/b.txt").write_text("another text")
+    said = here(capfd, "verify", signed, "--deep", "all", "--recipe", f"{folder}/signer.py:Signer")
+    assert said.code == 1
+    assert f"a.txt: cannot be made again: {folder}/inputs/a.txt: is not there" in said.out
+    assert "b.txt: cannot be made again: it has changed since" in said.out
+    assert "2 inputs made again" in said.out
+    shutil.rmtree(folder / "inputs")
+    (signed / ".splitter/last_run.json").write_text("{")
+    said = here(capfd, "verify", signed, "--deep", "all", "--recipe", f"{folder}/signer.py:Signer")
+    assert (said.code, said.err, said.out.count(": cannot be made again: ")) == (1, "", 4)
+    (signed / ".splitter/run.json").write_text("{")
+    said = here(capfd, "verify", signed, "--deep", "all", "--recipe", f"{folder}/signer.py:Signer")
+    assert (said.code, said.err) == (1, "")
+    assert said.out.startswith(f"{signed}/.splitter/run.json: is damaged (")
+
+
+def test_nothing_is_left_in_the_temporary_folder(outputs, tmp_path, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    assert splitter.verify(outputs, deep="all").ok
+    assert not [*temporary.iterdir()]
+
+
+class Halves(ProcessorDataset):
+    """Both halves of a word."""
+
+    group_rows = True
+
+    def process(self, input_file: InputFile):
+        text = input_file.read_text()
+        if not text:
+            raise Skip("nothing")
+        return [OutputFile(f"{row['half']}.txt", text[: len(text) // 2], {}, number)
+                for number, row in enumerate(input_file.rows)], {}  # fmt: skip
+
+
+def test_a_recipe_from_python_that_groups_rows_is_made_again(folder):
+    write_files(folder, {"a.txt": "simple", "b.txt": "scaleable", "c.txt": ""})
+    rows = [
+        {"input": str(folder / name), "half": half} for half in "12" for name in ("a.txt", "b.txt", "c.txt")
+    ]
+    Halves(rows).run(folder / "out", workers=0, quiet=True)
+    verdict = splitter.verify(folder / "out", deep="all", recipe=Halves(()))
+    assert (verdict.ok, verdict.made_again, verdict.skipped) == (True, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--deep", "0"], "--deep 0: write how many inputs to make again, or all"),
+        (["--deep", "some"], "--deep some: write how many inputs to make again, or all"),
+        (["--workers", "0"], "--workers 0: must be at least 1"),
+        (["--recipe", "words"], "--recipe words: is only for --deep; add that, or leave it out"),
+        (["--deep", "--recipe", "chunk"], "--deep: Chunk: recipe is 'Chunk' and was 'Words' when"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(outputs, arguments, text, capfd):
+    said = here(capfd, "verify", outputs, *arguments)
+    assert said.code == 2
+    assert said.err.startswith(f"splitter: {text}")
+
+
+# -- shards ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["webdataset", "parquet"])
+def sharded(request, tmp_path_factory) -> Path:
+    """The outputs of a run into several shards."""
+    folder = tmp_path_factory.mktemp("sharded")
+    texts = {f"{number:02d}.txt": f"wörd-{number}-" * 3 for number in range(30)}
+    write_files(folder / "inputs", texts)
+    write_list(folder / "list.csv", [["input", "label"], *([name, f"{name}, loud"] for name in texts)])
+    run = ["run", folder / "list.csv", "--root", "inputs", "--recipe", "words", "--sink", request.param]
+    said = program(*run, "--shard-maxcount", "200", "--output", folder / "outputs", "--workers", "2")
+    assert said.code == 0, said
+    return folder / "outputs"
+
+
+def test_nothing_is_found_in_whole_shards(sharded):
+    verdict = splitter.verify(sharded)
+    assert verdict.findings == []
+    assert verdict.outputs == len(read_table(sharded / "manifest.csv"))
+    assert splitter.verify(sharded, deep=2).ok
+
+
+@pytest.mark.parametrize("sink", ["webdataset", "parquet"])
+def test_shards_with_what_has_no_rows_in_the_manifest_are_well(folder, sink, capfd):
+    """An input that is no longer listed; one that cannot be read, and stays as an earlier run had it."""
+    write_files(folder, {"liar.py": LIAR, **{f"inputs/{name}.txt": "x" * 9000 for name in "abc"}})
+    names = [[f"{name}.txt"] for name in "abc"]
+    run = ["run", folder / "list.csv", "--root", folder / "inputs", "--sink", sink, "--shard-size", "9000"]
+    run += ["--recipe", f"{folder}/liar.py:Liar", "--workers", "0", "-o", folder / "out", "--quiet"]
+    write_list(folder / "list.csv", [["input"], *names])
+    assert here(capfd, *run).code == 0
+    write_list(folder / "list.csv", [["input"], *names[1:]])
+    (folder / "inputs/b.txt").rename(folder / "b.txt")
+    assert here(capfd, *run, "--more").code == 1
+    verdict = splitter.verify(folder / "out")
+    assert (verdict.findings, verdict.outputs, verdict.gone) == ([], 3, 1)
+    shard = max((folder / "out/shards").iterdir())
+    shard.write_bytes(shard.read_bytes()[:-1])
+    assert splitter.verify(folder / "out").findings
+
+
+def test_of_tables_that_another_release_of_pyarrow_wrote_the_values_are_compared(sharded, folder):
+    """As long as a run has used that release."""
+    outputs = Path(shutil.copytree(sharded, folder / "outputs"))
+    shards = sorted((outputs / "shards").iterdir())
+    if shards[0].suffix == ".tar":
+        return
+    other = pa.__version__[:-1] + str((int(pa.__version__[-1]) + 1) % 10)
+    for shard in shards:
+        old, new = (f"version {release}".encode() for release in (pa.__version__, other))
+        assert shard.read_bytes().count(old) == 1
+        shard.write_bytes(shard.read_bytes().replace(old, new))
+    assert {finding.kind for finding in splitter.verify(outputs).findings} == {"shard"}
+    kept = outputs / ".splitter/columns.json"
+    content, _ = unsealed(kept.read_bytes())
+    kept.write_bytes(sealed({**content, "writers": [*content["writers"], other]}))
+    assert splitter.verify(outputs).ok
+    content = bytearray(shards[0].read_bytes())
+    at = content.index("wörd".encode())
+    content[at] ^= 1
+    shards[0].write_bytes(content)
+    assert not splitter.verify(outputs).ok
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_all_damage_to_shards_is_found(sharded, folder, data):
+    """Any byte of any shard, also of a header or of what fills up; what is cut, appended, lost, swapped."""
+    shutil.rmtree(folder / "outputs", ignore_errors=True)
+    shards = Path(shutil.copytree(sharded, folder / "outputs")) / "shards"
+    one, other = data.draw(st.permutations(sorted(shards.iterdir())))[:2]
+    content = bytearray(one.read_bytes())
+    what = data.draw(st.sampled_from(["flip", "flip", "flip", "cut", "append", "delete", "swap", "stranger"]))
+    named = one
+    if what == "flip":
+        content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+        one.write_bytes(content)
+    elif what == "cut":
+        os.truncate(one, data.draw(st.integers(0, len(content) - 1)))
+    elif what == "append":
+        one.write_bytes(content + data.draw(st.binary(min_size=1, max_size=9)))
+    elif what == "delete":
+        one.unlink()
+    elif what == "swap":
+        one.write_bytes(other.read_bytes())
+        other.write_bytes(content)
+    else:
+        named = one.with_name(f"shard-000077{one.suffix}")
+        shutil.copy(one, named)
+    verdict = splitter.verify(folder / "outputs", workers=1)
+    assert verdict.exit_code == 1
+    assert found(verdict, f"shards/{named.name}") or any(
+        finding.file.startswith(f"shards/{named.name}/") for finding in verdict.findings
+    )
+
+
+def test_a_shard_that_cannot_be_read_is_one_finding_with_what_it_held(sharded, folder):
+    """A cut table cannot be read at all; of a cut archive each output that is lost is named."""
+    shards = Path(shutil.copytree(sharded, folder / "outputs")) / "shards"
+    shard = shards / f"shard-000000{next(shards.iterdir()).suffix}"
+    rows = [row for row in read_table(sharded / "manifest.csv") if f"/{shard.name}/" in row["output"]]
+    last = max(rows, key=lambda row: int(row["shard_offset"]))
+    os.truncate(shard, int(last["shard_offset"]) if shard.suffix == ".tar" else shard.stat().st_size - 100)
+    verdict = splitter.verify(folder / "outputs", workers=1)
+    if shard.suffix == ".tar":
+        assert [finding.file for finding in verdict.findings] == [last["output"]]
+    else:
+        [finding] = verdict.findings
+        assert finding.file == f"shards/{shard.name}"
+        assert finding.message.endswith(f"{len(rows)} outputs are in it")
+
+
+@pytest.mark.parametrize("sink", ["webdataset", "parquet"])
+@pytest.mark.parametrize("key", ["", "sample_rate", "channels", "frames"])
+def test_a_header_in_a_shard_that_disagrees_with_its_row_is_found(folder, sink, key, capfd):
+    write_files(folder, {"liar.py": LIAR, "inputs/a.txt": "x"})
+    recipe = ["--recipe", f"{folder}/liar.py:Liar", "--key", key, "--sink", sink, "--workers", "0"]
+    assert here(capfd, "run", folder / "inputs", *recipe, "-o", folder / "out").code == 0
+    findings = splitter.verify(folder / "out").findings
+    assert [finding.kind for finding in findings] == (["header"] if key else [])
