@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from copying import Copy
-from doors import here, program, read_table, tree
+from doors import CHECKOUT, here, program, read_table, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tar_archives import CONTENTS, FOLDERS, KINDS, PARTS, key_of, tar_bytes, write_tar
@@ -19,7 +19,7 @@ from splitter import InputList
 from splitter.errors import Refused, UnreadableInput
 from splitter.inputs import archives as archive_inputs
 
-COPY = ("--recipe", f"{Path(__file__).with_name('copying.py')}:Copy")
+COPY = ("--recipe", f"{CHECKOUT}/tests/copying.py:Copy")
 HERE = ("--workers", "0", "--quiet")
 
 
@@ -261,7 +261,7 @@ def test_outputs_are_the_same_for_any_number_of_workers_and_way_of_reading(folde
             ("--workers", "0"),
             ("--workers", "1", "--how", "path"),
             ("--workers", "4", "--how", "open", "--batch-size", "3"),
-            ("--recipe", f"{Path(__file__).with_name('copying.py')}:CopyTogether", "--batch-size", "5"),
+            ("--recipe", f"{CHECKOUT}/tests/copying.py:CopyTogether", "--batch-size", "5"),
         ]
     ):
         output = folder / f"out {number}"
