@@ -193,11 +193,10 @@ def _state(  # noqa: PLR0913, PLR0917 - what is known
     mine = _of_part(job, found, groups)
     asked = first_inputs(options.limit, len(table), mine)
     marks = found.fingerprints(table, job.seed) if len(journal.entries) else None
-    damaged = None
+    again = journal.failed() if options.retry_failed else np.empty(0, "i8")
     if options.repair and not options.fresh:
-        damaged = damaged_entries(job.storage, journal, found.keys, table.header)
-    retry_failed = options.retry_failed
-    state = compare(journal, found, marks, asked=asked, retry_failed=retry_failed, damaged=damaged)
+        again = np.union1d(again, damaged_entries(job.storage, journal, found.keys, table.header))
+    state = compare(journal, found, marks, asked=asked, again=again)
     latest, earlier = ({}, []) if options.fresh else how_before(job.storage)
     others = other_sinks(how, [*earlier, latest])
     if others:

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 import xxhash
 
-from splitter.commits import DONE, ENTRY, NOT_DONE, RECORDS, Head, Record, RecordWriter, first_line
+from splitter.commits import DONE, ENTRY, FAILED, NOT_DONE, RECORDS, Head, Record, RecordWriter, first_line
 from splitter.csv_text import Row, parse_rows
 from splitter.errors import StorageError
 from splitter.inputs.places import file_with
@@ -236,6 +236,10 @@ class Journal:
         chosen[self._by_key] = True
         chosen[entries[entries >= 0]] = False
         return np.flatnonzero(chosen)
+
+    def failed(self) -> np.ndarray:
+        """The entries that are failures."""
+        return np.flatnonzero(self.entries["status"] == FAILED)
 
     def is_older(self, entries: np.ndarray, generation: int) -> np.ndarray:
         """Which of some entries were committed before a generation."""

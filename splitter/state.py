@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from splitter.commits import DONE, FAILED, SKIPPED
+from splitter.commits import DONE, SKIPPED
 from splitter.errors import Refused
 from splitter.inputs.places import Layout, folders_around, same_name, shard_of
 from splitter.inputs.table import Survey, Table
@@ -35,18 +35,17 @@ class State:
     gone: np.ndarray
 
 
-def compare(  # noqa: PLR0913 - what the run knows
+def compare(
     journal: Journal,
     found: Survey,
     fingerprints: np.ndarray | None,
     *,
     asked: np.ndarray | None,
-    retry_failed: bool,
-    damaged: np.ndarray | None = None,
+    again: np.ndarray,
 ) -> State:
     """Compare the list with what is committed; `asked` says which inputs the run is for, if not for all.
 
-    `damaged` has entries whose outputs are to be made again, though nothing changed.
+    `again` has entries that are to be done once more, though nothing changed: they failed, or are damaged.
     """
     entries = journal.find(found.keys)
     known = entries >= 0
@@ -56,20 +55,18 @@ def compare(  # noqa: PLR0913 - what the run knows
     if fingerprints is not None:
         same[known] = journal.entries["fingerprint"][numbers] == fingerprints[known]
     finished = (status == DONE) | (status == SKIPPED)
-    wrong = np.isin(entries, damaged) if damaged is not None else np.zeros(len(entries), bool)
-    unreadable = finished & (~same | wrong) & (found.sizes < 0)
-    again = ~same & ~unreadable
-    stale = again & known
-    again |= wrong & ~unreadable
-    if retry_failed:
-        again |= status == FAILED
+    once_more = np.isin(entries, again)
+    unreadable = finished & (~same | once_more) & (found.sizes < 0)
+    todo = ~same & ~unreadable
+    stale = todo & known
+    todo |= once_more & ~unreadable
     if asked is not None:
-        again &= asked
+        todo &= asked
         unreadable &= asked
     return State(
         entries=entries,
-        todo=np.flatnonzero(again).astype(PLACE),
-        changed=np.flatnonzero(again & finished),
+        todo=np.flatnonzero(todo).astype(PLACE),
+        changed=np.flatnonzero(todo & finished),
         stale=np.flatnonzero(stale).astype(PLACE),
         unreadable=np.flatnonzero(unreadable),
         gone=journal.others(entries),

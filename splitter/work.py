@@ -130,6 +130,7 @@ class Work:
     def _plan(self, how: dict[str, Any], advice: str) -> State:
         """Find out what is to be done, and refuse what must not be."""
         self._look()
+        self.generation = self.journal.next_generation
         refuse_column(self.storage, self.table.header)
         refuse_in_the_way(self.storage, self.options.other_tables)
         self.executor.check(self.job, len(self.table))
@@ -220,7 +221,7 @@ class Work:
         """--repair: read all outputs of inputs that are done; what is not as it was is made again."""
         self.display.say("--repair: reading the outputs that there are")
         entries = damaged_entries(self.storage, self.journal, self.found.keys, self.table.header)
-        self.damaged, self.generation = self.journal.entries["key"][entries], self.journal.next_generation
+        self.damaged = self.journal.entries["key"][entries]
         if len(entries):
             names = ", ".join(self.journal.listed(entries[:NAMES_SHOWN], self.table.column))
             names += ", …" if len(entries) > NAMES_SHOWN else ""
@@ -228,16 +229,16 @@ class Work:
             self.display.alert(f"--repair: outputs of {count} are damaged or gone ({names})")
 
     def _compare(self) -> State:
-        damaged = self.journal.find(self.damaged)
-        damaged = damaged[damaged >= 0]
-        damaged = damaged[self.journal.is_older(damaged, self.generation)]
+        again = self.journal.find(self.damaged)
+        again = again[again >= 0]
+        if self.options.retry_failed:
+            again = np.union1d(again, self.journal.failed())
+        # once: not what this run has done already
+        again = again[self.journal.is_older(again, self.generation)]
         marks = None
         if len(self.journal.entries):
             marks = self.found.fingerprints(self.table, self.job.seed)
-        retry_failed = self.options.retry_failed
-        return compare(
-            self.journal, self.found, marks, asked=self.asked, retry_failed=retry_failed, damaged=damaged
-        )
+        return compare(self.journal, self.found, marks, asked=self.asked, again=again)
 
     def _announce(self, state: State, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
         """Say what will be done, before it is done; loudly where finished work is done again."""

@@ -240,6 +240,15 @@ def test_a_failed_input_that_fails_again_leaves_its_shard_alone(dataset: Set):
     assert version_of(shard) == before
 
 
+def test_what_fails_again_is_tried_once_though_shards_are_made_again(dataset: Set):
+    """--prune has a shard made again: what has failed just before is not tried in the next round as well."""
+    dataset.write(a="fail", b="fail")
+    dataset.run(*"abcd", workers=1)
+    manifest = dataset.run(*"abc", workers=1, retry_failed=True, prune=True, max_failures=2)
+    assert (manifest.summary.failed, manifest.summary.exit_code) == (2, 1)
+    assert list(manifest.failed["input"]) == ["a.txt", "b.txt"]
+
+
 def test_new_inputs_fill_up_the_last_group(dataset: Set):
     """The groups before it are left alone, wherever in the list the new ones stand."""
     dataset.run(*"abc")
