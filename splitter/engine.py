@@ -19,7 +19,7 @@ from splitter.how import recipe_how, seed_of
 from splitter.inputs.joining import Tally
 from splitter.inputs.kept import LIST, Listed
 from splitter.inputs.places import Layout
-from splitter.inputs.sources import InputList, Source, read_source, refuse_nothing
+from splitter.inputs.sources import InputList, Source, read_source, refuse_no_match
 from splitter.inputs.table import Survey, Table, advice_on_missing, copy_list, survey
 from splitter.jobs import Job
 from splitter.options import RunOptions
@@ -99,7 +99,7 @@ class Engine:
         source, header = asked.source, asked.source.header
         table = copy_list(header, source.rows, file, source.column)
         if not len(table):
-            refuse_nothing(asked.listing, source.reading.tally.left_out)
+            refuse_no_match(asked.listing.where, source.reading.tally.left_out)
         self._tell_tally(source.reading.tally)
         layout = Layout(source.root, self.options.keep_extension)
         if len(table) > MANY_TO_LOOK_AT and (table.names_urls or is_url(source.root)):

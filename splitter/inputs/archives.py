@@ -183,6 +183,7 @@ class _Choice:
             name = next(iter(fields))
         if name is None:
             found.without += 1
+            found.instead = found.instead or tuple(fields)
             return None
         listed, start, size = fields[name]
         labels = {} if sample.fault else _labels(sample, name, found)

@@ -117,6 +117,23 @@ def look_at_parquet(place: str, column: str) -> Looked:
     return found
 
 
+def values_of(column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow says nothing of its types
+    """The values of a column for Python; as text where one is a date or a time beyond Python's."""
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError):
+        return [_value(one) for one in column]
+
+
+def _value(scalar: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+    import pyarrow as pa
+
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.cast(pa.string()).as_py()
+
+
 def _any_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
     """Whether there are bytes anywhere in a type."""
     return _is_binary(kind) or any(
@@ -130,7 +147,7 @@ def _label_columns(file: Any, labels: Sequence[str], place: str) -> dict[str, li
     if labels:
         for batch in file.iter_batches(batch_size=10_000, columns=list(labels), use_threads=False):
             for name, values in zip(batch.schema.names, batch.columns, strict=True):
-                texts = [*map(python_text, values.to_pylist())]
+                texts = [*map(python_text, values_of(values))]
                 columns[name] += texts
                 held += sum(map(len, texts))
             if held > MOST_LABELS:

@@ -70,7 +70,8 @@ def read_shards(
     rows = _Rows()
     names: dict[str, None] = {}
     not_text: dict[str, int] = {}
-    without = 0
+    before, without = len(index), 0
+    instead: tuple[str, ...] = ()
     for place, found in zip(places, _each(look, places), strict=True):
         shard_name = _name(place, home)
         texts = [f"{shard_name}/{name}" for name, *_ in found.rows]
@@ -84,10 +85,21 @@ def read_shards(
             rows.add(listed, columns)
         for name, count in found.not_text.items():
             not_text[name] = not_text.get(name, 0) + count
-        without += found.without
+        without, instead = without + found.without, instead or found.instead
+    if len(index) == before:
+        raise _nothing_in(text, member, instead)
     _tell(tell, not_text, without, member)
     renamed = _names(list(names), column)
     return [column, *renamed.values()], rows.all(list(renamed)), home
+
+
+def _nothing_in(text: str, member: str | None, instead: Sequence[str]) -> Refused:
+    """Shards without an input: almost always a slip, or not the shards that were meant."""
+    text = without_secrets(text)
+    if not instead:
+        return Refused(f"{text}: holds no sample; check DATASET")
+    there = ", ".join(map(repr, instead[:FIELDS_SHOWN]))
+    return Refused(f"{text}: no sample has the field of --member {member!r}; the first has {there}")
 
 
 class _Rows:

@@ -85,6 +85,7 @@ class Looked:
         rows: For each input its name in the shard, start, size, labels, and what is wrong with it.
         not_text: Fields that are no columns, and how often.
         without: How many samples have none of the fields that are asked for.
+        instead: The fields of the first of these.
         cut: Whether it could not be read to its end.
     """
 
@@ -92,6 +93,7 @@ class Looked:
     rows: list[FoundRow] = field(default_factory=list)
     not_text: dict[str, int] = field(default_factory=dict)
     without: int = 0
+    instead: tuple[str, ...] = ()
     cut: bool = False
 
     def leave_out(self, name: str) -> None:

@@ -12,6 +12,7 @@ from typing import IO, Any
 from splitter.csv_text import CsvFile, Row, csv_rows, empty_list, json_text, python_text
 from splitter.errors import Refused
 from splitter.inputs.joining import Labels, Tally, columns_to_join_by
+from splitter.inputs.parquet import values_of
 from splitter.inputs.places import OWN_FOLDER, RESERVED_FOLDERS, Layout
 from splitter.inputs.shard_inputs import is_archive, is_parquet, read_shards
 from splitter.inputs.shards import MemberIndex, plain
@@ -237,34 +238,27 @@ def _matching(rows: Iterable[Row], matches: Callable[[Row], bool], tally: Tally)
             tally.left_out += 1
 
 
-def refuse_nothing(listing: InputList, left_out: int) -> None:
-    """Refuse folders without a file that is meant, and a condition that matches no row.
-
-    It is almost always a mistake, or a disk that is not there. A list without rows says what it says.
-    """
+def refuse_no_match(condition: str | None, left_out: int) -> None:
+    """Refuse a condition that matches no row. A list without rows says what it says."""
     if left_out:
         rows = "the only row does not match" if left_out == 1 else f"none of {left_out:,} rows matches"
-        raise Refused(f"--where {listing.where!r}: {rows}; mend the condition")
-    folders = [part for part in _parts_of(listing) if _names_folder(part)]
-    if not folders:
-        return
-    first = folders[0]
-    path = os.fsdecode(first.source)
-    patterns = " or ".join(map(repr, first.patterns))
-    wanted = f"no file in it is like --pattern {patterns}" if patterns else "it holds no file"
-    raise Refused(f"{_absolute(path, 'DATASET')}: {wanted}{_instead(path)}")
+        raise Refused(f"--where {condition!r}: {rows}; mend the condition")
 
 
-def _names_folder(part: InputList) -> bool:
-    source = part.source
-    return isinstance(source, (str, bytes, os.PathLike)) and _is_folder(
-        _absolute(os.fsdecode(source), "DATASET")
-    )
+def _unless_none(files: Iterable[str], path: str, patterns: Sequence[str]) -> Iterator[str]:
+    """The files of a folder; refuses one without: it is almost always a slip, or a disk that is not there."""
+    nothing = True
+    for file in files:
+        nothing = False
+        yield file
+    if nothing:
+        wanted = f"no file in it is like --pattern {' or '.join(map(repr, patterns))}"
+        raise Refused(f"{path}: {wanted if patterns else 'it holds no file'}{_instead(path)}")
 
 
 def _instead(path: str) -> str:
     """What there is in a folder, where another pattern would find it."""
-    example = None if is_url(path) else next(_walk(_absolute(path, "DATASET"), ""), None)
+    example = None if is_url(path) else next(_walk(path, ""), None)
     if example:
         return f"; there is {example!r}, for example"
     return ", but those whose names begin with a dot; check DATASET"
@@ -446,6 +440,7 @@ def _read_folder(path: str, listing: InputList, reading: Reading) -> tuple[Row, 
         files = remote_files(path, patterns, leave_out, reading.known, pass_over)
     else:
         files = filter(meant, _walk(path, leave_out, pass_over))
+    files = _unless_none(files, path, patterns)
     if listing.folder_label is None:
         return [listing.column], ([file] for file in files)
     if not listing.folder_label:
@@ -610,27 +605,10 @@ def _parquet_rows(name: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyar
 
     try:
         for batch in file.iter_batches(batch_size=10_000):
-            columns = map(_values, batch.columns)
+            columns = map(values_of, batch.columns)
             yield from ([python_text(value) for value in row] for row in zip(*columns, strict=True))
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise Refused(f"{name}: is damaged Parquet ({plain(error)}); make it again") from None
-
-
-def _values(column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow says nothing of its types
-    try:
-        return list(column.to_pylist())
-    except (ValueError, OverflowError):
-        return [_value(one) for one in column]
-
-
-def _value(scalar: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
-    """A value; as text where it is a date or a time beyond Python's."""
-    import pyarrow as pa
-
-    try:
-        return scalar.as_py()
-    except (ValueError, OverflowError):
-        return scalar.cast(pa.string()).as_py()
 
 
 _READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}

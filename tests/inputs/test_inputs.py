@@ -148,6 +148,14 @@ class TestSources:
             {"input": "b.txt", "day": "2024-10-04", "at": ""},
         ]
 
+    def test_each_folder_of_several_holds_something(self, folder, out):
+        """One of them may be a disk that is not there: what came from it must not be taken for removed."""
+        write_files(folder, {"a/x.txt": "", "b/y.txt": ""})
+        both = InputList(folder / "a") + InputList(folder / "b")
+        assert [row["input"] for row in listed(both, out)] == ["a/x.txt", "b/y.txt"]
+        (folder / "b" / "y.txt").unlink()
+        assert f"{folder}/b: it holds no file" in refused(both, out.with_name("other"))
+
     def test_a_folder(self, folder, out):
         """A folder gives the files in it and below it, sorted, without hidden ones."""
         write_files(folder, {"b.txt": "", "a/z.wav": "", "a/y.txt": "", ".hidden": "", ".git/config": ""})

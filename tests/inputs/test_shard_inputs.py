@@ -208,6 +208,29 @@ def test_a_sample_without_the_field_is_left_out_and_counted(folder, capfd):
     assert [row["input"] for row in read_table(folder / "out" / "manifest.csv")] == ["s.tar/a.wav"]
 
 
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (
+            sample("a", wav="1", txt="2"),
+            ["--member", "wva"],
+            "no sample has the field of --member 'wva'; the first has",
+        ),
+        ([], [], "holds no sample; check DATASET"),
+    ],
+)
+def test_shards_without_an_input_are_refused(folder, content, options, message, capfd):
+    """A slip of the keyboard takes nothing away, also where another DATASET has inputs."""
+    meant = write_tar(folder / "t.tar", sample("a", wav="1"))
+    other = write_tar(folder / "s.tar", content)
+    run = ["run", meant, other, *COPY, "--output", folder / "out", "--workers", "0", "--prune"]
+    said = here(capfd, *run, *options)
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert message in said.err
+    assert ("t.tar" if options else "s.tar") in said.err
+    assert not (folder / "out").exists()
+
+
 def test_columns_of_the_manifests_own_get_a_prefix(folder):
     """The shards of an earlier run are read as its manifest would be: labels keep their names."""
     own = {"output": "x", "size": "1", "checksum": "c", "part": 2, "from_size": 3}
