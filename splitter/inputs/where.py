@@ -8,7 +8,9 @@ own parser takes the text apart, and what is not named above is refused.
 """
 
 import ast
+import keyword
 import re
+import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -24,7 +26,8 @@ Value = Callable[[Row], str | Number]
 
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
 _WHOLE = re.compile(r"\s*[+-]?\d{1,300}\s*", re.ASCII)
-_PIECES = re.compile(r"`([^`]*)`|('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")", re.DOTALL)
+# a name in backquotes, a text, any other name, the end of a line
+_PIECES = re.compile(r"`([^`]*)`|('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")|([^\W\d]\w*)|\s*\n\s*", re.DOTALL)
 _PLACE = "column_in_backquotes_"
 
 
@@ -47,19 +50,30 @@ class _Reader:
             with warnings.catch_warnings():
                 # of what Python would say of a program, such as '\\d' in a text
                 warnings.simplefilter("ignore")
-                tree = ast.parse(_PIECES.sub(self._keep_quoted, self._text).strip(), mode="eval")
+                tree = ast.parse(_PIECES.sub(self._piece, self._text).strip(), mode="eval")
             return self._condition(tree.body)
         except SyntaxError as error:
-            more = "; equal is ==" if re.search(r"(?<![=!<>])=(?!=)", self._text) else ""
-            raise self._refused(f"is not a condition ({error.msg}){more}") from None
+            raise self._refused(f"is not a condition ({error.msg}){self._hint()}") from None
         except (ValueError, RecursionError, MemoryError):
             raise self._refused("cannot be read") from None
 
-    def _keep_quoted(self, piece: re.Match[str]) -> str:
-        """A name in backquotes may hold what no Python name may."""
-        if piece[1] is None:
-            return piece[0]
-        self._quoted.append(piece[1])
+    def _hint(self) -> str:
+        """What may be meant by what Python's parser does not take."""
+        if re.search(r"(?<![=!<>])=(?!=)", self._text):
+            return "; equal is =="
+        words = (piece[3] for piece in _PIECES.finditer(self._text))
+        name = next((word for word in words if word in self._header and keyword.iskeyword(word)), None)
+        return f"; the column {name!r} stands in backquotes: `{name}`" if name else ""
+
+    def _piece(self, piece: re.Match[str]) -> str:
+        """A name in backquotes may hold what no Python name may; and where a line ends does not matter."""
+        name = piece[1]
+        if piece[3] and unicodedata.normalize("NFKC", piece[3]) != piece[3]:
+            # Python's parser would make another name of it
+            name = piece[3]
+        if name is None:
+            return piece[0] if piece[2] or piece[3] else " "
+        self._quoted.append(name)
         return f"{_PLACE}{len(self._quoted) - 1}"
 
     def _condition(self, node: ast.expr) -> Condition:
@@ -104,6 +118,11 @@ class _Reader:
         part, whole = self._value(left), self._value(right)
         if _is_number(left) or _is_number(right):
             raise self._refused(f"{self._shown(right)} is neither a list such as ('a', 'b') nor text")
+        if isinstance(left, ast.Name) and isinstance(right, ast.Constant):
+            one = self._shown(right)
+            raise self._refused(
+                f"{one} is a text and no list; write in ({one},), or {self._shown(left)} == {one}"
+            )
         return lambda row: str(part(row)) in str(whole(row))
 
     def _value(self, node: ast.expr) -> Value:

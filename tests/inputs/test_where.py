@@ -156,13 +156,19 @@ def test_any_text_is_a_condition_or_is_refused(text):
     ("text", "message"),
     [
         ("splt == 'train'", "there is no column 'splt'; did you mean 'split'?"),
-        ("split == train", "there is no column 'train'; there is 'input', 'split' (text stands in quotes)"),
+        (
+            "split == train",
+            "there is no column 'train'; there is 'input', 'split', 'class' (text stands in quotes)",
+        ),
         ("`the split` == 'x'", "there is no column 'the split'"),
         ("split = 'train'", "equal is =="),
         ("split", "split has to be compared with something"),
         ("not split", "split has to be compared with something"),
         ("", "is not a condition"),
         ("split == ", "is not a condition"),
+        ("split in ('x')", "'x' is a text and no list; write in ('x',), or split == 'x'"),
+        ("split not in 'x'", "'x' is a text and no list"),
+        ("class == 'x'", "the column 'class' stands in backquotes: `class`"),
         ("split is 'x'", "'is' is not known; write == or !="),
         ("split == None", "None is neither a number nor text"),
         ("3 in split", "split is neither a list such as ('a', 'b') nor text"),
@@ -180,9 +186,18 @@ def test_what_is_no_condition(folder, monkeypatch, text, message):
     """It is refused by name, and nothing of it is executed."""
     monkeypatch.chdir(folder)
     with pytest.raises(Refused) as refused:
-        condition(text, ["input", "split"])
+        condition(text, ["input", "split", "class"])
     assert message in str(refused.value)
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["µ == '1'", "`µ` == '1'", "`class` == 'a\\n b' and\n   µ == '1'", "\n µ\n ==\r\n '1'\n"]
+)
+def test_names_and_lines_as_they_come(text):
+    """The sign of a micrometre, which Python takes for a Greek letter; and lines, as in a file of options."""
+    found = condition(text, ["class", "µ", "μ"])
+    assert [row for row in (["a\n b", "1", "2"], ["a\n b", "2", "1"]) if found(row)] == [["a\n b", "1", "2"]]
 
 
 def test_a_run_over_some_rows(capfd, folder):
