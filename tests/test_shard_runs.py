@@ -134,6 +134,13 @@ def test_a_parquet_list_of_paths_stays_one(folder):
         len(Copy(InputList(str(path), member="audio")))
 
 
+def test_an_input_of_bytes_is_contents(folder):
+    """Only text can be a list of paths."""
+    path = write_parquet(folder / "p.parquet", pa.table({"input": [b"A"], "n": [1]}))
+    (output,), _ = Copy(str(path))[0]
+    assert output.content == b"A"
+
+
 def test_what_is_wrong_with_parquet(folder, capfd):
     """A row without bytes is one error; hostile paths lead nowhere; a damaged file is refused."""
     paths = ["../../x", "/etc/passwd", "a/b", "c"]
@@ -162,12 +169,11 @@ def test_what_is_wrong_with_parquet(folder, capfd):
     ("columns", "message"),
     [
         ({"audio audio": [b"x"]}, "has two columns 'audio'; give one another name"),
-        ({"day": pa.array([2**31 - 1], pa.date32())}, "is damaged Parquet (days=2147483647"),
         ({"text": ["y" * 101]}, "the labels beside the bytes are more than 100 letters"),
     ],
 )
 def test_parquet_that_cannot_be_taken_is_refused(folder, capfd, monkeypatch, columns, message):
-    """Columns of one name, what Python has no value for, and labels that would fill the memory."""
+    """Columns of one name, and labels that would fill the memory."""
     monkeypatch.setattr(parquet_inputs, "MOST_LABELS", 100)
     table = pa.table({"audio": [{"bytes": b"x", "path": "a"}], **columns})
     table = table.rename_columns([name.partition(" ")[0] for name in table.column_names])
@@ -175,6 +181,13 @@ def test_parquet_that_cannot_be_taken_is_refused(folder, capfd, monkeypatch, col
     said = here(capfd, "run", path, *COPY, "--output", folder / "out", *HERE)
     assert (said.code, len(said.lines)) == (2, 1)
     assert f"{path}: {message}" in said.err
+
+
+def test_a_date_beyond_pythons_is_a_label(folder, capfd):
+    table = pa.table({"audio": [b"x"], "day": pa.array([10_000_000], pa.date32())})
+    path = write_parquet(folder / "p.parquet", table)
+    assert here(capfd, "run", path, *COPY, "--output", folder / "out", *HERE).code == 0
+    assert [row["day"] for row in read_table(folder / "out" / "manifest.csv")] == ["29349-01-26"]
 
 
 def test_rows_of_a_damaged_row_group_are_errors_and_all_others_are_done(folder, capfd):

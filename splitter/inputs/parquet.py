@@ -40,7 +40,8 @@ def contents_column(place: str, path_column: str, asked: str | None) -> str | No
             )
             raise Refused(f"--member {asked}: {without_secrets(place)} has no such column of bytes{there}")
         return asked
-    candidates = files or ([] if path_column in kinds else plain)
+    is_list = path_column in kinds and not _is_binary(kinds[path_column])
+    candidates = files or ([] if is_list else plain)
     usual = [name for name in _CONTENTS if name in candidates]
     if len(candidates) > 1 and not usual:
         there = ", ".join(map(repr, candidates[:FIELDS_SHOWN]))

@@ -27,6 +27,7 @@ from splitter.inputs.places import (
     key_hash,
     look_at,
     same_name,
+    shard_of,
 )
 from splitter.inputs.shards import MemberIndex
 from splitter.inputs.sources import InputList
@@ -345,7 +346,11 @@ def _refuse_password(listed: str, index: int) -> None:
 
 def _reserved(listed: str, key: str) -> Refused:
     top, slash, _ = key.partition("/")
-    if slash:
+    shard, _ = shard_of(listed)
+    if shard:
+        shards = f"{shard.rpartition('/')[0]}/*{os.path.splitext(shard)[1]}"
+        remedy = f"it stands in a shard: give the shards as DATASET, as in 'FOLDER/{shards}'"
+    elif slash:
         remedy = f"rename the folder {top}/, or start inside it: as DATASET, or with --root {top} for a list"
     elif same_name(key) in RESERVED_FOLDERS:
         remedy = "rename it"

@@ -22,6 +22,7 @@ SOUGHT_BYTES = 4096  # what is shorter is read faster than it is passed over
 LONGEST_HEADER = 1 << 20  # of an extended header; a hostile one may claim any size
 LONGEST_NAME = 100
 MOST_DIGITS = 20
+NO_ARCHIVE = "is not a tar archive (plain or gzip)"
 CUT_OFF = "ends before its end: it was cut off, or is still being written"
 
 _FIELDS = struct.Struct("100s 8s 8s 8s 12s 12s 8s 1s 100s 6s 2s 32s 32s 8s 8s 155s 12x")
@@ -233,7 +234,7 @@ class Counting:
             left -= len(part)
             parts.append(part)
         if parts and left:
-            raise self.error(CUT_OFF)
+            raise self.error(CUT_OFF if self.at else NO_ARCHIVE)
         self.at += size - left
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -279,7 +280,7 @@ def _parse(block: bytes, stream: Counting) -> Head:
     total = sum(block) - sum(checksum) + 8 * 32
     if _number(checksum) != total:
         if stream.at == BLOCK:
-            raise stream.error("is not a tar archive (plain or gzip)")
+            raise stream.error(NO_ARCHIVE)
         raise stream.error(f"is damaged: what stands at byte {stream.at - BLOCK} is not a tar header")
     length = _number(size)
     if length is None or length < 0:

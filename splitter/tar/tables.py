@@ -61,6 +61,9 @@ class Plan:
             columns = next(csv.reader(self.file, delimiter=self.delimiter, strict=True), [])
         except (csv.Error, UnicodeDecodeError) as error:
             raise Refused(f"{self.name}: its header cannot be read: {error}") from None
+        other = next((sign for sign in ",;\t|" if columns and sign in columns[0]), None)
+        if len(columns) == 1 and other:
+            raise Refused(f"{self.name}: has one column, {columns[0]!r}; is it --delimiter {other!r}?")
         fields = [column.removeprefix("@") for column in columns]
         if not any(column != KEY for column in columns):
             raise Refused(f"{self.name}: has no columns; expected such as {KEY},@wav,cls")

@@ -767,6 +767,8 @@ class TestCollisions:
         assert refused(["errors.csv.txt"], out, root=str(folder)).endswith(
             "; use --keep-extension, or rename it"
         )
+        shard = refused(["shards/shard-000000.tar/00000000-000000.wav"], out, root=str(folder))
+        assert "; it stands in a shard: give the shards as DATASET, as in 'FOLDER/shards/*.tar'" in shard
         assert refused(["manifest.csv"], out, root=str(folder), keep_extension=True).endswith("; rename it")
         assert list(run(folder / "shards", out)["output"]) == ["a/copy"]
         result = run(["errors.csv.txt"], out.with_name("other"), root=str(folder), keep_extension=True)

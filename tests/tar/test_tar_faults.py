@@ -49,6 +49,7 @@ HOSTILE = {
         tarfile.TarInfo.create_pax_global_header({"a": "b"})[:124] + b"77777777777\0" + bytes(376),
         "not a tar archive",
     ),
+    "a little text": (b"key,txt\na,x\n", "is not a tar archive (plain or gzip)"),
     "not an archive": (b"hello " * 1000, "is not a tar archive"),
     "nothing": (b"", "is empty"),
     "what follows": (tar_bytes(GOOD) + b"x" * 512, "is not a tar header"),

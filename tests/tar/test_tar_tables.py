@@ -59,6 +59,8 @@ def test_create_numbers_samples_without_keys(folder):
         ([["key", "cls", "@cls"], ["a", "1", "2"]], "two columns for 'cls'"),
         ([["key", "../x"], ["a", "1"]], "cannot be the name of a field"),
         ([["key"], ["a"]], "has no columns"),
+        ([["key;txt"], ["a;x"]], "has one column, 'key;txt'; is it --delimiter ';'?"),
+        ([["key\ttxt"], ["a\tx"]], "is it --delimiter '\\t'?"),
         ([], "has no columns"),
     ],
 )
