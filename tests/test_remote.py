@@ -596,7 +596,7 @@ def test_a_stopped_run_says_where_its_manifest_is(folder, capfd):
     files = {f"{number}.txt": "fail" if number else "one" for number in range(4)}
     write_files(folder / "inputs", files)
     url = f"memory://{uuid.uuid4().hex}/out"
-    recipe = ("--recipe", f"{Path(__file__).with_name('test_again.py')}:Letters")
+    recipe = ("--recipe", f"{Path(__file__).parent}/verification/test_again.py:Letters")
     run = ("run", folder / "inputs", *recipe, "--workers", "0", "--max-failures", "0", "--output", url)
     said = here(capfd, *run)
     assert said.code == 1
