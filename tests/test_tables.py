@@ -216,6 +216,32 @@ def test_metadata_lists_the_files_first(listed: Path, folder: Path):
     ]
 
 
+@pytest.mark.parametrize("manifest_format", ["csv", "csv,parquet"])
+@pytest.mark.parametrize(
+    ("texts", "named"),
+    [("--", []), ("a--b", ["0/a", "3/b"])],
+    ids=["none has a file", "none in between has one"],
+)
+def test_metadata_of_rows_without_files(folder: Path, monkeypatch, manifest_format, texts, named):
+    """However many of them stand together: it lists the files that there are."""
+
+    class Letter(ProcessorDataset):
+        def process(self, input_file):
+            text = input_file.read_text()
+            return ([] if text == "-" else [OutputFile(text, text)]), {}
+
+    monkeypatch.setattr("splitter.formats.ROWS_AT_ONCE", 1)
+    write_files(folder / "inputs", {f"{number}.txt": text for number, text in enumerate(texts)})
+    for _ in range(2):
+        manifest = Letter(str(folder / "inputs")).run(
+            folder / "out", workers=0, quiet=True, manifest_format=manifest_format, audiofolder=True
+        )
+    [there] = folder.glob("out/metadata.*")
+    table = pq.read_table(there).to_pandas() if there.suffix == ".parquet" else pd.read_csv(there, dtype=str)
+    assert table["file_name"].tolist() == named
+    assert len(manifest) == len(texts)
+
+
 def test_a_file_that_somebody_has_put_there_is_left_alone(listed: Path, folder: Path):
     """It is refused before any work; what the run has made itself it replaces."""
     run(listed)
