@@ -25,11 +25,12 @@ def assemble_manifest(
     *,
     others: Sequence[str] | None = None,
     change: Callable[[Row, str], None] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Summary:
     """Bring manifest.csv and errors.csv together from what is committed; nothing is processed.
 
     `others` names the files that are wanted beside them. `change` is called before they are written, with the
-    columns of the manifest, and which of them has the paths.
+    columns of the manifest, and which of them has the paths; `tell` afterwards, if there is advice to give.
     """
     began = time.monotonic()
     try:
@@ -49,7 +50,9 @@ def assemble_manifest(
         standing = Standing.of(storage, journal, keys)
         if change:
             change(columns_of(journal, standing.entries[standing.entries >= 0], header), path_column)
-        write_tables(storage, journal, standing, header, others=others)
+        advice = write_tables(storage, journal, standing, header, others=others)
+        if advice and tell:
+            tell(advice)
         why = journal.first_failure(standing.entries_with(FAILED), path_column)
         if not len(standing.entries_with(STALE)):
             forget_stale(storage)

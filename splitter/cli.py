@@ -470,7 +470,7 @@ def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet:
     others = other_tables(manifest_format or "csv", audiofolder=audiofolder) if asked else None
     with Display(quiet=quiet) as display:
         try:
-            summary = assemble(output, others=others)
+            summary = assemble(output, others=others, tell=display.alert)
         except Interrupted as interruption:
             return interruption.exit_code
         display.summary(summary)

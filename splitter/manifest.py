@@ -47,6 +47,18 @@ class Manifest:
         with storage.replacing(ERRORS, durable=False) as file:
             file.writelines(self.errors())
 
+    def advice(self) -> str:
+        """What to do about a column `split` that is empty in every row; nothing if it is not."""
+        rule = SplitRule.kept(self._storage)
+        if rule is None or not len(self._made) or rule.by in self._union.names:
+            return ""
+        split = f"splitter split {self._storage.root}"
+        return (
+            f"the column {COLUMN!r} is empty in every row: it goes by {rule.by!r}, and the manifest has no "
+            f"such column any more; divide again, by another (as in {split} --by COLUMN), or run: {split} "
+            "--remove"
+        )
+
     def schema(self) -> bytes:
         """What is kept of the manifest's columns and their types."""
         types = dict((*self._union.outputs, *self._union.inputs))
@@ -120,7 +132,7 @@ def _split_of(rule: SplitRule, header: Row, root: str) -> Callable[[Row], str]:
             f"key, or run: splitter split {root} --remove"
         )
     if rule.by not in header:
-        # of no row is the group known
+        # of no row is the group known, as `advice` says
         return lambda _: ""
     at = header.index(rule.by)
     known = functools.lru_cache(1 << 16)(rule.of)

@@ -99,14 +99,19 @@ def plan_dataset(
         return forecast(dataset, storage, options, display)
 
 
-def assemble(output: str | os.PathLike[str], *, others: Sequence[str] | None = None) -> "Summary":
+def assemble(
+    output: str | os.PathLike[str],
+    *,
+    others: Sequence[str] | None = None,
+    tell: "Callable[[str], None] | None" = None,
+) -> "Summary":
     """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
     from splitter.assembly import assemble_manifest
     from splitter.processes import signals_raise
     from splitter.storage.remote import storage_of
 
     with signals_raise():
-        return assemble_manifest(storage_of(_folder(output)), others=others)
+        return assemble_manifest(storage_of(_folder(output)), others=others, tell=tell)
 
 
 def split_outputs(

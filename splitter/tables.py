@@ -29,8 +29,8 @@ def write_tables(
     columns: Row,
     *,
     others: Sequence[str] | None = None,
-) -> None:
-    """Write them all; inputs that are stale, or not done, stand in none.
+) -> str:
+    """Write them all; inputs that are stale, or not done, stand in none. Returns advice for the user, if any.
 
     `others` names the files beside manifest.csv and errors.csv. Without it those that there were are made
     anew.
@@ -40,7 +40,8 @@ def write_tables(
     wanted = there if others is None else list(others)
     # what is made from a manifest never outlives it
     storage.remove(there)
-    Manifest(journal, standing, columns).write()
+    manifest = Manifest(journal, standing, columns)
+    manifest.write()
     if wanted != there:
         _note(storage, dict.fromkeys(wanted, ""))
     if wanted:
@@ -48,6 +49,7 @@ def write_tables(
         made = {name: write_format(storage, name, MANIFEST, types) for name in wanted}
         if made != before:
             _note(storage, made)
+    return manifest.advice()
 
 
 def _note(storage: Storage, checksums: dict[str, str]) -> None:

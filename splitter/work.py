@@ -420,7 +420,9 @@ class Work:
                 why = self._first_failure(standing, first.todo) or self._first_failure(standing)
             if not fault and self.mine is None:
                 others = self.options.other_tables
-                write_tables(self.storage, self.journal, standing, self.table.header, others=others)
+                advice = write_tables(self.storage, self.journal, standing, self.table.header, others=others)
+                if advice:
+                    self.display.alert(advice)
                 if not len(standing.entries_with(STALE)):
                     forget_stale(self.storage)
                     if not (self._unreadable(first) or self._left_in_shards(standing.gone)):

@@ -187,6 +187,43 @@ def test_later_runs_keep_the_column(outputs: Path, listed: Path, capfd):
     assert read_table(outputs / "manifest.csv") == table
 
 
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)], ids=["loud", "quiet"])
+def test_a_column_to_go_by_that_is_gone_is_said(listed: Path, folder: Path, quiet, capfd):
+    """By the run that no longer has it and by `splitter manifest`, until there is another or no split."""
+    out = folder / "outputs"
+    command = [
+        "run",
+        listed,
+        "--recipe",
+        "words",
+        "--root",
+        "inputs",
+        "--workers",
+        "0",
+        "--output",
+        out,
+        *quiet,
+    ]
+    here(capfd, *command)
+    here(capfd, "split", out, "--by", "speaker", *EVEN)
+    said = here(capfd, *command)
+    assert "note: " not in said.err
+    line = (
+        "note: the column 'split' is empty in every row: it goes by 'speaker', and the manifest has no "
+        f"such column any more; divide again, by another (as in splitter split {out} --by COLUMN), or run: "
+        f"splitter split {out} --remove"
+    )
+    for arguments in ([*command, "--rename", "speaker=voice"], ["manifest", out, *quiet]):
+        said = here(capfd, *arguments)
+        assert said.lines.count(line) == 1
+        assert {row["split"] for row in read_table(out / "manifest.csv")} == {""}
+        assert here(capfd, "verify", out).code == 0
+    here(capfd, "split", out, "--by", "voice", *EVEN)
+    said = here(capfd, "manifest", out)
+    assert "note: " not in said.err
+    assert {row["split"] for row in read_table(out / "manifest.csv")} == {"train", "validation", "test"}
+
+
 def test_the_column_is_the_same_for_a_run_that_is_split_before_or_after(outputs: Path, listed: Path, capfd):
     """The manifest is a function of the inputs and the rule, not of what was done first."""
     here(capfd, "split", outputs, "--by", "speaker")
