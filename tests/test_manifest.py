@@ -145,6 +145,27 @@ def test_errors_csv_goes_when_nothing_fails_any_more(folder: Path, capfd):
     assert {row["input"] for row in read_table(folder / "outputs" / "manifest.csv")} == {"a.txt"}
 
 
+def test_nothing_failed_has_the_columns_of_failures(folder: Path):
+    """What is asked of the failures can be asked of a clean run, too; also before all parts are done."""
+
+    class Numbers(ProcessorDataset):
+        def process(self, input_file):
+            return [], {"number": int(input_file.read_text())}
+
+    def run(text: str, **options):
+        write_files(folder, {"a.txt": text})
+        rows = [{"input": str(folder / "a.txt"), "label": "x"}]
+        return Numbers(rows).run(folder / "out", workers=0, quiet=True, **options)
+
+    some, none = run("no number").failed, run("7").failed
+    assert (len(some), len(none)) == (1, 0)
+    assert some.columns.equals(none.columns)
+    assert some.dtypes.equals(none.dtypes)
+    assert read_manifest(folder / "out").failed["message"].tolist() == []
+    part = run("7", part="1/1")
+    assert part.failed["message"].tolist() == part["output"].tolist() == []
+
+
 def test_a_new_column_is_never_filled_from_metadata_of_the_same_name(folder: Path):
     """An input that cannot be read keeps what it had before the list had that column."""
     write_files(folder, {"x.txt": "", "y.txt": ""})

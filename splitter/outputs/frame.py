@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from splitter.commits import ERROR_COLUMNS, OUTPUT_COLUMNS
-from splitter.csv_text import in_unicode
+from splitter.csv_text import Row, in_unicode
 from splitter.errors import Refused
-from splitter.manifest import ERRORS
+from splitter.manifest import ERRORS, MANIFEST
 from splitter.outputs.contents import FOLDER, Files
 from splitter.outputs.tables import AGAIN, open_table, place_of, schema_of
 
@@ -51,24 +51,32 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
 
 def no_manifest(summary: "Summary") -> Manifest:
     """Of a part: the manifest comes when all parts are done."""
-    manifest: Manifest = Manifest()
-    manifest.failed = pd.DataFrame()
+    manifest: Manifest = Manifest(_frame(MANIFEST, [*OUTPUT_COLUMNS], [], {"size": "int"}))
+    manifest.failed = _no_failures([])
     manifest.summary = summary
     return manifest
 
 
 def _failed(files: Files, columns: Sequence[str]) -> pd.DataFrame:
-    there = files.exists(ERRORS)
-    return _read(files, ERRORS, {"attempts": "int"}, ERROR_COLUMNS, columns) if there else pd.DataFrame()
+    if not files.exists(ERRORS):
+        return _no_failures(columns)
+    return _read(files, ERRORS, _ERROR_TYPES, ERROR_COLUMNS, columns)
+
+
+def _no_failures(columns: Sequence[str]) -> pd.DataFrame:
+    """errors.csv without a row, as if it were there."""
+    return _frame(ERRORS, [*columns, *ERROR_COLUMNS], [], _ERROR_TYPES)
 
 
 def _read(
     files: Files, name: str, types: Mapping[str, str], needed: Sequence[str], columns: Sequence[str]
 ) -> pd.DataFrame:
-    header, found = open_table(files, name, needed, columns)
-    rows = [*found]
+    header, rows = open_table(files, name, needed, columns)
+    return _frame(files.place(name), header, [*rows], types)
+
+
+def _frame(path: str, header: Row, rows: Sequence[Row], types: Mapping[str, str]) -> pd.DataFrame:
     values = zip(*rows, strict=True) if rows else [()] * len(header)
-    path = files.place(name)
     frame: pd.DataFrame = pd.DataFrame(
         {
             number: _column(texts, types.get(name, "str"), f"{path}: column {name!r}")
@@ -120,4 +128,5 @@ _KINDS: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
     "float": (float, ("float64", "float64")),
     "bool": (_truth, ("bool", "boolean")),
 }
+_ERROR_TYPES = {"attempts": "int"}
 _WORDS = {"int": "a whole number", "float": "a number", "bool": "True or False"}
