@@ -57,7 +57,7 @@ def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes
         listed = next((value for value in values.values() if isinstance(value, str)), "?")
         raise Refused(f"read_output: the row of {listed} has no output file; leave out rows without `output`")
     checksum = values.get("checksum")
-    size, offset = number_of(values.get("size")), number_of(values.get("shard_offset"))
+    size, offset = number_of(values.get("size")), offset_of(name, values.get("shard_offset"))
     wanted = Address(name, size, checksum if isinstance(checksum, str) else "", offset)
     return _reader(os.fspath(folder)).read(wanted)
 
@@ -85,6 +85,11 @@ def number_of(value: Any) -> int | None:  # noqa: ANN401 - a number of any libra
         return int(value)
     except (TypeError, ValueError):
         return None
+
+
+def offset_of(output: str, value: Any) -> int | None:  # noqa: ANN401 - as above
+    """A cell of `shard_offset`; beside a file of its own it is a label, or metadata, that is called so."""
+    return number_of(value) if shard_of(output)[0] else None
 
 
 class Address(NamedTuple):

@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 from splitter.dataset import ProcessorDataset
 from splitter.errors import Refused
 from splitter.options import nearest
-from splitter.outputs.contents import FOLDER, Address, OutputReader
+from splitter.outputs.contents import FOLDER, Address, OutputReader, offset_of
 from splitter.outputs.decoded import decoded
 from splitter.progress import one_line
 
@@ -69,14 +69,12 @@ class Samples:
 
     def wanted(self, number: int) -> Address:
         """Where its content is."""
-        offset = self._columns.get("shard_offset")
-        place = None if offset is None else _plain(offset[number])
+        output, offsets = str(self._columns["output"][number]), self._columns.get("shard_offset")
         return Address(
-            str(self._columns["output"][number]),
+            output,
             int(self._columns["size"][number]),
             str(self._columns["checksum"][number]),
-            # of a manifest without its schema it is text
-            None if place is None else int(place),
+            None if offsets is None else offset_of(output, offsets[number]),
         )
 
     def sample(self, number: int) -> Sample:

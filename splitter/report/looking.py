@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from splitter.content_types import type_of
 from splitter.errors import SplitterError
 from splitter.inputs.places import Layout, shard_of
 from splitter.options import usable_cpus
-from splitter.outputs.contents import Address, OutputReader, number_of
+from splitter.outputs.contents import Address, OutputReader, number_of, offset_of
 from splitter.report.levels import Levels, measure, preview
 from splitter.report.table import Table, hash_of, kind_of
 from splitter.urls import is_url
@@ -130,9 +129,8 @@ class Outputs:
 
 def address(output: str, offset: Any, size: Any) -> Address:  # noqa: ANN401 - cells, which may be missing
     """Where an output is. One that is a file of its own is read as it is now, whatever its size was."""
-    if not shard_of(output)[0] or pd.isna(offset) or pd.isna(size):
-        return Address(output)
-    return Address(output, int(size), shard_offset=int(offset))
+    size, offset = number_of(size), offset_of(output, offset)
+    return Address(output) if size is None or offset is None else Address(output, size, shard_offset=offset)
 
 
 def look(outputs: Outputs, table: Table, layout: Layout | None, effort: Effort) -> Looks:

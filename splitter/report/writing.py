@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from splitter.errors import Refused, StorageError
 from splitter.inputs.places import OWN_FOLDER, REPORT, Layout, shard_of
 from splitter.manifest import MANIFEST
-from splitter.outputs.contents import Address, Files, number_of
+from splitter.outputs.contents import Address, Files, number_of, offset_of
 from splitter.outputs.frame import Manifest, read_manifest
 from splitter.outputs.tables import place_of
 from splitter.report.looking import Effort
@@ -103,7 +103,7 @@ def server_of(output: str, effort: Effort, *, host: str, port: int, sources: boo
     # loose files on this machine are given as they are
     remote = is_url(files.folder)
     members = {
-        name: Address(name, number_of(size), shard_offset=number_of(offset))
+        name: Address(name, number_of(size), shard_offset=offset_of(name, offset))
         for name, offset, size in rows
         if name and (remote or shard_of(name)[0])
     }

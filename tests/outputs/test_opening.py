@@ -131,6 +131,27 @@ def test_other_kinds_of_content(folder: Path):
             _ = dataset[number]
 
 
+@pytest.mark.parametrize("kind", ["a label", "metadata"])
+def test_a_column_named_as_the_place_in_a_shard(folder: Path, kind: str):
+    """Beside loose files it is somebody's own, whatever stands in it."""
+    values = ["", "3", "no number"]
+
+    class Own(ProcessorDataset):
+        def process(self, input_file):
+            text = input_file.read_text()
+            return [OutputFile("0.txt", text)], {} if kind == "a label" else {"shard_offset": text}
+
+    write_files(folder, {f"{number}.txt": value for number, value in enumerate(values)})
+    rows = [{"input": str(folder / f"{number}.txt"), "label": text} for number, text in enumerate(values)]
+    rename = "label=shard_offset" if kind == "a label" else "label=other"
+    manifest = Own(rows).run(folder / "out", workers=0, quiet=True, rename=[rename])
+    assert manifest["shard_offset"].tolist() == values
+    for options in ({}, {"streaming": True}):
+        found = list(splitter.open(folder / "out", **options))
+        assert [(one["content"], one["shard_offset"]) for one in found] == [(text, text) for text in values]
+    assert [splitter.read_output(row) for _, row in manifest.iterrows()] == [*map(str.encode, values)]
+
+
 def test_where_chooses_rows(outputs: Path):
     """As pandas' query does; and rows that were chosen before may be given themselves."""
     manifest = splitter.read_manifest(outputs)

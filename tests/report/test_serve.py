@@ -227,7 +227,11 @@ def test_an_output_folder_in_a_store_is_served(home):
     large = os.urandom((9 << 20) + 5)
     store.pipe(f"{url}/large.bin", large)
     store.pipe(f"{url}/secret.txt", b"secret")
-    manifest = f"input,output,size,checksum\na,large.bin,{len(large)},xxh128:0\nb,gone.bin,9,xxh128:0\n"
+    # beside loose files a column `shard_offset` is somebody's own
+    manifest = (
+        "input,shard_offset,output,size,checksum\n"
+        f"a,5,large.bin,{len(large)},xxh128:0\nb,5,gone.bin,9,xxh128:0\n"
+    )
     store.pipe(f"{url}/manifest.csv", manifest.encode())
     server, note = server_of(url, Effort(0, 0), host="127.0.0.1", port=0, sources=False)
     assert note == ""
