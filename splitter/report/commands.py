@@ -42,7 +42,7 @@ def report(output: str, to: str | None, sample: int, previews: int, quiet: bool)
     One file that needs no network, for every browser. Nothing else is written.
     """
     from splitter.processes import signals_raise
-    from splitter.progress import show_bytes, show_count
+    from splitter.progress import one_line, show_bytes, show_count
     from splitter.report.looking import Effort
     from splitter.report.writing import write_report
 
@@ -62,9 +62,18 @@ def report(output: str, to: str | None, sample: int, previews: int, quiet: bool)
         click.echo(f"{written.path}: {said}")
         click.echo(f"next: {_next_step(written, output)}")
     if written.unread:
-        unread = show_count(written.unread, "output")
-        click.echo(f"splitter: {unread} cannot be read; 'splitter verify' says which, and why", err=True)
+        click.echo(f"splitter: {one_line(_unread(written))}", err=True)
     return int(bool(written.unread))
+
+
+def _unread(written: "Written") -> str:
+    """Which outputs cannot be read, and why."""
+    from splitter.progress import show_count
+
+    few, more = written.unread_first, written.unread - len(written.unread_first)
+    named = "; ".join([*few, *([f"and {more:,} more"] if more else [])])
+    verify = "'splitter verify' says whether they are as the run has left them"
+    return f"{show_count(written.unread, 'output')} cannot be read: {named}; {verify}"
 
 
 def _next_step(written: "Written", output: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from splitter.content_types import type_of
-from splitter.errors import SplitterError
+from splitter.errors import SplitterError, StorageError
 from splitter.inputs.places import Layout, shard_of
 from splitter.options import usable_cpus
 from splitter.outputs.contents import Address, OutputReader, number_of, offset_of
@@ -124,7 +124,11 @@ class Outputs:
         with tempfile.NamedTemporaryFile(prefix="splitter-", suffix=os.path.splitext(name)[1]) as file:
             file.write(self.read(row))
             file.flush()
-            yield file.name
+            try:
+                yield file.name
+            except SplitterError as error:
+                # what is said of the copy holds for the output
+                raise StorageError(str(error).replace(file.name, name)) from error
 
 
 def address(output: str, offset: Any, size: Any) -> Address:  # noqa: ANN401 - cells, which may be missing
@@ -167,7 +171,7 @@ def _measure(outputs: Outputs, looks: Looks, tell: Tell) -> None:
             with outputs.path(row) as path:
                 found = measure(path, POINTS)
         except (SplitterError, OSError) as error:
-            return str(error)
+            return _why(error)
         stated = outputs.least_frames(row, found.rate)
         if found.frames < stated:
             return f"{found.frames:,} of {stated:,} samples can be read"
@@ -187,6 +191,11 @@ def _measure(outputs: Outputs, looks: Looks, tell: Tell) -> None:
         tell(number, len(rows))
 
 
+def _why(error: SplitterError | OSError) -> str:
+    """Why an output cannot be read, which is named beside it."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def _read_texts(outputs: Outputs, looks: Looks) -> None:
     """How texts begin, as long as there is room."""
 
@@ -195,7 +204,7 @@ def _read_texts(outputs: Outputs, looks: Looks) -> None:
             with outputs.path(row) as path, open(path, "rb") as file:
                 return file.read(TEXT_BYTES + 1)
         except (SplitterError, OSError) as error:
-            return str(error)
+            return _why(error)
 
     room = TEXTS_AT_MOST
     for row, found in in_parallel(

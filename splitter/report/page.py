@@ -16,6 +16,7 @@ from splitter.errors import Refused
 from splitter.inputs.places import Layout, shard_of
 from splitter.outputs.frame import read_manifest
 from splitter.outputs.tables import place_of
+from splitter.progress import show_failure
 from splitter.report.looking import POINTS, Effort, Looks, Outputs, look
 from splitter.report.summary import (
     LEVELS,
@@ -33,6 +34,7 @@ from splitter.report.table import FAILED, LEFT_OUT, MOST_GROUPS, Table, causes, 
 from splitter.urls import is_url, without_secrets
 
 MOST_ROWS = 200_000
+NAMES_SHOWN = 3
 STYLES = ("uPlot.min.css", "page.css")
 PROGRAMS = ("uPlot.iife.min.js", "data.js", "plots.js", "sound.js", "table.js", "inspector.js", "page.js")
 # the page may load what lies beside it, and nothing from anywhere else
@@ -51,6 +53,7 @@ class Page:
         outputs: How many output files the manifest has.
         looked_at: How many of them were looked at.
         unread: How many of those cannot be read.
+        unread_first: The first few of these, and why.
         inputs: How many inputs the run has.
         left: How many of them it has not tried yet.
         in_shards: Whether outputs are in shards.
@@ -60,6 +63,7 @@ class Page:
     outputs: int
     looked_at: int
     unread: int
+    unread_first: list[str]
     inputs: int
     left: int
     in_shards: bool
@@ -116,6 +120,9 @@ def page_of(output: str, place: str, effort: Effort) -> Page:
         outputs=numbers["outputs"],
         looked_at=len(looks.chosen),
         unread=len(looks.unread),
+        unread_first=[
+            show_failure(outputs.names[row], why) for row, why in sorted(looks.unread.items())[:NAMES_SHOWN]
+        ],
         inputs=numbers["inputs"],
         left=numbers["left"],
         in_shards=summary["shards"],

@@ -28,6 +28,7 @@ class Written:
         outputs: How many output files the manifest has.
         looked_at: How many of them were looked at.
         unread: How many of those cannot be read.
+        unread_first: The first few of these, and why.
         inputs: How many inputs the run has.
         left: How many of them it has not tried yet.
         in_shards: Whether outputs are in shards.
@@ -38,6 +39,7 @@ class Written:
     outputs: int
     looked_at: int
     unread: int
+    unread_first: list[str]
     inputs: int
     left: int
     in_shards: bool
@@ -67,6 +69,7 @@ def _written(path: str, page: Page) -> Written:
         outputs=page.outputs,
         looked_at=page.looked_at,
         unread=page.unread,
+        unread_first=page.unread_first,
         inputs=page.inputs,
         left=page.left,
         in_shards=page.in_shards,

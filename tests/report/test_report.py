@@ -32,6 +32,7 @@ from sounds import noise, tone, write_sound
 from written_shards import as_shards
 
 import splitter
+from splitter import OutputFile, ProcessorDataset
 
 
 def run(capfd, *arguments):
@@ -270,10 +271,35 @@ def test_an_output_that_cannot_be_read_is_named(talks, capfd):
     said = here(capfd, "report", talks)
     assert said.code == 1
     assert "12 outputs, 10 of them read" in said.out
-    assert said.lines == ["splitter: 2 outputs cannot be read; 'splitter verify' says which, and why"]
+    gone = f"{first.relative_to(talks)}: No such file or directory"
+    why = "'splitter verify' says whether they are as the run has left them"
+    line = f"splitter: 2 outputs cannot be read: {gone}; {second}: is not sound: it is text; {why}"
+    assert said.lines == [line]
     rows = rows_of(talks / "report.html")
     assert {*rows["unread"]} == {"0", "1"}
     assert len(rows["measured"]) == 10
+
+
+@pytest.mark.parametrize("sink", ["files", "webdataset", "parquet"])
+def test_outputs_that_are_no_sound_are_named(folder, capfd, sink):
+    """The first few, by the names that the manifest has; they are as the recipe made them."""
+
+    class Text(ProcessorDataset):
+        def process(self, input_file):
+            return [OutputFile("0.wav", b"not sound at all")], {}
+
+    write_files(folder / "in", {f"{number}.txt": "" for number in range(5)})
+    manifest = Text(str(folder / "in")).run(folder / "out", workers=0, quiet=True, sink=sink)
+    said = here(capfd, "report", folder / "out")
+    where = f"{folder}/out/" if sink == "files" else ""
+    named = "; ".join(f"{where}{name}: is not sound: it is text" for name in manifest["output"][:3])
+    why = "'splitter verify' says whether they are as the run has left them"
+    line = f"splitter: 5 outputs cannot be read: {named}; and 2 more; {why}"
+    assert (said.code, said.lines) == (1, [line])
+    page = (folder / "out" / "report.html").read_bytes()
+    assert here(capfd, "verify", folder / "out").code == 0
+    here(capfd, "report", folder / "out")
+    assert (folder / "out" / "report.html").read_bytes() == page
 
 
 @pytest.mark.parametrize("kind", ["tar", "parquet"])
@@ -298,7 +324,8 @@ def test_an_output_of_which_less_can_be_decoded_cannot_be_read(folder, capfd):
         write_sound(short, tone(1, 8000)[:samples], 8000)
         said = here(capfd, "report", folder / "out")
         assert (said.code, said.out.splitlines()[0].endswith("2 outputs, 1 of them read")) == (1, True)
-        assert said.lines == ["splitter: 1 output cannot be read; 'splitter verify' says which, and why"]
+        [line] = said.lines
+        assert f": short/{short.name}: {samples:,} of 8,000 samples can be read; 'splitter verify" in line
         rows = rows_of(folder / "out" / "report.html")
         assert rows["unread"] == {"0": f"{samples:,} of 8,000 samples can be read"}
         assert [why["row"] for why in summary_of(folder / "out" / "report.html")["worth"]] == [1]
