@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 
 from splitter.commits import DONE, FAILED, STALE
 from splitter.csv_text import Row
-from splitter.errors import Refused, StorageError
+from splitter.errors import Refused
 from splitter.how import forget_earlier, how_before
 from splitter.inputs.kept import kept_list
-from splitter.inputs.places import OWN_FOLDER
 from splitter.jobs import Report
 from splitter.journal import Journal
 from splitter.manifest import columns_of
@@ -33,12 +32,7 @@ def assemble_manifest(
     columns of the manifest, and which of them has the paths; `tell` afterwards, if there is advice to give.
     """
     began = time.monotonic()
-    try:
-        # a store has no folders, but for the names in them
-        is_used = storage.exists(OWN_FOLDER) or storage.names(OWN_FOLDER)
-    except StorageError as error:
-        raise Refused(str(error)) from error
-    if not is_used:
+    if not storage.is_output():
         raise Refused(f"{storage.root}: is not a splitter output folder; give the --output of a run")
     storage.prepare()
     with storage.locked():

@@ -511,13 +511,14 @@ def verify(  # noqa: PLR0913 - what click gives
     and that there is nothing else. Nothing is written. Exit code 1 if anything is found, a line for each:
     the first 20 findings of each kind, then a count of the rest.
     """
+    from splitter.outputs.tables import folder_of
     from splitter.run import verify as verified
     from splitter.verification.findings import Telling
 
     if recipe and not deep:
         raise Refused(f"--recipe {recipe}: is only for --deep; add that, or leave it out")
     many = int(deep) if deep and deep.isdecimal() else deep
-    telling = None if as_json else Telling(output, click.echo, everything=verbose)
+    telling = None if as_json else Telling(folder_of(output), click.echo, everything=verbose)
     try:
         verdict = verified(output, deep=many, recipe=recipe, workers=workers, tell=telling)
     except Interrupted as interruption:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from splitter.outputs.frame import Manifest
     from splitter.progress import Display
     from splitter.splits import SplitRule
+    from splitter.storage.base import Storage
     from splitter.summary import Summary
     from splitter.verification.findings import Finding, Verdict
 
@@ -108,10 +109,9 @@ def assemble(
     """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
     from splitter.assembly import assemble_manifest
     from splitter.processes import signals_raise
-    from splitter.storage.remote import storage_of
 
     with signals_raise():
-        return assemble_manifest(storage_of(_folder(output)), others=others, tell=tell)
+        return assemble_manifest(_storage_made(output), others=others, tell=tell)
 
 
 def split_outputs(
@@ -124,20 +124,18 @@ def split_outputs(
     """Give the manifest of an output folder its column `split`."""
     from splitter.assembly import split_manifest
     from splitter.processes import signals_raise
-    from splitter.storage.remote import storage_of
 
     with signals_raise():
-        return split_manifest(storage_of(_folder(output)), by, fractions, seed, label)
+        return split_manifest(_storage_made(output), by, fractions, seed, label)
 
 
 def unsplit_outputs(output: str | os.PathLike[str]) -> None:
     """Remove the column `split` from the manifest."""
     from splitter.assembly import unsplit_manifest
     from splitter.processes import signals_raise
-    from splitter.storage.remote import storage_of
 
     with signals_raise():
-        unsplit_manifest(storage_of(_folder(output)))
+        unsplit_manifest(_storage_made(output))
 
 
 def verify(
@@ -151,7 +149,7 @@ def verify(
     """Whether everything that runs left in an output folder is present and unchanged; nothing is written.
 
     Args:
-        output: The output folder, or the URL of it.
+        output: The output folder, or its manifest.csv, or the URL of either.
         deep: Also process so many inputs once more, or all, and compare what comes out.
         recipe: What `deep` is to use, where it is not one that comes along: the dataset, or a name as for
             `--recipe`.
@@ -159,14 +157,13 @@ def verify(
         tell: Called with each finding as it is made.
     """
     from splitter.processes import signals_raise
-    from splitter.storage.remote import storage_of
     from splitter.verification.check import Verification, nothing
 
     if deep is not None and deep != "all" and (not isinstance(deep, int) or deep < 1):
         raise Refused(f"--deep {deep}: write how many inputs to make again, or all")
     if workers is not None and workers < 1:
         raise Refused(f"--workers {workers}: must be at least 1")
-    storage = storage_of(_folder(output))
+    storage = _storage_made(output)
     verification = Verification(storage, workers=workers, tell=tell or nothing)
     with signals_raise():
         if deep is None:
@@ -180,6 +177,14 @@ def verify(
 def _refuse_windows() -> None:
     if sys.platform == "win32":
         raise Refused("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
+
+
+def _storage_made(output: str | os.PathLike[str]) -> "Storage":
+    """The output folder of a run; the path of its manifest will do."""
+    from splitter.outputs.tables import folder_of
+    from splitter.storage.remote import storage_of
+
+    return storage_of(folder_of(_folder(output)))
 
 
 def _folder(output: str | os.PathLike[str]) -> str:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from doors import CHECKOUT, here, program, read_table, tree, write_files, write_list
+from doors import CHECKOUT, Said, here, program, read_table, run_words, tree, write_files, write_list
 
 from splitter import __version__
 from splitter.recipes import RECIPES
@@ -455,6 +455,33 @@ def test_the_default_output_folder(capfd, place, monkeypatch):
     monkeypatch.chdir(place / "sub")
     assert here(capfd, "run", "../dataset.csv", "--recipe", "words", "--workers", "0").code == 0
     assert (place / "sub/outputs/manifest.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["outputs/manifest.csv", "manifest.csv", "{here}/outputs", "file://{here}/outputs"]
+)
+def test_an_output_folder_by_its_manifest(capfd, words, monkeypatch, name):
+    """All commands that take the folder take the path of its manifest for it, and say the same."""
+    assert run_words(capfd, words).code == 0
+    name = name.format(here=words.parent)
+    monkeypatch.chdir(words.parent / "outputs" if name == "manifest.csv" else words.parent)
+    here(capfd, "split", words.parent / "outputs", "--quiet")
+    before = tree(words.parent / "outputs")
+    split = read_table(words.parent / "outputs" / "manifest.csv")
+    assert here(capfd, "split", name, "--remove").code == 0
+    assert "split" not in read_table(words.parent / "outputs" / "manifest.csv")[0]
+    assert here(capfd, "split", name).out.startswith("split")
+    assert read_table(words.parent / "outputs" / "manifest.csv") == split
+    assert here(capfd, "stats", name).code == here(capfd, "report", name, "--quiet").code == 0
+    (words.parent / "outputs" / "report.html").unlink()
+    (words.parent / "outputs" / "manifest.csv").unlink()
+    # that of a run that was killed is not there yet
+    assert here(capfd, "manifest", name, "--quiet") == Said(0, "", "")
+    assert tree(words.parent / "outputs") == before
+    assert here(capfd, "verify", name).code == 0
+    (words.parent / "outputs" / "a" / "0.txt").unlink()
+    folder = name if name.endswith("outputs") else os.path.dirname(name) or "."
+    assert here(capfd, "verify", name).out.startswith(f"{folder}/a/0.txt: is not there\n")
 
 
 def test_nothing_is_written_elsewhere(place, tmp_path):

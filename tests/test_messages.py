@@ -333,6 +333,10 @@ $ manifest gone
 {here}/gone: is not a splitter output folder; give the --output of a run
 $ manifest taken
 {here}/taken: is not a splitter output folder; give the --output of a run
+$ manifest list.csv
+{here}/list.csv: is not a splitter output folder; give the --output of a run
+$ manifest gone/manifest.csv
+{here}/gone: is not a splitter output folder; give the --output of a run
 $ verify gone
 {here}/gone: is not a splitter output folder; give the --output of a run
 $ verify taken
@@ -341,6 +345,8 @@ $ verify taken --recipe mine.py:Text
 --recipe mine.py:Text: is only for --deep; add that, or leave it out
 $ split gone --train 0.8 --test 0.2
 {here}/gone: is not a splitter output folder; give the --output of a run
+$ split list.csv --train 1
+{here}/list.csv: is not a splitter output folder; give the --output of a run
 $ split taken --train 1
 {here}/taken: is not a splitter output folder; give the --output of a run
 $ split taken --train 1 --by speaker --by session

@@ -16,7 +16,7 @@ from splitter.errors import Refused, StorageError
 from splitter.inputs.places import OWN_FOLDER
 from splitter.manifest import MANIFEST, SCHEMA
 from splitter.outputs.contents import Files, files_at
-from splitter.urls import is_url
+from splitter.urls import is_url, without_scheme
 
 READ_AT_ONCE = 1 << 20
 AGAIN = "run again with the same output folder to have it made anew"
@@ -46,14 +46,27 @@ def place_of(path: str | os.PathLike[str], who: str) -> Place:
         raise Refused(f"{who}: {path!r:.100} is of type {kind}; give the path of an output folder") from None
     if "\0" in text:
         raise Refused(f"{who}: {text!r} cannot be a file; give the path of an output folder")
+    folder, name = _folder_and_file(text)
+    files = files_at(folder)
+    is_home = not name or files.exists(SCHEMA) or files.exists(OWN_FOLDER)
+    return Place(files, name or MANIFEST, is_home)
+
+
+def folder_of(output: str) -> str:
+    """The output folder that a user names, or whose manifest.csv."""
+    folder, name = _folder_and_file(output)
+    return folder if name == MANIFEST else output
+
+
+def _folder_and_file(text: str) -> tuple[str, str]:
+    """A folder, and the file in it that is named, if one is."""
     if is_url(text):
         is_file = text.lower().endswith(".csv")
     else:
-        text = os.path.expanduser(text)
+        text = os.path.expanduser(without_scheme(text))
         is_file = not os.path.isdir(text)
-    folder, name = os.path.split(text) if is_file else (text, MANIFEST)
-    files = files_at(folder or ".")
-    return Place(files, name, is_home=not is_file or files.exists(SCHEMA) or files.exists(OWN_FOLDER))
+    folder, name = os.path.split(text) if is_file else (text, "")
+    return folder or ".", name
 
 
 def schema_of(files: Files) -> tuple[dict[str, str], list[str]]:
