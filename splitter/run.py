@@ -142,7 +142,7 @@ def verify(
     output: str | os.PathLike[str],
     *,
     deep: int | str | None = None,
-    recipe: "ProcessorDataset | str | None" = None,
+    recipe: "ProcessorDataset | type[ProcessorDataset] | str | None" = None,
     workers: int | None = None,
     tell: "Callable[[Finding], None] | None" = None,
 ) -> "Verdict":
@@ -151,8 +151,8 @@ def verify(
     Args:
         output: The output folder, or its manifest.csv, or the URL of either.
         deep: Also process so many inputs once more, or all, and compare what comes out.
-        recipe: What `deep` is to use, where it is not one that comes along: the dataset, or a name as for
-            `--recipe`.
+        recipe: What `deep` is to use, where it is not one that comes along: the dataset, its class, or a
+            name as for `--recipe`.
         workers: How many processes read. Default: the CPUs this process may use.
         tell: Called with each finding as it is made.
     """

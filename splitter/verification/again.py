@@ -37,14 +37,23 @@ MOST_IN_BATCH = 64
 _PLACES = frozenset({"output", "output_name", "shard_offset"})
 
 
-def recipe_again(storage: Storage, recipe: ProcessorDataset | str | None) -> ProcessorDataset:
+def recipe_again(
+    storage: Storage, recipe: ProcessorDataset | type[ProcessorDataset] | str | None
+) -> ProcessorDataset:
     """The recipe that made the outputs, with the parameters of that run; refuses any other."""
     kept, _ = how_before(storage)
     if isinstance(recipe, ProcessorDataset):
         dataset = recipe
-    else:
+    elif isinstance(recipe, type) and issubclass(recipe, ProcessorDataset):
+        dataset = _made(recipe, recipe.__name__, kept)
+    elif recipe is None or isinstance(recipe, str):
         name = recipe or _shipped(kept)
         dataset = _made(load_recipe(name), name, kept)
+    else:
+        raise Refused(
+            f"splitter.verify: recipe {recipe!r:.100}: is no ProcessorDataset; give the dataset, its class, "
+            "or a name as for --recipe"
+        )
     dataset.device = str(kept.get("device", "cpu"))
     for what, value in recipe_how(dataset).items():
         if kept.get(what) != value:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import splitter
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
+from splitter.errors import Refused
 from splitter.storage.sealed import sealed, unsealed
 from splitter.verification.findings import Verdict
 
@@ -624,6 +625,17 @@ class Halves(ProcessorDataset):
                 for number, row in enumerate(input_file.rows)], {}  # fmt: skip
 
 
+class Parts(ProcessorDataset):
+    """The first letters of a word."""
+
+    def __init__(self, inputs, size: int = 2):
+        super().__init__(inputs)
+        self.size = size
+
+    def process(self, input_file: InputFile):
+        return [OutputFile("0.txt", input_file.read_text()[: self.size])], {}
+
+
 def test_a_recipe_from_python_that_groups_rows_is_made_again(folder):
     write_files(folder, {"a.txt": "simple", "b.txt": "scaleable", "c.txt": ""})
     rows = [
@@ -632,6 +644,21 @@ def test_a_recipe_from_python_that_groups_rows_is_made_again(folder):
     Halves(rows).run(folder / "out", workers=0, quiet=True)
     verdict = splitter.verify(folder / "out", deep="all", recipe=Halves(()))
     assert (verdict.ok, verdict.made_again, verdict.skipped) == (True, 2, 1)
+
+
+def test_a_recipe_is_given_as_a_class(folder):
+    """It gets the parameters of the run, as by its name; what is no recipe is refused."""
+    write_files(folder, {"a.txt": "scaleable"})
+    Parts([str(folder / "a.txt")], size=4).run(folder / "out", workers=0, quiet=True)
+    verdict = splitter.verify(folder / "out", deep=1, recipe=Parts)
+    assert (verdict.ok, verdict.made_again) == (True, 1)
+    for what in (int, 7, folder):
+        with pytest.raises(Refused) as caught:
+            splitter.verify(folder / "out", deep=1, recipe=what)
+        assert str(caught.value) == (
+            f"splitter.verify: recipe {what!r:.100}: is no ProcessorDataset; give the dataset, its class, "
+            "or a name as for --recipe"
+        )
 
 
 @pytest.mark.parametrize(
