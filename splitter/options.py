@@ -50,7 +50,7 @@ class RunOptions:
         member: Which field of each sample in a tar archive is the input, such as 'flac;wav' for the first of
             these that there is; or the column of a Parquet file that holds contents. Default: the only one
             that can be.
-        rename: Give a column of the list another name, as OLD=NEW. May be repeated.
+        rename: Give a column of the list or of --labels another name, as OLD=NEW. May be repeated.
         folder_label: Give each file of a folder a label: the name of the folder that it lies in, as a column
             of this name.
         labels: A file whose columns are joined to the rows of the list: speakers.csv, say, with --on speaker.

@@ -130,6 +130,7 @@ FILES = {
     "list.json": "[]",
     "list.jsonl": '{"input": "words/a.txt"}\n{"input": \n',
     "labels.csv": "speaker,age\n7,30\n7,40\n",
+    "twins.csv": "input,age,age\nwords/a.txt,30,40\n",
     "options.toml": "secnds = 5\n",
     "broken.toml": "seconds = = 5\n",
     "list.toml": "seconds = [1, 2]\n",
@@ -257,6 +258,8 @@ $ run list.csv --recipe words --labels labels.csv
 labels.csv: has no column 'input' to join by; it has 'speaker', 'age' (--on COLUMN, or --on COLUMN=ITS-COLUMN)
 $ run list.csv --recipe words --labels labels.csv --on speaker
 labels.csv: 1 key in column 'speaker' stands there more than once ('7'); keep one row of each
+$ run list.csv --recipe words --labels twins.csv
+the column 'age' stands twice in twins.csv; give one another name
 $ run list.csv --recipe words --labels labels.csv --on age
 --on age: the dataset list has no column 'age'; it has 'input', 'speaker'
 $ run list.csv --recipe words --column path

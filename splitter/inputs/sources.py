@@ -154,6 +154,7 @@ class Reading:
         tally: What became of rows.
         held: What must stay open until all are read.
         members: Where inputs are that stand in shards.
+        unnamed: New names for columns that no list has; labels may have them.
     """
 
     leave_out: str = ""
@@ -162,6 +163,7 @@ class Reading:
     tally: Tally = field(default_factory=Tally)
     held: list[IO[bytes]] = field(default_factory=list)
     members: MemberIndex = field(default_factory=MemberIndex)
+    unnamed: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Close what is held when this is no longer needed, also after an error."""
@@ -199,10 +201,18 @@ def read_source(
     return _read(listing, Reading(leave_out, tell))
 
 
-def _read(listing: InputList, reading: Reading) -> Source:
-    found = (_read_several if isinstance(listing.source, Several) else _read_one)(listing, reading)
-    if listing.labels is not None:
+def _read(listing: InputList, reading: Reading, *, more: bool = False) -> Source:
+    """What a list names; `more` says that labels are joined to it later."""
+    has_labels = listing.labels is not None
+    if isinstance(listing.source, Several):
+        found = _read_several(listing, reading, more=more or has_labels)
+    else:
+        found = _read_one(listing, reading)
+    if has_labels:
         _join(found, listing)
+    for old in () if more else reading.unnamed:
+        there = _named(found.header)
+        raise Refused(f"--rename {old}=…: the dataset list has no column {old!r}; it has {there}")
     if listing.where is not None:
         matches = condition(listing.where, found.header)
         found.rows = _matching(found.rows, matches, reading.tally)
@@ -220,14 +230,17 @@ def _join(found: Source, listing: InputList) -> None:
     else:
         name = "labels"
         header, rows = _read_object(listing.labels, other)
+    _refuse_twins(header, name)
     labels = Labels(name, header, rows, other)
-    taken = [column for column in labels.header if column in found.header]
+    header = [found.reading.unnamed.pop(column, column) for column in labels.header]
+    _refuse_twins(header, name)
+    taken = [column for column in header if column in found.header]
     if taken:
         raise Refused(
             f"{name}: has a column {taken[0]!r}, as the dataset list has; --rename {taken[0]}=NEW there"
         )
     found.rows = labels.joined(found.header, found.rows, own, found.column, found.reading.tally)
-    found.header = found.header + labels.header
+    found.header = found.header + header
 
 
 def _matching(rows: Iterable[Row], matches: Callable[[Row], bool], tally: Tally) -> Iterator[Row]:
@@ -267,9 +280,9 @@ def _instead(path: str) -> str:
 # -- several sources --------------------------------------------------------------------------------------
 
 
-def _read_several(listing: InputList, reading: Reading) -> Source:
+def _read_several(listing: InputList, reading: Reading, *, more: bool) -> Source:
     """Lists one after the other, their relative paths below the root that all of them have in common."""
-    found = [_read(part, reading) for part in listing.source.parts]
+    found = [_read(part, reading, more=more) for part in listing.source.parts]
     column = found[0].column
     for part in found:
         if part.column != column:
@@ -363,7 +376,7 @@ def _read_one(listing: InputList, reading: Reading) -> Source:
         header, rows = _read_object(source, listing.column)
         home = os.getcwd()
     root = _root(home, os.fspath(listing.root or ""))
-    return Source(_renamed(header, listing), rows, root, listing.path_column, reading)
+    return Source(_renamed(header, listing, reading), rows, root, listing.path_column, reading)
 
 
 _SHARDS = "tar archives and Parquet files with contents"
@@ -725,18 +738,15 @@ def _as_mapping(value: Any) -> Mapping[Any, Any]:  # noqa: ANN401 - what a user 
     return value
 
 
-def _renamed(header: Row, listing: InputList) -> Row:
-    for old in listing.rename or {}:
-        if old not in header:
-            raise Refused(
-                f"--rename {old}=…: the dataset list has no column {old!r}; it has {_named(header)}"
-            )
-    header = [(listing.rename or {}).get(name, name) for name in header]
+def _renamed(header: Row, listing: InputList, reading: Reading) -> Row:
+    names = listing.rename or {}
+    reading.unnamed |= {old: new for old, new in names.items() if old not in header}
+    header = [names.get(name, name) for name in header]
     _refuse_twins(header)
     return header
 
 
-def _refuse_twins(header: Row) -> None:
-    for name in header:
-        if header.count(name) > 1:
-            raise Refused(f"the column {name!r} stands twice in the dataset list; give one another name")
+def _refuse_twins(header: Row, name: str = "the dataset list") -> None:
+    for column in header:
+        if header.count(column) > 1:
+            raise Refused(f"the column {column!r} stands twice in {name}; give one another name")

@@ -125,6 +125,9 @@ def test_labels_that_change(folder, out):
         ("input,n\na.txt,1\n", "nobody", "--on nobody: the dataset list has no column 'nobody'"),
         ("input,n\na.txt,1\n", "input=", "write COLUMN, or COLUMN=COLUMN-OF-THE-FILE"),
         ("input,n\na.txt\n", None, "line 2 has 1 columns"),
+        ("input,n,n\na.txt,1,2\n", None, "labels.csv; give one another name"),
+        ("n,id,id\na.txt,1,2\n", "input=n", "the column 'id' stands twice in"),
+        ("input,size\na.txt,1\n", None, "a column 'size', which the manifest has of its own; use --rename"),
         (None, None, "cannot be read"),
         (None, "input", "cannot be read"),
     ],
@@ -141,6 +144,36 @@ def test_labels_that_are_refused(capfd, out, labels, on, message):
     assert (said.code, len(said.lines)) == (2, 1), said.err
     assert message in said.err
     assert not out.exists()
+
+
+@pytest.mark.parametrize("lists", [["l.csv"], ["l.csv", "more.csv"]])
+def test_labels_get_other_names_by_rename(capfd, folder, out, lists):
+    """As columns of the list do; where both have a name, it is that of the list that changes."""
+    write_files(folder, {"a.txt": "a", "b.txt": "b"})
+    write_list(folder / "l.csv", [["input", "n"], ["a.txt", "list"]])
+    write_list(folder / "more.csv", [["input", "n"], ["b.txt", "list"]])
+    labels = write_list(folder / "labels.csv", [["input", "size", "n"], ["a.txt", "7", "labels"]])
+    options = ("--recipe", "words", "--workers", "0", "-o", out, "--labels", labels)
+    renamed = ("--rename", "size=bytes", "--rename", "n=own")
+    said = here(capfd, "run", *(folder / name for name in lists), *options, *renamed)
+    assert said.code == 0, said.err
+    first = read_table(out / "manifest.csv")[0]
+    assert [first[name] for name in ("input", "own", "bytes", "n")] == ["a.txt", "list", "7", "labels"]
+
+
+def test_labels_and_names_that_do_not_go_together(capfd, folder, out):
+    """A name that no column has, and one that another column has."""
+    write_files(folder, {"a.txt": "a"})
+    dataset = write_list(folder / "l.csv", [["input", "n"], ["a.txt", "list"]])
+    labels = write_list(folder / "labels.csv", [["input", "x", "y"], ["a.txt", "7", "8"]])
+    for options, message in [
+        (["--rename", "z=a"], "the dataset list has no column 'z'; it has 'input', 'n', 'x', 'y'"),
+        (["--rename", "x=y"], "the column 'y' stands twice in"),
+        (["--rename", "x=n"], "has a column 'n', as the dataset list has"),
+    ]:
+        said = here(capfd, "run", dataset, "--recipe", "words", "-o", out, "--labels", labels, *options)
+        assert (said.code, len(said.lines)) == (2, 1), said.err
+        assert message in said.err
 
 
 def test_on_is_only_for_labels(capfd, words):
