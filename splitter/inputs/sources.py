@@ -710,8 +710,9 @@ def _read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa
 
 def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]:
     if any(isinstance(value, Mapping) for value in values):
-        header = list({str(name): None for value in values for name in _as_mapping(value)}) or [column]
-        return header, ([python_text(value.get(name)) for name in header] for value in values)
+        # of a DataFrame they may be numbers; 1 and '1' are two columns of one name, and refused as such
+        names = list({name: None for value in values for name in _as_mapping(value)}) or [column]
+        return [*map(str, names)], ([python_text(value.get(name)) for name in names] for value in values)
     if values and all(map(_is_pair, values)):
         if column == LABEL:
             raise Refused(

@@ -226,6 +226,19 @@ class TestSources:
             {**TWO[1], "whole": "", "number": "0.1", "flag": "True", "day": "", "text": "NA"},
         ]
 
+    def test_rows_with_keys_that_are_no_text(self, two, out):
+        """As the columns of a DataFrame, which need not be text either."""
+        frame = pd.DataFrame([["a.txt", "x", 7], ["b.txt", "y", 8]], columns=["input", 1, (2, "z")])
+        rows = frame.to_dict("records")
+        expected = [
+            {"input": "a.txt", "1": "x", "(2, 'z')": "7"},
+            {"input": "b.txt", "1": "y", "(2, 'z')": "8"},
+        ]
+        assert listed(rows, out, root=str(two)) == expected
+        assert listed(frame, out.with_name("frame"), root=str(two)) == expected
+        twins = [{"input": "a.txt", 1: "x"}, {"input": "b.txt", "1": "y"}]
+        assert "the column '1' stands twice" in refused(twins, out.with_name("twins"))
+
     def test_a_torch_dataset_of_paths(self, two, out, monkeypatch):
         """A torch dataset of paths is asked for as many items as it says it has."""
         monkeypatch.chdir(two)
