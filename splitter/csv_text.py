@@ -145,5 +145,17 @@ def python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
     if value is None or (isinstance(value, float) and value != value):  # noqa: PLR0124 - not a number
         return ""
     if isinstance(value, (dict, list, tuple)):
-        return json.dumps(value, ensure_ascii=False, default=str)
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    if hasattr(value, "tolist") and not isinstance(value, np.generic):
+        # their own text is abbreviated
+        return python_text(_plain(value))
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a table holds
+    """Python's own value of a NumPy scalar, an array or a tensor; the text of what has none."""
+    if not hasattr(value, "tolist"):
+        return str(value)
+    is_time = getattr(getattr(value, "dtype", None), "kind", None) in ("m", "M")
+    # a time of nanoseconds would become a bare number
+    return (value.astype(str) if is_time else value).tolist()

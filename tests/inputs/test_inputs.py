@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from doors import here, program, read_table, tree, write_files, write_list
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -238,6 +239,32 @@ class TestSources:
         assert listed(frame, out.with_name("frame"), root=str(two)) == expected
         twins = [{"input": "a.txt", 1: "x"}, {"input": "b.txt", "1": "y"}]
         assert "the column '1' stands twice" in refused(twins, out.with_name("twins"))
+
+    @pytest.mark.parametrize("as_rows", [False, True])
+    def test_arrays_and_tensors_are_labels_in_full(self, two, out, as_rows):
+        """As JSON, whatever their length and digits, as in a Parquet list; a NumPy scalar keeps its text."""
+        digits = [0.123456789012345, 1e-300]
+        times = np.array(["2024-02-29T12:00"], "datetime64[ns]")
+        labels = {
+            "long": (np.zeros(2000), json.dumps([0.0] * 2000)),
+            "digits": (np.array([digits]), json.dumps([digits])),
+            "tensor": (torch.tensor(digits, dtype=torch.float64), json.dumps(digits)),
+            "number": (torch.tensor(digits[0], dtype=torch.float64), "0.123456789012345"),
+            "missing": (torch.tensor(float("nan")), ""),
+            "times": (times, '["2024-02-29T12:00:00.000000000"]'),
+            "nested": (
+                {"a": np.int64(1), "b": [np.float32(0.5), np.arange(2)]},
+                '{"a": 1, "b": [0.5, [0, 1]]}',
+            ),
+            "at": ([times[0], Path("x"), np.bool_(True)], '["2024-02-29T12:00:00.000000000", "x", true]'),
+            "scalar": (np.float32(0.1) if as_rows else 0.1, "0.1"),
+            "day": (np.datetime64("2024-02-29"), "2024-02-29" if as_rows else "2024-02-29 00:00:00"),
+            "text": (np.str_("007"), "007"),
+        }
+        rows = [{"input": "a.txt", **{name: value for name, (value, _) in labels.items()}}]
+        source = rows if as_rows else pd.DataFrame(rows)
+        (found,) = listed(source, out, root=str(two))
+        assert found == {"input": "a.txt", **{name: text for name, (_, text) in labels.items()}}
 
     def test_a_torch_dataset_of_paths(self, two, out, monkeypatch):
         """A torch dataset of paths is asked for as many items as it says it has."""
