@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 RULE = f"{OWN_FOLDER}/split.json"
 COLUMN = "split"
+# in the attrs of a manifest: the columns of floats whose whole numbers are 2001 in manifest.csv, not 2001.0;
+# False where only some are, or where they have more digits than a float
+BARE = "splitter bare numbers"
 USUAL = {"train": 0.8, "validation": 0.1, "test": 0.1}
 # what all stages of processing began with, and what the last of them was given
 GROUPS = ("from_input", "input")
@@ -149,12 +152,21 @@ def split(
         raise Refused(f"splitter.split: the manifest has a column {COLUMN!r} already; drop or rename it")
     column = group_column([*columns], by)
     rule = SplitRule(column, fractions_of(fractions or named), seed)
-    found: pd.DataFrame = manifest.assign(**{COLUMN: [rule.of(_text(value)) for value in manifest[column]]})
+    bare = manifest.attrs.get(BARE, {}).get(column)
+    if bare is False:
+        raise Refused(
+            f"splitter.split: by {column!r}: manifest.csv has numbers as 2001 and as 2001.0, a DataFrame has "
+            f"floats; use: splitter split --by {column}, or metadata_types = {{{column!r}: float}}"
+        )
+    splits = [rule.of(_text(value, bare=bool(bare))) for value in manifest[column]]
+    found: pd.DataFrame = manifest.assign(**{COLUMN: splits})
     return found
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 - of any column
+def _text(value: Any, *, bare: bool) -> str:  # noqa: ANN401 - of any column
     """As it stands in manifest.csv."""
     import pandas as pd
 
-    return "" if pd.isna(value) else str(value)
+    if pd.isna(value):
+        return ""
+    return f"{value:.0f}" if bare and isinstance(value, float) and value.is_integer() else str(value)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import splitter
+from splitter import InputFile, ProcessorDataset
 from splitter.errors import Refused
 from splitter.splits import SplitRule
 
@@ -156,6 +157,36 @@ def test_the_column_is_that_of_python(outputs: Path, capfd):
     assert after.drop(columns="split").equals(before)
     assert len({*after["split"]}) == 3
     assert splitter.read_output(splitter.split(before).iloc[3]) == splitter.read_output(before.iloc[3])
+
+
+class Numbers(ProcessorDataset):
+    """Metadata of whole numbers and floats, in columns that pandas has as floats."""
+
+    def process(self, input_file: InputFile):
+        n = int(input_file.input[:2])
+        years = {"year": 2000 + n if n % 3 else 2000.5 + n, "floats": n / 2, "some": None if n % 2 else n}
+        return [], {**years, "both": n if n % 2 else float(n), "large": 2**60 + n if n % 2 else 0.5}
+
+
+def test_whole_numbers_among_floats_are_in_the_same_split_in_python(listed: Path, capfd):
+    """As they stand in manifest.csv, 2001 and not 2001.0; where a DataFrame cannot tell, it says so."""
+    outputs = listed.parent / "numbers"
+    before = Numbers(str(listed)).run(
+        outputs, workers=0, quiet=True, root="inputs", where="input != 'lost.txt'"
+    )
+    assert before["year"].dtype == before["both"].dtype == float
+    for by in ("year", "floats", "some"):
+        assert here(capfd, "split", outputs, "--by", by, *EVEN).code == 0
+        after = read_table(outputs / "manifest.csv")
+        for manifest in (before, before[before["year"] > 2010]):
+            found = splitter.split(manifest, train=0.4, validation=0.3, test=0.3, by=by)
+            sides_of = {row["input"]: row["split"] for row in after}
+            assert [*found["split"]] == [sides_of[name] for name in found["input"]]
+    for by in ("both", "large"):
+        with pytest.raises(Refused, match=f"by '{by}': manifest.csv has numbers as 2001 and as 2001.0"):
+            splitter.split(before, by=by)
+        assert here(capfd, "split", outputs, "--by", by, *EVEN).code == 0
+    before.to_parquet(outputs.with_name("copy.parquet"))
 
 
 def test_no_speaker_and_no_recording_stands_on_two_sides(outputs: Path, capfd):

@@ -1,7 +1,7 @@
 """The manifest as a pandas DataFrame."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from splitter.errors import Refused
 from splitter.manifest import ERRORS, MANIFEST
 from splitter.outputs.contents import FOLDER, Files
 from splitter.outputs.tables import AGAIN, open_table, place_of, schema_of
+from splitter.splits import BARE
 
 if TYPE_CHECKING:
     from splitter.summary import Summary
@@ -40,11 +41,13 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
     """
     place = place_of(path, "read_manifest")
     types, columns = schema_of(place.files)
-    manifest: Manifest = Manifest(_read(place.files, place.name, types, OUTPUT_COLUMNS, columns))
+    frame = _read(place.files, place.name, types, OUTPUT_COLUMNS, columns)
+    manifest: Manifest = Manifest(frame)
+    # pandas passes on to what is selected what is noted there
+    manifest.attrs |= frame.attrs
     manifest.failed = _failed(place.files, columns)
     manifest.summary = summary
     if place.is_home:
-        # pandas passes it on to what is selected
         manifest.attrs[FOLDER] = place.files.folder
     return manifest
 
@@ -76,7 +79,7 @@ def _read(
 
 
 def _frame(path: str, header: Row, rows: Sequence[Row], types: Mapping[str, str]) -> pd.DataFrame:
-    values = zip(*rows, strict=True) if rows else [()] * len(header)
+    values = [*zip(*rows, strict=True)] if rows else [()] * len(header)
     frame: pd.DataFrame = pd.DataFrame(
         {
             number: _column(texts, types.get(name, "str"), f"{path}: column {name!r}")
@@ -86,7 +89,25 @@ def _frame(path: str, header: Row, rows: Sequence[Row], types: Mapping[str, str]
     unicode = all(name == in_unicode(name) for name in header)
     # what is not UTF-8 is no text to pandas
     frame.columns = pd.Index(header, dtype=None if unicode else object)
+    mixed = {
+        name: _all_bare(texts, bare)
+        for name, texts in zip(header, values, strict=True)
+        if types.get(name) == "float" and (bare := {text for text in texts if _is_bare(text)})
+    }
+    if mixed:
+        frame.attrs[BARE] = mixed
     return frame
+
+
+def _is_bare(text: str) -> bool:
+    """Whether it is a whole number that has no point."""
+    return text.removeprefix("-").isdigit()
+
+
+def _all_bare(texts: Iterable[str], bare: Collection[str]) -> bool:
+    """Whether floats say how they stand in a column: all whole ones bare, with no more digits than fit."""
+    others = (float(text) for text in texts if text and text not in bare)
+    return all(f"{float(text):.0f}" == text for text in bare) and not any(map(float.is_integer, others))
 
 
 def _column(texts: tuple[str, ...], kind: str, where: str) -> "pd.Series[Any]":
