@@ -131,11 +131,38 @@ def csv_rows(path: str, delimiter: str, name: str = "") -> Generator[Row, None, 
             raise Refused(f"{name}: line {reader.line_num} is not CSV ({error}); mend that line") from None
 
 
+class _Number(str):
+    """A number of JSON, as it is written: 1e5 and 2.50."""
+
+    __slots__ = ()
+
+
+def json_value(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """What JSON says, with its numbers as text; raises ValueError or RecursionError."""
+    return json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+
+
+def json_fields(text: str) -> dict[str, str] | None:
+    """The values of a JSON object as text, None if it is not one; raises ValueError or RecursionError."""
+    value = json_value(text)
+    return {name: json_text(one) for name, one in value.items()} if isinstance(value, dict) else None
+
+
 def json_text(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    """A value of JSON as text; what is missing is the empty text."""
+    """What `json_value` gave as text, with numbers as they are written; what is missing is the empty text."""
     if isinstance(value, str):
-        return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
+        return str(value)
+    return "" if value is None else _json_of(value)
+
+
+def _json_of(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_json_of, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_json_of(name)}: {_json_of(one)}' for name, one in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds

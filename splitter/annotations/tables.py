@@ -3,7 +3,6 @@
 import csv
 import functools
 import io
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 from splitter.annotations.rows import Malformed, Row, lines, shown, with_point
+from splitter.csv_text import json_fields
 
 _UNITS = ("{}_seconds", "{}_time_seconds", "{}_sec", "{}_s", "{}_time_s", "{}", "{}_time")
 
@@ -83,7 +83,7 @@ def read_jsonl(text: str) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            fields = _json_fields(line)
+            fields = json_fields(line)
         except (ValueError, RecursionError) as error:
             raise Malformed(number, f"is not JSON ({error})") from None
         if fields is None:
@@ -198,22 +198,3 @@ def _selections(rows: Iterable[Row]) -> Iterator[Row]:
             names, values = tuple(fields), tuple(fields.values())
             found[key] = row._replace(names=names, values=values, offset=with_point(offset))
     yield from found.values()
-
-
-def _json_fields(line: str) -> dict[str, str] | None:
-    # numbers stay as they are written
-    entry = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
-    if not isinstance(entry, dict):
-        return None
-    nested = [name for name, value in entry.items() if isinstance(value, (dict, list))]
-    if nested:
-        # but what is nested stays JSON
-        plain = json.loads(line)
-        entry.update((name, plain[name]) for name in nested)
-    return {name: _json_text(value) for name, value in entry.items()}
-
-
-def _json_text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)

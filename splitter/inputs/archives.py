@@ -2,7 +2,6 @@
 
 import contextlib
 import gzip
-import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
 from splitter.audio.endings import SOUND
-from splitter.csv_text import ENCODING, ESCAPE, json_text
+from splitter.csv_text import ENCODING, ESCAPE, json_text, json_value
 from splitter.errors import Refused, TarError
 from splitter.inputs.shards import (
     FIELDS_SHOWN,
@@ -218,11 +217,14 @@ def _labels(sample: _Sample, chosen: str, found: Looked) -> dict[str, str]:
         if text is None or not name:
             found.leave_out(name or "(no extension)")
         elif _last(name) in _JSON and (flat := _flat(text)) is not None:
-            objects += flat.items()
+            objects += flat
         else:
             columns[name] = text.removesuffix("\n").removesuffix("\r")
     for name, text in objects:
-        columns[name if name not in columns else f"json.{name}"] = text
+        free = name
+        while free in columns:
+            free = f"json.{free}"
+        columns[free] = text
     return columns
 
 
@@ -235,28 +237,22 @@ def _text(content: bytes | None) -> str | None:
         return None
 
 
-def _flat(text: str) -> dict[str, str] | None:
+def _flat(text: str) -> list[tuple[str, str]] | None:
     """The values of a JSON object by name, those within others as outer.inner; None if it is not one."""
     try:
-        # numbers stay as they are written: 1e5 and 007.0 are text here
-        value = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-        if not isinstance(value, dict):
-            return None
-        columns: dict[str, str] = {}
-        _flatten(value, json.loads(text), "", columns)
+        value = json_value(text)
+        return [*_flatten(value, "")] if isinstance(value, dict) else None
     except (ValueError, RecursionError):
         return None
-    return columns
 
 
-def _flatten(value: dict[str, Any], plain: dict[str, Any], before: str, into: dict[str, str]) -> None:
+def _flatten(value: dict[str, Any], before: str) -> Iterator[tuple[str, str]]:
     for name, one in value.items():
         full = _writable(f"{before}{name}") or "json"
         if isinstance(one, dict):
-            _flatten(one, plain[name], f"{full}.", into)
+            yield from _flatten(one, f"{full}.")
         else:
-            # of a list the numbers must not become text
-            into[full] = _writable(json_text(plain[name] if isinstance(one, list) else one))
+            yield full, _writable(json_text(one))
 
 
 def _writable(text: str) -> str:

@@ -1,7 +1,6 @@
 """Dataset lists, folders and Python objects -> a header, and the rows below it."""
 
 import contextlib
-import json
 import os
 import stat
 import weakref
@@ -9,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
-from splitter.csv_text import CsvFile, Row, csv_rows, empty_list, json_text, python_text
+from splitter.csv_text import CsvFile, Row, csv_rows, empty_list, json_fields, python_text
 from splitter.errors import Refused
 from splitter.inputs.joining import Labels, Tally, columns_to_join_by
 from splitter.inputs.parquet import values_of
@@ -579,27 +578,22 @@ def _read_jsonl(path: str, name: str) -> tuple[Row, Iterator[Row]]:
         header.update(dict.fromkeys(entry))
     if not header:
         raise empty_list(name)
-    rows = ([json_text(entry.get(key)) for key in header] for entry in _json_objects(path, name))
+    rows = ([entry.get(key, "") for key in header] for entry in _json_objects(path, name))
     return list(header), rows
 
 
-def _json_objects(path: str, name: str) -> Iterator[dict[str, Any]]:
+def _json_objects(path: str, name: str) -> Iterator[dict[str, str]]:
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             try:
-                # numbers stay as they are written: 1e5 and 007.0 are text here
-                entry = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
+                fields = json_fields(line)
             except (ValueError, RecursionError) as error:
                 raise Refused(f"{name}: line {number} is not JSON ({error}); mend that line") from None
-            if not isinstance(entry, dict):
+            if fields is None:
                 raise Refused(f"{name}: line {number} is not a JSON object; write one object a line")
-            if any(isinstance(value, (dict, list)) for value in entry.values()):
-                # what is nested stays JSON, and its numbers must not become text
-                plain = json.loads(line)
-                entry.update({key: value for key, value in plain.items() if isinstance(value, (dict, list))})
-            yield entry
+            yield fields
 
 
 def _read_parquet(path: str, name: str) -> tuple[Row, Iterator[Row]]:

@@ -183,7 +183,7 @@ def test_jsonl_manifest():
     """An offset with a duration is a start; values are the text that is written."""
     assert said(read_annotations(FILES / "manifest.jsonl", recording="/data/a/take 1.wav")) == [
         ("0.1", "0.3", "oui", {"tags": "", "ok": "false"}),
-        ("7.3", "8.3", "ça va", {"tags": "[1, 2.5]", "ok": "true"}),
+        ("7.3", "8.3", "ça va", {"tags": "[1, 2.50]", "ok": "true"}),
     ]
 
 

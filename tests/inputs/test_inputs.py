@@ -284,6 +284,14 @@ class TestSources:
         assert first == {"input": "a.txt", **expected}
         assert second == {"input": "b.txt", **dict.fromkeys("abcdefg", "")}
 
+    def test_json_keeps_the_digits_within_lists_and_objects(self, two, out):
+        """They are those that are written there, too; texts that look like numbers stay texts."""
+        nested = (
+            '[0.10, 1e5, 3.141592653589793238462, -0, NaN, "1e5", {"1": {"ü": [2.50, null, []]}, "y": {}}]'
+        )
+        (two / "list.jsonl").write_text(f'{{"input": "a.txt", "n": {nested}}}\n', encoding="utf-8")
+        assert [row["n"] for row in listed(two / "list.jsonl", out)] == [nested]
+
     def test_a_folder_with_more_than_files(self, folder, out, monkeypatch, capfd):
         """Links to files are files, one that leads nowhere fails; pipes and sockets are counted.
 

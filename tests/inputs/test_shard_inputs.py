@@ -73,6 +73,21 @@ def test_a_sample_is_an_input_and_its_other_fields_are_columns(folder):
     }
 
 
+def test_numbers_in_json_keep_their_digits_at_any_depth(folder):
+    text = '{"n": 2.50, "in": {"n": 2.50, "list": [0.10, 1e5, {"n": 3.141592653589793238462}]}}'
+    ((_, labels),) = inputs_of(write_tar(folder / "s.tar", sample("x", wav="", json=text))).values()
+    assert labels == {"n": "2.50", "in.n": "2.50", "in.list": '[0.10, 1e5, {"n": 3.141592653589793238462}]'}
+
+
+def test_values_of_json_whose_columns_would_be_the_same(folder):
+    """None is lost: the second gets another name, and so does that of another object or field."""
+    members = sample(
+        "x", wav="", txt="text", json='{"n.x": "dot", "n": {"x": "in"}, "txt": 1}', jsn='{"n.x": 2}'
+    )
+    ((_, labels),) = inputs_of(write_tar(folder / "s.tar", members)).values()
+    assert labels == {"txt": "text", "n.x": "dot", "json.n.x": "in", "json.txt": "1", "json.json.n.x": "2"}
+
+
 @pytest.mark.parametrize("pattern", ["s-{0..2}.tar", "s-*.tar", "s-{0,1,2}.tar", "file://{}/s-?.tar"])
 def test_patterns_stand_for_shards_in_order(folder, monkeypatch, pattern):
     monkeypatch.chdir(folder)
