@@ -85,6 +85,8 @@ class InputList:
 
     def __add__(self, other: "InputList") -> "InputList":
         """Both lists as one: the inputs of this, then those of the other."""
+        if not isinstance(other, InputList):
+            return NotImplemented
         return InputList(Several((*_parts_of(self), *_parts_of(other))), column=self.path_column)
 
     def shown(self) -> str:

@@ -236,6 +236,13 @@ def test_each_list_in_its_own_way(folder, out):
     assert len(rows_of(both, out, where="m == 'x'")) == 1
 
 
+@pytest.mark.parametrize("other", ["b.csv", ["b.csv"], None])
+def test_only_lists_are_added(other):
+    """Python's own words say what cannot be added."""
+    with pytest.raises(TypeError, match=f"'InputList' and '{type(other).__name__}'"):
+        InputList("a.csv") + other
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
