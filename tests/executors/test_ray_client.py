@@ -11,7 +11,7 @@ from doors import CHECKOUT, program
 from executors.conformance import good_inputs, with_faults
 from executors.ray_nodes import ray_start
 from executors.test_ray_refused import a_free_port, refused
-from launcher import FAULTY, Launcher, make_inputs, published
+from launcher import FAULTY, Launcher, eventually, make_inputs, published
 
 
 @pytest.mark.skipif(
@@ -26,12 +26,19 @@ def test_through_the_client(launcher: Launcher, folder: Path):
     port, nobody = a_free_port(), {"RAY_AUTH_TOKEN": "ab" * 32}
     with ray_start(f"--ray-client-server-port={port}", "--include-dashboard=false") as environ:
         there = ("--address", f"ray://127.0.0.1:{port}")
+        # `ray start` does not wait for the server that it starts for clients
+        eventually(lambda: is_open(port), lambda: "there is no server for Ray's client")
         said = refused(launcher, folder, *there, **{**environ, **nobody})
         assert said.startswith(f"{there[0]} {there[1]}: the token is missing or wrong; set RAY_AUTH_MODE")
         far = ("--executor", "ray", *there, "--batch-size", 4, "--output", folder / "far")
         run = launcher.run("run", *recipe, *far, environ=environ)
     assert run.code == 1, run.stderr
     assert published(folder / "far") == published(folder / "local")
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_without_the_client(folder: Path):
