@@ -31,8 +31,10 @@ FILE_BLOCK = re.compile(r"^```\w* file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOT
 ANYTHING = re.escape("...")
 ANY_LINES = re.escape("...\n")
 SECONDS_FOR_COMMAND = 120
-# how far a run is, which it says every half a minute: on a machine that is slow, or busy
-PROGRESS = re.compile(r"^(?:[\d,]+ of [\d,]+ inputs?, |nothing is finished after ).*\n", re.MULTILINE)
+# how far a run is, said every half a minute, and what Ray warns of: on a machine that is slow, or busy
+PROGRESS = re.compile(
+    r"^(?:[\d,]+ of [\d,]+ inputs?, |nothing is finished after |\S*\(raylet\)\S* WARNING: ).*\n", re.MULTILINE
+)
 
 
 def file_blocks(document: Document) -> Iterator[Region]:
