@@ -364,16 +364,17 @@ class Worker:
         for key in group.dropped:
             task.record.add_not_done(key)
         vanish = [*dict.fromkeys([*group.shards, *loose])]
+        # what cannot be taken along goes with the shard that it was in
         keys = [batch.keys[place] for place in sorted(task.finished)] + group.dropped
+        keys += [kept.key for kept in group.kept]
         if not task.carried:
             self._publish(task, keys, vanish)
             return
         storage.park(batch.name)
         storage.confirm()
-        keys += [kept.key for kept, _ in task.carried]
         names = [*dict.fromkeys([*sink.names(), *vanish])]
         self._journal.promise(batch.name, keys, names, moves=sink.moves(), record=task.record)
-        self._journal.settle(batch.name)
+        self._journal.keep_own(batch.name)
         storage.unstage(batch.name)
 
 

@@ -155,7 +155,7 @@ class Guard:
             self._kill()
         # also where a signal came while the first runner was being forked
         for name in (self._scratch, self._name):
-            self._job.storage.unstage(name)
+            self._journal.release(name)
 
     # -- one try -------------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class Guard:
         if failure:
             self._ask_where_it_is()
         status = self._kill()
-        self._job.storage.unstage(self._scratch)
+        self._journal.release(self._scratch)
         if failure:
             return _Death(place, replace(failure, traceback=self._heard()), by_itself=True)
         by_itself = not (os.WIFSIGNALED(status) and os.WTERMSIG(status) in _FROM_OUTSIDE)
@@ -260,10 +260,11 @@ class Guard:
         self, death: "_Death", batch: Batch, name: str, killed: dict[int, int], total: Report
     ) -> list[Batch]:
         """What is left to do of a batch whose runner died; the next piece stands last."""
-        if self._journal.settle(name):
+        is_committed = self._journal.settle(name)
+        self._journal.release(name)
+        if is_committed:
             total += _report_of(Record.read(self._job.storage, name), len(batch))
             return []
-        self._job.storage.unstage(name)
         place = death.place
         if place in (SECOND, TOGETHER):
             return [self._without(place, batch, death, total)]
@@ -289,7 +290,7 @@ class Guard:
         """The batch without what has ended its runner, though no input of its own has."""
         if place == SECOND:
             # that one is done in its own time
-            self._job.storage.unstage(SECOND_NAME)
+            self._journal.release(SECOND_NAME)
             return replace(batch, second=None)
         total.apart += 1
         total.apart_why = total.apart_why or f"ended its process: {death.failure.message}"

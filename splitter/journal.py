@@ -20,7 +20,7 @@ from splitter.csv_text import Row, parse_rows
 from splitter.errors import StorageError
 from splitter.inputs.places import file_with
 from splitter.progress import one_line
-from splitter.storage.base import Storage
+from splitter.storage.base import Move, Storage
 from splitter.storage.sealed import sealed, unsealed
 
 BEGUN = ".begun"
@@ -102,36 +102,78 @@ class Journal:
         keys: Sequence[int],
         names: Sequence[str],
         *,
-        moves: Sequence[tuple[str, str]],
+        moves: Sequence[Move],
         record: RecordWriter,
     ) -> None:
         """Say what will be done in any case: what is staged is moved to its names, and the record counts.
 
-        For a batch that takes along what older records have: to undo it would lose that.
+        For a batch that takes along what older records have: to undo it would lose that. From now on what it
+        has staged is the only copy, so nobody but `settle` may remove it.
         """
         content = {"keys": [int(key) for key in keys], "names": [*names], "moves": [*moves]}
         self.storage.write(f"{RECORDS}/{batch}{BEGUN}", sealed(content, record.to_bytes()))
 
+    def keep_own(self, batch: str) -> None:
+        """Keep a promise right after it was made, by whoever has staged the files."""
+        if not self._settle(batch, trusted=True):
+            path = self.storage.path(f"{self.storage.staging}/{batch}")
+            raise StorageError(
+                f"{path}: what was staged there is gone; whatever removes it must leave .splitter alone; "
+                "run the same command again to continue"
+            )
+
     def settle(self, batch: str) -> bool:
         """Bring to its end a batch that was begun: as promised, else undone; says whether it counts."""
+        return self._settle(batch, trusted=False)
+
+    def _settle(self, batch: str, *, trusted: bool) -> bool:
         begun = f"{RECORDS}/{batch}{BEGUN}"
         committed = self.storage.exists(f"{RECORDS}/{batch}")
         if not committed and self.storage.exists(begun):
             content, record = self._begun(begun)
-            committed = "moves" in content
+            committed = "moves" in content and self._moved(content["moves"], trusted=trusted)
             if committed:
-                self._keep_promise(batch, content, record)
+                there = {move.target for move in content["moves"]}
+                self.storage.remove(name for name in content["names"] if name not in there)
+                self.storage.write(f"{RECORDS}/{batch}", record)
             else:
                 self._undo(batch, content)
         self.storage.remove([begun])
         return committed
 
-    def _keep_promise(self, batch: str, content: dict[str, Any], record: bytes) -> None:
-        for source, target in content["moves"]:
-            self.storage.move(source, target)
-        there = {target for _, target in content["moves"]}
-        self.storage.remove(name for name in content["names"] if name not in there)
-        self.storage.write(f"{RECORDS}/{batch}", record)
+    def _moved(self, moves: Sequence[Move], *, trusted: bool) -> bool:
+        """Move what was promised; says whether all of it is there now, as it was promised.
+
+        What is not trusted to be in staging is looked at before anything is moved.
+        """
+        left = [move for move in moves if trusted or self._holds(move.source, move)]
+        moved_before = [move for move in moves if move not in left]
+        if not all(self._holds(move.target, move) for move in moved_before):
+            return False
+        return all(
+            self.storage.move(move.source, move.target) or self._holds(move.target, move) for move in left
+        )
+
+    def _holds(self, name: str, move: Move) -> bool:
+        """Whether a name has what was promised; earlier versions have only promised that it is in staging."""
+        if not move.checksum:
+            return name == move.source and self.storage.exists(name)
+        return self.storage.measured(name) == (move.size, move.checksum)
+
+    def release(self, batch: str) -> None:
+        """Remove what a batch has staged on this machine, unless that is the only copy of what was promised.
+
+        For whoever ends a batch at any moment; asks no object store.
+        """
+        if self.storage.parks_copies or not self._is_promised(batch):
+            self.storage.unstage(batch)
+
+    def _is_promised(self, batch: str) -> bool:
+        begun = f"{RECORDS}/{batch}{BEGUN}"
+        if self.storage.exists(f"{RECORDS}/{batch}") or not self.storage.exists(begun):
+            return False
+        content, _ = self._begun(begun)
+        return "moves" in content
 
     def _undo(self, batch: str, content: dict[str, Any]) -> None:
         self.storage.withdraw(content["names"])
@@ -144,6 +186,8 @@ class Journal:
         try:
             content, record = unsealed(self.storage.read(name))
             _ = content["keys"], content["names"]
+            if "moves" in content:
+                content["moves"] = [*map(Move.of, content["moves"])]
         except (ValueError, KeyError, TypeError) as error:
             message = f"{self.storage.path(name)}: is damaged ({error})"
             raise StorageError(f"{message}; remove it, and run with --fresh") from None

@@ -83,7 +83,7 @@ def _written(sink: Sink, place: Apart, journal: Journal, entries: np.ndarray) ->
             writer.passed(rank)
             outputs, size = outputs + len(contents), size + sum(map(len, contents))
         writer.finish()
-        in_shards = sum(os.path.getsize(place.storage.path(staged)) for staged, _ in writer.moves())
+        in_shards = sum(move.size for move in writer.moves())
         return outputs, in_shards - size
     finally:
         writer.close()

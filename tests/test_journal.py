@@ -15,7 +15,9 @@ from splitter.errors import StorageError
 from splitter.journal import BEGUN, Journal
 from splitter.manifest import Manifest
 from splitter.standing import Standing
+from splitter.storage.base import Move
 from splitter.storage.folder import LocalStorage
+from splitter.storage.sealed import sealed
 
 HEAD = Head(("input",), (("part", "str"),), (("word", "str"),))
 
@@ -115,6 +117,112 @@ def test_a_generation_is_above_all_there_are_begun_ones_included(storage: LocalS
     assert done(storage) == {}
     journal.begin("000012-000000", [], [])
     assert journal.next_generation == 13
+
+
+# -- promises ----------------------------------------------------------------------------------------------
+
+BATCH = "000002-000000"
+
+
+def promised(storage: LocalStorage, *names: str, plain: bool = False) -> list[Path]:
+    """Two inputs whose shards are to be replaced; `plain`, as earlier versions have promised it.
+
+    Returns where the new shards are staged.
+    """
+    commit(storage, "000001-000000", {1: [f"{name}/1-0" for name in names], 2: []})
+    folder = Path(storage.stage(BATCH))
+    moves = []
+    for name in names:
+        Path(storage.path(name)).write_text("old")
+        (folder / name).write_text(f"new {name}")
+        size, checksum = storage.measured(f".splitter/staging/{BATCH}/{name}")
+        moves.append(Move(f".splitter/staging/{BATCH}/{name}", name, size, checksum))
+    journal = Journal(storage)
+    new = record({1: [f"{name}/1-1" for name in names], 2: []})
+    journal.promise(BATCH, [1, 2], names, moves=[move[:2] if plain else move for move in moves], record=new)
+    return [folder / name for name in names]
+
+
+def shards(storage: LocalStorage) -> list[str]:
+    return sorted(name for name in os.listdir(storage.root) if name != ".splitter")
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2])
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_promise_is_kept_whatever_was_moved_before(storage: LocalStorage, moved: int, plain: bool):
+    """Earlier versions have not promised what a file holds: one that is not there any more is made again."""
+    staged = promised(storage, "a.tar", "b.tar", plain=plain)
+    for path in staged[:moved]:
+        path.rename(storage.path(path.name))
+    Journal(storage).recover()
+    if plain and moved:
+        assert done(storage) == {}
+        assert shards(storage) == []
+    else:
+        assert done(storage) == {1: ["a.tar/1-1", "b.tar/1-1"], 2: []}
+        assert Path(storage.path("b.tar")).read_text() == "new b.tar"
+    assert not any(name.endswith(BEGUN) for name in storage.names(RECORDS))
+    assert storage.names(storage.staging) == []
+
+
+@pytest.mark.parametrize("harm", ["gone", "torn", "longer", "other", "the target is of before"])
+def test_what_is_not_as_it_was_promised_is_made_again(storage: LocalStorage, harm: str):
+    """Nothing counts, not even what is whole: its inputs are not done, and no name stays."""
+    _, path = promised(storage, "a.tar", "b.tar")
+    match harm:
+        case "gone":
+            path.unlink()
+            Path(storage.path("b.tar")).unlink()
+        case "torn":
+            path.write_text("new b.t")
+        case "longer":
+            path.write_text("new b.tar and more")
+        case "other":
+            path.write_text("new c.tar")
+        case _:
+            path.unlink()
+    Journal(storage).recover()
+    assert done(storage) == {}
+    assert shards(storage) == []
+
+
+def test_a_worker_whose_staged_files_are_gone_says_so(storage: LocalStorage):
+    """It looks no further where its own rename succeeds; where it does not, nothing counts."""
+    _, path = promised(storage, "a.tar", "b.tar")
+    path.unlink()
+    with pytest.raises(StorageError, match=f"{BATCH}: what was staged there is gone"):
+        Journal(storage).keep_own(BATCH)
+    assert done(storage) == {}
+    assert shards(storage) == []
+
+
+def test_nobody_removes_what_was_promised(storage: LocalStorage):
+    """Whoever ends a batch removes what it has staged, until it is promised, and once it is committed."""
+    journal = Journal(storage)
+    storage.stage("000001-000001")
+    journal.release("000001-000001")
+    journal.begin("000001-000002", [3], ["c.tar"])
+    storage.stage("000001-000002")
+    journal.release("000001-000002")
+    assert storage.names(storage.staging) == []
+    promised(storage, "a.tar")
+    journal.release(BATCH)
+    assert storage.names(f"{storage.staging}/{BATCH}") == ["a.tar"]
+    assert journal.settle(BATCH)
+    journal.release(BATCH)
+    assert storage.names(storage.staging) == []
+
+
+@pytest.mark.parametrize(
+    "moves", [[["a.tar"]], [["a", "b", "1", "x"]], [["a", "b", 1]], ["ab"], [[1, "b"]], {"a": "b"}, 7, None]
+)
+def test_a_promise_of_something_else_is_named(storage: LocalStorage, moves: object):
+    content = {"keys": [1], "names": [], "moves": moves}
+    storage.write(f"{RECORDS}/{BATCH}{BEGUN}", sealed(content, b""))
+    with pytest.raises(
+        StorageError, match=rf"/{BATCH}.begun: is damaged \(.*; remove it, and run with --fresh"
+    ):
+        Journal(storage).recover()
 
 
 # -- damage ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from splitter.columns import Columns
 from splitter.csv_text import Row
 from splitter.options import RunOptions
 from splitter.records import Content, Scratch
-from splitter.storage.base import Storage
+from splitter.storage.base import Move, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class GroupWriter(SinkWriter):
         """Stage what is left: from now on all names are known, and the rows of owners are complete."""
 
     @abstractmethod
-    def moves(self) -> list[tuple[str, str]]:
-        """What `publish` moves, and where to: names below the output folder."""
+    def moves(self) -> list[Move]:
+        """What `publish` moves, where to, and what that holds."""
 
 
 class Sink(ABC):

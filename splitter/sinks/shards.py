@@ -27,8 +27,8 @@ from splitter.inputs.places import SHARDS
 from splitter.options import RunOptions
 from splitter.records import Content, Scalar, Scratch
 from splitter.sinks.base import GroupWriter, Owner, Sink, Stored
-from splitter.storage.base import Storage
-from splitter.storage.content import READ_AT_ONCE, hold_content
+from splitter.storage.base import Move, Storage
+from splitter.storage.content import READ_AT_ONCE, hold_content, measure
 from splitter.tar.archive import Part, Waiting
 
 # of contents that wait for their place; what is more waits on disk
@@ -325,9 +325,10 @@ class ShardsWriter(GroupWriter):
         """The shards of the group."""
         return self._names
 
-    def moves(self) -> list[tuple[str, str]]:
+    def moves(self) -> list[Move]:
         """Each shard from staging to its place."""
-        return [(f"{self._storage.staging}/{self._batch}/{name}", name) for name in self._names]
+        staged = f"{self._storage.staging}/{self._batch}"
+        return [Move(f"{staged}/{name}", name, *measure(f"{self._folder()}/{name}")) for name in self._names]
 
     def publish(self) -> None:
         """Move all shards into place."""

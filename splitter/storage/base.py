@@ -8,11 +8,13 @@ import contextlib
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+from splitter.errors import StorageError
 from splitter.inputs.places import OWN_FOLDER
 from splitter.parts import Part
 from splitter.processes import in_processes
+from splitter.storage.content import measure_file
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -25,6 +27,31 @@ SECONDS_FOR_DEAD_RUN = 15.0
 PATIENCE = 10
 
 
+class Move(NamedTuple):
+    """A staged file that is promised a name, and what it holds; of earlier versions, that is not known.
+
+    Attributes:
+        source: Where it is staged.
+        target: The name that it gets.
+        size: Its bytes.
+        checksum: Of its bytes, as the manifest has checksums.
+    """
+
+    source: str
+    target: str
+    size: int = -1
+    checksum: str = ""
+
+    @classmethod
+    def of(cls, fields: Any) -> "Move":  # noqa: ANN401 - what stands in a record
+        """As it is read from a record; a ValueError says that it is none."""
+        if not isinstance(fields, list) or len(fields) not in (2, 4):
+            raise ValueError("its moves are wrong")
+        if [type(field) for field in fields] != [str, str, int, str][: len(fields)]:
+            raise ValueError("its moves are wrong")
+        return cls(*fields)
+
+
 class Storage(ABC):
     """Where a run writes: what the rest of splitter calls.
 
@@ -34,6 +61,7 @@ class Storage(ABC):
         run: A name that no other run has, while the lock is held.
         staging: Where files on their way are, or are parked.
         only_here: Whether nothing is seen of it outside of this process.
+        parks_copies: Whether `park` makes copies, so that what is staged on this machine may always go.
     """
 
     root: str
@@ -41,6 +69,7 @@ class Storage(ABC):
     part: Part | None = None
     run = ""
     only_here = False
+    parks_copies = False
 
     def path(self, name: str) -> str:
         """Where a name is, for a message."""
@@ -138,6 +167,17 @@ class Storage(ABC):
         with self.open(name) as file:
             return file.read()
 
+    def measured(self, name: str) -> tuple[int, str] | None:
+        """The size and the checksum of a file; None if there is none."""
+        try:
+            with self.open_output(name) as file:
+                return measure_file(file)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            reason = f"{error.strerror or error}; mend that and run the same command again to continue"
+            raise StorageError(f"cannot read {self.path(name)}: {reason}") from error
+
     def have_at_hand(self, names: Sequence[str]) -> None:  # noqa: B027 - those of a folder are
         """Be ready to open files that never change, once they are there."""
 
@@ -161,8 +201,8 @@ class Storage(ABC):
             self.publish(staged, names)
 
     @abstractmethod
-    def move(self, source: str, target: str) -> None:
-        """Give a file another name, in place of what has it; one that is not there was moved before."""
+    def move(self, source: str, target: str) -> bool:
+        """Give a file another name, in place of what has it; False if it is not there."""
 
     @abstractmethod
     def unfit(self, name: str) -> str:

@@ -314,15 +314,20 @@ def _copy(source: str, path: str) -> tuple[int, str]:
 
 def measure(path: str) -> tuple[int, str]:
     """The size and the checksum of a file."""
-    digest = xxhash.xxh3_128()
-    size = 0
     try:
         with open(path, "rb", buffering=0) as file:
-            while block := file.read(READ_AT_ONCE):
-                digest.update(block)
-                size += len(block)
+            return measure_file(file)
     except OSError as error:
         raise StorageError.of(error, path) from error
+
+
+def measure_file(file: io.RawIOBase) -> tuple[int, str]:
+    """The size and the checksum of what is left to read of a file."""
+    digest = xxhash.xxh3_128()
+    size = 0
+    while block := file.read(READ_AT_ONCE):
+        digest.update(block)
+        size += len(block)
     return size, checksum_of(digest)
 
 

@@ -280,8 +280,8 @@ class LocalStorage(Storage):
             os.makedirs(path, exist_ok=True)
             self._known_folders.add(path)
 
-    def move(self, source: str, target: str) -> None:
-        """Rename a file, and make the folder that it goes to."""
+    def move(self, source: str, target: str) -> bool:
+        """Rename a file, and make the folder that it goes to; False if it is not there."""
         path = self.path(target)
         for patience in reversed(range(PATIENCE)):
             try:
@@ -289,14 +289,15 @@ class LocalStorage(Storage):
                 self._rename(self.path(source), path)
             except FileNotFoundError as error:
                 if not os.path.lexists(self.path(source)):
-                    return
+                    return False
                 self._known_folders.clear()
                 if not patience:
                     raise StorageError.of(error, path) from error
             except OSError as error:
                 raise StorageError.of(error, path) from error
             else:
-                return
+                return True
+        raise AssertionError
 
     def unfit(self, name: str) -> str:
         """What a file system does not take: the path, or one of its parts."""

@@ -81,6 +81,8 @@ def storage_of(output: str, part: Part | None = None) -> Storage:
 class RemoteStorage(Storage):
     """An output below a URL."""
 
+    parks_copies = True
+
     def __init__(self, root: str) -> None:
         """Use what is below the URL `root`, where there need not be anything yet."""
         self.root = root
@@ -432,15 +434,17 @@ class RemoteStorage(Storage):
         with self._writing(name):
             self._objects.upload_from(name, path)
 
-    def move(self, source: str, target: str) -> None:
-        """A copy within the store, and a deletion."""
+    def move(self, source: str, target: str) -> bool:
+        """A copy within the store, and a deletion; False if it is not there."""
         with self._writing(target):
             try:
                 self._objects.copy(source, target)
             except Exception as error:
-                if not is_missing(error):
+                if not is_missing(error) or code_of(error) == NO_SUCH_BUCKET:
                     raise
+                return False
             self._objects.delete([source])
+        return True
 
     def unfit(self, name: str) -> str:
         """What a store does not take as a name."""
