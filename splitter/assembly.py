@@ -99,4 +99,9 @@ def split_manifest(
 
 def unsplit_manifest(storage: Storage) -> None:
     """Take the column `split` out of the manifest."""
-    assemble_manifest(storage, change=lambda *_: storage.remove([RULE]))
+
+    def change(*_: object) -> None:
+        storage.remove([RULE])
+        storage.sync([RULE])
+
+    assemble_manifest(storage, change=change)

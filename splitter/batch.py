@@ -338,6 +338,8 @@ class Worker:
             self._journal.begin(batch.name, keys, [*appear, *vanish])
             storage.remove(vanish)
             task.sink.publish()
+            if self._job.durable or vanish or batch.group is not None:
+                storage.sync([*appear, *vanish])
             # it may have taken long
             storage.confirm()
         self._journal.commit(batch.name, task.record)

@@ -108,7 +108,10 @@ class Engine:
         found = survey(table, layout, group_rows=group_rows, known=reading.known, members=reading.members)
         how = self._how(asked.sink)
         seed, retries = seed_of(how, header), self.options.retries
-        job = Job(self.dataset, self.storage, asked.sink, layout, header, table.at, seed, retries)
+        # no start of this machine tells what has become of what others have written
+        alone = not asked.executor.elsewhere and self.storage.part is None
+        durable = self.options.durable or not alone
+        job = Job(self.dataset, self.storage, asked.sink, layout, header, table.at, seed, retries, durable)
         return job, table, found, how
 
     def _tell_tally(self, tally: Tally) -> None:

@@ -42,6 +42,7 @@ from splitter.storage.base import Storage
 from splitter.storage.folder import LocalStorage
 from splitter.storage.locks import unwritable
 from splitter.tables import refuse_column, refuse_in_the_way
+from splitter.unsynced import Unsynced
 from splitter.verification.repair import damaged_entries
 from splitter.work import NO_INPUTS
 
@@ -196,6 +197,8 @@ def _state(  # noqa: PLR0913, PLR0917 - what is known
     again = journal.failed() if options.retry_failed else np.empty(0, "i8")
     if options.repair and not options.fresh:
         again = np.union1d(again, damaged_entries(job.storage, journal, found.keys, table.header))
+    elif (unsynced := Unsynced.noted(job.storage)) and unsynced.is_restarted and not options.fresh:
+        again = np.union1d(again, unsynced.lost(job.storage, journal))
     state = compare(journal, found, marks, asked=asked, again=again)
     latest, earlier = ({}, []) if options.fresh else how_before(job.storage)
     others = other_sinks(how, [*earlier, latest])

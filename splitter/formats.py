@@ -32,7 +32,7 @@ def write_format(storage: Storage, name: str, manifest: str, types: Types) -> st
         try:
             with (
                 io.TextIOWrapper(storage.open(manifest), ENCODING, ESCAPE, newline="") as text,
-                storage.replacing(name, durable=False) as target,
+                storage.replacing(name) as target,
             ):
                 rows = csv.reader(text, strict=True)
                 file = _Digesting(target)

@@ -33,6 +33,7 @@ class Job:
         at: Which of them holds the paths.
         seed: The part of every fingerprint that says how inputs are processed.
         retries: How often a read that failed for a moment is tried again.
+        durable: Whether each batch is synced before it is committed.
     """
 
     dataset: "ProcessorDataset"
@@ -43,6 +44,7 @@ class Job:
     at: int
     seed: int
     retries: int
+    durable: bool = False
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,8 @@ class Journal:
             if committed:
                 there = {move.target for move in content["moves"]}
                 self.storage.remove(name for name in content["names"] if name not in there)
+                # the commit must not be there after a power cut without what it speaks of
+                self.storage.sync(content["names"])
                 self.storage.write(f"{RECORDS}/{batch}", record)
             else:
                 self._undo(batch, content)
@@ -177,6 +179,8 @@ class Journal:
 
     def _undo(self, batch: str, content: dict[str, Any]) -> None:
         self.storage.withdraw(content["names"])
+        # else a power cut would bring back what no record names any more
+        self.storage.sync(content["names"])
         record = RecordWriter()
         for key in content["keys"]:
             record.add_not_done(key)

@@ -38,13 +38,16 @@ class Manifest:
         if not storage.exists(SCHEMA) or storage.read(SCHEMA) != content:
             # with these types the manifest of the run before could not be read
             storage.remove([MANIFEST])
+            storage.sync([MANIFEST])
             storage.write(SCHEMA, content)
-        with storage.replacing(MANIFEST, durable=False) as file:
+        with storage.replacing(MANIFEST) as file:
             file.writelines(self.rows())
         if not len(self._failed):
-            storage.remove([ERRORS])
+            if storage.exists(ERRORS):
+                storage.remove([ERRORS])
+                storage.sync([ERRORS])
             return
-        with storage.replacing(ERRORS, durable=False) as file:
+        with storage.replacing(ERRORS) as file:
             file.writelines(self.errors())
 
     def advice(self) -> str:

@@ -93,6 +93,9 @@ class RunOptions:
         repair: Read all outputs first, and make again what is damaged or gone.
         fresh: Start over: remove the outputs of earlier runs first.
         prune: Remove the outputs of inputs that are no longer in the list.
+        durable: Sync each batch to disk before it counts as done, so that a power cut takes nothing of it.
+            Without it all is synced when the run ends, and the run after a power cut makes again what it
+            took. Shards, Ray and --part always do; an object store needs nothing.
         quiet: Print errors only, and which finished work is done again.
         verbose: Show the traceback of what went wrong, and Ray's own log.
     """
@@ -135,6 +138,7 @@ class RunOptions:
     repair: bool = False
     fresh: bool = False
     prune: bool = False
+    durable: bool = False
     quiet: bool = False
     verbose: bool = False
 

@@ -40,6 +40,8 @@ def write_tables(
     wanted = there if others is None else list(others)
     # what is made from a manifest never outlives it
     storage.remove(there)
+    if there:
+        storage.sync(there)
     manifest = Manifest(journal, standing, columns)
     manifest.write()
     if wanted != there:
@@ -58,7 +60,9 @@ def _note(storage: Storage, checksums: dict[str, str]) -> None:
 
 def take_away(storage: Storage) -> None:
     """Finished work is done again: none of them beats a wrong one."""
-    storage.remove([MANIFEST, *others_of(storage)])
+    names = [MANIFEST, *others_of(storage)]
+    storage.remove(names)
+    storage.sync(names)
 
 
 def refuse_in_the_way(storage: Storage, others: Sequence[str]) -> None:

@@ -43,6 +43,7 @@ from splitter.storage.sealed import sealed
 from splitter.summary import Summary
 from splitter.tables import refuse_column, refuse_in_the_way, take_away, write_tables
 from splitter.trial import columns_of, earlier_columns, forget_columns
+from splitter.unsynced import Unsynced, forget_unsynced, noted_now
 from splitter.verification.repair import damaged_entries
 
 ROUNDS_WITHOUT_PROGRESS = 3
@@ -88,7 +89,9 @@ class Work:
         self.earlier: list[dict[str, Any]] = []
         self.begun = False
         self.changes_told = False
-        # keys of inputs whose outputs --repair makes again, unless they were committed by this run
+        # which outputs of earlier runs may not be on disk
+        self.unsynced: Unsynced | None = None
+        # keys of inputs whose outputs are damaged and made again, unless they were committed by this run
         self.damaged = np.empty(0, "u8")
         self.generation = 0
         # how things stood before this run did anything
@@ -144,8 +147,11 @@ class Work:
         earlier = [one for one in (*earlier, before) if one and one != how]
         if others:
             self._leave_other_shards(how, earlier)
+        self.unsynced = Unsynced.noted(self.storage)
         if self.options.repair:
             self._find_damaged()
+        elif self.unsynced and self.unsynced.is_restarted and not self.options.fresh:
+            self._find_lost(self.unsynced)
         state = self._compare()
         refuse_taken(self.journal, self.table, self.job.layout, self.found, state)
         self.first, self.earlier = state, earlier
@@ -165,8 +171,23 @@ class Work:
         note_how(self.storage, self.how, self.earlier)
         if self.groups is not None:
             self.groups.write(self.storage)
+        self._note_unsynced(state)
         keep_list(self.storage, self.listed, self.table.checksum())
         self.begun = True
+
+    def _note_unsynced(self, state: State) -> None:
+        """Before the first batch: note what a power cut may take from now on."""
+        damaged = bool(len(self._damaged_still()))
+        before = self.unsynced
+        if len(state.todo) and not self.job.durable and self.job.sink.divisible:
+            noted_now(self.storage, self.generation, before, lost=damaged)
+        elif before and before.is_restarted and not damaged:
+            forget_unsynced(self.storage)
+
+    def _sync_all(self) -> None:
+        """Leave nothing that a power cut could take: outputs are synced before tables that name them."""
+        if Unsynced.noted(self.storage) and self.storage.sync_all() and not len(self._damaged_still()):
+            forget_unsynced(self.storage)
 
     def _left_in_shards(self, gone: np.ndarray) -> bool:
         """Whether shards of inputs that are no longer listed stay, which were made in an earlier way."""
@@ -228,13 +249,31 @@ class Work:
             count = show_count(len(entries), "input")
             self.display.alert(f"--repair: outputs of {count} are damaged or gone ({names})")
 
+    def _find_lost(self, unsynced: Unsynced) -> None:
+        """After a restart: what is not there as it was, as far as it was not synced, is made again."""
+        entries = unsynced.lost(self.storage, self.journal)
+        self.damaged = self.journal.entries["key"][entries]
+        if len(entries):
+            names = ", ".join(self.journal.listed(entries[:NAMES_SHOWN], self.table.column))
+            names += ", …" if len(entries) > NAMES_SHOWN else ""
+            count = show_count(len(entries), "input")
+            self.display.alert(
+                f"the machine was restarted before all was on disk: outputs of {count} are lost ({names})"
+            )
+
+    def _damaged_still(self) -> np.ndarray:
+        """The entries of damaged outputs that this run has not made again."""
+        damaged = self.journal.find(self.damaged)
+        damaged = damaged[damaged >= 0]
+        still: np.ndarray = damaged[self.journal.is_older(damaged, self.generation)]
+        return still
+
     def _compare(self) -> State:
-        again = self.journal.find(self.damaged)
-        again = again[again >= 0]
+        again = self._damaged_still()
         if self.options.retry_failed:
-            again = np.union1d(again, self.journal.failed())
-        # once: not what this run has done already
-        again = again[self.journal.is_older(again, self.generation)]
+            failed = self.journal.failed()
+            # once: not what this run has done already
+            again = np.union1d(again, failed[self.journal.is_older(failed, self.generation)])
         marks = None
         if len(self.journal.entries):
             marks = self.found.fingerprints(self.table, self.job.seed)
@@ -414,6 +453,8 @@ class Work:
         standing = Standing.of(self.storage, self.journal, self.found.keys)
         why = None
         try:
+            if compact and not fault:
+                self._sync_all()
             if fault:
                 why = next(iter(self.done.failures), None)
             else:
@@ -461,7 +502,7 @@ class Work:
                 "outputs": self.done.outputs,
                 "bytes": self.done.bytes,
             }
-            self.storage.write(LAST_RUN, sealed(took), durable=False)
+            self.storage.write(LAST_RUN, sealed(took))
 
     def _unreadable(self, first: State) -> int:
         """How many inputs could not be read, then or when they were to be processed."""

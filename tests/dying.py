@@ -24,6 +24,7 @@ import splitter.storage.remote  # noqa: F401
 from splitter import groups, manifest
 from splitter.cli import exit_code
 from splitter.storage import content as contents_module
+from splitter.storage import power
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -92,6 +93,8 @@ class _Watch:
         os.pwrite = self._before("pwrite", os.pwrite)
         # it is a process that dies, not the machine: what is written is there, and nothing waits for the disk
         os.fsync = self._before("fsync", os.fstat)
+        syncfs = self._before("syncfs", lambda _: 0)
+        power._syncfs = lambda: syncfs
         watch = self
 
         class Watched(io.FileIO):

@@ -62,6 +62,7 @@ class Storage(ABC):
         staging: Where files on their way are, or are parked.
         only_here: Whether nothing is seen of it outside of this process.
         parks_copies: Whether `park` makes copies, so that what is staged on this machine may always go.
+        always_durable: Whether whatever it takes outlives a power cut, without being synced.
     """
 
     root: str
@@ -70,6 +71,7 @@ class Storage(ABC):
     run = ""
     only_here = False
     parks_copies = False
+    always_durable = False
 
     def path(self, name: str) -> str:
         """Where a name is, for a message."""
@@ -219,6 +221,13 @@ class Storage(ABC):
     def refuse_taken(self, name: str, size: int, checksum: str, own: Collection[str]) -> None:
         """Raise NameTaken where an output would replace what is none of `own`, unless it is the same."""
 
+    def sync(self, names: Iterable[str]) -> None:  # noqa: B027 - some are durable always
+        """Have it outlive a power cut that names are there with their contents, or gone."""
+
+    def sync_all(self) -> bool:
+        """Have all that this machine has written outlive a power cut; returns whether the platform can."""
+        return True
+
     # -- looking at all of it, when no run is at work
 
     # how many bytes of outputs are looked at together
@@ -234,6 +243,14 @@ class Storage(ABC):
 
         Nothing is written, and nobody is kept waiting.
         """
+
+    def output_size(self, name: str) -> int | None:
+        """The bytes of a published file; None where there is no plain file."""
+        try:
+            with self.open_output(name) as file:
+                return file.seek(0, io.SEEK_END)
+        except OSError:
+            return None
 
     @abstractmethod
     def open_output(self, name: str) -> io.RawIOBase:

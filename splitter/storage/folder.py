@@ -16,10 +16,13 @@ from splitter.parts import Part
 from splitter.storage.base import PATIENCE, STAGING, Storage
 from splitter.storage.content import measure
 from splitter.storage.locks import FolderLock, unwritable
+from splitter.storage.power import sync_file, sync_file_system, sync_folder
 
 LONGEST_PATH, LONGEST_PART = 4000, 255
 # so many characters are at most 252 bytes
 SHORT_PATH = 63
+# more names than this are synced with their whole file system, which is faster
+FEW_NAMES = 2
 _OF_PARTS = re.compile(r"part-\d+-of-\d+|shares-of-\d+|.*\.part-\d+-of-\d+\.new")
 
 
@@ -50,11 +53,7 @@ class LocalStorage(Storage):
         os.rmdir(path)
 
     def _sync_folder(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(path)
 
     # -- taking the output
 
@@ -79,6 +78,9 @@ class LocalStorage(Storage):
             for name in (f"{OWN_FOLDER}/records", self.staging):
                 self._made += _missing(self.path(name))
                 os.makedirs(self.path(name), exist_ok=True)
+            # what is synced in them is lost where they are not there themselves
+            for folder in dict.fromkeys(map(os.path.dirname, self._made)):
+                self._sync_folder(folder)
         except OSError as error:
             self._withdraw()
             raise unwritable(self.root, error) from None
@@ -187,7 +189,9 @@ class LocalStorage(Storage):
         if name in self._settled:
             return
         try:
+            sync_file(self._new(name))
             self._rename(self._new(name), self.path(name))
+            self._sync_folder(os.path.dirname(self.path(name)))
         except OSError as error:
             raise StorageError.of(error, self.path(name)) from error
         self._settled.add(name)
@@ -299,6 +303,31 @@ class LocalStorage(Storage):
                 return True
         raise AssertionError
 
+    def sync(self, names: Iterable[str]) -> None:
+        """Sync files and all folders above them, or the file system where there are many."""
+        chosen = list(names)
+        try:
+            if len(chosen) > FEW_NAMES and sync_file_system(self.root):
+                return
+            folders = {""}
+            for name in chosen:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    sync_file(self.path(name))
+                while name := os.path.dirname(name):
+                    folders.add(name)
+            for folder in sorted(folders, reverse=True):
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    self._sync_folder(self.path(folder))
+        except OSError as error:
+            raise StorageError.of(error, self.root) from error
+
+    def sync_all(self) -> bool:
+        """Sync the file system, where the platform can."""
+        try:
+            return sync_file_system(self.root)
+        except OSError as error:
+            raise StorageError.of(error, self.root) from error
+
     def unfit(self, name: str) -> str:
         """What a file system does not take: the path, or one of its parts."""
         if len(name) <= SHORT_PATH:
@@ -347,6 +376,14 @@ class LocalStorage(Storage):
         """A published file to read; an OSError says what is there instead, and nothing can block."""
         return io.FileIO(_plain_file(self.path(name), os.O_RDONLY | os.O_NOFOLLOW))
 
+    def output_size(self, name: str) -> int | None:
+        """One look, and nothing opened."""
+        try:
+            found = os.lstat(self.path(name))
+        except OSError:
+            return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
     def near(self, name: str, folder: str) -> str:
         """It is near."""
         del folder
@@ -391,7 +428,10 @@ class LocalStorage(Storage):
         return self.path(self.staging)
 
     def park(self, batch: str) -> None:
-        """They are where they outlive the machine already."""
+        """Sync them where they are."""
+        top = self.path("")
+        below = os.walk(self.path(f"{self.staging}/{batch}"))
+        self.sync(f"{folder}/{name}".removeprefix(top) for folder, _, names in below for name in names)
 
     def unstage(self, batch: str) -> None:
         """Remove what is left of a batch's staged files."""

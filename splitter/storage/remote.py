@@ -82,6 +82,7 @@ class RemoteStorage(Storage):
     """An output below a URL."""
 
     parks_copies = True
+    always_durable = True
 
     def __init__(self, root: str) -> None:
         """Use what is below the URL `root`, where there need not be anything yet."""

@@ -13,6 +13,7 @@ from splitter.storage.base import SHARES, Storage
 from splitter.storage.sealed import unsealed
 from splitter.tables import OTHER_TABLES
 from splitter.trial import COLUMNS
+from splitter.unsynced import UNSYNCED
 from splitter.verification.findings import RUN_AGAIN
 
 _FRESH = "restore it, or start over with --fresh"
@@ -23,6 +24,7 @@ _REMEDIES = {
     RUN: _AGAIN,
     LAST_RUN: "remove it; only the report uses it",
     RULE: "remove it, and run 'splitter split' again",
+    UNSYNCED: RUN_AGAIN,
     OTHER_TABLES: "remove it and the tables beside manifest.csv, and make them anew with 'splitter manifest'",
     GROUPS: _FRESH,
     COLUMNS: _FRESH,
