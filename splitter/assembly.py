@@ -53,13 +53,15 @@ def assemble_manifest(
             _, earlier = how_before(storage)
             if earlier and not in_shards(journal, standing.gone).any():
                 forget_earlier(storage)
+        gone_names = standing.first_gone(journal, path_column)
         # a skipped input has neither
         made = journal.entries[standing.entries_with(DONE)]
         journal.compact(standing.kept)
         return Summary.of(
             standing.status,
             output=storage.root,
-            gone=standing.gone_with_outputs,
+            gone=len(standing.gone_with_outputs),
+            gone_names=gone_names,
             first_failure=why,
             work=Report(outputs=int(made["outputs"].sum()), bytes=int(made["bytes"].sum())),
             seconds=time.monotonic() - began,

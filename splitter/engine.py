@@ -23,7 +23,7 @@ from splitter.inputs.sources import InputList, Source, read_source, refuse_no_ma
 from splitter.inputs.table import Survey, Table, advice_on_missing, copy_list, survey
 from splitter.jobs import Job
 from splitter.options import RunOptions
-from splitter.progress import Display, show_count
+from splitter.progress import Display, show_count, show_names
 from splitter.sinks import SINKS, Sink
 from splitter.storage.base import Storage
 from splitter.summary import Summary
@@ -120,10 +120,10 @@ class Engine:
             kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(tally.passed_over.items()))
             self.display.warn(f"left out of the folder: {kinds}")
         if tally.unlabelled:
-            names = _some(tally.unlabelled_names, tally.unlabelled)
+            names = show_names(tally.unlabelled_names, tally.unlabelled)
             self.display.warn(f"{show_count(tally.unlabelled, 'input')} without labels: {names}")
         if tally.unused:
-            names = _some(tally.unused_names, tally.unused)
+            names = show_names(tally.unused_names, tally.unused)
             self.display.warn(f"{show_count(tally.unused, 'row')} of --labels without an input: {names}")
 
     def _executor(self) -> Executor:
@@ -177,7 +177,3 @@ def _refuse_own_columns(header: list[str], listing: InputList, sink: Sink) -> No
             if name == OUTPUT_COLUMNS[0] != listing.column:
                 message += f", or --column {name} if it is a manifest whose output files are meant"
             raise Refused(message)
-
-
-def _some(names: list[str], number: int) -> str:
-    return ", ".join(names) + (", …" if number > len(names) else "")

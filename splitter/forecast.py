@@ -35,6 +35,7 @@ from splitter.state import (
     first_inputs,
     other_sinks,
     refuse_another_layout,
+    refuse_samples_without_rows,
     refuse_taken,
     refuse_to_lose_shards,
 )
@@ -205,6 +206,8 @@ def _state(  # noqa: PLR0913, PLR0917 - what is known
     if others:
         refuse_to_lose_shards(journal, job, state, others, prune=options.prune)
     if not options.prune:
+        if groups is not None:
+            refuse_samples_without_rows(journal, job, table, found, state.gone)
         refuse_taken(journal, table, job.layout, found, state)
     everyone = np.ones(len(table), bool) if asked is None else asked
     gone = before.others(np.empty(0, "i8")) if options.fresh else state.gone[: None if options.prune else 0]

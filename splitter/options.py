@@ -92,7 +92,8 @@ class RunOptions:
         retry_failed: Try again what failed in an earlier run.
         repair: Read all outputs first, and make again what is damaged or gone.
         fresh: Start over: remove the outputs of earlier runs first.
-        prune: Remove the outputs of inputs that are no longer in the list.
+        prune: Remove the outputs of inputs that are no longer in the list; make shards again without their
+            samples.
         durable: Sync each batch to disk before it counts as done, so that a power cut takes nothing of it.
             Without it all is synced when the run ends, and the run after a power cut makes again what it
             took. Shards, Ray and --part always do; an object store needs nothing.

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from splitter.urls import is_url, without_secrets
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splitter.inputs.joining import Tally
     from splitter.jobs import Report
     from splitter.summary import Summary
@@ -141,7 +143,7 @@ class Display:
             self._live = None
 
     def summary(self, summary: "Summary") -> None:
-        """The three lines at the end: what was done, where it is, what to do next."""
+        """The lines at the end: what was done, where it is, what else is there, what to do next."""
         self.stop()
         for line in summary.work.traceback.splitlines():
             self.say(line)
@@ -152,7 +154,7 @@ class Display:
 
 
 def summary_lines(summary: "Summary") -> list[str]:
-    """What was done, where it is, what to do next."""
+    """What was done, where it is, what else is there, what to do next."""
     work = summary.work
     of_part = f" of {summary.part}" if summary.part else ""
     counts = [f"{summary.done:,} of {show_count(summary.inputs, 'input')}{of_part} done"]
@@ -174,7 +176,24 @@ def summary_lines(summary: "Summary") -> list[str]:
     how = "put together" if summary.assembled else "made"
     made = f"{outputs} {how} in {show_seconds(summary.seconds)}"
     label = "stopped" if summary.stopped else "next"
-    return [f"{', '.join(counts)}; {made}", _where(summary), f"{label}: {_next_step(summary)}"]
+    return [
+        f"{', '.join(counts)}; {made}",
+        _where(summary),
+        *_not_listed(summary),
+        f"{label}: {_next_step(summary)}",
+    ]
+
+
+def _not_listed(summary: "Summary") -> list[str]:
+    """What is there of inputs that are no longer in the list; also when a condition has left them out."""
+    if not summary.gone:
+        return []
+    are = "is" if summary.gone == 1 else "are"
+    which = f"{show_count(summary.gone, 'input')} that {are} no longer in the list"
+    prune = "--prune, given once without --part," if summary.part else "--prune"
+    return [
+        f"kept: the outputs of {which} ({show_names(summary.gone_names, summary.gone)}); {prune} removes them"
+    ]
 
 
 def _of_tally(tally: "Tally") -> list[str]:
@@ -238,10 +257,6 @@ def _after_the_end(summary: "Summary") -> str:
         return f"when all {summary.part.of} parts are done: {command}{why}"
     if not summary.inputs:
         return "check DATASET, which lists no inputs"
-    if summary.gone and not (summary.tally.left_out or summary.tally.chosen):
-        # what a condition or a pattern has left out is seldom meant to go
-        gone = show_count(summary.gone, "input")
-        return f"--prune removes the outputs of {gone} no longer in the list"
     return f"splitter report {_as_typed(summary.output)}"
 
 
@@ -276,6 +291,11 @@ def show_count(number: int, noun: str) -> str:
     """A number of things for a person."""
     plural = "es" if noun.endswith("ch") else "s"
     return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
+def show_names(names: "Sequence[str]", number: int) -> str:
+    """The first few names of so many."""
+    return ", ".join(names) + (", …" if number > len(names) else "")
 
 
 def show_bytes(size: float) -> str:

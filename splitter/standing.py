@@ -8,9 +8,11 @@ from splitter.commits import STALE
 from splitter.errors import StorageError
 from splitter.inputs.places import OWN_FOLDER
 from splitter.journal import Journal
+from splitter.progress import one_line
 from splitter.storage.base import Storage
 from splitter.storage.sealed import sealed, unsealed
 
+NAMES_SHOWN = 3
 STALE_MARKS = f"{OWN_FOLDER}/stale"
 # an input, and what it was when its outputs were made
 _MARK = np.dtype([("key", "<u8"), ("fingerprint", "<u8")])
@@ -41,13 +43,13 @@ class Standing:
         entries: For each input its entry in the journal, or -1.
         status: What each has come to; STALE if that was before a change.
         gone: Entries whose inputs are no longer in the list.
-        gone_with_outputs: How many of these have outputs.
+        gone_with_outputs: Those of them that have outputs.
     """
 
     entries: np.ndarray
     status: np.ndarray
     gone: np.ndarray
-    gone_with_outputs: int
+    gone_with_outputs: np.ndarray
 
     @classmethod
     def of(cls, storage: Storage, journal: Journal, keys: np.ndarray) -> "Standing":
@@ -57,7 +59,12 @@ class Standing:
         known = np.flatnonzero(entries >= 0)
         status[known[_is_stale(storage, journal, entries[known])]] = STALE
         gone = journal.others(entries)
-        return cls(entries, status, gone, int((journal.entries["outputs"][gone] > 0).sum()))
+        return cls(entries, status, gone, gone[journal.entries["outputs"][gone] > 0])
+
+    def first_gone(self, journal: Journal, column: str) -> list[str]:
+        """The first few inputs that have outputs and are no longer in the list."""
+        names = journal.listed(self.gone_with_outputs[:NAMES_SHOWN], column)
+        return [*map(one_line, names)]
 
     def entries_with(self, *status: int) -> np.ndarray:
         """The entries of the inputs that have come to one of these, in the order of the list."""

@@ -11,7 +11,10 @@ from splitter.inputs.places import Layout, folders_around, same_name, shard_of
 from splitter.inputs.table import Survey, Table
 from splitter.jobs import Job
 from splitter.journal import PLACE, Journal
+from splitter.progress import show_count, show_names
 from splitter.storage.base import Storage
+
+NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,25 @@ def refuse_to_lose_shards(journal: Journal, job: Job, state: State, others: set[
             "be read now or are no longer in the list; stay with that sink, use --fresh, or choose "
             "another --output"
         )
+
+
+def refuse_samples_without_rows(
+    journal: Journal, job: Job, table: Table, found: Survey, gone: np.ndarray
+) -> None:
+    """Refuse a list without inputs that shards hold samples of: readers of a shard take all that is in it."""
+    gone = gone[journal.entries["outputs"][gone] > 0]
+    gone = gone[in_shards(journal, gone)]
+    if not len(gone):
+        return
+    names = show_names(journal.listed(gone[:NAMES_SHOWN], table.column), len(gone))
+    unread = found.members.unread
+    why = f"; {unread[0]} cannot be read to its end" if unread else ""
+    prune = "--prune once, without --part," if job.storage.part else "--prune"
+    raise Refused(
+        f"{job.storage.root}: its shards hold samples of {show_count(len(gone), 'input')} no longer in the "
+        f"list ({names}){why}; use {prune} to remove these samples, or list those inputs again (see --where "
+        "and --pattern) to keep them"
+    )
 
 
 def first_inputs(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.ndarray | None:

@@ -30,6 +30,7 @@ class Summary:
         unreadable_names: The first few of them.
         unreadable_why: Why the first of them cannot be read.
         gone: How many inputs have outputs and are no longer in the list.
+        gone_names: The first few of them.
         pruned: How many inputs' outputs were removed.
         work: What this run itself did.
         seconds: How long it took.
@@ -53,6 +54,7 @@ class Summary:
     unreadable_names: list[str] = field(default_factory=list)
     unreadable_why: str = ""
     gone: int
+    gone_names: list[str] = field(default_factory=list)
     pruned: int = 0
     work: Report
     seconds: float

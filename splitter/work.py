@@ -27,7 +27,7 @@ from splitter.losses import Losses
 from splitter.manifest import MANIFEST
 from splitter.options import RunOptions
 from splitter.plan import GroupPlanner, Planner
-from splitter.progress import Display, one_line, show_count
+from splitter.progress import Display, one_line, show_count, show_names
 from splitter.standing import Standing, forget_stale, keep_stale
 from splitter.state import (
     State,
@@ -36,6 +36,7 @@ from splitter.state import (
     in_shards,
     other_sinks,
     refuse_another_layout,
+    refuse_samples_without_rows,
     refuse_taken,
     refuse_to_lose_shards,
 )
@@ -79,6 +80,7 @@ class Work:
         self.done = Report()
         self.began = began
         self.pruned = 0
+        self.gone_names: list[str] = []
         self.losses = Losses()
         # keys of inputs whose outputs are to go from shards
         self.dropped = np.empty(0, "u8")
@@ -143,6 +145,9 @@ class Work:
         others = other_sinks(how, [*earlier, before])
         if others and not self.options.fresh:
             refuse_to_lose_shards(self.journal, self.job, self._compare(), others, prune=self.options.prune)
+        if self.groups is not None and not (self.options.fresh or self.options.prune):
+            gone = self.journal.others(self.journal.find(self.found.keys))
+            refuse_samples_without_rows(self.journal, self.job, self.table, self.found, gone)
         self._remove_what_is_asked()
         earlier = [one for one in (*earlier, before) if one and one != how]
         if others:
@@ -200,9 +205,11 @@ class Work:
 
     def _remove_what_is_asked(self) -> None:
         """--fresh and --prune: removal goes through the same records as everything else."""
+        if not (self.options.fresh or self.options.prune):
+            return
         kept = self.journal.find(self.found.keys[: 0 if self.options.fresh else None])
         chosen = self.journal.others(kept)
-        if len(chosen) and (self.options.fresh or self.options.prune):
+        if len(chosen):
             take_away(self.storage)
             self._tell_removal(chosen[self.journal.entries["outputs"][chosen] > 0])
             if self.groups is not None and not self.options.fresh:
@@ -216,9 +223,12 @@ class Work:
         if self.pruned:
             count, option = show_count(self.pruned, "input"), "--fresh" if self.options.fresh else "--prune"
             where = "" if self.options.fresh else " no longer in the list"
-            names = ", ".join(self.journal.listed(entries[:NAMES_SHOWN], self.table.column))
-            names += ", …" if self.pruned > NAMES_SHOWN else ""
+            names = self._names(entries)
             self.display.say(f"{option}: removing the outputs of {count}{where} ({names})")
+
+    def _names(self, entries: np.ndarray) -> str:
+        """The first few of some inputs, for a message."""
+        return show_names(self.journal.listed(entries[:NAMES_SHOWN], self.table.column), len(entries))
 
     def _forget(self, entries: np.ndarray) -> None:
         """Remove what inputs have, and that they were done."""
@@ -244,19 +254,15 @@ class Work:
         entries = damaged_entries(self.storage, self.journal, self.found.keys, self.table.header)
         self.damaged = self.journal.entries["key"][entries]
         if len(entries):
-            names = ", ".join(self.journal.listed(entries[:NAMES_SHOWN], self.table.column))
-            names += ", …" if len(entries) > NAMES_SHOWN else ""
             count = show_count(len(entries), "input")
-            self.display.alert(f"--repair: outputs of {count} are damaged or gone ({names})")
+            self.display.alert(f"--repair: outputs of {count} are damaged or gone ({self._names(entries)})")
 
     def _find_lost(self, unsynced: Unsynced) -> None:
         """After a restart: what is not there as it was, as far as it was not synced, is made again."""
         entries = unsynced.lost(self.storage, self.journal)
         self.damaged = self.journal.entries["key"][entries]
         if len(entries):
-            names = ", ".join(self.journal.listed(entries[:NAMES_SHOWN], self.table.column))
-            names += ", …" if len(entries) > NAMES_SHOWN else ""
-            count = show_count(len(entries), "input")
+            count, names = show_count(len(entries), "input"), self._names(entries)
             self.display.alert(
                 f"the machine was restarted before all was on disk: outputs of {count} are lost ({names})"
             )
@@ -455,6 +461,7 @@ class Work:
         try:
             if compact and not fault:
                 self._sync_all()
+            self.gone_names = standing.first_gone(self.journal, self.table.column)
             if fault:
                 why = next(iter(self.done.failures), None)
             else:
@@ -519,7 +526,8 @@ class Work:
             unreadable_names=[one_line(name) for name in names[:NAMES_SHOWN]],
             first_failure=why,
             unreadable_why=self._why_unreadable(first.unreadable),
-            gone=standing.gone_with_outputs,
+            gone=len(standing.gone_with_outputs),
+            gone_names=self.gone_names,
             pruned=self.pruned,
             work=self.done,
             seconds=time.monotonic() - self.began,

@@ -35,7 +35,7 @@ from splitter.storage.base import Storage
 from splitter.storage.content import checksum_of
 from splitter.table_names import OTHERS
 from splitter.tables import OTHER_TABLES, checksums_of_others
-from splitter.verification.findings import CHANGED, LEFT, RUN_AGAIN, Finding, Verdict
+from splitter.verification.findings import CHANGED, LEFT, RUN_AGAIN, SAMPLES_WITHOUT_ROWS, Finding, Verdict
 from splitter.verification.own_files import OwnFiles
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Verification:
         elif self.storage.exists(ERRORS):
             self.find("table", ERRORS, "is there, and no input has failed")
         self._schema(tables.schema())
-        self.verdict.gone = standing.gone_with_outputs
+        self._gone(standing.gone_with_outputs)
         # what has no rows in the manifest, and comes back when its input does
         others = np.concatenate((standing.gone, standing.entries_with(STALE)))
         self._outputs(standing.entries_with(DONE), others[journal.entries["status"][others] == DONE])
@@ -155,6 +155,13 @@ class Verification:
         verdict.done, verdict.skipped, verdict.failed = (
             int((status == kind).sum()) for kind in (DONE, SKIPPED, FAILED)
         )
+
+    def _gone(self, entries: np.ndarray) -> None:
+        """Count inputs that are no longer in the list; a shard must not hold samples of any."""
+        self.verdict.gone = len(entries)
+        shards = {shard_of(name)[0] for name in self.journal.outputs(entries)} - {""}
+        for shard in sorted(shards):
+            self.find("extra", shard, SAMPLES_WITHOUT_ROWS)
 
     # -- every input of the list ---------------------------------------------------------------------------
 

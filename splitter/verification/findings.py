@@ -17,6 +17,10 @@ REPAIR = "the same 'splitter run' command with --repair makes again what is dama
 RUN_AGAIN = "give the same 'splitter run' command again to continue"
 # what can be said of an input that is left, and of many
 LEFT, CHANGED = f"is not done; {RUN_AGAIN}", f"has changed and was not done again; {RUN_AGAIN}"
+SAMPLES_WITHOUT_ROWS = (
+    "holds samples of inputs that are no longer in the list; the same 'splitter run' command with --prune "
+    "removes them"
+)
 _MANY = {
     LEFT: f"are not done; {RUN_AGAIN}",
     CHANGED: f"have changed and were not done again; {RUN_AGAIN}",

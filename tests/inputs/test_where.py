@@ -209,8 +209,8 @@ def test_a_run_over_some_rows(capfd, folder):
     said = here(capfd, *arguments, "--where", "n < 10")
     assert said.code == 0
     assert "1 of 1 input done, 2 rows left out by --where" in said.err
-    # what a condition has left out is seldom meant to go
-    assert "--prune" not in said.err
+    kept = "kept: the outputs of 2 inputs that are no longer in the list (b.txt, c.txt); --prune removes them"
+    assert kept in said.err
     assert {row["input"] for row in read_table(folder / "out" / "manifest.csv")} == {"a.txt"}
     assert (folder / "out" / "b" / "0.txt").exists()
     here(capfd, *arguments, "--where", "n < 10", "--prune")

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import splitter
+import splitter.work
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.errors import Refused
 from splitter.storage.sealed import sealed, unsealed
@@ -420,6 +421,13 @@ def test_a_run_that_was_interrupted_is_said(outputs):
     assert [finding.kind for finding in splitter.verify(outputs).findings] == ["batch"]
 
 
+@pytest.fixture
+def shorter_lists_are_taken(monkeypatch):
+    """Runs as they were once: shards may keep samples of inputs that are no longer listed."""
+    monkeypatch.setattr(splitter.work, "refuse_samples_without_rows", lambda *_: None)
+
+
+@pytest.mark.usefixtures("shorter_lists_are_taken")
 @pytest.mark.parametrize("sink", ["files", "webdataset", "parquet"])
 def test_what_has_no_rows_in_the_manifest_is_looked_at_too(folder, words, capfd, sink):
     """It comes back, with its rows, when its input is listed again, or the change is taken back."""
@@ -430,14 +438,17 @@ def test_what_has_no_rows_in_the_manifest_is_looked_at_too(folder, words, capfd,
     table = read_table(folder / "out/manifest.csv")
     write_list(words, [["input"], *([name] for name in WORDS if name != "a.txt")])
     assert here(capfd, "run", words, *options, "--num-chars", "3", "--limit", "1").code == 0
-    assert [one.kind for one in splitter.verify(folder / "out").findings] == ["input"] * (len(WORDS) - 2)
+    kinds = [one.kind for one in splitter.verify(folder / "out").findings]
+    assert kinds.count("input") == len(WORDS) - 2
+    # a shard must not hold what has no row; a loose file may stay
+    assert ("extra" in kinds) == (sink != "files")
     changed = [*WORDS][-1]
     for listed in ("a.txt", changed):
         (name, *_) = (row["output"] for row in table if row["input"] == listed)
         path = folder / "out" / (name if sink == "files" else name.rpartition("/")[0])
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        left = [one for one in splitter.verify(folder / "out").findings if one.kind != "input"]
+        left = [one for one in splitter.verify(folder / "out").findings if one.kind not in ("input", "extra")]
         # a table that cannot be read is told of by the outputs in it
         assert {one.kind for one in left} == {"left"}
         assert {path} <= {folder / "out" / one.file for one in left} | {
@@ -450,6 +461,7 @@ def test_what_has_no_rows_in_the_manifest_is_looked_at_too(folder, words, capfd,
     assert "next:" not in here(capfd, "verify", folder / "out").out
 
 
+@pytest.mark.usefixtures("shorter_lists_are_taken")
 def test_shards_of_inputs_no_longer_listed_are_as_they_were_written(folder, capfd):
     """With the options of their own time, whatever those of the last run are."""
     write_files(folder, {f"{number}.txt": str(number) * 600 for number in range(8)})
@@ -462,7 +474,7 @@ def test_shards_of_inputs_no_longer_listed_are_as_they_were_written(folder, capf
     assert here(capfd, *run, "--field", "b=label").code == 0
     for _ in range(2):
         verdict = splitter.verify(folder / "out")
-        assert (verdict.findings, verdict.gone) == ([], 2)
+        assert ({one.kind for one in verdict.findings}, verdict.gone) == ({"extra"}, 2)
         assert here(capfd, "manifest", folder / "out").code == 0
 
 
@@ -700,6 +712,7 @@ def test_nothing_is_found_in_whole_shards(sharded):
     assert splitter.verify(sharded, deep=2).ok
 
 
+@pytest.mark.usefixtures("shorter_lists_are_taken")
 @pytest.mark.parametrize("sink", ["webdataset", "parquet"])
 def test_shards_with_what_has_no_rows_in_the_manifest_are_well(folder, sink, capfd):
     """An input that is no longer listed; one that cannot be read, and stays as an earlier run had it."""
@@ -713,10 +726,10 @@ def test_shards_with_what_has_no_rows_in_the_manifest_are_well(folder, sink, cap
     (folder / "inputs/b.txt").rename(folder / "b.txt")
     assert here(capfd, *run, "--more").code == 1
     verdict = splitter.verify(folder / "out")
-    assert (verdict.findings, verdict.outputs, verdict.gone) == ([], 3, 1)
+    assert ([one.kind for one in verdict.findings], verdict.outputs, verdict.gone) == (["extra"], 3, 1)
     shard = max((folder / "out/shards").iterdir())
     shard.write_bytes(shard.read_bytes()[:-1])
-    assert splitter.verify(folder / "out").findings
+    assert len(splitter.verify(folder / "out").findings) > 1
 
 
 def test_of_tables_that_another_release_of_pyarrow_wrote_the_values_are_compared(sharded, folder):
