@@ -21,7 +21,7 @@ import splitter.engine
 import splitter.executors.local
 import splitter.outputs.frame
 import splitter.storage.remote  # noqa: F401
-from splitter import groups, manifest
+from splitter import groups, journal
 from splitter.cli import exit_code
 from splitter.storage import content as contents_module
 from splitter.storage import power
@@ -52,7 +52,7 @@ def _be_the_run(request: dict[str, Any]) -> NoReturn:
         os.dup2(out, 1)
         os.dup2(out, 2)
         # so that small runs merge their records, too
-        manifest.FEW_RECORDS = 2
+        journal.FEW_RECORDS = 2
         # and so that there are several shards
         groups.MOST_SMALL = 2
         sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
