@@ -24,6 +24,7 @@ from launcher import (
     make_inputs,
     with_argument,
 )
+from nightly import NIGHTLY
 
 TRIALS = 12
 SMALL, LARGE = 3, 7
@@ -207,6 +208,22 @@ def test_guards_killed_at_random_moments(work: Work, folder: Path, chance: rando
     assert "Traceback" not in driver.stderr
     check_complete(output, work.trees[SMALL])
     assert driver.others() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_guards_killed_while_they_are_started(work: Work, folder: Path, number: int):
+    """A guard that is killed before all of them are there is a lost one as any other."""
+    for trial in range(8 if NIGHTLY else 1):
+        output = folder / f"outputs {trial}"
+        driver = work.start(output, SMALL, "--workers", 8)
+        driver.until(driver.guards)
+        for guard in driver.guards():
+            guard.send_signal(number)
+        assert driver.wait() == 0, driver.stderr
+        assert "a worker process was lost" in driver.stderr
+        assert "Traceback" not in driver.stderr
+        check_complete(output, work.trees[SMALL])
+        assert driver.others() == []
 
 
 def test_children_end_with_their_guard(launcher: Launcher, folder: Path):

@@ -13,6 +13,7 @@ import time
 import types
 import warnings
 from collections.abc import Generator, Iterable, Iterator
+from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +104,7 @@ def _in_workers(
         try:
             descriptors = [*job.storage.lock_descriptors, processes.held]
             guarded = _Guarded(job, limits, descriptors, processes.gate)
-            reports = processes.start(_loader(guarded, batches, workers))
+            reports = processes.start(_loader(guarded, batches, workers, processes.guards))
             # nothing is done yet; but the workers are there, so the display may start a thread
             yield Report()
             yield from reports
@@ -156,18 +157,20 @@ class _Guarded(Dataset[Report]):
         signals_let_in()
 
 
-def _loader(guarded: _Guarded, batches: Iterable[Batch], workers: int) -> DataLoader[Any]:
+def _loader(
+    guarded: _Guarded, batches: Iterable[Batch], workers: int, started: list[BaseProcess]
+) -> DataLoader[Any]:
     with _no_advice():
         return DataLoader(
             guarded,
-            sampler=batches,
+            sampler=_without_child_handler(batches),
             batch_size=None,
             num_workers=workers,
             collate_fn=_as_it_is,  # type: ignore[arg-type]
             worker_init_fn=guarded.prepare,
             in_order=False,
             prefetch_factor=2,
-            multiprocessing_context=_start_method(),
+            multiprocessing_context=_noting_context(started),
         )
 
 
@@ -181,6 +184,18 @@ def _no_advice() -> Iterator[None]:
 
 def _as_it_is(report: Report) -> Report:
     return report
+
+
+def _noting_context(started: list[BaseProcess]) -> Any:  # noqa: ANN401 - torch wants a context of Python's own
+    """What starts processes, and notes them: one that dies early is soon no longer an active child."""
+    context: Any = multiprocessing.get_context(_start_method())
+
+    def note(**about: object) -> BaseProcess:
+        process: BaseProcess = context.Process(**about)
+        started.append(process)
+        return process
+
+    return type("Noting", (type(context),), {"Process": staticmethod(note)})()
 
 
 def _start_method() -> str:
@@ -201,6 +216,17 @@ def _nameless_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
+def _without_child_handler(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The batches; when the first is asked for, torch's handler for SIGCHLD goes.
+
+    Torch sets it as soon as the workers are started. It raises wherever the driver is, though the loader
+    finds a dead worker by itself.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    yield from batches
+
+
 class _Processes:
     """The worker processes of one run: started with signals held back, and gone when this is left."""
 
@@ -209,9 +235,9 @@ class _Processes:
         self._alive, self.held = os.pipe()
         self.gate = Gate()
         self._before = set(multiprocessing.active_children())
-        self._guards: list[Any] = []
+        self.guards: list[BaseProcess] = []
         self._iterator: Iterator[Report] | None = None
-        self._child_handler: Any = signal.SIG_DFL
+        self._child_handler: Any = None
 
     def __enter__(self) -> "_Processes":
         return self
@@ -219,19 +245,18 @@ class _Processes:
     def start(self, loader: DataLoader[Any]) -> Iterator[Report]:
         """Start the workers; their reports."""
         with signals_held_back():
+            if threading.current_thread() is threading.main_thread():
+                # one that torch has set in an earlier run raises as well
+                self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             with _nameless_main(), _no_advice():
                 self._iterator = iter(loader)
-            self._guards = [child for child in multiprocessing.active_children() if child not in self._before]
             os.close(self.held)
             self.held = -1
-            # torch's handler raises wherever the driver is; the loader finds a dead worker by itself
-            if threading.current_thread() is threading.main_thread():
-                self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         return self._iterator
 
     def any_died(self) -> bool:
         """Whether a worker has ended, though there is more to do."""
-        return any(guard.exitcode is not None for guard in self._guards)
+        return any(guard.exitcode is not None for guard in self.guards)
 
     def __exit__(self, *error: object) -> None:
         # what comes next counts on the workers being gone
@@ -243,16 +268,16 @@ class _Processes:
         # they are ended before the loader is asked to close, which would wait for busy ones
         for child in children:
             child.terminate()
-        for guard in self._guards:
+        for guard in self.guards:
             # one that was killed has left behind what it should have ended
-            if guard.exitcode == -signal.SIGKILL:
+            if guard.pid and guard.exitcode == -signal.SIGKILL:
                 end_session(guard.pid)
         if self.held >= 0:
             os.close(self.held)
         self._wait_for_end(children)
         self._iterator = None
         self.gate.close()
-        if threading.current_thread() is threading.main_thread():
+        if self._child_handler is not None:
             signal.signal(signal.SIGCHLD, self._child_handler)
 
     def _wait_for_end(self, children: list[Any]) -> None:

@@ -23,7 +23,7 @@ from splitter.errors import UnreadableInput
 from splitter.processes import die_with_parent
 from splitter.records import Scratch
 from splitter.storage.stores import Found, fetch, fetch_part, takes_many
-from splitter.urls import file_name
+from splitter.urls import file_name, without_secrets
 
 MOST_AHEAD = 8
 MOST_BYTES_AHEAD = 256_000_000
@@ -227,6 +227,8 @@ def _answer(wanted: Wanted, path: str) -> Found | Exception:
         return fetch(wanted.url, path, wanted.known)
     except (OSError, UnreadableInput) as error:
         return error
+    except Exception as error:  # noqa: BLE001 - nothing else would tell who waits for it
+        return UnreadableInput(f"{without_secrets(wanted.url)}: {type(error).__name__}: {error}")
 
 
 def _serve(pipe: Connection, parent: int) -> None:

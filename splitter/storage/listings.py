@@ -113,6 +113,10 @@ def _content(url: str) -> Iterator[bytes | None]:
         yield with_retries(store.cat_file, there)
     except FileNotFoundError:
         yield None
+    except Refused as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        yield None
     except Exception as error:  # noqa: BLE001
         raise Refused(f"{without_secrets(url)}: cannot be read: {reason(error)}") from None
 

@@ -4,6 +4,7 @@ A client belongs to the process that made it, and brings a thread: it does not s
 should be forked by a process that has one.
 """
 
+import contextlib
 import errno
 import os
 import random
@@ -11,6 +12,7 @@ import re
 import socket
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -97,7 +99,8 @@ class Found(NamedTuple):
 # -- clients ----------------------------------------------------------------------------------------------
 
 _clients: dict[tuple[int, str], Any] = {}
-_making = threading.Lock()
+# a lock for each, since some connect as soon as they are made, and are waited for
+_making: defaultdict[tuple[int, str], threading.Lock] = defaultdict(threading.Lock)
 _OF_CLIENT = re.compile(r"[^:]+://[^/?#]*")
 
 
@@ -107,15 +110,18 @@ def client(url: str) -> tuple[Any, str]:
     It keeps no listings, so that it tells what there is now. Refuses a URL that no client is there for.
     """
     begin = _OF_CLIENT.match(url)
-    # a chain such as zip://a.wav::s3://bucket/a.zip needs a client for itself
-    if begin is None or "::" in url:
-        return _made(url)
-    # the version of an object is asked for by a client that knows versions
-    key = os.getpid(), begin[0] + ("?versionId" if "versionId=" in url else "")
-    with _making:
-        if key not in _clients:
-            _clients[key] = _made(url)[0]
-    return _clients[key], url
+    try:
+        # a chain such as zip://a.wav::s3://bucket/a.zip needs a client for itself
+        if begin is None or "::" in url:
+            return with_retries(_made, url)
+        # the version of an object is asked for by a client that knows versions
+        key = os.getpid(), begin[0] + ("?versionId" if "versionId=" in url else "")
+        with _making[key]:
+            if key not in _clients:
+                _clients[key] = with_retries(_made, url)[0]
+        return _clients[key], url
+    except OSError as error:
+        raise Refused(f"{without_secrets(url)}: {reason(error)}") from error
 
 
 def client_for(url: str, **options: Any) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
@@ -139,6 +145,11 @@ def _made(url: str, **options: Any) -> tuple[Any, str]:  # noqa: ANN401 - the cl
     except ValueError as error:
         known = "URLs are those that fsspec knows" if "not known" in str(error) else "mend the URL"
         raise Refused(f"{shown}: {_one_line(error)}; {known}") from None
+    except (OSError, Refused):
+        raise
+    except Exception as error:
+        # one that cannot be made from a URL alone raises what it likes
+        raise Refused(f"{shown}: the client for {protocol}:// says {_kind_and_line(error)}") from error
     if hasattr(found[0], "retries"):
         # of tries within tries within tries those here are enough: a server that is down is told sooner
         found[0].retries = TRIES_WITHIN
@@ -254,6 +265,10 @@ def _status(error: BaseException) -> int | None:
     return status if known else None
 
 
+def _kind_and_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_one_line(error)}"
+
+
 def _one_line(error: BaseException) -> str:
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(without_secrets(str(said)).split())
@@ -287,22 +302,40 @@ _silent: dict[str, int] = {}
 
 def look(url: str) -> Found:
     """The size and the version of a remote file; a size that the server does not tell is 0."""
-    shown, begin = without_secrets(url), begin_of(url)
+    begin = begin_of(url)
     if _silent.get(begin, 0) >= MOST_SILENCE:
-        raise UnreadableInput(f"{shown}: its server has not answered {MOST_SILENCE} times in a row")
+        raise UnreadableInput(
+            f"{without_secrets(url)}: its server has not answered {MOST_SILENCE} times in a row"
+        )
+    with _errors_of(url):
+        try:
+            store, path = client(url)
+            info = with_retries(store.info, path)
+        except Exception as error:
+            # a list of a million on a server that is down is not to take weeks
+            _silent[begin] = _silent.get(begin, 0) + 1 if may_pass(error) else 0
+            raise
+        _silent[begin] = 0
+        if info.get("type") != "directory":
+            return Found(int(info.get("size") or 0), _version(info) or 0)
+    raise UnreadableInput(f"{without_secrets(url)}: is a folder, not a file")
+
+
+@contextlib.contextmanager
+def _errors_of(url: str) -> Iterator[None]:
+    """Turn whatever the client of a store raises into an error of the input that is there."""
     try:
-        store, path = client(url)
-        info = with_retries(store.info, path)
+        yield
+    except (KeyboardInterrupt, UnreadableInput):
+        raise
     except Refused as error:
+        # it names the URL
         raise UnreadableInput(str(error)) from None
-    except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
-        # a list of a million on a server that is down is not to take weeks
-        _silent[begin] = _silent.get(begin, 0) + 1 if may_pass(error) else 0
-        raise UnreadableInput(f"{shown}: {reason(error)}") from None
-    _silent[begin] = 0
-    if info.get("type") == "directory":
-        raise UnreadableInput(f"{shown}: is a folder, not a file")
-    return Found(int(info.get("size") or 0), _version(info) or 0)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            # here, and not in the store
+            raise
+        raise UnreadableInput(f"{without_secrets(url)}: {reason(error)}") from None
 
 
 def look_at_all(urls: Sequence[str]) -> list[Found | UnreadableInput]:
@@ -321,45 +354,43 @@ def _looked(url: str) -> Found | UnreadableInput:
 
 def takes_many(url: str) -> bool:
     """Whether the client of a URL's store can be used by many threads."""
+    import fsspec
+
     try:
-        return bool(client(url)[0].async_impl)
-    except Refused:
+        # of the class: making a client may take long
+        kind = fsspec.get_filesystem_class(url.partition(":")[0].lower())
+    except Exception:  # noqa: BLE001 - there is no such client, or importing it fails
         return False
+    return "::" not in url and kind.async_impl is True
 
 
 def fetch(url: str, path: str, known: Found | None) -> Found:
     """Copy a remote file to a local path; what the file was then, which may be no longer what was known."""
-    shown, known = without_secrets(url), known or look(url)
+    known = known or look(url)
     for _ in range(TIMES_CHANGED):
         try:
-            store, there = client(url)
-            with_retries(store.get_file, there, path)
-        except Refused as error:
-            raise UnreadableInput(str(error)) from None
-        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise OSError(error.errno, error.strerror, path) from None
-            raise UnreadableInput(f"{shown}: {reason(error)}") from None
+            with _errors_of(url):
+                store, there = client(url)
+                with_retries(store.get_file, there, path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
         # only what was the same before and after is what was read in between
         before, known = known, look(url)
         if known == before and known.size in (0, os.path.getsize(path)):
             return known
-    raise UnreadableInput(f"{shown}: changes while it is read")
+    raise UnreadableInput(f"{without_secrets(url)}: changes while it is read")
 
 
 def fetch_part(url: str, path: str, known: Found, start: int, size: int) -> Found:
     """Copy a part of a remote file to a local path; an error if the file is another than what was known."""
-    shown = without_secrets(url)
-    try:
+    with _errors_of(url):
         store, there = client(url)
         content: bytes = with_retries(store.cat_file, there, start=start, end=start + size) if size else b""
-    except Refused as error:
-        raise UnreadableInput(str(error)) from None
-    except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
-        raise UnreadableInput(f"{shown}: {reason(error)}") from None
     # only what was the same before and after is what was read in between
     if look(url) != known or len(content) != size:
-        raise UnreadableInput(f"{shown}: has changed since the run began; run the same command again")
+        raise UnreadableInput(
+            f"{without_secrets(url)}: has changed since the run began; run the same command again"
+        )
     with open(path, "wb") as file:
         file.write(content)
     return known

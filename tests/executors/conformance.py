@@ -24,6 +24,7 @@ from launcher import (
     published,
     with_argument,
 )
+from nightly import NIGHTLY
 from tar_archives import tar_bytes
 from web_server import web_server
 
@@ -142,6 +143,35 @@ class ExecutorConformance:
                 "none.txt": "UnreadableInput"
             }
             assert web.count("GET") == len(texts) + sum("none" in one for one in web.requests) // 2
+
+    def test_urls_that_nothing_can_look_at(self):
+        """However strangely a client fails, also while it is made: that is an error which names the URL."""
+        texts = good_inputs(3)
+        listed = make_inputs(self.folder / "data", texts)
+        urls = {
+            "zip://*.csv::file:///nope.zip": "there is no such file",
+            f"zip://a.wav::file://{listed}": "BadZipFile: File is not a zip file",
+            "zip://folder": "Is a directory",
+            "github://user/repository": "missing 2 required positional arguments",
+            "dir://x": "AttributeError",
+            "memory://m/y": "there is no such file",
+            "nobody://y": "Protocol not known",
+            "ftp://127.0.0.1:99999/y": "Port out of range",
+        }
+        if NIGHTLY:
+            # which are waited for
+            said = "did not answer, 6 times"
+            urls |= {"ftp://127.0.0.1:1/ftp": said, "http://127.0.0.1:1/http": said}
+        rows = [["input", "label"], *([name, f"label of {name}"] for name in [*urls, *texts])]
+        run = self.run("Faulty", write_list(self.folder / "data/list.csv", rows), "--batch-size", 2)
+        assert run.code == 1, run.stderr
+        assert set(self.done()) == set(texts)
+        errors = self.errors()
+        assert list(errors) == list(urls)
+        for url, row in errors.items():
+            assert row["error"] == "UnreadableInput", row
+            assert row["message"].startswith(f"{url}: "), row
+            assert urls[url] in row["message"], row
 
     def check_split(self, texts: Mapping[str, str], timeout: int = TIMEOUT) -> None:
         """Exactly the faulty inputs are in errors.csv, with the cause; all others are done and whole."""
