@@ -38,13 +38,12 @@ from splitter.inputs.places import same_name
 from splitter.inputs.shards import Place
 from splitter.jobs import Batch, Job, Report
 from splitter.journal import Journal
-from splitter.outputs.contents import OutputReader
 from splitter.processes import Gate
 from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scratch
 from splitter.rows import Made, RowMaker
 from splitter.sinks import Nowhere, SinkWriter
-from splitter.task import DONE_AGAIN, Task
+from splitter.task import OlderShards, Task
 
 LONGEST_NAME = 255
 # what a worker says it is at, where that is no input of its batch
@@ -79,7 +78,6 @@ class Worker:
         self._journal = Journal(job.storage)
         self._process = one_at_a_time(job.dataset)
         self._process_id = os.getpid()
-        self._outputs = OutputReader(job.storage.root, DONE_AGAIN)
         # of an output whose place is known when the batch is finished
         self._unknown = ("",) * len(job.sink.columns)
         sink = job.sink
@@ -207,17 +205,19 @@ class Worker:
             rank: member for rank in ranks if (member := task.batch.members.get(place_of.get(rank, -1)))
         }
         passed, finished = 0, set()
-        for rank in _as_they_are_read(ranks, members):
-            place = place_of.get(rank)
-            if place is not None:
-                self._process_next(task, place)
-            if rank in kept_of and place not in task.finished:
-                self._mark(BETWEEN_INPUTS)
-                task.carry(kept_of[rank], self._outputs)
-            finished.add(rank)
-            while passed < len(ranks) and ranks[passed] in finished:
-                task.group_sink.passed(ranks[passed])
-                passed += 1
+        older = OlderShards(self._job.storage, f"{self._folder}/older")
+        with contextlib.closing(older):
+            for rank in _as_they_are_read(ranks, members):
+                place = place_of.get(rank)
+                if place is not None:
+                    self._process_next(task, place)
+                if rank in kept_of and place not in task.finished:
+                    self._mark(BETWEEN_INPUTS)
+                    task.carry(kept_of[rank], older)
+                finished.add(rank)
+                while passed < len(ranks) and ranks[passed] in finished:
+                    task.group_sink.passed(ranks[passed])
+                    passed += 1
 
     def _process_one(self, task: Task, place: int) -> None:
         batch = task.batch

@@ -1,5 +1,6 @@
 """A batch on its way through a worker: what is known of its inputs so far."""
 
+import shutil
 from dataclasses import replace
 
 from splitter.commits import DONE, FAILED, SKIPPED, Head, RecordWriter
@@ -9,7 +10,7 @@ from splitter.failures import SCRATCH_SHOWN, Blame, InHand
 from splitter.groups import Kept
 from splitter.inputs.fetching import Fetcher, Wanted, local_name
 from splitter.inputs.members import MemberFiles
-from splitter.inputs.places import UNREADABLE, fingerprint, look_at
+from splitter.inputs.places import UNREADABLE, fingerprint, look_at, shard_of
 from splitter.inputs.table import make_input
 from splitter.jobs import FAILURES_SHOWN, Batch, Failure, Job, Report, Tried
 from splitter.outputs.contents import Address, OutputReader
@@ -17,11 +18,52 @@ from splitter.progress import one_line
 from splitter.records import InputFile, Scratch
 from splitter.rows import RowMaker
 from splitter.sinks import GroupWriter, Owner, SinkWriter
+from splitter.storage.base import Storage
 from splitter.storage.stores import Found
 from splitter.urls import is_url, without_secrets
 
 # of an input whose output in an older shard is damaged
 DONE_AGAIN = "its input is done again"
+
+
+class SampleLost(Exception):
+    """What an older shard had is damaged, or gone."""
+
+
+class OlderShards:
+    """What inputs have in shards that a batch replaces.
+
+    Of a store each shard is copied here first, in large pieces: a request for each sample would take long.
+    """
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        """Use a folder of this batch's own, which need not be there."""
+        self._storage, self._folder = storage, folder
+        self._readers: dict[str, OutputReader | None] = {}
+
+    def read(self, wanted: Address) -> bytes:
+        """The content of an output, as its row says; raises SampleLost if that is damaged or gone."""
+        shard, _ = shard_of(wanted.output)
+        if shard not in self._readers:
+            self._readers[shard] = self._opened(shard)
+        reader = self._readers[shard]
+        if reader is None:
+            raise SampleLost(f"{self._storage.path(shard)}: is not there, or cannot be read; {DONE_AGAIN}")
+        try:
+            return reader.read(wanted)
+        except StorageError as error:
+            raise SampleLost(str(error).replace(reader.folder, self._storage.root)) from None
+
+    def _opened(self, shard: str) -> OutputReader | None:
+        try:
+            return OutputReader(self._storage.near(shard, self._folder), DONE_AGAIN)
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        """Remove the copies."""
+        self._readers.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class Task:
@@ -139,7 +181,7 @@ class Task:
         self.made.append((place, owner, head, outputs, size))
         self.finished.add(place)
 
-    def carry(self, kept: Kept, outputs: OutputReader) -> None:
+    def carry(self, kept: Kept, outputs: OlderShards) -> None:
         """Take along what an input has in an older shard."""
         owner = _owner(kept.rank, kept.number, kept.head, kept.rows)
         try:
@@ -147,7 +189,7 @@ class Task:
                 outputs.read(Address(name, size, checksum, offset))
                 for name, size, checksum, offset in _outputs_of(owner)
             ]
-        except StorageError as error:
+        except SampleLost as error:
             # somebody has damaged or removed the shard: what was in it is lost
             self.record.add_not_done(kept.key)
             self.report.notes.append(str(error))

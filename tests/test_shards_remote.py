@@ -113,3 +113,39 @@ def die_and_continue(
     process.wait()
     said = program(*command, **environment)
     assert said.code == code, said.err
+
+
+@pytest.mark.parametrize(("sink", "shuffle"), [("webdataset", ("--shuffle=7",)), ("parquet", ())])
+def test_what_is_taken_along_is_read_in_large_pieces(recorded_s3: Bucket, pieces: Path, sink, shuffle):
+    """A request for eight megabytes of an older shard, not one for each sample; in any order."""
+    options = (f"--sink={sink}", "--shard-maxcount=20", *shuffle)
+    url, twin = recorded_s3.url("out"), pieces.parent / "twin"
+    for output in (url, twin):
+        assert program(*arguments(pieces, output, *options), MENDED="1").code == 0
+        (pieces.parent / "07.txt").write_text("changed")
+        recorded_s3.requests()
+        said = program(*arguments(pieces, output, *options), MENDED="1")
+        assert said.code == 0, said.err
+        if output is url:
+            asked = [one for one in recorded_s3.requests() if one.startswith("GET") and "/shards/" in one]
+            assert len(asked) == len(set(asked)) == 2
+        (pieces.parent / "07.txt").write_text("text 7")
+    assert recorded_s3.tree("out") == tree(twin)
+
+
+def test_a_store_that_fails_is_no_damage_of_what_is_taken_along(faulty_s3: Bucket, s3: Bucket, pieces: Path):
+    """Only a shard that is gone or damaged is; its inputs are named, and done again."""
+    url = faulty_s3.url("out")
+    assert program(*arguments(pieces, url), MENDED="1", **faulty_s3.environment).code == 0
+    (pieces.parent / "07.txt").write_text("changed")
+    said = program(*arguments(pieces, url), MENDED="1", **faulty_s3.environment)
+    assert said.code == 0, said.err
+    assert "done again" not in said.err.replace("to be done again", "")
+    whole = faulty_s3.tree("out")
+    faulty_s3.client.delete_object(Bucket=faulty_s3.name, Key="out/shards/shard-000000.tar")
+    (pieces.parent / "07.txt").write_text("text 7")
+    said = program(*arguments(pieces, url), MENDED="1", **s3.environment)
+    assert said.code == 0, said.err
+    assert "shard-000000.tar: is not there, or cannot be read; its input is done again" in said.err
+    assert faulty_s3.tree("out").keys() == whole.keys()
+    assert len(splitter.read_manifest(url)) == 36

@@ -27,6 +27,7 @@ from splitter.storage.folder import LocalStorage
 from splitter.storage.objects import (
     NO_BUCKET,
     NO_SUCH_BUCKET,
+    PARTS_AT_A_TIME,
     READ_AT_ONCE,
     code_of,
     each_in_threads,
@@ -531,7 +532,11 @@ class RemoteStorage(Storage):
                     raise self._no_room(error, name) from error
 
             put(first, 0)
-            in_threads(lambda at: put(self._piece(name, at), at), range(READ_AT_ONCE, size, READ_AT_ONCE))
+            in_threads(
+                lambda at: put(self._piece(name, at), at),
+                range(READ_AT_ONCE, size, READ_AT_ONCE),
+                PARTS_AT_A_TIME,
+            )
         return folder
 
     def of_each_output(
