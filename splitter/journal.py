@@ -167,7 +167,9 @@ class Journal:
 
         For whoever ends a batch at any moment; asks no object store.
         """
-        if self.storage.parks_copies or not self._is_promised(batch):
+        if self.storage.parks_copies:
+            self.storage.unstage(batch, and_parked=False)
+        elif not self._is_promised(batch):
             self.storage.unstage(batch)
 
     def _is_promised(self, batch: str) -> bool:

@@ -8,11 +8,16 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from doors import CHECKOUT, program, tree, write_files, write_list
 from object_store import Bucket
 
 import splitter
+from splitter.commits import DONE, Head, RecordWriter
+from splitter.journal import Journal
+from splitter.storage.base import Move
+from splitter.storage.remote import RemoteStorage
 
 RECIPE = '''
 import os, time
@@ -72,6 +77,41 @@ def test_shards_on_an_object_store_are_those_of_a_folder(
         f"{row.text} {row.i}" * 100 for row in manifest.itertuples()
     ]
     assert s3.uploads() == []
+    assert s3.keys("out/.splitter/staging") == []
+
+
+@pytest.mark.parametrize("harm", ["none", "other bytes", "gone"])
+def test_what_is_parked_is_looked_at_before_it_counts(s3: Bucket, folder: Path, harm: str):
+    """A promise in an object store is kept only if all that it speaks of is there, and as it was."""
+    storage = RemoteStorage(s3.url("out"))
+    batch = "000001-000000"
+    record = RecordWriter()
+    record.add(7, 0, DONE, head=Head(("input",)), outputs=0, size=0, text=b"a\n")
+    with storage.locked():
+        journal = Journal(storage)
+        write_files(Path(storage.stage(batch)), {"shards/a.tar": "a", "shards/b.tar": "b"})
+        storage.park(batch)
+        names = ["shards/a.tar", "shards/b.tar"]
+        staged = [f"{storage.staging}/{batch}/{name}" for name in names]
+        moves = [
+            Move(source, name, *(storage.measured(source) or ()))
+            for source, name in zip(staged, names, strict=True)
+        ]
+        journal.promise(batch, [7], names, moves=moves, record=record)
+        # as a run that dies leaves it
+        assert storage.move(staged[0], names[0])
+        if harm == "other bytes":
+            s3.write(f"out/{staged[1]}", b"c")
+        elif harm == "gone":
+            s3.client.delete_object(Bucket=s3.name, Key=f"out/{staged[1]}")
+        # a guard that ends asks the store for nothing, and removes nothing there
+        journal.release(batch)
+        assert bool(s3.keys(f"out/{staged[1]}")) == (harm != "gone")
+        journal.recover()
+        journal.load()
+        [entry] = journal.find(np.array([7], "u8"))
+    assert (entry >= 0) == (harm == "none")
+    assert sorted(s3.tree("out")) == (names if harm == "none" else [])
     assert s3.keys("out/.splitter/staging") == []
 
 

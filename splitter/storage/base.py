@@ -290,8 +290,8 @@ class Storage(ABC):
         """Make a batch's staged files outlive this machine, as `.splitter/staging/<batch>/...`."""
 
     @abstractmethod
-    def unstage(self, batch: str) -> None:
-        """Remove what is left of a batch's staged files, and of those that were parked."""
+    def unstage(self, batch: str, *, and_parked: bool = True) -> None:
+        """Remove what is left of a batch's staged files, and of the copies that were parked."""
 
     @abstractmethod
     def clear_staging(self) -> None:

@@ -433,8 +433,9 @@ class LocalStorage(Storage):
         below = os.walk(self.path(f"{self.staging}/{batch}"))
         self.sync(f"{folder}/{name}".removeprefix(top) for folder, _, names in below for name in names)
 
-    def unstage(self, batch: str) -> None:
+    def unstage(self, batch: str, *, and_parked: bool = True) -> None:
         """Remove what is left of a batch's staged files."""
+        del and_parked
         shutil.rmtree(self.path(f"{self.staging}/{batch}"), ignore_errors=True)
 
     def clear_staging(self) -> None:

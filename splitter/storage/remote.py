@@ -570,12 +570,12 @@ class RemoteStorage(Storage):
         self._parked[batch] = names
         in_threads(self._upload, list(zip(paths, names, strict=True)))
 
-    def unstage(self, batch: str) -> None:
+    def unstage(self, batch: str, *, and_parked: bool = True) -> None:
         """The folder of the run goes with the last of its batches, where it is not the driver's."""
         shutil.rmtree(f"{self._staging}/{batch}", ignore_errors=True)
         with contextlib.suppress(OSError):
             os.rmdir(self._staging)
-        parked = self._parked.pop(batch, [])
+        parked = self._parked.pop(batch, []) if and_parked else []
         if parked:
             self.remove(parked)
 
