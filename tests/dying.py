@@ -56,7 +56,7 @@ def _be_the_run(request: dict[str, Any]) -> NoReturn:
         # and so that there are several shards
         groups.MOST_SMALL = 2
         sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-        _Watch(_Fate(request), log)
+        Watch(_Fate(request), log)
         code = exit_code(request["arguments"])
     except BaseException:  # noqa: BLE001 - the server must not go on twice
         traceback.print_exc()
@@ -82,7 +82,7 @@ class _Fate:
             raise OSError(self._error, os.strerror(self._error))
 
 
-class _Watch:
+class Watch:
     """Lets the run meet its fate before each change to the disk."""
 
     def __init__(self, fate: _Fate, log: int) -> None:

@@ -47,6 +47,25 @@ class Located(ProcessorDataset):
         return halves(text), {"length": len(text)}
 
 
+class Held(Located):
+    """Stops while shards are exchanged: at the rename whose number stands in a file beside the log."""
+
+    def setup(self) -> None:
+        renamed: list[str] = []
+        wanted = self.log.with_suffix(".hold")
+
+        def look(event: str, arguments: tuple[Any, ...]) -> None:
+            if event != "os.rename" or not (renamed or str(arguments[1]).endswith(".begun")):
+                return
+            renamed.append(event)
+            if wanted.exists() and len(renamed) == int(wanted.read_text()):
+                note(self.log, "held", os.getpid())
+                while wanted.exists():
+                    time.sleep(0.01)
+
+        sys.addaudithook(look)
+
+
 class Asked(ProcessorDataset):
     """Tells what is in the environment."""
 

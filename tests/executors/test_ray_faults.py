@@ -13,6 +13,7 @@ from executors.conformance import good_inputs
 from executors.ray_nodes import RayNodes, with_variable
 from faulty import noted
 from launcher import Driver, Launcher, check_complete, check_manifest, eventually, make_inputs, published
+from nightly import NIGHTLY
 
 from splitter import read_output
 from splitter.keeper import VARIABLE
@@ -150,6 +151,49 @@ def test_an_input_that_ends_its_ray_worker_each_time(work: Work, mates: int, opt
         # refuses what has not the size and the checksum of the row
         read_output(row, work.output)
     no_noise(run)
+
+
+@pytest.mark.parametrize("death", ["driver", "guards", "Ctrl-C"] if NIGHTLY else ["driver", "Ctrl-C"])
+@pytest.mark.parametrize("step", range(2, 6) if NIGHTLY else [3])
+def test_an_exchange_of_shards_that_dies(work: Work, death: str, step: int):
+    """Whoever dies while a runner keeps its promise, the next run brings it to its end: nothing is lost."""
+    texts = good_inputs(7)
+    work.inputs(texts)
+    sink = ("--recipe", f"{RECIPES}:Held", "--sink", "webdataset", "--shard-maxcount", 4)
+    work.fixed = (*work.fixed, *sink)
+    expected = work.expected()
+    all_of_it = work.dataset.read_bytes()
+    work.dataset.write_bytes(b"".join(all_of_it.splitlines(keepends=True)[:-2]))
+    first = work.start("--workers", 1)
+    assert first.wait() == 0, first.stderr
+    work.dataset.write_bytes(all_of_it)
+    hold = work.log.with_suffix(".hold")
+    hold.write_text(str(step))
+    run = work.start("--workers", 1)
+    run.until(lambda: noted(work.log, "held"))
+    if death == "guards":
+        hold.unlink()
+        for guard in work.cluster.guards():
+            guard.kill()
+        assert run.wait() == 0, run.stderr
+    else:
+        if death == "driver":
+            run.kill()
+        else:
+            run.signal(signal.SIGINT)
+        run.wait(2 * SECONDS_TO_LEAVE)
+        eventually(lambda: not run.others(), lambda: str(run.others()), SECONDS_TO_LEAVE)
+        hold.unlink()
+    again = work.start("--workers", 1)
+    assert again.wait() == 0, again.stderr
+    check_samples(work.output, expected)
+
+
+def check_samples(output: Path, expected: Mapping[str, bytes]) -> None:
+    """The same shards and tables as of a run that nobody disturbed, and each sample is what its row says."""
+    assert published(output) == expected
+    for row in read_table(output / "manifest.csv"):
+        read_output(row, output)
 
 
 def test_a_cluster_that_shrinks_to_nothing(work: Work):
