@@ -136,7 +136,7 @@ def _opener(plain: Callable[..., Any], watched: type[io.FileIO]) -> Callable[...
     def watching(file: Any, mode: str = "r", buffering: int = -1, **options: Any) -> Any:
         if "b" not in mode or not set(mode) & set("wax+"):
             return plain(file, mode, buffering, **options)
-        raw = watched(file, mode.replace("b", ""))
+        raw = watched(file, mode.replace("b", ""), opener=options.get("opener"))
         if not buffering:
             return raw
         return (io.BufferedRandom if "+" in mode else io.BufferedWriter)(raw, max(buffering, 8192))

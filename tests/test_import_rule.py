@@ -21,6 +21,8 @@ ROOMS = """
     csv_text audio.flac identity audio.mp3 audio.ogg options parameters progress records audio.wav
     columns audio.decoders inputs.joining keeper processes storage.stores travel inputs.where
     inputs.places programs
+    storage.names
+    storage.tree
     storage.content inputs.fetching storage.listings storage.objects storage.power slices voice
     storage.ownership storage.sealed stages storage.base
     commits

@@ -5,18 +5,20 @@ import errno
 import io
 import os
 import re
-import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from typing import BinaryIO
 
+from splitter.commits import RECORDS
 from splitter.errors import NameTaken, Refused, StorageError
 from splitter.inputs.places import OWN_FOLDER
 from splitter.parts import Part
 from splitter.storage.base import PATIENCE, STAGING, Storage
 from splitter.storage.content import measure
 from splitter.storage.locks import FolderLock, unwritable
-from splitter.storage.power import sync_file, sync_file_system, sync_folder
+from splitter.storage.names import refuse_unclean
+from splitter.storage.power import sync_file_system, sync_folder
+from splitter.storage.tree import InTheWay, Tree
 
 LONGEST_PATH, LONGEST_PART = 4000, 255
 # so many characters are at most 252 bytes
@@ -27,7 +29,11 @@ _OF_PARTS = re.compile(r"part-\d+-of-\d+|shares-of-\d+|.*\.part-\d+-of-\d+\.new"
 
 
 class LocalStorage(Storage):
-    """An output folder on a local or a shared file system."""
+    """An output folder on a local or a shared file system.
+
+    The folder that the user names may be a link. What is in it may come from a stranger: it is reached by
+    descriptors, so that no link in it is followed (see `splitter.storage.tree`).
+    """
 
     def __init__(self, root: str, part: Part | None = None) -> None:
         """Use the folder `root`, which need not exist yet; as one of several parts, or alone."""
@@ -35,33 +41,47 @@ class LocalStorage(Storage):
         self.part = part
         # files on their way: those of a part are apart from those of the others
         self.staging = f"{STAGING}/{part.name}" if part else STAGING
+        self._tree = Tree(self.root)
         self._known_folders: set[str] = set()
         self._made: list[str] = []
         self._settled: set[str] = set()
-        self._lock = FolderLock(self.root, part)
+        self._lock = FolderLock(self._tree, part)
 
     # -- the steps: every change to what is published is one of these
 
     def _rename(self, source: str, target: str) -> None:
-        os.rename(source, target)
+        self._tree.rename(source, target)
 
-    def _unlink(self, path: str) -> None:
+    def _unlink(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(path)
+            self._tree.unlink(name)
 
-    def _remove_folder(self, path: str) -> None:
-        os.rmdir(path)
+    def _remove_folder(self, name: str) -> None:
+        self._tree.rmdir(name)
 
-    def _sync_folder(self, path: str) -> None:
-        sync_folder(path)
+    def _sync_folder(self, name: str) -> None:
+        with self._tree.listing(name) as descriptor:
+            os.fsync(descriptor)
+
+    def _sync_file(self, name: str) -> None:
+        descriptor = self._tree.open(name, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     # -- taking the output
 
     def refuse_strange(self) -> None:
-        """Refuse a folder that holds something else."""
+        """Refuse a folder that holds something else, or in whose own folder there is what no run leaves."""
         try:
-            found = os.listdir(self.root) if os.path.lexists(self.root) else []
+            found = self._tree.names("")
+        except FileNotFoundError:
+            return
         except NotADirectoryError:
+            if not os.path.lexists(self.root):
+                # what it would be in is a file
+                return
             raise Refused(f"{self.root}: is a file, not a folder; choose another --output") from None
         except OSError as error:
             raise Refused(f"{self.root}: cannot be read: {error.strerror}; choose another --output") from None
@@ -70,17 +90,30 @@ class LocalStorage(Storage):
                 f"{self.root}: holds something else ({min(found)}); choose an empty or new folder as --output"
             )
             raise Refused(message)
+        self._refuse_links()
+
+    def _refuse_links(self) -> None:
+        """Refuse links, and what else is neither a file nor a folder, among the files of splitter's own."""
+        for folder in (OWN_FOLDER, RECORDS):
+            try:
+                self._tree.refuse_strangers(folder)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise unwritable(self.root, error) from None
 
     def prepare(self) -> None:
         """Make the folder; refuse one that holds something else."""
         self.refuse_strange()
         try:
-            for name in (f"{OWN_FOLDER}/records", self.staging):
+            self._made += _missing(self.root)
+            os.makedirs(self.root, exist_ok=True)
+            for name in (RECORDS, self.staging):
                 self._made += _missing(self.path(name))
-                os.makedirs(self.path(name), exist_ok=True)
+                self._tree.make_folder(name)
             # what is synced in them is lost where they are not there themselves
             for folder in dict.fromkeys(map(os.path.dirname, self._made)):
-                self._sync_folder(folder)
+                sync_folder(folder)
         except OSError as error:
             self._withdraw()
             raise unwritable(self.root, error) from None
@@ -143,19 +176,19 @@ class LocalStorage(Storage):
     @contextlib.contextmanager
     def replacing(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
         """A file to write at length, which takes its name when the block ends without an error."""
-        target = self.path(name)
-        temporary = self.path(f"{self.staging}/{name.replace('/', '+')}")
+        refuse_unclean(self.root, (name,))
+        temporary = f"{self.staging}/{name.replace('/', '+')}"
         try:
-            with open(temporary, "wb", buffering=1 << 20) as file:
+            with open(temporary, "wb", buffering=1 << 20, opener=self._tree.create) as file:
                 yield file
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())
-            self._rename(temporary, target)
+            self._rename(temporary, name)
             if durable:
-                self._sync_folder(os.path.dirname(target))
+                self._sync_folder(os.path.dirname(name))
         except OSError as error:
-            raise StorageError.of(error, target) from error
+            raise StorageError.of(error, self.path(name)) from error
 
     @contextlib.contextmanager
     def working_file(self, name: str) -> Iterator[BinaryIO]:
@@ -165,7 +198,7 @@ class LocalStorage(Storage):
         """
         new = self._new(name)
         try:
-            file = open(new, "w+b")  # noqa: SIM115 - closed below
+            file = open(new, "w+b", opener=self._tree.create)  # noqa: SIM115 - closed below
         except OSError as error:
             raise unwritable(self.root, error) from None
         try:
@@ -176,7 +209,7 @@ class LocalStorage(Storage):
                 file.close()
             # once it is settled there is none of this name
             with contextlib.suppress(OSError):
-                os.unlink(new)
+                self._tree.unlink(new)
             raise
         try:
             file.close()
@@ -189,38 +222,46 @@ class LocalStorage(Storage):
         if name in self._settled:
             return
         try:
-            sync_file(self._new(name))
-            self._rename(self._new(name), self.path(name))
-            self._sync_folder(os.path.dirname(self.path(name)))
+            self._sync_file(self._new(name))
+            self._rename(self._new(name), name)
+            self._sync_folder(os.path.dirname(name))
         except OSError as error:
             raise StorageError.of(error, self.path(name)) from error
         self._settled.add(name)
 
     def _new(self, name: str) -> str:
-        return self.path(f"{name}.{self.part.name}.new" if self.part else f"{name}.new")
+        return f"{name}.{self.part.name}.new" if self.part else f"{name}.new"
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder, sorted."""
-        try:
-            return sorted(os.listdir(self.path(folder)))
-        except FileNotFoundError:
-            return []
+        with self._reading(folder):
+            try:
+                return sorted(self._tree.names(folder))
+            except FileNotFoundError:
+                return []
 
     def on_disk(self, name: str) -> str:
         """The file itself."""
+        self.open(name).close()
         return self.path(name)
 
     def open(self, name: str) -> BinaryIO:
         """A file to read from."""
+        with self._reading(name):
+            return open(name, "rb", opener=self._tree.open)
+
+    @contextlib.contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
         try:
-            return open(self.path(name), "rb", opener=_plain_file)
+            yield
         except OSError as error:
             reason = f"{error.strerror}; mend that and run the same command again to continue"
             raise StorageError(f"cannot read {self.path(name)}: {reason}") from error
 
     def exists(self, name: str) -> bool:
         """Whether a name is there."""
-        return os.path.lexists(self.path(name))
+        with self._reading(name):
+            return self._tree.exists(name)
 
     # -- outputs
 
@@ -229,7 +270,7 @@ class LocalStorage(Storage):
         folders = set()
         try:
             for name in names:
-                self._unlink(self.path(name))
+                self._unlink(name)
                 folders.add(os.path.dirname(name))
             for folder in sorted(folders, reverse=True):
                 self._remove_empty(folder)
@@ -239,7 +280,7 @@ class LocalStorage(Storage):
     def _remove_empty(self, folder: str) -> None:
         while folder and folder.partition("/")[0] != OWN_FOLDER:
             try:
-                self._remove_folder(self.path(folder))
+                self._remove_folder(folder)
             except OSError as error:
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                     return
@@ -253,52 +294,54 @@ class LocalStorage(Storage):
 
         A folder that is not there yet appears with all its files in a single step.
         """
-        folder = os.path.dirname(names[0])
-        target = self.path(folder)
+        folder, source = os.path.dirname(names[0]), self._name_of(staged)
         for patience in reversed(range(PATIENCE)):
             try:
-                self._make_folder(os.path.dirname(target))
-                self._rename(staged, target)
+                self._make_folder(os.path.dirname(folder))
+                self._rename(source, folder)
             except FileNotFoundError as error:
                 # another worker removed the parent, which its stale outputs had left empty
                 self._known_folders.clear()
                 if not patience:
-                    raise StorageError.of(error, target) from error
+                    raise StorageError.of(error, self.path(folder)) from error
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise StorageError.of(error, target) from error
-                self._publish_into(staged, names)
+                    raise StorageError.of(error, self.path(folder)) from error
+                self._publish_into(source, names)
                 return
             else:
                 return
 
-    def _publish_into(self, staged: str, names: list[str]) -> None:
+    def _name_of(self, staged: str) -> str:
+        """What a staged folder is called in the output folder."""
+        return staged.removeprefix(f"{self.root}/")
+
+    def _publish_into(self, source: str, names: list[str]) -> None:
         for name in names:
             try:
-                self._rename(f"{staged}/{os.path.basename(name)}", self.path(name))
+                self._rename(f"{source}/{os.path.basename(name)}", name)
             except OSError as error:
                 raise StorageError.of(error, self.path(name)) from error
 
-    def _make_folder(self, path: str) -> None:
-        if path not in self._known_folders:
-            os.makedirs(path, exist_ok=True)
-            self._known_folders.add(path)
+    def _make_folder(self, name: str) -> None:
+        if name not in self._known_folders:
+            self._tree.make_folder(name)
+            self._known_folders.add(name)
 
     def move(self, source: str, target: str) -> bool:
         """Rename a file, and make the folder that it goes to; False if it is not there."""
-        path = self.path(target)
         for patience in reversed(range(PATIENCE)):
             try:
-                self._make_folder(os.path.dirname(path))
-                self._rename(self.path(source), path)
+                self._make_folder(os.path.dirname(target))
+                self._rename(source, target)
             except FileNotFoundError as error:
-                if not os.path.lexists(self.path(source)):
+                if not self.exists(source):
                     return False
                 self._known_folders.clear()
                 if not patience:
-                    raise StorageError.of(error, path) from error
+                    raise StorageError.of(error, self.path(target)) from error
             except OSError as error:
-                raise StorageError.of(error, path) from error
+                raise StorageError.of(error, self.path(target)) from error
             else:
                 return True
         raise AssertionError
@@ -312,12 +355,12 @@ class LocalStorage(Storage):
             folders = {""}
             for name in chosen:
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    sync_file(self.path(name))
+                    self._sync_file(name)
                 while name := os.path.dirname(name):
                     folders.add(name)
             for folder in sorted(folders, reverse=True):
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    self._sync_folder(self.path(folder))
+                    self._sync_folder(folder)
         except OSError as error:
             raise StorageError.of(error, self.root) from error
 
@@ -339,27 +382,31 @@ class LocalStorage(Storage):
     def may_hold(self, folder: str) -> bool:
         """Whether the folder is there."""
         try:
-            found = os.lstat(self.path(folder))
+            found = self._tree.look(folder)
         except FileNotFoundError:
             return False
         except NotADirectoryError:
             raise NameTaken.of(folder, "lies below a file") from None
+        except InTheWay as error:
+            raise NameTaken.of(folder, f"cannot be used ({error.strerror})") from None
         if not stat.S_ISDIR(found.st_mode):
-            raise NameTaken.of(folder, "is a file, where its folder must be")
+            what = "link" if stat.S_ISLNK(found.st_mode) else "file"
+            raise NameTaken.of(folder, f"is a {what}, where its folder must be")
         return True
 
     def refuse_taken(self, name: str, size: int, checksum: str, own: Collection[str]) -> None:
         """Look at the file that has the name, if there is one."""
-        path = self.path(name)
         try:
-            found = os.lstat(path)
+            found = self._tree.look(name)
         except FileNotFoundError:
             return
         beside = [other for other in own if os.path.dirname(other) == os.path.dirname(name)]
-        if any(os.path.samestat(found, os.lstat(self.path(other))) for other in beside if self.exists(other)):
+        there = (self._tree.look(other) for other in beside if self._tree.exists(other))
+        if any(os.path.samestat(found, other) for other in there):
             # another name of it, where case does not count
             return
-        if not stat.S_ISREG(found.st_mode) or found.st_size != size or measure(path)[1] != checksum:
+        same = stat.S_ISREG(found.st_mode) and found.st_size == size
+        if not same or measure(self.on_disk(name))[1] != checksum:
             raise NameTaken.of(name, "is there already")
 
     # -- looking at all of it, when no run is at work
@@ -374,12 +421,12 @@ class LocalStorage(Storage):
 
     def open_output(self, name: str) -> io.FileIO:
         """A published file to read; an OSError says what is there instead, and nothing can block."""
-        return io.FileIO(_plain_file(self.path(name), os.O_RDONLY | os.O_NOFOLLOW))
+        return io.FileIO(self._tree.open(name, os.O_RDONLY))
 
     def output_size(self, name: str) -> int | None:
         """One look, and nothing opened."""
         try:
-            found = os.lstat(self.path(name))
+            found = self._tree.look(name)
         except OSError:
             return None
         return found.st_size if stat.S_ISREG(found.st_mode) else None
@@ -396,7 +443,8 @@ class LocalStorage(Storage):
         while folders:
             folder = folders.pop()
             try:
-                with os.scandir(f"{self.root}/{folder}") as entries:
+                listing = self._tree.listing(folder.rstrip("/"))
+                with listing as descriptor, os.scandir(descriptor) as entries:
                     empty = True
                     for entry in entries:
                         empty = False
@@ -415,13 +463,14 @@ class LocalStorage(Storage):
 
     def stage(self, batch: str) -> str:
         """A new empty folder for a batch's files, on the same file system as the output."""
-        path = self.path(f"{self.staging}/{batch}")
+        name = f"{self.staging}/{batch}"
         try:
-            shutil.rmtree(path, ignore_errors=True)
-            os.makedirs(path)
+            self._tree.remove_tree(name)
+            self._tree.make_folder(os.path.dirname(name))
+            self._tree.mkdir(name)
         except OSError as error:
-            raise StorageError.of(error, path) from error
-        return path
+            raise StorageError.of(error, self.path(name)) from error
+        return self.path(name)
 
     def scratch(self) -> str:
         """The folder of staging, which is there as long as the lock is held."""
@@ -436,20 +485,18 @@ class LocalStorage(Storage):
     def unstage(self, batch: str, *, and_parked: bool = True) -> None:
         """Remove what is left of a batch's staged files."""
         del and_parked
-        shutil.rmtree(self.path(f"{self.staging}/{batch}"), ignore_errors=True)
+        self._tree.remove_tree(f"{self.staging}/{batch}")
 
     def clear_staging(self) -> None:
         """Remove what earlier runs left on its way; a part, what is its own. Only under the lock."""
-        folder = self.path(self.staging)
-        for name in self.names(self.staging):
-            path = f"{folder}/{name}"
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path, ignore_errors=True)
-                continue
+        for name in [f"{self.staging}/{one}" for one in self.names(self.staging)]:
             try:
-                self._unlink(path)
+                if stat.S_ISDIR(self._tree.look(name).st_mode):
+                    self._tree.remove_tree(name)
+                else:
+                    self._unlink(name)
             except OSError as error:
-                raise StorageError.of(error, path) from error
+                raise StorageError.of(error, self.path(name)) from error
 
 
 def _missing(path: str) -> list[str]:
@@ -459,12 +506,3 @@ def _missing(path: str) -> list[str]:
         missing.append(path)
         path = os.path.dirname(path)
     return missing
-
-
-def _plain_file(path: str, flags: int) -> int:
-    """Open a file; what is no plain one could block."""
-    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is not a plain file")

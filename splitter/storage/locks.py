@@ -22,6 +22,7 @@ from splitter.inputs.places import OWN_FOLDER
 from splitter.parts import Part
 from splitter.processes import is_at_work
 from splitter.storage.base import SECONDS_FOR_DEAD_RUN, SHARED
+from splitter.storage.tree import InTheWay, Tree
 
 LOCK = f"{OWN_FOLDER}/lock"
 WORKERS = f"{OWN_FOLDER}/workers"
@@ -37,11 +38,11 @@ class FolderLock:
         descriptors: Of the files that are locked, which workers hold open.
     """
 
-    def __init__(self, root: str, part: Part | None) -> None:
-        """For a run in the folder `root`, or for a part of one."""
+    def __init__(self, tree: Tree, part: Part | None) -> None:
+        """For a run in the folder of the tree, or for a part of one."""
         self.run = ""
         self.descriptors: list[int] = []
-        self._root = root
+        self._tree, self._root = tree, tree.root
         self._part = part
 
     @contextlib.contextmanager
@@ -82,7 +83,7 @@ class FolderLock:
             # that of a run last: whoever takes a new one of these finds no others that are about to go
             for name in (*([f"{OWN_FOLDER}/{self._part.name}"] if self._part else []), GATE, LOCK):
                 with contextlib.suppress(OSError):
-                    os.unlink(self._path(name))
+                    self._tree.unlink(name)
         return True
 
     def users(self) -> tuple[str, tuple[bytes, ...]]:
@@ -93,7 +94,7 @@ class FolderLock:
         signs = []
         for name in (LOCK, *self._part_locks(), WORKERS):
             try:
-                descriptor = os.open(self._path(name), os.O_RDONLY)
+                descriptor = self._tree.open(name, os.O_RDONLY)
             except OSError:
                 continue
             try:
@@ -128,14 +129,13 @@ class FolderLock:
         """
         place = f"{socket.gethostname()}: {self._root}"
         try:
-            descriptor = os.open(self._path(WORKERS), os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = self._opened_lock(WORKERS)
         except OSError as error:
             raise StorageError(f"{place}: cannot be written there: {error.strerror}; {SHARED}") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            with open(self._path(LOCK)) as file:
-                if file.read().strip() != self.run:
-                    raise StorageError(f"{place}: is taken over by another run, or is another folder there")
+            if self._owner_of(LOCK) != self.run:
+                raise StorageError(f"{place}: is taken over by another run, or is another folder there")
             yield
         finally:
             # a runner that was forked meanwhile holds the descriptor as well
@@ -146,7 +146,7 @@ class FolderLock:
         """Wait until none of those is at work; says whether that has come."""
         give_up = time.monotonic() + seconds
         try:
-            descriptor = os.open(self._path(WORKERS), os.O_RDWR)
+            descriptor = self._tree.open(WORKERS, os.O_RDWR)
         except FileNotFoundError:
             return True
         except OSError as error:
@@ -164,14 +164,21 @@ class FolderLock:
 
     # -- the lock of a run
 
-    def _path(self, name: str) -> str:
-        return f"{self._root}/{name}"
+    def _owner_of(self, name: str) -> str:
+        descriptor = self._tree.open(name, os.O_RDONLY)
+        try:
+            return " ".join(_owner(descriptor))
+        finally:
+            os.close(descriptor)
 
     def _opened(self, name: str) -> int:
         try:
-            return os.open(self._path(name), os.O_RDWR | os.O_CREAT, 0o666)
+            return self._opened_lock(name)
         except OSError as error:
             raise unwritable(self._root, error) from None
+
+    def _opened_lock(self, name: str) -> int:
+        return self._tree.open(name, os.O_RDWR | os.O_CREAT)
 
     def _sign(self, descriptor: int, name: str) -> None:
         try:
@@ -195,7 +202,7 @@ class FolderLock:
 
     def _is_at(self, descriptor: int, name: str) -> bool:
         try:
-            return os.path.samestat(os.fstat(descriptor), os.stat(self._path(name)))
+            return os.path.samestat(os.fstat(descriptor), self._tree.look(name))
         except FileNotFoundError:
             return False
 
@@ -245,18 +252,25 @@ class FolderLock:
         """The parts whose locks are held, and by whom. Only in the gate."""
         found = []
         for name, part in self._part_locks().items():
-            with contextlib.suppress(FileNotFoundError), open(self._path(name), "rb") as file:
-                try:
-                    fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    found.append((part, _owner(file.fileno())))
+            try:
+                descriptor = self._tree.open(name, os.O_RDONLY)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise unwritable(self._root, error) from None
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.append((part, _owner(descriptor)))
+            finally:
+                os.close(descriptor)
         return found
 
     def _part_locks(self) -> dict[str, Part]:
         """The locks of parts that there are, held or not."""
         try:
-            names = sorted(os.listdir(self._path(OWN_FOLDER)))
-        except FileNotFoundError:
+            names = sorted(self._tree.names(OWN_FOLDER))
+        except (FileNotFoundError, NotADirectoryError, InTheWay):
             return {}
         matches = [match for name in names if (match := _PART_LOCK.fullmatch(name))]
         return {f"{OWN_FOLDER}/{match[0]}": Part(int(match[1]), int(match[2])) for match in matches}
@@ -264,6 +278,8 @@ class FolderLock:
 
 def unwritable(root: str, error: OSError) -> Refused:
     """What is said of a folder that nothing can be written to."""
+    if isinstance(error, InTheWay):
+        return Refused(f"{error.strerror}; no run leaves one there, so look at where this folder came from")
     return Refused(f"{root}: cannot be written: {error.strerror}; choose another --output or free some room")
 
 

@@ -15,18 +15,9 @@ from typing import Any
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-def sync_file(path: str) -> None:
-    """Force the content of a file to disk."""
-    _sync(path, os.O_NOFOLLOW | os.O_NONBLOCK)
-
-
 def sync_folder(path: str) -> None:
     """Force to disk which names a folder holds."""
-    _sync(path, os.O_DIRECTORY)
-
-
-def _sync(path: str, flags: int) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

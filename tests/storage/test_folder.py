@@ -131,7 +131,7 @@ class Race(LocalStorage):
     def _rename(self, source: str, target: str) -> None:
         if self.losses:
             self.losses -= 1
-            self.remove([f"{os.path.dirname(os.path.relpath(target, self.root))}/stale/0.txt"])
+            self.remove([f"{os.path.dirname(target)}/stale/0.txt"])
         super()._rename(source, target)
 
 

@@ -15,6 +15,7 @@ import pytest
 from splitter.errors import Refused
 from splitter.storage import locks
 from splitter.storage.folder import LocalStorage
+from splitter.storage.tree import Tree
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_a_worker_that_stays_is_not_waited_for_without_end(
 
 def test_a_lock_that_is_withdrawn_while_another_run_opens_it(storage: LocalStorage, monkeypatch):
     """A refused run takes its files away: one that has them open already keeps others out all the same."""
-    refused, second, third = (locks.FolderLock(storage.root, None) for _ in range(3))
+    refused, second, third = (locks.FolderLock(Tree(storage.root), None) for _ in range(3))
     holding = contextlib.ExitStack()
     holding.enter_context(refused.held())
     opened = second._opened

@@ -1,0 +1,60 @@
+"""The one check of names: which of them may be opened, written, moved or removed in an output folder.
+
+Names come from commit records, from small files of `.splitter` and from manifests, and an output folder may
+come from a stranger. A name that leads out of it, or into what is splitter's own, is used for nothing.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+
+from splitter.errors import StorageError
+from splitter.inputs.places import OWN_FOLDER, same_name
+
+# NUL, and a component that is empty, `.` or `..`: also what is absolute, or ends with a slash
+_UNCLEAN = re.compile(r"\0|(?:\A|/)\.{0,2}(?:/|\Z)")
+LONGEST_SHOWN = 100
+
+
+def is_clean(name: object) -> bool:
+    """Whether a name leads to something below the folder that it is in.
+
+    >>> [is_clean(name) for name in ("a/0.txt", "a/..b", "../a", "/etc/passwd", "a//b", "a/", ".", 7)]
+    [True, True, False, False, False, False, False, False]
+    """
+    if not isinstance(name, str) or _UNCLEAN.search(name):
+        return False
+    if name.isascii():
+        return True
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        # half a surrogate pair, which JSON can say
+        return False
+    return True
+
+
+def is_output(name: object) -> bool:
+    """Whether a name can be that of an output file: it is clean, and not in the folder of splitter's own.
+
+    >>> [is_output(name) for name in ("a/0.txt", ".splitter/lock", ".Splitter/lock", "a/../.splitter/lock")]
+    [True, False, False, False]
+    """
+    # some file systems take no notice of case
+    return is_clean(name) and same_name(str(name).partition("/")[0]) != OWN_FOLDER
+
+
+def refuse_unclean(root: str, names: Iterable[str]) -> None:
+    """Refuse to use names that lead out of the folder `root`, wherever they came from."""
+    for name in names:
+        if not is_clean(name):
+            raise StorageError(
+                f"{root}: {shown(name)} leads out of the output folder; no run has written such a name, so "
+                "do not use this folder"
+            )
+
+
+def shown(name: object) -> str:
+    """A name for a message: whatever is in it, on one line."""
+    text = ascii(name) if isinstance(name, str) and not name.isprintable() else repr(name)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

@@ -1,0 +1,325 @@
+"""The files below a folder, reached by descriptors: no link below it is ever followed.
+
+    outputs -> /big/disk/outputs       what the user names may be a link, and is followed once
+    outputs/.splitter -> /home/me      what stands in it may not: an output folder may come from a stranger
+
+Every name is walked from the folder down, each step by the descriptor of the one before. Folders that were
+used last stay open.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from splitter.storage.names import refuse_unclean
+
+# enough to walk on from it; it asks for no permission to list
+_SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# what a link in the way of a folder or of a file comes to, by system
+_MAYBE_LINK = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK, errno.ENXIO, errno.ENODEV)
+_KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+# folders that stay open, beside the first; two are needed at a time
+_MOST_OPEN = 8
+_MOST_NESTED = 32
+# whether a folder that is open says that it was removed
+_TELLS_REMOVAL = sys.platform == "linux"
+
+
+class InTheWay(OSError):
+    """A link, or something else that is neither a file nor a folder, stands where splitter has its own."""
+
+    def __init__(self, path: str, kind: str) -> None:
+        """Say what it is, and what to do."""
+        what = "is a link, and none in an output folder is followed" if kind == "a link" else f"is {kind}"
+        super().__init__(errno.ELOOP, f"{path} {what}: remove it")
+
+
+class Tree:
+    """The files below a folder, by names with forward slashes."""
+
+    def __init__(self, root: str) -> None:
+        """Open nothing yet: the folder may be made later."""
+        self.root = root
+        # by name: the descriptor of a folder, its device and its number there
+        self._open: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is open stays in its process; a fork of that has it, too."""
+        return {"root": self.root}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["root"])  # type: ignore[misc]
+
+    def __del__(self) -> None:
+        """Close what is open."""
+        with contextlib.suppress(AttributeError, TypeError):
+            self.close()
+
+    def close(self) -> None:
+        """Close what is open; it is opened again when it is needed."""
+        while self._open:
+            _, opened = self._open.popitem()
+            _close(opened)
+
+    # -- folders
+
+    def _folder(self, name: str) -> int:
+        """The descriptor of a folder, which stays open while the next is asked for."""
+        opened = self._known(name)
+        if opened is not None:
+            return opened
+        steps = name.split("/") if name else []
+        start = len(steps)
+        opened = None
+        while opened is None and start > 0:
+            start -= 1
+            opened = self._known("/".join(steps[:start]))
+        if opened is None:
+            opened = self._keep("", os.open(self.root, _SEARCH & ~os.O_NOFOLLOW))
+        inner = opened
+        try:
+            for number, step in enumerate(steps[start:], start):
+                outer, inner = inner, self._step(inner, step, steps[: number + 1])
+                if outer != opened:
+                    os.close(outer)
+        except BaseException:
+            if inner != opened:
+                os.close(inner)
+            raise
+        return self._keep(name, inner) if steps else inner
+
+    def _step(self, folder: int, step: str, way: list[str]) -> int:
+        try:
+            return os.open(step, _SEARCH, dir_fd=folder)
+        except OSError as error:
+            self._tell_what_is_there(error, folder, step, "/".join(way))
+            raise
+
+    def _known(self, name: str) -> int | None:
+        """A folder that is open, if it is still that folder.
+
+        User code in this process may have closed it, and opened another file under its number; and another
+        process may have removed it, and made it again.
+        """
+        opened = self._open.get(name)
+        if opened is None:
+            return None
+        try:
+            found = os.fstat(opened[0])
+        except OSError:
+            found = None
+        if found is None or opened[1:] != (found.st_dev, found.st_ino):
+            del self._open[name]
+            return None
+        if not found.st_nlink or not self._is_in_place(name, found):
+            _close(self._open.pop(name))
+            return None
+        self._open.move_to_end(name)
+        return opened[0]
+
+    def _is_in_place(self, name: str, found: os.stat_result) -> bool:
+        """Whether it is there by its name, where a folder that is open does not tell that it was removed."""
+        if _TELLS_REMOVAL:
+            return True
+        with contextlib.suppress(OSError):
+            return os.path.samestat(found, os.stat(f"{self.root}/{name}"))
+        return False
+
+    def _keep(self, name: str, descriptor: int) -> int:
+        found = os.fstat(descriptor)
+        self._open[name] = descriptor, found.st_dev, found.st_ino
+        if len(self._open) > _MOST_OPEN:
+            _close(self._open.popitem(last=False)[1])
+        return descriptor
+
+    def forget(self) -> None:
+        """Look again at what each name leads to, since it may be another folder now."""
+        self.close()
+
+    def _at(self, name: str) -> tuple[int, str]:
+        """The folder that a name is in, and what it is called there."""
+        refuse_unclean(self.root, (name,))
+        folder, _, last = name.rpartition("/")
+        return self._folder(folder), last
+
+    def _tell_what_is_there(self, error: OSError, folder: int, step: str, name: str) -> None:
+        """Raise InTheWay where that is why a name could not be used."""
+        if error.errno not in _MAYBE_LINK:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            kind = _KINDS.get(stat.S_IFMT(os.lstat(step, dir_fd=folder).st_mode))
+            if kind:
+                raise InTheWay(f"{self.root}/{name}", kind) from error
+
+    # -- what is there
+
+    def _kind(self, name: str) -> str:
+        """What a name is, if it is neither a file nor a folder."""
+        return _KINDS.get(stat.S_IFMT(self.look(name).st_mode), "")
+
+    def look(self, name: str) -> os.stat_result:
+        """What has the name, and not what a link leads to."""
+        folder, last = self._at(name)
+        return os.lstat(last, dir_fd=folder)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is something of that name."""
+        try:
+            self.look(name)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder."""
+        with self.listing(folder) as descriptor:
+            return os.listdir(descriptor)
+
+    def refuse_strangers(self, folder: str) -> None:
+        """Raise InTheWay if there is anything in a folder but files and folders."""
+        with self.listing(folder) as descriptor, os.scandir(descriptor) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
+                    continue
+                # it may be gone by now
+                with contextlib.suppress(FileNotFoundError):
+                    name = f"{folder}/{entry.name}"
+                    kind = self._kind(name)
+                    if kind:
+                        raise InTheWay(f"{self.root}/{name}", kind)
+
+    @contextlib.contextmanager
+    def listing(self, folder: str) -> Iterator[int]:
+        """A descriptor to list a folder by, or to sync it: of this process alone, and closed at the end."""
+        descriptor = os.open(".", _LIST, dir_fd=self._folder(folder))
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    # -- files
+
+    def open(self, name: str, flags: int, mode: int = 0o666) -> int:
+        """Open a plain file; what is no plain one could block, or lead elsewhere."""
+        folder, last = self._at(name)
+        try:
+            descriptor = os.open(
+                last, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, mode, dir_fd=folder
+            )
+        except OSError as error:
+            self._tell_what_is_there(error, folder, last, name)
+            raise
+        found = os.fstat(descriptor).st_mode
+        if stat.S_ISREG(found):
+            return descriptor
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"it is {_KINDS.get(stat.S_IFMT(found), 'a folder')}, not a plain file")
+
+    def create(self, name: str, flags: int) -> int:
+        """Open an empty file of its own, in the place of one that a dead run has left; refuse any other."""
+        flags |= os.O_CREAT | os.O_EXCL
+        try:
+            return self.open(name, flags)
+        except FileExistsError:
+            kind = self._kind(name)
+            if kind:
+                raise InTheWay(f"{self.root}/{name}", kind) from None
+            self.unlink(name)
+            return self.open(name, flags)
+
+    # -- changes
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder and those around it, as far as they are not there."""
+        if name:
+            refuse_unclean(self.root, (name,))
+        steps = name.split("/")
+        there = len(steps)
+        while not self._is_folder("/".join(steps[:there])):
+            there -= 1
+        for number in range(there, len(steps)):
+            with contextlib.suppress(FileExistsError):
+                self.mkdir("/".join(steps[: number + 1]))
+
+    def _is_folder(self, name: str) -> bool:
+        """Whether a folder is there; of the first, that it must be."""
+        try:
+            self._folder(name)
+        except FileNotFoundError:
+            if not name:
+                raise
+            return False
+        return True
+
+    def mkdir(self, name: str) -> None:
+        """Make one folder, which must not be there."""
+        folder, last = self._at(name)
+        os.mkdir(last, dir_fd=folder)
+
+    def rename(self, source: str, target: str) -> None:
+        """Give something another name; a link that has it is replaced, and never followed."""
+        folder, last = self._at(source)
+        new_folder, new_last = self._at(target)
+        try:
+            os.rename(last, new_last, src_dir_fd=folder, dst_dir_fd=new_folder)
+        except OSError as error:
+            self._tell_what_is_there(error, new_folder, new_last, target)
+            raise
+
+    def unlink(self, name: str) -> None:
+        """Remove a file; of a link, the link."""
+        folder, last = self._at(name)
+        os.unlink(last, dir_fd=folder)
+
+    def rmdir(self, name: str) -> None:
+        """Remove an empty folder."""
+        folder, last = self._at(name)
+        os.rmdir(last, dir_fd=folder)
+
+    def remove_tree(self, name: str) -> None:
+        """Remove a file, or a folder with all that is in it, as far as that can be done; links as links."""
+        with contextlib.suppress(OSError):
+            folder, last = self._at(name)
+            left = [last]
+            while left:
+                _remove(folder, left.pop(), folder, left)
+
+
+def _remove(folder: int, name: str, top: int, later: list[str], depth: int = 0) -> None:
+    """Remove what has a name in a folder; what is nested too deep is moved up, and left for later."""
+    with contextlib.suppress(OSError):
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+            os.unlink(name, dir_fd=folder)
+            return
+        if depth == _MOST_NESTED:
+            later.append(f"removing-{secrets.token_hex(8)}")
+            os.rename(name, later[-1], src_dir_fd=folder, dst_dir_fd=top)
+            return
+        inner = os.open(name, _LIST | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            for one in os.listdir(inner):
+                _remove(inner, one, top, later, depth + 1)
+        finally:
+            os.close(inner)
+        os.rmdir(name, dir_fd=folder)
+
+
+def _close(opened: tuple[int, int, int]) -> None:
+    """Close a folder, unless its number is another file's by now."""
+    with contextlib.suppress(OSError):
+        found = os.fstat(opened[0])
+        if (found.st_dev, found.st_ino) == opened[1:]:
+            os.close(opened[0])
