@@ -374,6 +374,8 @@ class Journal:
         names = [f"{RECORDS}/{old}" for old in self._names]
         self.storage.remove(name for number, name in enumerate(names) if number not in voiding)
         for number in sorted(voiding):
+            # a power cut keeps to no order but this
+            self.storage.sync([names[number]])
             self.storage.remove([names[number]])
 
     def heads_in_order(self, entries: np.ndarray) -> list[Head]:

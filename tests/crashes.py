@@ -55,6 +55,24 @@ def killed(arguments: Sequence[str], at: int | None, **environ: str) -> Ended:
     return _run(arguments, environ, at=at)
 
 
+def traced(
+    arguments: Sequence[str],
+    output: Path,
+    trace: Path,
+    at: int | None = None,
+    *,
+    boot: str = "the first start",
+    **environ: str,
+) -> Ended:
+    """A run that writes for power_cuts.py what it does to the output; it may be killed as well."""
+    return _run(arguments, environ, output=str(output), trace=str(trace), at=at, boot=boot)
+
+
+def restarted(arguments: Sequence[str], **environ: str) -> Ended:
+    """A run to its end, after the machine was restarted once more."""
+    return _run(arguments, environ, boot="the last start")
+
+
 def faulty(arguments: Sequence[str], at: int, number: int, *, for_good: bool, **environ: str) -> Ended:
     """A run in which change number `at` fails with an error, and the ones after it too if it is for good."""
     return _run(arguments, environ, at=at, error=number, for_good=for_good)

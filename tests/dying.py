@@ -16,12 +16,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from power_cuts import Tracer
+
 # what each run would otherwise import by itself
 import splitter.engine
 import splitter.executors.local
 import splitter.outputs.frame
 import splitter.storage.remote  # noqa: F401
-from splitter import groups, journal
+from splitter import groups, journal, unsynced
 from splitter.cli import exit_code
 from splitter.storage import content as contents_module
 from splitter.storage import power
@@ -56,7 +58,10 @@ def _be_the_run(request: dict[str, Any]) -> NoReturn:
         # and so that there are several shards
         groups.MOST_SMALL = 2
         sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-        Watch(_Fate(request), log)
+        # of which start of the machine it is
+        unsynced.boot_id = lambda: request.get("boot", "the first start")
+        tracer = Tracer(request["trace"], request["output"]) if "trace" in request else None
+        Watch(_Fate(request), log, tracer)
         code = exit_code(request["arguments"])
     except BaseException:  # noqa: BLE001 - the server must not go on twice
         traceback.print_exc()
@@ -85,15 +90,15 @@ class _Fate:
 class Watch:
     """Lets the run meet its fate before each change to the disk."""
 
-    def __init__(self, fate: _Fate, log: int) -> None:
-        self._fate, self._log = fate, log
+    def __init__(self, fate: _Fate, log: int, tracer: Tracer | None = None) -> None:
+        self._fate, self._log, self._tracer = fate, log, tracer
         self._count = 0
         sys.addaudithook(self._audit)
         # what Python raises no audit event for
         os.pwrite = self._before("pwrite", os.pwrite)
         # it is a process that dies, not the machine: what is written is there, and nothing waits for the disk
-        os.fsync = self._before("fsync", os.fstat)
-        syncfs = self._before("syncfs", lambda _: 0)
+        os.fsync = self._before("fsync", self._fsync)
+        syncfs = self._before("syncfs", self._syncfs)
         power._syncfs = lambda: syncfs
         watch = self
 
@@ -111,7 +116,20 @@ class Watch:
         contents_module._Hashing = WatchedHashing
         builtins.open = _opener(builtins.open, Watched)
 
+    def _fsync(self, descriptor: int) -> None:
+        os.fstat(descriptor)
+        if self._tracer:
+            self._tracer.synced(descriptor)
+
+    def _syncfs(self, descriptor: int) -> int:
+        os.fstat(descriptor)
+        if self._tracer:
+            self._tracer.synced_all()
+        return 0
+
     def count(self, kind: str) -> None:
+        if self._tracer:
+            self._tracer.look()
         self._count += 1
         os.write(self._log, f"{kind}\n".encode())
         self._fate.meet(self._count)
@@ -124,6 +142,8 @@ class Watch:
         return counted
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._tracer and self._tracer.is_looking:
+            return
         if event == "open":
             path, _, flags = arguments
             if flags & WRITING and "__pycache__" not in str(path):

@@ -348,7 +348,7 @@ class LocalStorage(Storage):
 
     def sync(self, names: Iterable[str]) -> None:
         """Sync files and all folders above them, or the file system where there are many."""
-        chosen = list(names)
+        chosen = sorted(names)
         try:
             if len(chosen) > FEW_NAMES and sync_file_system(self.root):
                 return
