@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence, Sized
-from typing import Any
+from typing import Any, NoReturn
 
 from splitter.commits import DONE
 from splitter.dataset import Result, checked_result, one_at_a_time
@@ -43,6 +43,7 @@ from splitter.progress import one_line
 from splitter.records import InputFile, OutputFile, Scratch
 from splitter.rows import Made, RowMaker
 from splitter.sinks import Nowhere, SinkWriter
+from splitter.surroundings import Surroundings
 from splitter.task import OlderShards, Task
 
 LONGEST_NAME = 255
@@ -59,19 +60,24 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class Worker:
     """Processes, stores and commits batches: in a runner, or in the driver when there are no workers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a runner has beside its job
         self,
         job: Job,
         mark: Callable[[int], None] = lambda _: None,
         scratch: str | None = None,
         announce: Callable[[int], None] = lambda _: None,
         gate: Gate | None = None,
+        needed: Sequence[int] = (),
+        give_up: Callable[[int], NoReturn] | None = None,
     ) -> None:
         """`mark` is told the place of each input that is begun; `scratch` is a folder for temporary files.
 
         With one, remote inputs are fetched ahead by another process, and `announce` is told which. The
-        `gate` is open when the recipe is known not to fail on everything.
+        `gate` is open when the recipe is known not to fail on everything. `needed` are descriptors without
+        which this process is of no use; when an input has made it so, `give_up` ends it.
         """
+        self._needed, self._give_up = needed, give_up
+        self._surroundings = Surroundings()
         self._gate, self._announce = gate, announce
         self._job = job
         self._mark = mark
@@ -93,11 +99,22 @@ class Worker:
         """Leave nothing behind of what was fetched."""
         self._members.close()
         self._fetcher.close()
+        self._surroundings.close()
 
     def _end_if_forked(self) -> None:
         """End a copy of this process that user code has forked and let go: it must not do the batch too."""
         if os.getpid() != self._process_id:
             os._exit(1)
+
+    def _after_user_code(self) -> None:
+        """Undo what an input has done to this process; end it if that cannot be undone."""
+        self._end_if_forked()
+        self._surroundings.restore()
+        self._end_if_harmed()
+
+    def _end_if_harmed(self) -> None:
+        if self._give_up is not None and (harm := self._surroundings.harm()):
+            self._give_up(harm)
 
     def setup(self) -> None:
         """Let the recipe load what it needs."""
@@ -114,6 +131,8 @@ class Worker:
             place = f" ({where})" if where else ""
             message = f"{what}{place}; mend that and run the same command again to continue"
             raise SetupError(message, shown_from_own(error)) from error
+        self._surroundings.close()
+        self._surroundings = Surroundings(self._needed, of_runner=self._give_up is not None)
 
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; raises StorageError when the output cannot be written."""
@@ -231,12 +250,14 @@ class Worker:
                 result = checked_result(self._process(input_file))
                 self._store(task, place, result, self._scratch)
             except (StorageError, Interrupted):
+                # an input that has closed descriptors is to blame itself
+                self._end_if_harmed()
                 raise
             except Skip as reason:
-                self._end_if_forked()
+                self._after_user_code()
                 task.skip(place, str(reason), self._rows)
             except BaseException as error:
-                self._end_if_forked()
+                self._after_user_code()
                 task.sink.drop_input()
                 if isinstance(error, OSError) and error.errno in _FULL:
                     raise StorageError.of(error, error.filename or "a temporary file") from error
@@ -275,9 +296,10 @@ class Worker:
             for place, result in zip(places, results, strict=True):
                 self._store(task, place, checked_result(result), scratch)
         except (StorageError, Interrupted):
+            self._end_if_harmed()
             raise
         except BaseException as error:  # noqa: BLE001 - a user's method may raise anything
-            self._end_if_forked()
+            self._after_user_code()
             task.sink.drop_input()
             # as text, since the error itself keeps alive what the batch held, such as a GPU's memory
             task.fault = failure_of(error, 1)
@@ -294,6 +316,7 @@ class Worker:
         size = files = 0
         for output in outputs:
             self._end_if_forked()
+            self._surroundings.restore_umask()
             if not isinstance(output, OutputFile):
                 raise BadResult(
                     f"process gave a {type(output).__name__} among its outputs; expected OutputFile"
@@ -311,7 +334,7 @@ class Worker:
             if not 0 <= row < len(rows):
                 raise BadResult(f"an output says it is of row {row}; the input has {len(rows)}")
             made.append((where, own, rows[row]))
-        self._end_if_forked()
+        self._after_user_code()
         head, text = self._rows.make(rows[0], made, metadata)
         if task.batch.group is None:
             task.sink.keep_input()

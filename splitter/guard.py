@@ -22,6 +22,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NoReturn
 
 from splitter.batch import BETWEEN_INPUTS, SECOND, TOGETHER, Worker
 from splitter.commits import DONE, FAILED, SKIPPED, Record
@@ -41,12 +42,14 @@ from splitter.processes import (
     parent_process,
 )
 from splitter.programs import signal_name
+from splitter.surroundings import CLOSED, HARM
 from splitter.voice import Voice
 
 IDLE = -3
 SETUP = -4
 TRIES_IF_KILLED = 3
 SECONDS_FOR_LAST_WORDS = 0.1
+SECONDS_TO_END = 0.5
 _LOOK_EVERY = 0.05
 _LOOK_SELDOM = 0.5
 _PLACE, _BYTES = struct.Struct("qd"), struct.Struct("q")
@@ -56,11 +59,12 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 class _Post:
     """Shared memory where the runner notes the place of the input it is at, and since when.
 
-    Beside that, how much memory it held when it was ready for the first, and which process fetches for it.
+    Beside that, how much memory it held when it was ready for the first, which process fetches for it, and
+    what an input has done to it that makes it useless.
     """
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, _PLACE.size + 2 * _BYTES.size)
+        self._memory = mmap.mmap(-1, _PLACE.size + 3 * _BYTES.size)
         self.note(IDLE)
 
     def note(self, place: int) -> None:
@@ -79,6 +83,13 @@ class _Post:
 
     def note_fetcher(self, process: int) -> None:
         _BYTES.pack_into(self._memory, _PLACE.size + _BYTES.size, process)
+
+    def note_harm(self, harm: int) -> None:
+        _BYTES.pack_into(self._memory, _PLACE.size + 2 * _BYTES.size, harm)
+
+    def read_harm(self) -> int:
+        (harm,) = _BYTES.unpack_from(self._memory, _PLACE.size + 2 * _BYTES.size)
+        return int(harm)
 
     def read_fetcher(self) -> int:
         (process,) = _BYTES.unpack_from(self._memory, _PLACE.size + _BYTES.size)
@@ -168,7 +179,7 @@ class Guard:
             self._pipe.send(batch)
             answer = self._wait(len(batch))
         except (BrokenPipeError, ConnectionResetError, EOFError):
-            answer = None
+            answer = self._hung_up()
         if isinstance(answer, Report):
             return answer, None
         return None, self._bury(answer)
@@ -187,6 +198,17 @@ class Guard:
             failure = self._over_limit(size)
             if failure:
                 return failure
+
+    def _hung_up(self) -> Failure | None:
+        """Why the runner's end of the pipe is closed: None if it is dead, else user code has closed it."""
+        give_up = time.monotonic() + SECONDS_TO_END
+        while time.monotonic() < give_up:
+            found, status = os.waitpid(self._runner, os.WNOHANG)
+            if found:
+                self._status = status
+                return None
+            time.sleep(0.005)
+        return _harmed(CLOSED)
 
     def _patience(self, size: int) -> float:
         """How long to wait before the next look at the runner."""
@@ -238,6 +260,8 @@ class Guard:
         self._journal.release(self._scratch)
         if failure:
             return _Death(place, replace(failure, traceback=self._heard()), by_itself=True)
+        if harm := self._post.read_harm():
+            return _Death(place, _harmed(harm), by_itself=True)
         by_itself = not (os.WIFSIGNALED(status) and os.WTERMSIG(status) in _FROM_OUTSIDE)
         failure = Failure(Crashed.__name__, _cause(status), self._heard())
         return _Death(place, failure, by_itself=by_itself)
@@ -301,6 +325,7 @@ class Guard:
     def _start(self) -> None:
         ours, theirs = multiprocessing.Pipe()
         self._post.note(SETUP)
+        self._post.note_harm(0)
         sys.stdout.flush()
         sys.stderr.flush()
         scratch = self._job.storage.stage(self._scratch)
@@ -333,7 +358,9 @@ class Guard:
             if self._voice:
                 self._voice.take_over()
                 note = self._note_aloud
-            _serve(Worker(self._job, note, scratch, self._post.note_fetcher, self._gate), pipe, self._post)
+            needed = [pipe.fileno(), self._last_words.fileno(), *self._job.storage.lock_descriptors]
+            fetcher, gate = self._post.note_fetcher, self._gate
+            _serve(Worker(self._job, note, scratch, fetcher, gate, needed, self._give_up), pipe, self._post)
             status = 0
         except BaseException:
             # a fault of splitter's own: nothing else would say what it was
@@ -344,6 +371,14 @@ class Guard:
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(status)
+
+    def _give_up(self, harm: int) -> NoReturn:
+        """End a runner of which an input has left nothing useful."""
+        self._post.note_harm(harm)
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(1)
 
     def _note_aloud(self, place: int) -> None:
         assert self._voice is not None  # noqa: S101 - only called where there is one
@@ -445,6 +480,10 @@ def _without_own_frames(lines: list[str]) -> Iterator[str]:
         below = below or line.startswith(f'  File "{os.path.dirname(__file__)}/')
         if not below:
             yield line
+
+
+def _harmed(harm: int) -> Failure:
+    return Failure(Crashed.__name__, f"{HARM[harm]}, which its process needs to go on")
 
 
 def _cause(status: int) -> str:

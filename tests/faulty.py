@@ -3,9 +3,11 @@
 import ctypes
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -366,3 +368,53 @@ class Messy(ProcessorDataset):
         if text in FAULTS:
             return FAULTS[text]()
         return [OutputFile("0.txt", work)], {}
+
+
+def _lower_limits() -> None:
+    for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE):
+        resource.setrlimit(which, (4, resource.getrlimit(which)[1]))
+
+
+def _put_another_file_at_all_descriptors() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(3, 64):
+        os.dup2(nothing, number)
+
+
+def _sit_in_a_folder_that_is_gone() -> None:
+    folder = tempfile.mkdtemp()
+    os.chdir(folder)
+    os.rmdir(folder)
+
+
+# what an input may do to its process and go on as if nothing were: in vain, or to its own loss
+CHANGES: dict[str, Callable[[], object]] = {
+    "umask": lambda: os.umask(0o777),
+    "chdir": lambda: os.chdir("/"),
+    "a folder that is gone": _sit_in_a_folder_that_is_gone,
+    "close standard streams": lambda: os.closerange(0, 3),
+    "close sys.stdout": lambda: sys.stdout.close(),  # noqa: PLW0108 - of its process, not of this one
+    "alarm": lambda: signal.setitimer(signal.ITIMER_REAL, 0.3),
+}
+HARM: dict[str, Callable[[], object]] = {
+    "close descriptors": lambda: os.closerange(3, 256),
+    "replace descriptors": _put_another_file_at_all_descriptors,
+    "lower limits": _lower_limits,
+}
+
+
+class Changing(ProcessorDataset):
+    """Tells where it is; an input may change its process first."""
+
+    def process(self, input_file: InputFile) -> Result:
+        {**CHANGES, **HARM}.get(input_file.read_text(), lambda: None)()
+        if input_file.input.startswith("good"):
+            time.sleep(0.1)
+            sys.stdout.write("good\n")
+            return self.outputs(os.getcwd()), {}
+        return self.outputs(""), {}
+
+    @staticmethod
+    def outputs(text: str) -> Iterator[OutputFile]:
+        yield OutputFile("bytes.txt", text)
+        yield OutputFile("written.txt", lambda file: file.write(text.encode()))

@@ -23,7 +23,7 @@ ROOMS = """
     inputs.places programs
     storage.names
     storage.tree
-    storage.content inputs.fetching storage.listings storage.objects storage.power slices voice
+    storage.content inputs.fetching storage.listings storage.objects storage.power slices surroundings voice
     storage.ownership storage.sealed stages storage.base
     commits
     journal

@@ -1,0 +1,125 @@
+"""What user code may change in its process, to the harm of the inputs that come next."""
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+CLOSED, RIGHTS, LIMITS = 1, 2, 3
+# what an input has done after which its process is of no use
+HARM = {
+    CLOSED: "closed file descriptors that it had not opened",
+    RIGHTS: "changed the user that its process belongs to",
+    LIMITS: "lowered limits of its process (open files, or the size of a file)",
+}
+_LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)
+
+
+class Surroundings:
+    """What every input finds: the working folder, the umask, standard streams, limits.
+
+    Taken when setup() is through: what that changes is meant for all inputs.
+    """
+
+    def __init__(self, needed: Sequence[int] = (), *, of_runner: bool = False) -> None:
+        """Note how things are; `needed` are descriptors that a runner cannot do without, the pipe first."""
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+        self._folder = self._opened_folder()
+        self._streams = sys.stdout, sys.stderr
+        self._of_runner, self._needed = of_runner, tuple(needed)
+        self._pipe = _identity(needed[0]) if needed else None
+        self._user = os.geteuid()
+        self._limits = {which: resource.getrlimit(which) for which in _LIMITS}
+        # one that setup() has set goes on
+        self._ends_alarms = of_runner and not any(signal.getitimer(signal.ITIMER_REAL))
+
+    @staticmethod
+    def _opened_folder() -> int:
+        with contextlib.suppress(OSError):
+            return os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+        return -1
+
+    def restore_umask(self) -> None:
+        """Have files made as the user's umask says; called before each output is stored."""
+        os.umask(self._umask)
+
+    def restore(self) -> None:
+        """Undo, after an input, what can be undone."""
+        os.umask(self._umask)
+        if self._folder >= 0:
+            with contextlib.suppress(OSError):
+                os.fchdir(self._folder)
+        if self._of_runner:
+            self._restore_process()
+
+    def _restore_process(self) -> None:
+        if self._ends_alarms:
+            signal.alarm(0)
+        for number in range(3):
+            if not _is_open(number):
+                # else the next file that is opened would be where others print to
+                descriptor = os.open(os.devnull, os.O_RDWR)
+                if descriptor != number:
+                    os.dup2(descriptor, number)
+                    os.close(descriptor)
+        sys.stdout, sys.stderr = _usable(self._streams[0], 1), _usable(self._streams[1], 2)
+        self._streams = sys.stdout, sys.stderr
+        if self._lowered():
+            for which, limit in self._limits.items():
+                with contextlib.suppress(OSError, ValueError):
+                    resource.setrlimit(which, limit)
+
+    def harm(self) -> int:
+        """What has been done to this process that makes it useless to other inputs; 0 if nothing."""
+        if not self._of_runner:
+            return 0
+        if self._needed and (
+            _identity(self._needed[0]) != self._pipe or not all(map(_is_open, self._needed))
+        ):
+            return CLOSED
+        if os.geteuid() != self._user:
+            return RIGHTS
+        return LIMITS if self._lowered() else 0
+
+    def _lowered(self) -> bool:
+        return any(_height(resource.getrlimit(which)) < _height(at) for which, at in self._limits.items())
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._folder >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._folder)
+            self._folder = -1
+
+
+def _height(limit: tuple[int, int]) -> float:
+    """How much a limit allows."""
+    return float("inf") if limit[0] == resource.RLIM_INFINITY else limit[0]
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    """Which file a descriptor is of; None if it is closed."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.get_inheritable(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _usable(stream: TextIO | None, number: int) -> TextIO:
+    """A standard stream as it was; made again if it was closed."""
+    if stream is not None and not stream.closed:
+        return stream
+    return open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
