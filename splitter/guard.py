@@ -301,10 +301,11 @@ class Guard:
                 "use fewer --workers if memory is short, or --workers 0 to see what setup() does"
             )
             return []
-        if place < 0 or (not death.by_itself and killed[suspect] < TRIES_IF_KILLED):
+        if place < 0:
             return [batch]
-        failures = {**batch.failures, place: replace(death.failure, attempts=killed[suspect])}
-        batch = replace(batch, failures=failures)
+        if death.by_itself or killed[suspect] >= TRIES_IF_KILLED:
+            failures = {**batch.failures, place: replace(death.failure, attempts=killed[suspect])}
+            batch = replace(batch, failures=failures)
         if not self._job.sink.divisible or place == 0:
             return [batch]
         # what came before is done again, and committed, before the rest: each input is done twice at most
