@@ -1,6 +1,7 @@
 """The command line: parse, call, print."""
 
 import enum
+import errno
 import shlex
 import sys
 import traceback
@@ -68,7 +69,9 @@ def _stop(error: RunStopped | OSError) -> int:
     if isinstance(error, RecipeError):
         click.echo(f"{error.traceback.rstrip()}\nsplitter: {error.message}", err=True)
     else:
-        click.echo(f"splitter: {error}", err=True)
+        many = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+        remedy = "; raise the limit with ulimit -n" if many else ""
+        click.echo(f"splitter: {error}{remedy}", err=True)
     return 1
 
 

@@ -192,6 +192,24 @@ def test_little_shared_memory(mounting: Launcher, mounting_process: LauncherProc
     assert len({row["input"] for row in check_manifest(folder / "outputs")}) == 60
 
 
+@pytest.mark.parametrize("room", ["ro", "size=4k"])
+def test_no_shared_memory(mounting: Launcher, mounting_process: LauncherProcess, folder: Path, room: str):
+    """A read-only or full /dev/shm is refused in one line, with a remedy that works."""
+    dataset = make_inputs(folder / "data", texts(6))
+    output = folder / "outputs"
+    mounting_process.command("mount", "-t", "tmpfs", "-o", room, "tmpfs", "/dev/shm")
+    try:
+        run = mounting.run("run", dataset, *PARTS, "--output", output)
+        remedy = mounting.run("run", dataset, *PARTS[:2], "--workers", 0, "--output", output)
+    finally:
+        mounting_process.command("umount", "/dev/shm")
+    assert run.code == 2
+    line = the_line(run.stderr)
+    assert "/dev/shm, which they need, cannot be written" in line
+    assert "use --workers 0" in line
+    assert remedy.code == 0, remedy.stderr
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_read_only_output_folder(
     mounting: Launcher, mounting_process: LauncherProcess, folder: Path, begun: bool
@@ -242,15 +260,17 @@ def test_too_few_open_files_for_so_many_workers(folder: Path):
         "--output",
         folder / "outputs",
     ]
-    for limit, workers, code in (("ulimit -n 64", 16, 2), ("ulimit -S -n 30", 2, 0)):
+    for limit, workers, code in (("ulimit -n 64", 16, 2), ("ulimit -n 28", 2, 2), ("ulimit -S -n 30", 2, 0)):
         shell = ["bash", "-c", f'{limit}; exec "$@"', "bash", *map(str, command), "--workers", str(workers)]
         run = subprocess.run(
             shell, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment(), check=False
         )
         assert run.returncode == code, run.stderr
-        if code:
+        if workers == 16:
             assert "16 workers keep" in the_line(run.stderr)
             assert "use --workers 8, or raise the limit with ulimit -n" in run.stderr
+        elif code:
+            assert "and the limit here is 28; raise it with ulimit -n" in the_line(run.stderr)
 
 
 # -- output folders ---------------------------------------------------------------------------------------

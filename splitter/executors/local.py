@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import types
 import warnings
 from collections.abc import Generator, Iterable, Iterator
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 SECONDS_TO_LEAVE = 1.5
 FILES_PER_WORKER, OTHER_FILES = 4, 32
+# of the queues between a loader and its workers
+LOCKS_PER_WORKER, OTHER_LOCKS = 3, 10
 
 
 class LocalExecutor(Executor):
@@ -55,7 +58,9 @@ class LocalExecutor(Executor):
     def check(self, job: Job, inputs: int) -> None:  # noqa: ARG002 - the seam's signature
         """Refuse more workers than there may be files open for."""
         if self.workers and inputs:
-            _allow_files_for(min(self.workers, inputs))
+            workers = min(self.workers, inputs)
+            _allow_files_for(workers)
+            _check_shared_memory(workers)
 
     def run(self, job: Job, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
         """Do the batches and report each as it is finished."""
@@ -81,6 +86,22 @@ def _allow_files_for(workers: int) -> None:
             f"{workers} workers keep {wanted} files open, and the limit here is {hard}; "
             f"use --workers {enough}, or raise the limit with ulimit -n"
         )
+    raise Refused(
+        f"a worker keeps {OTHER_FILES + FILES_PER_WORKER} files open, and the limit here is {hard}; raise it "
+        "with ulimit -n"
+    )
+
+
+def _check_shared_memory(workers: int) -> None:
+    """Refuse where the locks of so many workers cannot be made; these are files in /dev/shm on Linux."""
+    try:
+        # all at once, as they will be there
+        _ = [multiprocessing.Lock() for _ in range(OTHER_LOCKS + LOCKS_PER_WORKER * workers)]
+    except OSError as error:
+        raise Refused(
+            f"--workers {workers}: /dev/shm, which they need, cannot be written: {error.strerror}; mount it "
+            "with more room (docker run --shm-size 1g), or use --workers 0"
+        ) from None
 
 
 def _here(job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
@@ -108,6 +129,12 @@ def _in_workers(
             # nothing is done yet; but the workers are there, so the display may start a thread
             yield Report()
             yield from reports
+        except OSError as error:
+            if processes.are_started:
+                raise
+            reason = error.strerror or str(error)
+            message = f"worker processes cannot be started: {reason}; use fewer --workers"
+            yield Report.stopped(RunStopped(f"{message}, and run the same command again to continue"))
         except RuntimeError:
             # what the DataLoader says of a dead worker: what is committed is known, the rest is run again
             if not processes.any_died():
@@ -227,6 +254,20 @@ def _without_child_handler(batches: Iterable[Batch]) -> Iterator[Batch]:
     yield from batches
 
 
+@contextlib.contextmanager
+def _no_half_made() -> Iterator[None]:
+    """Let go in silence of an iterator that could not be made, and that would complain of what it lacks."""
+    try:
+        yield
+    except OSError as error:
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        try:
+            traceback.clear_frames(error.__traceback__)
+        finally:
+            sys.unraisablehook = hook
+        raise
+
+
 class _Processes:
     """The worker processes of one run: started with signals held back, and gone when this is left."""
 
@@ -248,11 +289,16 @@ class _Processes:
             if threading.current_thread() is threading.main_thread():
                 # one that torch has set in an earlier run raises as well
                 self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            with _nameless_main(), _no_advice():
+            with _nameless_main(), _no_advice(), _no_half_made():
                 self._iterator = iter(loader)
             os.close(self.held)
             self.held = -1
         return self._iterator
+
+    @property
+    def are_started(self) -> bool:
+        """Whether all of them were."""
+        return self._iterator is not None
 
     def any_died(self) -> bool:
         """Whether a worker has ended, though there is more to do."""
