@@ -93,6 +93,13 @@ def _hangs(input_file: InputFile, number: str) -> Iterator[OutputFile]:
     time.sleep(1000)
 
 
+def _changes_the_process(input_file: InputFile, number: str) -> Iterator[OutputFile]:
+    """What a process has one of: it is as it was for the next input."""
+    yield _part(Path.cwd().name, number)
+    os.umask(0o777)
+    os.chdir("/")
+
+
 FATES = {
     "good": _good,
     "raises": _raises,
@@ -104,6 +111,7 @@ FATES = {
     "one, then skips": _one_then_skips,
     "nothing": _nothing,
     "garbage": _garbage,
+    "changes the process": _changes_the_process,
     "dies silently": _dies_silently,
     "dies loudly": _dies_loudly,
     "hangs": _hangs,

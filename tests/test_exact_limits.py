@@ -1,9 +1,11 @@
 """Just below a limit, exactly at it, and just above: where `<` for `<=` would show."""
 
+import errno
 import io
 import os
 import random
 import tarfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -472,6 +474,55 @@ def test_an_input_without_a_byte_can_be_read(folder: Path):
         rows = [{"input": name, "label": label} for name in ("empty.txt", "other.txt")]
         manifest = Sized(rows).run(folder / "out", **options)
     assert manifest["label"].tolist() == ["new", "new"]
+
+
+class Rows(ProcessorDataset):
+    """Says of an output that it is of a row of its input."""
+
+    group_rows = True
+
+    def process(self, input_file: InputFile) -> Result:
+        return [OutputFile("0.txt", "it", {}, int(input_file.columns["row"]))], {}
+
+
+@pytest.mark.parametrize("row", [-1, 0, 1, 2])
+def test_an_output_is_of_one_of_the_rows_of_its_input(folder: Path, row: int):
+    """It has two."""
+    write_files(folder / "inputs", {"a.txt": ""})
+    rows = [{"input": "a.txt", "row": str(row), "label": label} for label in ("first", "second")]
+    options = {"root": str(folder / "inputs"), "workers": 0, "quiet": True}
+    manifest = Rows(rows).run(folder / "out", **options)
+    if row in (0, 1):
+        assert manifest["label"].tolist() == [["first", "second"][row]]
+    else:
+        assert len(manifest) == 0
+        assert [one["error"] for one in read_table(folder / "out/errors.csv")] == ["BadResult"]
+
+
+class Tries(ProcessorDataset):
+    """Reading fails as often as the input says."""
+
+    tried = 0
+
+    def process(self, input_file: InputFile) -> Result:
+        Tries.tried += 1
+        if Tries.tried <= int(input_file.read_text()):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), input_file.local_path)
+        return [OutputFile("0.txt", "read")], {}
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+@pytest.mark.parametrize("more", NEAR)
+def test_a_read_is_tried_again_as_often_as_was_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, retries: int, more: int
+):
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    write_files(folder / "inputs", {"a.txt": str(max(0, retries + more))})
+    monkeypatch.setattr(Tries, "tried", 0)
+    options = {"root": str(folder / "inputs"), "workers": 0, "quiet": True, "retries": retries}
+    manifest = Tries([str(folder / "inputs/a.txt")]).run(folder / "out", **options)
+    assert len(manifest) == (more <= 0)
+    assert Tries.tried == max(0, retries + more) + (more <= 0)
 
 
 # -- the buffer of a shuffled stream -----------------------------------------------------------------------

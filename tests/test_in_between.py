@@ -164,6 +164,85 @@ def test_a_commit_may_take_longer_than_an_input(launcher: Launcher, folder: Path
     assert sorted(noted(log, "process")) == names
 
 
+class SlowTogether(ProcessorDataset):
+    """Takes longer for a batch than one input may take, and not longer than all of them may."""
+
+    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull)) -> None:
+        super().__init__(inputs)
+        self.log = Path(log)
+
+    def process(self, input_file: InputFile) -> Result:
+        note(self.log, "alone", input_file.input)
+        return [OutputFile("0.txt", "alone")], {}
+
+    def process_batch(self, input_files: Sequence[InputFile]) -> list[Result]:
+        time.sleep(SLOW_SECONDS)
+        return [([OutputFile("0.txt", "together")], {}) for _ in input_files]
+
+
+def test_a_batch_done_together_may_take_as_long_as_all_of_it(launcher: Launcher, folder: Path):
+    log = folder / "log"
+    names = [f"{number}.txt" for number in range(8)]
+    write_files(folder / "inputs", {name: name for name in names})
+    dataset = write_list(folder / "list.csv", [["input"], *([name] for name in names)])
+    options = ("--recipe", f"{RECIPES}:SlowTogether", "--log", log, "--root", folder / "inputs")
+    limits = ("--timeout", TIMEOUT, "--workers", 1, "--batch-size", 8)
+    run = launcher.run("run", dataset, *options, *limits, "--output", folder / "outputs")
+    assert run.code == 0, run.stderr
+    assert "one by one" not in run.stderr
+    assert noted(log, "alone") == []
+
+
+class DiesAfterCommit(ProcessorDataset):
+    """Its worker dies once, right after a batch was committed and before anybody has heard of it."""
+
+    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull)) -> None:
+        super().__init__(inputs)
+        self.log = Path(log)
+
+    def setup(self) -> None:
+        write = Journal.commit
+
+        def die_after(journal: Journal, batch: str, content: RecordWriter) -> None:
+            write(journal, batch, content)
+            if not noted(self.log, "died"):
+                note(self.log, "died", batch)
+                os._exit(9)
+
+        Journal.commit = die_after  # type: ignore[method-assign] - in a process of its own
+
+    def process(self, input_file: InputFile) -> Result:
+        note(self.log, "process", input_file.input)
+        return [OutputFile("0.txt", input_file.read_text())], {}
+
+
+@pytest.mark.parametrize("sink", ["files", "webdataset"])
+def test_a_batch_whose_worker_dies_after_its_commit_is_not_done_again(
+    launcher: Launcher, folder: Path, sink: str
+):
+    """And it is counted once."""
+    log = folder / "log"
+    names = [f"{number}.txt" for number in range(6)]
+    write_files(folder / "inputs", {name: name for name in names})
+    dataset = write_list(folder / "list.csv", [["input"], *([name] for name in names)])
+    options = (
+        "--recipe",
+        f"{RECIPES}:DiesAfterCommit",
+        "--log",
+        log,
+        "--root",
+        folder / "inputs",
+        "--sink",
+        sink,
+    )
+    limits = ("--sink", sink, "--workers", 1, *(["--batch-size", 3] if sink == "files" else []))
+    run = launcher.run("run", dataset, *options, *limits, "--output", folder / "outputs")
+    assert run.code == 0, run.stderr
+    assert "6 of 6 inputs done" in run.stderr
+    assert len(noted(log, "died")) == 1
+    assert sorted(noted(log, "process")) == names
+
+
 class Deadly(ProcessorDataset):
     """Dies at some inputs, in the way that they say, and notes each that it begins."""
 
@@ -334,6 +413,36 @@ def test_after_the_death_of_a_later_run_a_manifest_has_nothing_of_before_its_cha
     # the list was kept before the first batch, and after it
     assert {is_new for is_new, _ in seen} == {False, True}
     assert len(seen) > 3
+
+
+def test_a_run_that_makes_a_death_good_leaves_nothing_of_it_in_its_own_folder(folder: Path):
+    """`.splitter` has the same files as after a run that nobody has killed, but for what that took."""
+    make = {"outputs": 2, "end": "ok", "metadata": {"count": 1}}
+    names = ["a.txt", "b.txt", "deep/c.txt"]
+    write_files(folder / "inputs", {name: json.dumps({**make, "salt": "old"}) for name in names})
+    dataset = write_list(folder / "dataset.csv", [["input"], *([name] for name in names)])
+    options = [f"--recipe={Path(__file__).with_name('marked.py')}:Marked", "--root=inputs", "--workers=0"]
+    options += ["--sink=webdataset", "--shard-maxcount=2"]
+    command = ["run", str(dataset), *options]
+    assert undisturbed([*command, f"--output={folder / 'whole'}"]).code == 0
+    for at in range(1, 200, 1 if NIGHTLY else 9):
+        output = folder / f"outputs {at}"
+        died = killed([*command, f"--output={output}"], at).died
+        assert undisturbed([*command, f"--output={output}"]).code == 0
+        assert own_files(output) == own_files(folder / "whole"), at
+        assert tree(output) == tree(folder / "whole")
+        if not died:
+            break
+    assert at > 40
+
+
+def own_files(output: Path) -> set[str]:
+    """The names in `.splitter`, but for records that are committed."""
+    own = output / ".splitter"
+    found = {str(path.relative_to(own)) for path in own.rglob("*")}
+    return {
+        name for name in found if not name.startswith(("records/0", "last_run")) or name.endswith(".begun")
+    }
 
 
 def rows(output: Path) -> set[tuple[tuple[str, str], ...]]:

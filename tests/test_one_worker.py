@@ -71,7 +71,8 @@ class Worlds:
         self, listed: Sequence[str], recipe: str, sink: str, batch_size: int
     ) -> dict[str, list[dict[str, str]]]:
         """What a run with one worker says of each input; all that it leaves is checked on the way."""
-        folder = Path(tempfile.mkdtemp(dir=self._home))
+        folder = Path(tempfile.mkdtemp(dir=self._home)) / "here"
+        folder.mkdir()
         temporary = folder / "temporary"
         temporary.mkdir()
         self._halved.clear()
@@ -101,7 +102,7 @@ class Worlds:
             return found
         finally:
             launcher.end()
-            shutil.rmtree(folder)
+            shutil.rmtree(folder.parent)
 
     def alone(self, listed: str, recipe: str, sink: str) -> list[dict[str, str]]:
         """What a run says that has only this input."""
@@ -169,12 +170,14 @@ SEQUENCES = {
     "outputs of the dead": ("dies silently", "good", "dies loudly", "nothing", "one, then skips", "good"),
     "scratch": ("fills scratch", "dies silently", "fills scratch", "raises", "fills scratch"),
     "fetched": ("half fetched", "missing", "fetched", "dies silently", "half fetched", "missing", "fetched"),
+    "the process": ("changes the process", "changes the process", "good", "fills scratch"),
     "errors": ("raises", "raises otherwise", "skips", "raises", "good", "raises otherwise"),
 }
 TOGETHERS = {
     "a batch that stops within an input": ("good", "stops together", "nothing", "good", "skips"),
     "a batch that raises, and one that does not": ("good", "raises together", "good", "good", "good", "good"),
     "a batch that dies, and one that raises": ("good", "dies together", "good", "raises", "good", "good"),
+    "scratch of a batch": ("fills scratch", "raises together", "fills scratch", "fills scratch"),
     "batches that fail one after the other": ("two, then raises", "good", "stops together", "stops together"),
 }
 
