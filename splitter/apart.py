@@ -1,7 +1,6 @@
 """Batches processed apart from the run's output: into temporary space, which is then gone."""
 
 import contextlib
-import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,8 +9,7 @@ from splitter.jobs import Batch, Job, Report
 from splitter.options import RunOptions
 from splitter.sinks import FilesSink
 from splitter.storage.folder import LocalStorage
-
-PREFIX = "splitter-apart-"
+from splitter.temporary import temporary_folder
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Apart:
 def apart(job: Job, limits: Limits) -> Iterator[Apart]:
     """Temporary space in the shape of an output folder, for loose files."""
     executor = executor_class("local")(replace(limits, workers=limits.workers or 1), Cluster())
-    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder:
+    with temporary_folder() as folder:
         storage = LocalStorage(f"{folder}/outputs")
         storage.prepare()
         with storage.locked(), contextlib.closing(executor):

@@ -495,3 +495,31 @@ def test_a_run_that_is_cut_short_leaves_nothing_temporary(
     assert last.code == 0, last.stderr
     assert list(temporary.iterdir()) == []
     assert list((output / ".splitter" / "staging").iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["verify", "run --repair"])
+def test_a_look_at_shards_that_is_killed(launcher: Launcher, folder: Path, temporary: Path, command: str):
+    """What a killed `verify` leaves in the temporary folder, the next one removes, and nothing else."""
+    dataset = make_inputs(folder / "data", {f"{number}.txt": f"{number} " * 20_000 for number in range(40)})
+    recipe = ("--recipe", f"{FAULTY}:Parts", "--size", 500, "--workers", 2)
+    run = ("run", dataset, *recipe, "--sink", "webdataset", "--output", folder / "outputs")
+    environ = {"TMPDIR": str(temporary)}
+    assert launcher.run(*run, environ=environ).code == 0
+    look = ("verify", folder / "outputs") if command == "verify" else (*run, "--repair")
+    (temporary / "splitter-of-another").mkdir()
+    for _ in range(20):
+        looking = launcher.start(*look, environ=environ)
+        eventually(
+            lambda: len(list(temporary.iterdir())) > 1 or looking.poll() is not None,  # noqa: B023
+            lambda: "nothing temporary",
+        )
+        looking.signal(signal.SIGKILL)
+        looking.wait()
+        looking.check_gone()
+        if len(list(temporary.iterdir())) > 1:
+            break
+    else:
+        pytest.fail("no look was killed in time")
+    last = launcher.run(*look, environ=environ)
+    assert last.code == 0, last.stderr
+    assert [path.name for path in temporary.iterdir()] == ["splitter-of-another"]

@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from splitter.options import usable_cpus
 from splitter.outputs.contents import Address, OutputReader, number_of, offset_of
 from splitter.report.levels import Levels, measure, preview
 from splitter.report.table import Table, hash_of, kind_of
+from splitter.temporary import temporary_folder
 from splitter.urls import is_url
 
 POINTS, SOURCE_POINTS = 96, 600
@@ -121,14 +121,15 @@ class Outputs:
         if not is_url(self.folder) and not shard_of(name)[0] and ".." not in name.split("/"):
             yield os.path.join(self.folder, name)
             return
-        with tempfile.NamedTemporaryFile(prefix="splitter-", suffix=os.path.splitext(name)[1]) as file:
-            file.write(self.read(row))
-            file.flush()
+        with temporary_folder() as folder:
+            copy = f"{folder}/copy{os.path.splitext(name)[1]}"
+            with open(copy, "wb") as file:
+                file.write(self.read(row))
             try:
-                yield file.name
+                yield copy
             except SplitterError as error:
                 # what is said of the copy holds for the output
-                raise StorageError(str(error).replace(file.name, name)) from error
+                raise StorageError(str(error).replace(copy, name)) from error
 
 
 def address(output: str, offset: Any, size: Any) -> Address:  # noqa: ANN401 - cells, which may be missing

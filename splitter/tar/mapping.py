@@ -24,6 +24,7 @@ from splitter.tar.archive import HELD_BYTES, Member, Part, Waiting, read_members
 from splitter.tar.places import STANDARD, Source, exists, is_url, remove, writing
 from splitter.tar.samples import Sample, SampleWriter, read_samples, samples_of
 from splitter.tar.tables import csv_line
+from splitter.temporary import temporary_folder
 
 STEM = "sample"
 ERRORS = ".errors.csv"
@@ -77,7 +78,7 @@ class Program:
     def ready(self) -> Iterator[None]:
         """Within this it can be run; afterwards nothing is left of it, also when this process is killed."""
         with (
-            tempfile.TemporaryDirectory(prefix="splitter-", ignore_cleanup_errors=True) as self._folder,
+            temporary_folder() as self._folder,
             keeping(self._folder, all_started=True) as self._mark,
         ):
             yield

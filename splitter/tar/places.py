@@ -270,12 +270,12 @@ def _raw(place: str) -> Iterator[BinaryIO]:
         with open(sys.stdout.fileno(), "wb", buffering=_BUFFER, closefd=False) as file:
             yield file
     elif is_url(place):
-        with tempfile.NamedTemporaryFile(prefix="splitter-", buffering=_BUFFER) as file:
+        with tempfile.TemporaryFile(prefix="splitter-", buffering=_BUFFER) as file:
             yield cast("BinaryIO", file)
             file.flush()
             folder, _, name = place.rpartition("/")
             try:
-                objects_at(folder).upload_from(name, file.name)
+                objects_at(folder).upload(name, cast("BinaryIO", file))
             except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
                 raise TarError(f"{place}: cannot be written: {_said(error, place)}") from None
     else:

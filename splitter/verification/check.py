@@ -35,6 +35,7 @@ from splitter.storage.base import Storage
 from splitter.storage.content import checksum_of
 from splitter.table_names import OTHERS
 from splitter.tables import OTHER_TABLES, checksums_of_others
+from splitter.temporary import sweep
 from splitter.verification.findings import CHANGED, LEFT, RUN_AGAIN, SAMPLES_WITHOUT_ROWS, Finding, Verdict
 from splitter.verification.own_files import OwnFiles
 
@@ -252,12 +253,16 @@ class Verification:
             self.find("record", name, message)
         reshard = Reshard.of(self.storage, header, whole=not self._own.damaged)
         check = partial(_check_shard, reshard, self.journal, self._entries, self._done, self._shards)
-        with closing(self.storage.of_each_shard(check, sorted(self._shards), self.workers)) as checked:
-            for part in checked:
-                self.verdict.outputs += part.outputs
-                self.verdict.bytes += part.bytes
-                for finding in part.findings:
-                    self._note(finding)
+        try:
+            with closing(self.storage.of_each_shard(check, sorted(self._shards), self.workers)) as checked:
+                for part in checked:
+                    self.verdict.outputs += part.outputs
+                    self.verdict.bytes += part.bytes
+                    for finding in part.findings:
+                        self._note(finding)
+        finally:
+            # what processes that help have left, ended in the middle
+            sweep()
 
     def _allow(self, names: Iterable[str]) -> None:
         """These may be there, too."""

@@ -8,7 +8,6 @@ of pyarrow may write other bytes for the same table: of one that it wrote, the v
 import filecmp
 import io
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -30,6 +29,7 @@ from splitter.sinks.parquet import ParquetSink
 from splitter.sinks.shards import CHECKSUM_AT, OFFSET_AT, SIZE_AT, Sample, ShardSink, typed_row
 from splitter.storage.base import Storage
 from splitter.storage.content import checksum_of
+from splitter.temporary import temporary_folder
 from splitter.trial import Written, earlier_columns
 
 HEADER_BYTES = 1 << 16
@@ -68,7 +68,7 @@ class Reshard:
         """
         rows = sorted(_rows(journal, shard, entries), key=lambda one: int(one[1][one[2] + OFFSET_AT]))
         sinks = [sink for sink in self.sinks if shard.endswith(sink.suffix)]
-        with tempfile.TemporaryDirectory(prefix="splitter-verify-") as folder:
+        with temporary_folder() as folder:
             root = self.storage.near(shard, f"{folder}/copy")
             there, path = f"{root}/{shard}", f"{folder}/{os.path.basename(shard)}"
             contents = _Contents(OutputReader(root), rows)

@@ -95,7 +95,7 @@ def test_all_damage_is_found_and_the_file_named(bucket: Bucket, chance, monkeypa
         findings = said.out.partition(f"\n{bucket.url('out')}: ")[0].splitlines()
         assert any(line.startswith(bucket.url(f"out/{named}")) for line in findings), (what, said)
         assert len(findings) <= 1 or what in ("swap", "own") or "shards/" in named, (what, said)
-        assert "splitter-verify-" not in said.out
+        assert "splitter-tmp-" not in said.out
         bucket.write(f"out/{one}", content)
         bucket.write(f"out/{other}", another)
         bucket.write("out/manifest.csv", table)
