@@ -1,6 +1,7 @@
 """Just below a limit, exactly at it, and just above: where `<` for `<=` would show."""
 
 import errno
+import gzip
 import io
 import os
 import random
@@ -10,11 +11,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import copying
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xxhash
 from doors import read_table, tree, write_files
+from object_store import Bucket
+from tar_archives import tar_bytes
 from test_journal import commit, done
 
 import splitter
@@ -28,6 +33,7 @@ from splitter.csv_text import CsvFile
 from splitter.dataset import Result
 from splitter.errors import BadResult, StorageError
 from splitter.groups import LEAST_BYTES, MOST_SMALL, _inputs_in_group
+from splitter.inputs import members
 from splitter.journal import BEGUN, Journal
 from splitter.options import RunOptions
 from splitter.outputs import opened
@@ -35,10 +41,12 @@ from splitter.records import Scratch
 from splitter.sinks import ParquetSink, parquet
 from splitter.slices import Copy, Pack
 from splitter.storage import content as content_module
-from splitter.storage import remote
+from splitter.storage import objects, remote
 from splitter.storage.content import hold_content, measure, write_content
 from splitter.storage.folder import LocalStorage
 from splitter.storage.remote import storage_of
+from splitter.tar import archive
+from splitter.tar.archive import header, read_members
 
 NEAR = (-1, 0, 1)
 MEGABYTE = 1 << 20
@@ -185,6 +193,71 @@ def test_inputs_of_a_group_are_as_many_as_a_shard_is_to_take(each: int, inputs: 
         wanted = min(shard_bytes, max(LEAST_BYTES, inputs * each // 64))
         assert size == 1 or size * each <= wanted
         assert (size + 1) * each > wanted or size == max(MOST_SMALL, inputs // 64)
+
+
+# -- archives ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [1, 80, 85, *range(97, 105), *range(970, 1000), 4096])
+@pytest.mark.parametrize("letter", ["x", "ü"])
+def test_a_name_in_an_archive(length: int, letter: str):
+    """In the old header if it has room there, else in an extended one, whose records say their length."""
+    name = letter * length
+    content = header(name, 3) + b"abc" + bytes(509) + bytes(1024)
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        (member,) = tar.getmembers()
+        assert (member.name, member.size) == (name, 3)
+        assert tar.extractfile(member).read() == b"abc"
+    assert (len(header(name, 3)) == 512) == (letter == "x" and length <= 100)
+    assert [(one.name, one.size) for one in read_members(io.BytesIO(content), "it")] == [(name, 3)]
+
+
+@pytest.mark.parametrize("more", NEAR)
+def test_the_largest_size_in_a_plain_header(more: int):
+    """Eleven digits of eight."""
+    size = 8**11 - 1 + more
+    made = header("a", size)
+    with tarfile.open(fileobj=io.BytesIO(made)) as tar:
+        assert tar.next().size == size
+    assert (len(made) == 512) == (more <= 0)
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "parquet"])
+@pytest.mark.parametrize("how", ["bytes", "path"])
+def test_a_content_in_a_shard_that_is_as_large_as_is_held(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, how: str
+):
+    """In memory, or in a file; passed over, or sought."""
+    for module, name, limit in (
+        (archive, "HELD_BYTES", 64),
+        (archive, "SOUGHT_BYTES", 32),
+        (members, "HELD_BYTES", 64),
+        (members, "LARGE", 128),
+    ):
+        monkeypatch.setattr(module, name, limit)
+    contents = [pattern(limit + more, limit) for limit in (1, 32, 64, 128) for more in NEAR]
+    names = [f"{number:02d}.bin" for number in range(len(contents))]
+    path = folder / f"shard.{kind}"
+    if kind == "parquet":
+        column = [{"bytes": one, "path": name} for one, name in zip(contents, names, strict=True)]
+        pq.write_table(pa.table({"audio": column}), path, row_group_size=5)
+    else:
+        made = tar_bytes(zip(names, contents, strict=True))
+        path.write_bytes(made if kind == "tar" else gzip.compress(made))
+    copying.Copy(str(path), how=how).run(folder / "out", workers=0, quiet=True)
+    found = [(folder / "out" / row["output"]).read_bytes() for row in read_table(folder / "out/manifest.csv")]
+    assert found == contents
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 6, 7])
+def test_as_many_objects_as_are_deleted_at_once(s3: Bucket, monkeypatch: pytest.MonkeyPatch, count: int):
+    """None is left, and none that was not named goes."""
+    monkeypatch.setattr(objects, "KEYS_AT_A_TIME", 3)
+    storage = storage_of(s3.url("out"))
+    for number in range(count + 1):
+        storage.write(f"{number}", b"")
+    storage.remove([str(number) for number in range(count)])
+    assert s3.keys() == [f"out/{count}"]
 
 
 # -- contents --------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Race(LocalStorage):
     def _rename(self, source: str, target: str) -> None:
         if self.losses:
             self.losses -= 1
-            os.rmdir(os.path.dirname(target))
+            os.rmdir(self.path(os.path.dirname(target)))
         super()._rename(source, target)
 
 
@@ -57,7 +57,21 @@ def test_a_folder_that_goes_while_a_file_is_moved_into_it_is_made_again(folder: 
         storage.losses = losses
         assert storage.move(f"{storage.staging}/batch/shard", "deep/er/shard")
         assert tree(folder / "outputs") == {"deep/er/shard": str(number).encode()}
-        storage.remove(["deep/er/shard"])
+        # by another process, of which this one knows nothing
+        (folder / "outputs/deep/er/shard").unlink()
+
+
+@pytest.mark.parametrize("losses", [1, 3])
+def test_a_folder_that_goes_while_outputs_are_published_into_it_is_made_again(folder: Path, losses: int):
+    storage = Race(str(folder / "outputs"))
+    storage.prepare()
+    for number in range(2):
+        staged = storage.stage("batch")
+        Path(staged, "0.txt").write_text(str(number))
+        storage.losses = losses
+        storage.publish(staged, ["deep/er/a/0.txt"])
+        assert tree(folder / "outputs") == {"deep/er/a/0.txt": str(number).encode()}
+        shutil.rmtree(folder / "outputs/deep/er/a")
 
 
 def words_to(capfd: Any, words: Path, output: object, *options: str) -> Any:
