@@ -32,7 +32,7 @@ class Display:
         self._quiet, self._announces = quiet, announces
         self._live: Any = None
         self._task: Any = None
-        self._inputs = 0
+        self._inputs = self._done_before = 0
         self._patience: threading.Timer | None = None
         self._began = self._last_line = time.monotonic()
 
@@ -73,12 +73,12 @@ class Display:
         for line in text.splitlines():
             self.error(f"[{name}] {line}")
 
-    def start(self, *, inputs: int, size: int, tell: bool = True) -> None:
-        """Begin to show progress towards so many inputs of so many bytes; say how many, or stay silent."""
-        self._inputs = inputs
+    def start(self, *, inputs: int, size: int, done: int = 0) -> None:
+        """Begin to show progress towards so many inputs more of so many bytes; at first, say how many."""
+        self._inputs, self._done_before = done + inputs, done
         self._began = self._last_line = time.monotonic()
         self.stop()
-        if tell and self._announces:
+        if not done and self._announces:
             self.say(f"{show_count(inputs, 'input')} ({show_bytes(size)}) to do")
 
     def _go_live(self) -> None:
@@ -94,7 +94,7 @@ class Display:
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = self._live.add_task("", total=self._inputs)
+        self._task = self._live.add_task("", total=self._inputs, completed=self._done_before)
         self._live.start()
 
     def update(self, work: "Report", place: str = "") -> None:
@@ -109,9 +109,10 @@ class Display:
         if now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
             done = f"{work.inputs:,} of {show_count(self._inputs, 'input')}"
-            left = (self._inputs - work.inputs) * (now - self._began) / max(1, work.inputs)
+            fresh = work.inputs - self._done_before
+            left = max(0, self._inputs - work.inputs) * (now - self._began) / max(1, fresh)
             # before the first is done nobody can tell
-            more = f", {show_seconds(left)} left" if work.inputs else ""
+            more = f", {show_seconds(left)} left" if fresh > 0 else ""
             self.say(f"{done}, {self._numbers(work, place)}{more}")
 
     def _wait_for_first(self, *, done: bool) -> None:
@@ -126,7 +127,7 @@ class Display:
             self._patience.start()
 
     def _numbers(self, work: "Report", place: str) -> str:
-        rate = work.inputs / max(1e-3, time.monotonic() - self._began)
+        rate = (work.inputs - self._done_before) / max(1e-3, time.monotonic() - self._began)
         failed = f"{work.failed:,} failed, " if work.failed else ""
         made = f"{show_count(work.outputs, 'output')}, {show_bytes(work.bytes)}"
         where = f" on {place}" if place else ""

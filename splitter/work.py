@@ -22,7 +22,7 @@ from splitter.inputs.joining import Tally
 from splitter.inputs.kept import LAST_RUN, Listed, inputs_of_part, keep_list
 from splitter.inputs.table import Survey, Table, why_unreadable
 from splitter.jobs import Job, Report
-from splitter.journal import Journal
+from splitter.journal import PLACE, Journal
 from splitter.losses import Losses
 from splitter.manifest import MANIFEST
 from splitter.options import RunOptions
@@ -80,6 +80,8 @@ class Work:
         self.done = Report()
         self.began = began
         self.pruned = 0
+        # what this run has tried, as long as there may be reports missing of it
+        self.tried = np.empty(0, PLACE)
         self.gone_names: list[str] = []
         self.losses = Losses()
         # keys of inputs whose outputs are to go from shards
@@ -324,6 +326,7 @@ class Work:
             self._settle_columns(careful=careful)
         # without an input done, and without one found that is to blame
         stalled = known = 0
+        self.tried = state.todo
         allowed = self.options.failures_allowed(len(state.todo))
         while (len(state.todo) or len(self.dropped)) and not self.stopped:
             planner = self._planner(state, careful=careful)
@@ -331,10 +334,13 @@ class Work:
             undone = self.done.undone
             reported = self._round(planner, state, allowed)
             if reported == len(state.todo) and not len(self.dropped) and self.done.undone == undone:
+                self.tried = self.tried[:0]
                 return
             left = len(state.todo), len(self.dropped), known
             self._look()
             state = self._compare()
+            self._count_committed()
+            self.tried = np.union1d(self.tried, state.todo)
             self.dropped = self.dropped[self.journal.find(self.dropped) >= 0]
             known = len(self.losses.failures)
             stalled = stalled + 1 if (len(state.todo), len(self.dropped), known) == left else 0
@@ -345,6 +351,19 @@ class Work:
                 )
             elif reported < planner.inputs and not self.stopped:
                 self.display.warn("a worker process was lost; starting again with what is not committed")
+
+    def _count_committed(self) -> None:
+        """Count what the records say: of workers that were lost or ended some reports are missing."""
+        if not len(self.tried):
+            return
+        entries = self.journal.find(self.found.keys[self.tried])
+        entries = entries[entries >= 0]
+        entries = entries[~self.journal.is_older(entries, self.generation)]
+        made, status = self.journal.entries[entries], self.journal.status(entries)
+        done = self.done
+        done.done, done.skipped, done.failed = (int((status == one).sum()) for one in (DONE, SKIPPED, FAILED))
+        done.inputs = len(entries) + len(set(done.unreadable))
+        done.outputs, done.bytes = (int(made[name].sum()) for name in ("outputs", "bytes"))
 
     def _settle_columns(self, *, careful: bool) -> None:
         """Have all tables of the dataset agree, before the first of them is written."""
@@ -395,9 +414,7 @@ class Work:
         """Run all batches once; returns how many inputs were reported on."""
         reported = 0
         sizes = self.found.sizes[state.todo]
-        self.display.start(
-            inputs=len(state.todo), size=int(sizes[sizes > 0].sum()), tell=not self.done.inputs
-        )
+        self.display.start(inputs=len(state.todo), size=int(sizes[sizes > 0].sum()), done=self.done.inputs)
         busy = self._busy(planner.batches, sizes)
         with contextlib.closing(self.executor.run(self.job, planner, busy)) as reports:
             for report in reports:
@@ -456,6 +473,7 @@ class Work:
             # the disk is full: what is committed still counts
             fault = str(error)
         self.journal.load()
+        self._count_committed()
         standing = Standing.of(self.storage, self.journal, self.found.keys)
         why = None
         try:
