@@ -21,6 +21,7 @@ from splitter.audio.decoders import Truncated
 from splitter.audio.sound import (
     Channels,
     FileFormat,
+    Lossy,
     Source,
     Target,
     Unread,
@@ -88,12 +89,18 @@ class SoundRecipe(ProcessorDataset):
         channels: Channels,
         format: FileFormat,  # noqa: A002 - a word of the contract
         subtype: str | None,
+        lossy: Lossy,
         truncated: Truncated,
         annotations: str | None,
     ) -> None:
         """Take the inputs, what the pieces are to be, and where annotations are."""
         super().__init__(inputs)
-        self.target = Target(sample_rate=sample_rate, channels=channels, format=format, subtype=subtype)
+        self.target = Target(
+            sample_rate=sample_rate, channels=channels, format=format, subtype=subtype, lossy=lossy
+        )
+        if lossy == "copy":
+            # what an earlier version has done, which had no choice, is not done again because there is one
+            self.parameters = {name: value for name, value in self.parameters.items() if name != "lossy"}
         self.truncated: Truncated = truncated
         self.annotations = annotations
         self._annotation_file: AnnotationFile | None = None
@@ -239,6 +246,8 @@ def _files(source: Source, span: Span, number: int) -> Iterator[OutputFile]:
             "frames": stop - start + silence,
             **span.about,
         }
+        if content is not None and (way := source.way_of_cutting(start, stop, silence)):
+            metadata["source_cut"] = way
         name = f"{number:06d}_{start_seconds:.3f}s{suffix}.{source.made.ending}"
         yield OutputFile("" if content is None else name, content, metadata, span.row)
 

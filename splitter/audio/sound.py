@@ -3,7 +3,7 @@
 Positions are whole samples of all channels. Nothing is planned from what a header says of the length.
 
     file ── decode ── channels ── resample ── tape ── encode ── pieces
-    file ── bytes of a WAV file, or frames of a FLAC file ───── pieces   (nothing to change: exact and fast)
+    file ── bytes of a WAV file, frames of FLAC or MP3 ──────── pieces   (nothing to change: exact and fast)
 """
 
 import functools
@@ -32,7 +32,7 @@ from splitter.audio.decoders import (
 )
 from splitter.audio.flac import FlacError, FlacSource, header_of_flac, rate_of
 from splitter.audio.hush import hushed
-from splitter.audio.mp3 import CountedMp3, lacks_bytes
+from splitter.audio.mp3 import CountedMp3, Mp3Source, lacks_bytes, seems_mp3
 from splitter.audio.ogg import Numbered
 from splitter.audio.recordings import open_decoder
 from splitter.audio.resampling import LARGEST_RATIO, resampler
@@ -44,6 +44,7 @@ from splitter.storage.content import Callbacks
 
 Channels = Literal["keep", "mono", "split", "first"]
 FileFormat = Literal["same", "wav", "flac", "ogg", "mp3"]
+Lossy = Literal["copy", "encode"]
 
 COPY_AT_ONCE = 1 << 18
 LARGEST_IN_MEMORY = 1 << 20
@@ -121,6 +122,7 @@ class Target:
         channels: Keep them, mix them to one, put each in a file of its own, or take the first.
         format: The kind of file; `same` is that of the recording.
         subtype: libsndfile's name of the encoding; None is one that loses nothing.
+        lossy: Whether pieces of an MP3 with nothing to change are copied, or encoded again.
         device: Where resampling is done: the CPU, or a device of torch.
     """
 
@@ -128,6 +130,7 @@ class Target:
     channels: Channels = "keep"
     format: FileFormat = "same"
     subtype: str | None = None
+    lossy: Lossy = "copy"
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -184,6 +187,10 @@ class Source(ABC):
     def recorded_frames(self) -> int:
         """How many frames the recording has; known when `reach` has met its end."""
 
+    def way_of_cutting(self, start: int, stop: int, silence: int = 0) -> str:  # noqa: ARG002 - some copy
+        """How a piece in a lossy format is made, `copied` or `encoded`; empty in any other format."""
+        return "encoded" if self.made.container in _LOSSY else ""
+
     def forget(self, frame: int) -> None:  # noqa: B027 - only some have to
         """Say that nothing before a frame will be asked for again."""
 
@@ -226,6 +233,10 @@ def open_source(
                 if _is_kept(source.recorded, made_format(source.recorded, target, path), target):
                     opened.pop_all()
                     return source
+    if not rate and target.lossy == "copy":
+        copied = Mp3FramesSource.open(path, target, truncated)
+        if copied:
+            return copied
     return DecodedSource.open(path, target, truncated, folder)
 
 
@@ -637,6 +648,70 @@ class FramesSource(Source):
     def close(self) -> None:
         """Let the file go."""
         self._flac.close()
+
+
+class Mp3FramesSource(Source):
+    """An MP3 file whose pieces are made of its own frames: no sound is decoded, and none is lost."""
+
+    def __init__(self, path: str, mp3: Mp3Source) -> None:
+        """Use an opened file."""
+        self._path, self._mp3 = path, mp3
+        layout = mp3.layout
+        self.recorded = self.made = SoundFormat("MP3", _LOSSY["MP3"], layout.channels, layout.rate)
+
+    @classmethod
+    def open(cls, path: str, target: Target, truncated: Truncated) -> "Mp3FramesSource | None":
+        """Open a file; None if it is no MP3, or its frames cannot be copied, or are not what is wanted."""
+        if target.format not in ("same", "mp3") or not seems_mp3(path):
+            return None
+        mp3 = Mp3Source(path)
+        try:
+            if mp3.cuttable:
+                check_mp3(path, mp3, truncated)
+                source = cls(path, mp3)
+                if _is_kept(source.recorded, made_format(source.recorded, target, path), target):
+                    return source
+        except BaseException:
+            mp3.close()
+            raise
+        mp3.close()
+        return None
+
+    def reach(self, frame: int) -> int:
+        """All frames have been counted."""
+        return min(frame, self._mp3.samples)
+
+    @property
+    def recorded_frames(self) -> int:
+        """As many as the frames hold."""
+        return self._mp3.samples
+
+    def way_of_cutting(self, start: int, stop: int, silence: int = 0) -> str:
+        """Copied, but for silence, and what is shorter than a frame."""
+        return "encoded" if silence or self._mp3.is_within_a_frame(start, stop) else "copied"
+
+    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+        """What copies the frames, or encodes a piece that cannot be made of them."""
+        if self.way_of_cutting(start, stop, silence) == "copied":
+            return [functools.partial(self._mp3.cut, start, stop)]
+        blocks = functools.partial(self._with_silence, start, stop, silence)
+        return [encode_blocks(blocks, stop - start + silence, self.made)]
+
+    def _with_silence(self, start: int, stop: int, silence: int) -> Iterator[np.ndarray]:
+        at_once = MANY_SAMPLES // self.made.channels
+        frames = np.empty((0, self.made.channels), self.made.dtype)
+        for at in range(start, stop, at_once):
+            piece = io.BytesIO()
+            self._mp3.cut(at, min(stop, at + at_once), piece)
+            piece.seek(0)
+            with hushed():
+                frames, _ = soundfile.read(piece, dtype=self.made.dtype, always_2d=True)
+            yield frames
+        yield from silent(silence, frames, self.made)
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._mp3.close()
 
 
 # -- what will come of a recording, by its header ------------------------------------------------------------

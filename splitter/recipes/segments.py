@@ -7,7 +7,7 @@ from typing import Any
 from splitter.annotations import Annotation, annotations_of_rows, has_times
 from splitter.audio.cutting import BESIDE, IN_COLUMN, SoundRecipe, Span
 from splitter.audio.decoders import Truncated
-from splitter.audio.sound import Channels, FileFormat, Source
+from splitter.audio.sound import Channels, FileFormat, Lossy, Source
 from splitter.errors import AudioError, Skip
 from splitter.records import Expected, InputFile
 
@@ -23,6 +23,7 @@ class Segments(SoundRecipe):
         channels: Keep them, mix them to mono, split them into files of their own, or take the first.
         format: The kind of file to write; same is that of the recording.
         subtype: The encoding, in libsndfile's words, such as PCM_16. Default: one that loses nothing.
+        lossy: With the same format, copy the frames of an MP3, which loses nothing, or encode it again.
         truncated: What to do with a recording that ends before it should: an error, or keep what is there.
     """
 
@@ -36,6 +37,7 @@ class Segments(SoundRecipe):
         channels: Channels = "keep",
         format: FileFormat = "same",  # noqa: A002 - a word of the contract
         subtype: str | None = None,
+        lossy: Lossy = "copy",
         truncated: Truncated = "error",
     ) -> None:
         """Take the inputs, where their annotations are, and what the pieces are to be."""
@@ -45,6 +47,7 @@ class Segments(SoundRecipe):
             channels=channels,
             format=format,
             subtype=subtype,
+            lossy=lossy,
             truncated=truncated,
             annotations=annotations,
         )

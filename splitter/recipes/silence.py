@@ -8,7 +8,7 @@ import numpy as np
 
 from splitter.audio.cutting import LabelledRecipe, Span, exactly, refuse_negative
 from splitter.audio.decoders import Truncated
-from splitter.audio.sound import Channels, DecodedSource, FileFormat, Source, Target
+from splitter.audio.sound import Channels, DecodedSource, FileFormat, Lossy, Source, Target
 from splitter.errors import Refused
 from splitter.records import InputFile
 
@@ -32,6 +32,7 @@ class Silence(LabelledRecipe):
         channels: Keep them, mix them to mono, split them into files of their own, or take the first.
         format: The kind of file to write; same is that of the recording.
         subtype: The encoding, in libsndfile's words, such as PCM_16. Default: one that loses nothing.
+        lossy: With the same format, copy the frames of an MP3, which loses nothing, or encode it again.
         truncated: What to do with a recording that ends before it should: an error, or keep what is there.
         annotations: Where annotations are: a file, 'beside' each recording, or the column that names a file
             for each, as column=NAME. Each piece then has the labels that it overlaps. Default: none.
@@ -50,6 +51,7 @@ class Silence(LabelledRecipe):
         channels: Channels = "keep",
         format: FileFormat = "same",  # noqa: A002 - a word of the contract
         subtype: str | None = None,
+        lossy: Lossy = "copy",
         truncated: Truncated = "error",
         annotations: str | None = None,
         min_overlap: str = "0",
@@ -61,6 +63,7 @@ class Silence(LabelledRecipe):
             channels=channels,
             format=format,
             subtype=subtype,
+            lossy=lossy,
             truncated=truncated,
             annotations=annotations,
             min_overlap=min_overlap,

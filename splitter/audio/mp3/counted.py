@@ -8,20 +8,17 @@ import os
 import re
 import struct
 import threading
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
-# kbit/s by the code in a frame's header, for layer III of MPEG 1, and of MPEG 2 and 2.5
-_BITRATES = (
-    (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
-    (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
-)
-_RATES = (44100, 48000, 32000, 0)
-_MPEG1, _MPEG2, _NO_VERSION, _MONO = 3, 2, 1, 3
-_HEADER_BYTES, _TAG_BYTES = 4, 10
-_TAGS = (b"TAG", b"APE", b"ID3")
+from splitter.audio.mp3.layout import HEADER_BYTES, MPEG1, frame
+
+_TAG_BYTES = 10
+END_TAGS = (b"TAG", b"APE", b"ID3")
 _HAS_FOOTER = 0x10
+# how LAME and others begin what they say in the first frame
+TAGS = (b"Info", b"Xing")
 _STATES_FRAMES, _STATES_BYTES, _STATES_PLACES, _STATES_QUALITY = 1, 2, 4, 8
 # Fraunhofer's way to state it is in a frame of silence, always at the same place
 _VBRI, _VBRI_AT = b"VBRI", 36
@@ -35,7 +32,7 @@ _PROOF = 3
 # eleven bits, a version, and layer III
 _SYNC = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb]")
 # bytes that may come before the first frame, when a stream was caught somewhere
-_MOST_BEFORE = 1 << 16
+MOST_BEFORE = 1 << 16
 _SEND_AT_ONCE = 1 << 18
 _SEEN_AT_ONCE = 1 << 23
 
@@ -52,57 +49,68 @@ class CountedMp3:
         stated: How many the first frame states; 0 if it does not.
         loss: How sound is seen to be missing; empty if nothing tells that it is.
         changes: Whether frames of another rate or number of channels follow, which are not read.
+        runs: Where frames follow each other, from which byte to before which; more than one if not all do.
+        is_tagged: Whether the first frame holds no sound, but says what the rest is.
+        left_out: How many samples a decoder leaves out in front.
     """
 
     def __init__(self, path: str) -> None:
         """Look at the frames of a file."""
         self._path = path
-        self._runs: list[list[int]] = []
+        self.runs: list[list[int]] = []
         self._stated_at = self._to_state = 0
         self.frames = self.samples = self.stated = 0
-        self.loss, self.changes = "", False
+        self.loss, self.changes, self.is_tagged, self.left_out = "", False, False, 0
         with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size > _HEADER_BYTES:
+            if os.fstat(file.fileno()).st_size > HEADER_BYTES:
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                     self._look_at(content)
 
     def _look_at(self, content: mmap.mmap) -> None:
-        seen = 0
+        seen, places = 0, array("q")
         for at, size in _frames(content):
-            if at - seen > _SEEN_AT_ONCE and hasattr(mmap, "MADV_DONTNEED"):
-                # else all of the file would stand in memory, which others may need
-                content.madvise(mmap.MADV_DONTNEED, seen, at // mmap.PAGESIZE * mmap.PAGESIZE - seen)
+            if at - seen > _SEEN_AT_ONCE:
+                self.note(content, places)
+                del places[:]
+                if hasattr(mmap, "MADV_DONTNEED"):
+                    # else all of the file would stand in memory, which others may need
+                    content.madvise(mmap.MADV_DONTNEED, seen, at // mmap.PAGESIZE * mmap.PAGESIZE - seen)
                 seen = at // mmap.PAGESIZE * mmap.PAGESIZE
             if not size:
                 self.changes = True
                 break
-            if self._runs and self._runs[-1][1] == at:
-                self._runs[-1][1] += size
+            places.append(at)
+            if self.runs and self.runs[-1][1] == at:
+                self.runs[-1][1] += size
             else:
-                self._runs.append([at, at + size])
+                self.runs.append([at, at + size])
             self.frames += 1
-        if not self._runs:
+        self.note(content, places)
+        if not self.runs:
             return
-        there = sum(stop - start for start, stop in self._runs)
-        self._compare(_stated_by(content, self._runs[0][0]), there)
+        there = sum(stop - start for start, stop in self.runs)
+        self._compare(_stated_by(content, self.runs[0][0]), there)
+
+    def note(self, content: mmap.mmap, places: "array[int]") -> None:
+        """Look closer at the next frames, which stand at these places."""
 
     def _compare(self, stated: "Stated", there: int) -> None:
         """Compare what is stated with the frames, and with the bytes of them."""
-        self._stated_at = stated.at
-        self.frames -= bool(stated.at)
+        self._stated_at, self.is_tagged, self.left_out = stated.at, bool(stated.at), stated.late
+        self.frames -= self.is_tagged
         is_whole = 0 < stated.size <= there
         # where the end is missing, so is what the encoder has added there
         self._to_state = self.frames if is_whole else max(self.frames, stated.frames)
         whole = self.frames * stated.samples_of_frame
         self.samples = whole
-        if stated.at:
+        if stated.late:
             last = self._to_state * stated.samples_of_frame - max(stated.added_behind - _LATE, 0)
-            self.samples = max(0, min(whole, last) - stated.added_before - _LATE)
+            self.samples = max(0, min(whole, last) - stated.late)
         missing = stated.frames - self.frames
         if missing > 0 and not is_whole and not self.changes:
             self.stated = stated.samples
             # what is cut out is certain; what is only stated may be a little wrong
-            if len(self._runs) > 1:
+            if len(self.runs) > 1:
                 self.loss = "is damaged within"
             elif missing > max(_FEW_FRAMES, _SHORT_SECONDS * stated.rate / stated.samples_of_frame):
                 self.loss = "ends early"
@@ -116,7 +124,7 @@ class CountedMp3:
     def _feed(self, writer: int) -> None:
         try:
             with open(self._path, "rb", buffering=0) as file:
-                for start, stop in self._runs or [[0, os.fstat(file.fileno()).st_size]]:
+                for start, stop in self.runs or [[0, os.fstat(file.fileno()).st_size]]:
                     file.seek(start)
                     if start < self._stated_at < stop:
                         _send(writer, file.read(self._stated_at - start) + struct.pack(">I", self._to_state))
@@ -138,8 +146,8 @@ def _send(writer: int, block: bytes) -> None:
 
 def _frames(content: mmap.mmap) -> Iterator[tuple[int, int]]:
     """Where each whole frame starts, and its size; at last the place of the first of another kind, and 0."""
-    start = _after_tags(content)
-    at = _next_frame(content, start, before=start + _MOST_BEFORE)
+    start = after_tags(content)
+    at = _next_frame(content, start, before=start + MOST_BEFORE)
     _, kind = _frame_at(content, at)
     while at >= 0:
         size, found = _frame_at(content, at)
@@ -171,7 +179,7 @@ def _are_frames(content: mmap.mmap, at: int, count: int) -> bool:
     _, kind = _frame_at(content, at)
     for _ in range(count):
         at += _frame_at(content, at)[0]
-        if at == len(content) or content[at : at + 3] in _TAGS:
+        if at == len(content) or content[at : at + 3] in END_TAGS:
             return True
         if _frame_at(content, at)[1] != kind:
             return False
@@ -179,25 +187,10 @@ def _are_frames(content: mmap.mmap, at: int, count: int) -> bool:
 
 
 def _frame_at(content: mmap.mmap, at: int) -> tuple[int, int]:
-    return frame(content[at : at + _HEADER_BYTES])
+    return frame(content[at : at + HEADER_BYTES])
 
 
-@lru_cache(maxsize=4096)
-def frame(header: bytes) -> tuple[int, int]:
-    """The size of the frame that starts with these four bytes, and its kind; zeros if none does."""
-    if len(header) < _HEADER_BYTES or header[0] != 0xFF or header[1] & 0xE6 != 0xE2:  # noqa: PLR2004
-        # not eleven bits of sync and then layer III
-        return 0, 0
-    version, low = header[1] >> 3 & 3, header[1] >> 3 & 3 != _MPEG1
-    rate = _RATES[header[2] >> 2 & 3] >> (0 if not low else 1 if version == _MPEG2 else 2)
-    bitrate = _BITRATES[low][header[2] >> 4]
-    if not rate or not bitrate or version == _NO_VERSION:
-        return 0, 0
-    size = (72 if low else 144) * bitrate * 1000 // rate + (header[2] >> 1 & 1)
-    return size, rate * 2 + (header[3] >> 6 == _MONO)
-
-
-def _after_tags(content: mmap.mmap) -> int:
+def after_tags(content: mmap.mmap) -> int:
     """Where the sound starts, behind ID3 tags, whose pictures may look like frames."""
     at = 0
     while content[at : at + 3] == b"ID3" and at + _TAG_BYTES <= len(content):
@@ -217,8 +210,9 @@ class Stated:
         at: Where the number of frames stands, if its frame holds nothing else; else 0.
         frames: That number; 0 if it is not stated.
         size: The bytes of all frames; 0 if that is not stated.
-        added_before: How many samples the encoder has put in front.
-        added_behind: How many it has put behind.
+        late: How many samples in front are none of the recording: what the encoder has put there, if it
+            says so, and what a decoder adds.
+        added_behind: How many the encoder has put behind.
     """
 
     rate: int
@@ -226,25 +220,25 @@ class Stated:
     at: int = 0
     frames: int = 0
     size: int = 0
-    added_before: int = 0
+    late: int = 0
     added_behind: int = 0
 
     @property
     def samples(self) -> int:
         """How many there should be, without what was added."""
-        added = self.added_before + max(self.added_behind, _LATE) if self.at else 0
+        added = self.late + max(self.added_behind - _LATE, 0)
         return max(0, self.frames * self.samples_of_frame - added)
 
 
 def _stated_by(content: mmap.mmap, at: int) -> Stated:
     """What the first frame states, if it does."""
     _, kind = _frame_at(content, at)
-    rate, samples = kind >> 1, 1152 if content[at + 1] >> 3 & 3 == _MPEG1 else 576
+    rate, samples = kind >> 1, 1152 if content[at + 1] >> 3 & 3 == MPEG1 else 576
     vbri = content[at + _VBRI_AT : at + _VBRI_AT + 18]
     if vbri.startswith(_VBRI) and len(vbri) == 18:  # noqa: PLR2004
         size, frames = struct.unpack(">II", vbri[10:])
         return Stated(rate, samples, frames=frames % _UNKNOWN, size=size)
-    for name in (b"Xing", b"Info"):
+    for name in TAGS:
         tag = content.find(name, at, at + 64)
         if tag < 0 or tag > len(content) - 16 or not content[tag + 7] & _STATES_FRAMES:
             continue
@@ -254,17 +248,24 @@ def _stated_by(content: mmap.mmap, at: int) -> Stated:
         behind = tag + 12 + sum(length for flag, length in more if flags & flag) + _ADDED_AT
         added = int.from_bytes(content[behind : behind + 3], "big")
         size = size if flags & _STATES_BYTES else 0
-        return Stated(rate, samples, tag + 8, frames % _UNKNOWN, size, added >> 12, added & 0xFFF)
+        return Stated(rate, samples, tag + 8, frames % _UNKNOWN, size, (added >> 12) + _LATE, added & 0xFFF)
     return Stated(rate, samples)
+
+
+def seems_mp3(path: str) -> bool:
+    """Whether a file begins as an MP3 does."""
+    with open(path, "rb") as file:
+        start = file.read(HEADER_BYTES)
+    return start.startswith(b"ID3") or bool(frame(start)[0])
 
 
 def lacks_bytes(path: str) -> bool:
     """Whether the first frame of a file states more bytes than there are, or a number of frames alone."""
     with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size <= _HEADER_BYTES:
+        if os.fstat(file.fileno()).st_size <= HEADER_BYTES:
             return False
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            start = _after_tags(content)
-            at = _next_frame(content, start, before=start + _MOST_BEFORE)
+            start = after_tags(content)
+            at = _next_frame(content, start, before=start + MOST_BEFORE)
             stated = _stated_by(content, at) if at >= 0 else None
             return bool(stated and stated.frames and not 0 < stated.size <= len(content) - at)

@@ -1,0 +1,131 @@
+"""What the header and the side information of a layer III frame say, and where sound is in a frame.
+
+| header 4 | side information 9 to 32 | main data ...                |
+                                      ^ not of this frame: its own begins `main_data_begin` bytes before,
+                                        among the main data of earlier frames (the bit reservoir)
+"""
+
+# ruff: noqa: PLR2004 - a file format is made of numbers
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+# kbit/s by the code in a frame's header, for layer III of MPEG 1, and of MPEG 2 and 2.5
+_BITRATES = (
+    (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
+    (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
+)
+_RATES = (44100, 48000, 32000, 0)
+MPEG1, _MPEG2, _NO_VERSION, _MONO = 3, 2, 1, 3
+HEADER_BYTES = 4
+_LARGEST_BIG_VALUES = 288
+
+Bytes = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int64]
+
+
+@lru_cache(maxsize=4096)
+def frame(header: bytes) -> tuple[int, int]:
+    """The size of the frame that starts with these four bytes, and its kind; zeros if none does."""
+    if len(header) < HEADER_BYTES or header[0] != 0xFF or header[1] & 0xE6 != 0xE2:
+        # not eleven bits of sync and then layer III
+        return 0, 0
+    version, low = header[1] >> 3 & 3, header[1] >> 3 & 3 != MPEG1
+    rate = _RATES[header[2] >> 2 & 3] >> (0 if not low else 1 if version == _MPEG2 else 2)
+    bitrate = _BITRATES[low][header[2] >> 4]
+    if not rate or not bitrate or version == _NO_VERSION:
+        return 0, 0
+    size = (72 if low else 144) * bitrate * 1000 // rate + (header[2] >> 1 & 1)
+    return size, rate * 2 + (header[3] >> 6 == _MONO)
+
+
+@dataclass(frozen=True)
+class SideInformation:
+    """Of some frames, one value for each.
+
+    Attributes:
+        begins: How many bytes before a frame's own main data the data of its sound begins.
+        bits: How many bits of main data its sound takes.
+        valid: Whether no number is one that a decoder refuses.
+    """
+
+    begins: Integers
+    bits: Integers
+    valid: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What all frames of a recording have in common.
+
+    Attributes:
+        start: The first two bytes of each frame.
+        rate: Samples in a second.
+        channels: One or two.
+        samples: How many samples a frame gives.
+        side: The bytes of its side information.
+        preroll: The frames that a decoder must have seen before one that it decodes exactly: the overlap of
+            the last granule, and what the filter bank remembers, which is two granules.
+    """
+
+    start: bytes
+    rate: int
+    channels: int
+    samples: int
+    side: int
+    preroll: int
+
+    @classmethod
+    def of(cls, header: bytes) -> "Layout":
+        """That of a frame without a checksum, by its header."""
+        _, kind = frame(header)
+        mono, first = kind & 1, header[1] >> 3 & 3 == MPEG1
+        side = (17 if mono else 32) if first else (9 if mono else 17)
+        return cls(header[:2], kind >> 1, 2 - mono, 1152 if first else 576, side, 1 if first else 2)
+
+    @property
+    def head(self) -> int:
+        """The bytes before the main data."""
+        return HEADER_BYTES + self.side
+
+    @cached_property
+    def sizes(self) -> Integers:
+        """The bytes of a frame by the third byte of its header; 0 where no frame has it."""
+        codes = [frame(bytes((*self.start, code, 0)))[0] for code in range(256)]
+        return np.array(codes, np.int64)
+
+    def begin(self, content: bytes) -> int:
+        """How many bytes before its own main data that of a frame begins."""
+        at = HEADER_BYTES
+        return content[at] if self.preroll > 1 else content[at] << 1 | content[at + 1] >> 7
+
+    def silent(self, like: bytes, least: int = 0) -> bytes:
+        """The smallest frame with so many bytes of main data, and no sound: its side information is zero."""
+        for code in range(1, 15):
+            third = code << 4 | like[2] & 0x0C
+            size = int(self.sizes[third])
+            if size >= self.head + least:
+                return bytes((*self.start, third, like[3])) + bytes(size - HEADER_BYTES)
+        raise ValueError(f"no frame has {least} bytes of main data")
+
+    def side_information(self, data: Bytes, places: Integers) -> SideInformation:
+        """That of the frames at some places."""
+        low, mono = self.samples == 576, self.channels == 1
+        at = places + HEADER_BYTES
+        begins = data[at].astype(np.int64)
+        if not low:
+            begins = begins << 1 | data[at + 1] >> 7
+        # what comes before the first granule, and how long each part is, in bits
+        skipped, length = ((9 if mono else 10), 63) if low else ((18 if mono else 20), 59)
+        bits, valid = np.zeros(len(places), np.int64), np.ones(len(places), np.bool_)
+        for part in range(self.channels * self.samples // 576):
+            byte, bit = divmod(skipped + part * length, 8)
+            word = data[at + byte].astype(np.int64)
+            for more in range(1, 4):
+                word = word << 8 | data[at + byte + more]
+            bits += word >> 20 - bit & 0xFFF
+            valid &= (word >> 11 - bit & 0x1FF) <= _LARGEST_BIG_VALUES
+        return SideInformation(begins, bits, valid)
