@@ -10,6 +10,7 @@ import av.error
 import numpy as np
 
 from splitter.audio.decoders import Decoder, SoundFormat, Truncated, ends_early
+from splitter.audio.mp3 import bit_rate_of
 from splitter.errors import AudioError
 
 # recordings only: a playlist would make FFmpeg open other files, and fetch them
@@ -48,6 +49,8 @@ class AvDecoder(Decoder):
         container = opened.enter_context(av.open(file, options=options))
         if not container.streams.audio:
             raise AudioError("there is no sound in it")
+        if container.format.name == "mp3" and bit_rate_of(self._path) == "none":
+            raise AudioError("there is no whole frame of sound in it")
         stream = container.streams.audio[0]
         if stream.codec_context is None:
             raise AudioError("there is no decoder for its sound")

@@ -19,7 +19,7 @@ import soundfile
 
 from splitter.audio import flac, ogg
 from splitter.audio.hush import hushed
-from splitter.audio.mp3 import CountedMp3, frame
+from splitter.audio.mp3 import CountedMp3, bit_rate_of, frame
 from splitter.audio.wav import Extent, Order, RawFormat
 from splitter.errors import AudioError
 
@@ -253,7 +253,14 @@ class SndfileDecoder(Decoder):
                 return self._open_mp3(mp3, opened)
         sound = opened.enter_context(_SoundFile(file.fileno(), closefd=False))
         self._with_lost = sound.frames
-        return self._open_mp3(CountedMp3(self._path), opened) if sound.format == "MP3" else sound
+        if sound.format != "MP3":
+            return sound
+        bit_rate = bit_rate_of(self._path)
+        if bit_rate == "none":
+            # samples without a header may well begin like a frame
+            raise soundfile.LibsndfileError(_NOT_RECOGNISED)
+        # how long frames are that do not say it, libmpg123 finds out by going back, as in a pipe it cannot
+        return sound if bit_rate == "free" else self._open_mp3(CountedMp3(self._path), opened)
 
     def _open_stream(self, opened: ExitStack) -> "_SoundFile":
         part = opened.enter_context(_Part(self._path, *self._others.pop(0)))
@@ -357,6 +364,8 @@ class _Part(io.FileIO):
 _FLAC_COUNT, _FLAC_BYTES = 21, 26
 _FLAC_LARGEST_COUNT = (1 << 36) - 1
 _START_BYTES = 512
+# libsndfile's number for a format that it does not know
+_NOT_RECOGNISED = 1
 
 
 class _UnboundFlac(_Part):

@@ -287,6 +287,18 @@ def test_damage_within(scratch, plain, lost, put_in):
     check_refused(content, scratch, f"is damaged within: {there:,} of 145,530 samples are there")
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("share", [1, 0.5], ids=["whole", "half"])
+def test_damage_at_the_start(scratch, plain, number, share):
+    """The first frame is believed what it states though one of the next is no frame any more."""
+    frames = sizes(plain)
+    start = sum(frames[:number])
+    content = plain[:start] + bytes(frames[number]) + plain[start + frames[number] : int(len(plain) * share)]
+    there = len(read(content, scratch, "keep"))
+    assert there < len(SOUND) * share
+    check_refused(content, scratch, f"is damaged within: {there:,} of 145,530 samples are there")
+
+
 def with_vbri(plain: bytes) -> bytes:
     """The same, but as Fraunhofer's encoder says how much there is."""
     frames = len(sizes(plain)) - 1
@@ -341,6 +353,36 @@ def test_no_whole_frame(scratch, plain, size):
         AudioError, match=r"read\.mp3: cannot be read: it is MP3: there is no whole frame of sound"
     ):
         read(plain[:size], scratch)
+
+
+@pytest.mark.parametrize("loudness", [1, 3, 30])
+def test_samples_without_a_header_are_no_frames(scratch, loudness):
+    """What begins like a frame of layer I, at no stated bit rate, as samples near zero do."""
+    for seed in range(12):
+        samples = np.random.default_rng(seed).normal(0, loudness, 80_000).astype("<i2")
+        samples[:2] = -1, 25 + seed
+        with pytest.raises(AudioError, match=r"read\.mp3: .*no known format \(it starts with ff ff"):
+            read(samples.tobytes(), scratch)
+
+
+@pytest.mark.parametrize("rate", [48_000, 22_050])
+def test_layer_2(scratch, rate):
+    """The frames of another layer follow each other just as well; garbage may stand before them."""
+    sound = tone(2, rate, 2)
+    content = encoded_by_ffmpeg(sound, rate, scratch / "two.mp2", "-c:a", "mp2", "-b:a", "96k").read_bytes()
+    assert len(read(content, scratch)) >= len(sound)
+    assert len(read(b"\xff\xe0garbage" + content, scratch)) >= len(sound)
+
+
+def test_frames_that_state_no_bit_rate_are_all_read(scratch):
+    """Their size has to be found out by going back, which cannot be done in a pipe."""
+    content = encoded(scratch, "-b:a", "128k", "-write_xing", "0", "-id3v2_version", "0", rate=48_000)
+    expected = read(content, scratch)
+    # at 48 kHz no frame is padded
+    free = bytearray(content)
+    for at in range(0, len(free), 384):
+        free[at + 2] &= 0x0F
+    check_same(read(bytes(free), scratch), expected)
 
 
 def test_a_name_says_nothing(scratch, plain):

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from splitter.audio.mp3.layout import HEADER_BYTES, MPEG1, frame
+from splitter.audio.mp3.layout import HEADER_BYTES, MPEG1, Layout, frame
 
 _TAG_BYTES = 10
 END_TAGS = (b"TAG", b"APE", b"ID3")
@@ -167,11 +167,21 @@ def _next_frame(content: mmap.mmap, at: int, kind: int = 0, before: int | None =
     end = len(content) if before is None else before + 1
     while sync := _SYNC.search(content, at, end):
         at = sync.start()
-        _, found = _frame_at(content, at)
-        if found and _are_frames(content, at, 1 if found == kind else _PROOF):
+        size, found = _frame_at(content, at)
+        if found and (
+            _are_frames(content, at, 1 if found == kind else _PROOF)
+            or (not kind and _is_tag(content[at : at + size]))
+        ):
             return at
         at += 1
     return -1
+
+
+def _is_tag(first: bytes) -> bool:
+    """Whether a frame is one that states what follows: proof enough, though the next ones may be damaged."""
+    layout = Layout.of(first[:HEADER_BYTES])
+    at = layout.head
+    return first[at : at + 4] in TAGS and not any(first[HEADER_BYTES:at])
 
 
 def _are_frames(content: mmap.mmap, at: int, count: int) -> bool:
