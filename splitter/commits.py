@@ -25,6 +25,7 @@ from splitter.csv_text import Row
 from splitter.errors import StorageError
 from splitter.inputs.places import OWN_FOLDER
 from splitter.storage.base import Storage
+from splitter.storage.sealed import json_of
 
 RECORDS = f"{OWN_FOLDER}/records"
 
@@ -52,6 +53,10 @@ _PACK = struct.Struct("<QQBIIQQ").pack
 # how a record ends
 DIGEST, DIGEST_BYTES = "xxh128", 16
 _READ_AT_ONCE = 8 << 20
+# of a head; of thousands of columns it has some hundred thousand bytes
+_LONGEST_LINE = 1 << 26
+# what metadata is; nothing of what was always None
+_TYPES = ("", "str", "int", "float", "bool")
 
 assert struct.calcsize("<QQBIIQQ") == ENTRY.itemsize  # noqa: S101 - two descriptions of one layout
 
@@ -88,7 +93,12 @@ class Head:
     def from_json(cls, value: list[Any]) -> "Head":
         """As it is read from a record."""
         columns, outputs, inputs = value
-        return cls(tuple(columns), tuple(map(tuple, outputs)), tuple(map(tuple, inputs)))
+        head = cls(tuple(columns), tuple(map(tuple, outputs)), tuple(map(tuple, inputs)))
+        if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+            raise ValueError("its columns are wrong")
+        if not all(isinstance(key, str) and kind in _TYPES for key, kind in (*outputs, *inputs)):
+            raise ValueError("its columns are wrong")
+        return head
 
 
 class RecordWriter:
@@ -148,7 +158,7 @@ class Record:
         """Read all but the texts."""
         with storage.open(f"{RECORDS}/{name}") as file:
             try:
-                return cls._parse(file)
+                return cls.parse(file)
             except (ValueError, KeyError, TypeError) as error:
                 place = storage.path(f"{RECORDS}/{name}")
                 remedy = "remove it to do its inputs again, or start over with --fresh"
@@ -159,7 +169,7 @@ class Record:
         """What is wrong with a record, if anything; all of it is read."""
         with storage.open(f"{RECORDS}/{name}") as file:
             try:
-                cls._parse(file)
+                cls.parse(file)
             except (ValueError, KeyError, TypeError) as error:
                 return f"is damaged ({error})"
             file.seek(0)
@@ -175,15 +185,28 @@ class Record:
         return "" if digest.digest() == stated else "is damaged (its checksum does not match)"
 
     @classmethod
-    def _parse(cls, file: BinaryIO) -> "Record":
-        first = json.loads(file.readline())
+    def parse(cls, file: BinaryIO) -> "Record":
+        """Read all but the texts; a ValueError, KeyError or TypeError says that no run has written it."""
+        line = file.readline(_LONGEST_LINE)
+        first = json_of(line)
+        if not line.endswith(b"\n") or not isinstance(first, dict):
+            raise ValueError("its first line is wrong")
         heads = [Head.from_json(head) for head in first["heads"]]
-        entries = np.frombuffer(bytearray(file.read(first["entries"] * ENTRY.itemsize)), ENTRY)
-        texts_at = file.tell()
-        end = texts_at + first["text"] + (DIGEST_BYTES if first.get("digest") == DIGEST else 0)
-        # found now, not when all the work is done and the manifest is made
-        if len(entries) != first["entries"] or file.seek(0, os.SEEK_END) != end:
+        count, text = first["entries"], first["text"]
+        if type(count) is not int or type(text) is not int or count < 0 or text < 0:
+            raise ValueError("its first line is wrong")
+        texts_at = len(line) + count * ENTRY.itemsize
+        end = texts_at + text + (DIGEST_BYTES if first.get("digest") == DIGEST else 0)
+        # found now, not when all the work is done and the manifest is made; and before anything is read
+        if file.seek(0, os.SEEK_END) != end:
             raise ValueError("its size is wrong")
-        if len(entries) and entries["head"].max() >= len(heads):
+        file.seek(len(line))
+        entries = np.frombuffer(bytearray(file.read(count * ENTRY.itemsize)), ENTRY)
+        if count and (entries["head"].max() >= len(heads) or entries["status"].max() > FAILED):
+            raise ValueError("its entries are wrong")
+        # one by one, since their sum might go round
+        if (entries["text"] > text).any() or int(entries["text"].sum(dtype="f8")) > 2 * text:
+            raise ValueError("its entries are wrong")
+        if int(entries["text"].sum(dtype="i8")) != text:
             raise ValueError("its entries are wrong")
         return cls(heads, entries, texts_at)

@@ -59,12 +59,16 @@ def how_before(storage: Storage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """How the last run processed inputs, and how those did before it that made what is still there."""
     try:
         before = unsealed(storage.read(RUN))[0] if storage.exists(RUN) else {}
-        return before, [*map(dict, before.pop(_EARLIER, []))]
+        earlier = [*map(dict, before.pop(_EARLIER, []))]
+        for one in (before, *earlier):
+            if not isinstance(one.get("sink", ""), str) or not isinstance(one.get("field", {}), dict):
+                raise ValueError("its sinks are wrong")  # noqa: TRY301, TRY004 - as of what is no JSON
     except (ValueError, TypeError):
         # it serves to say what changed; what is done, and how, is in the commit records
         raise StorageError(
             f"{storage.path(RUN)}: is damaged; remove it, and run the same command again"
         ) from None
+    return before, earlier
 
 
 def what_changed(how: dict[str, Any], earlier: list[dict[str, Any]]) -> list[str]:

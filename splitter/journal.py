@@ -7,6 +7,8 @@ its end: its begun record holds the record that is to be committed.
 """
 
 import contextlib
+import csv
+import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -15,20 +17,34 @@ from typing import IO, Any
 import numpy as np
 import xxhash
 
-from splitter.commits import DONE, ENTRY, FAILED, NOT_DONE, RECORDS, Head, Record, RecordWriter, first_line
+from splitter.commits import (
+    DONE,
+    ENTRY,
+    ERROR_COLUMNS,
+    FAILED,
+    NOT_DONE,
+    RECORDS,
+    Head,
+    Record,
+    RecordWriter,
+    first_line,
+)
 from splitter.csv_text import Row, parse_rows
 from splitter.errors import StorageError
 from splitter.inputs.places import file_with
 from splitter.progress import one_line
-from splitter.storage.base import Move, Storage
+from splitter.storage.base import STAGING, Move, Storage
+from splitter.storage.names import is_clean, is_output, shown
 from splitter.storage.sealed import sealed, unsealed
 
 BEGUN = ".begun"
+_MOST_KEYS = 1 << 64
 # a place in a list of inputs or of entries, which has at most two thousand million
 PLACE = np.dtype("i4")
 # so many are read as fast as one
 FEW_RECORDS = 64
-_RECORD_NAME = re.compile(r"\d{6,}-")
+# a number that 64 bits can hold
+_RECORD_NAME = re.compile(r"[0-9]{6,18}-")
 _COPY_AT_ONCE = 8 << 20
 _ENTRIES_AT_ONCE, _KEYS_AT_ONCE = 1 << 18, 1 << 20
 
@@ -79,8 +95,8 @@ class Journal:
                 yield f"{RECORDS}/{name}", f"{problem}; remove it to do its inputs again, or use --fresh"
         for name in begun:
             try:
-                unsealed(self.storage.read(f"{RECORDS}/{name}"), strict=True)
-            except ValueError as error:
+                _parse_begun(name, self.storage.read(f"{RECORDS}/{name}"), strict=True)
+            except (ValueError, KeyError, TypeError) as error:
                 yield f"{RECORDS}/{name}", f"is damaged ({error}); remove it, and run with --fresh"
 
     def begin(self, batch: str, keys: Sequence[int], names: Sequence[str]) -> None:
@@ -190,14 +206,10 @@ class Journal:
 
     def _begun(self, name: str) -> tuple[dict[str, Any], bytes]:
         try:
-            content, record = unsealed(self.storage.read(name))
-            _ = content["keys"], content["names"]
-            if "moves" in content:
-                content["moves"] = [*map(Move.of, content["moves"])]
+            return _parse_begun(name.rpartition("/")[2], self.storage.read(name))
         except (ValueError, KeyError, TypeError) as error:
             message = f"{self.storage.path(name)}: is damaged ({error})"
             raise StorageError(f"{message}; remove it, and run with --fresh") from None
-        return content, record
 
     def recover(self) -> None:
         """Settle every batch that was begun and not committed. Only under the lock, with no worker left.
@@ -207,9 +219,16 @@ class Journal:
         self.storage.confirm()
         part = self.storage.part
         with self.storage.gate() if part else contextlib.nullcontext():
-            for name in self._record_names():
-                if name.endswith(BEGUN) and (part is None or part.may_undo(name)):
-                    self.settle(name.removesuffix(BEGUN))
+            begun = [
+                name
+                for name in self._record_names()
+                if name.endswith(BEGUN) and (part is None or part.may_undo(name))
+            ]
+            for name in begun:
+                # nothing is touched where one of them is of a stranger
+                self._begun(f"{RECORDS}/{name}")
+            for name in begun:
+                self.settle(name.removesuffix(BEGUN))
         self.storage.clear_staging()
         if part is None:
             self.storage.forget_parts()
@@ -315,25 +334,43 @@ class Journal:
     def outputs_of_each(self, entries: np.ndarray) -> Iterator[list[str]]:
         """The names of the output files of each entry."""
         entries = np.asarray(entries, "i8")
-        for number, text in zip(entries.tolist(), self._texts(entries), strict=True):
-            if self.entries["status"][number] != DONE:
-                yield []
-                continue
-            at = len(self.heads[self.entries["head"][number]].columns)
-            yield [row[at] for row in parse_rows(text) if row[at]]
+        done = self.entries["status"][entries] == DONE
+        for is_done, (head, rows) in zip(done.tolist(), self.rows_of_each(entries), strict=True):
+            at = len(head.columns)
+            yield [row[at] for row in rows if row[at]] if is_done else []
 
     def rows_of_each(self, entries: np.ndarray) -> Iterator[tuple[Head, list[Row]]]:
         """The rows of each entry as they stand in its record, and what their columns are."""
         entries = np.asarray(entries, "i8")
         for number, text in zip(entries.tolist(), self._texts(entries), strict=True):
-            yield self.heads[self.entries["head"][number]], parse_rows(text)
+            yield self.heads[self.entries["head"][number]], self._rows(number, text)
+
+    def _rows(self, number: int, text: bytes) -> list[Row]:
+        """The rows of an entry; what no run has written is used for nothing."""
+        head, failed = self.heads[self.entries["head"][number]], self.entries["status"][number] == FAILED
+        at = len(head.columns)
+        width = at + len(ERROR_COLUMNS) if failed else len(head.names)
+        problem = ""
+        try:
+            rows = parse_rows(text)
+        except csv.Error as error:
+            rows, problem = [], str(error)
+        for row in rows:
+            if len(row) != width:
+                problem = "its rows are wrong"
+            elif not failed and row[at] and not is_output(row[at]):
+                problem = f"it names the output {shown(row[at])}"
+        if problem:
+            place = self.storage.path(f"{RECORDS}/{self._names[self._where[number]]}")
+            raise StorageError(f"{place}: is damaged ({problem}); remove it to do its inputs again")
+        return rows
 
     def listed(self, entries: np.ndarray, column: str) -> list[str]:
         """Some inputs as they were written in the list."""
         names = []
-        for number, text in zip(entries.tolist(), self._texts(entries), strict=True):
-            columns = self.heads[self.entries["head"][number]].columns
-            names.append(parse_rows(text)[0][columns.index(column)] if column in columns else "?")
+        for head, rows in self.rows_of_each(entries):
+            known = rows and column in head.columns
+            names.append(rows[0][head.columns.index(column)] if known else "?")
         return names
 
     def first_failure(
@@ -344,6 +381,8 @@ class Journal:
         `kind` makes of the error and its traceback what is said of them.
         """
         for head, rows in self.rows_of_each(failed[:1]):
+            if not rows:
+                continue
             error, message, traceback = rows[0][len(head.columns) :][:3]
             said = kind(error, traceback)
             listed = rows[0][head.columns.index(column)] if column in head.columns else "?"
@@ -410,6 +449,30 @@ class Journal:
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
             length = int(ends[stop] - at[start])
             yield int(heads[start]), opened.read(int(where[start]), int(at[start]), length)
+
+
+def _parse_begun(name: str, text: bytes, *, strict: bool = False) -> tuple[dict[str, Any], bytes]:
+    """What a begun record says; a ValueError, KeyError or TypeError says that no run has written it."""
+    content, record = unsealed(text, strict=strict)
+    keys, names, moves = content["keys"], content["names"], content.get("moves", [])
+    if not isinstance(keys, list) or not all(type(key) is int and 0 <= key < _MOST_KEYS for key in keys):
+        raise ValueError("its keys are wrong")
+    if not (isinstance(names, list) and isinstance(moves, list)):
+        raise ValueError("its names are wrong")  # noqa: TRY004 - as of what is no JSON
+    moves = [*map(Move.of, moves)]
+    # of a part there is a folder in between
+    batch = re.escape(name.removesuffix(BEGUN))
+    staged = re.compile(rf"{re.escape(STAGING)}/(part-[0-9]+-of-[0-9]+/)?{batch}/")
+    for one in (*names, *(move.target for move in moves)):
+        if not is_output(one):
+            raise ValueError(f"it names {shown(one)}, which no run writes")
+    for move in moves:
+        if not (is_clean(move.source) and staged.match(move.source)):
+            raise ValueError(f"it moves {shown(move.source)}, which no run has staged")
+    if "moves" in content:
+        content["moves"] = moves
+        Record.parse(io.BytesIO(record))
+    return content, record
 
 
 def _generation_of(record: str) -> int:

@@ -15,7 +15,7 @@ from splitter.manifest import MANIFEST, SCHEMA, Manifest
 from splitter.splits import COLUMN, RULE
 from splitter.standing import Standing
 from splitter.storage.base import Storage
-from splitter.storage.sealed import sealed, unsealed
+from splitter.storage.sealed import json_of, sealed, unsealed
 from splitter.table_names import OTHERS
 
 # which of the other formats are there
@@ -94,7 +94,7 @@ def checksums_of_others(storage: Storage) -> dict[str, str]:
         text = storage.read(OTHER_TABLES)
         if text.startswith(b"["):
             # as it was kept before there were checksums
-            return dict.fromkeys((name for name in json.loads(text) if name in OTHERS), "")
+            return dict.fromkeys((name for name in json_of(text) if name in OTHERS), "")
         tables = unsealed(text)[0]["tables"]
         return {name: str(checksum) for name, checksum in tables.items() if name in OTHERS}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

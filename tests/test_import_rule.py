@@ -24,7 +24,8 @@ ROOMS = """
     storage.names
     storage.tree
     storage.content inputs.fetching storage.listings storage.objects storage.power slices surroundings voice
-    storage.ownership storage.sealed stages storage.base
+    storage.sealed
+    storage.ownership stages storage.base
     commits
     journal
     standing unsynced

@@ -74,8 +74,14 @@ def kept_rows(storage: Storage) -> tuple[Listed, Row, Iterator[Row]]:
         content, _ = unsealed(storage.read(LISTED))
         content.pop(_OF_LIST, None)
         listed = Listed(**content)
+        texts = listed.column, listed.root, listed.member or ""
+        marks = listed.keep_extension, listed.group_rows
+        if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, bool) for one in marks):
+            raise ValueError("its values are wrong")  # noqa: TRY301 - as of what is no JSON
         header, rows = rows_of_csv(storage.on_disk(LIST))
         header.index(listed.column)
+    except StopIteration:
+        raise Refused(f"{storage.path(LIST)}: is empty; start the run again") from None
     except (ValueError, TypeError) as error:
         raise Refused(f"{storage.path(LISTED)}: is damaged ({error}); start the run again") from None
     return listed, header, rows

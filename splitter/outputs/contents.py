@@ -24,6 +24,8 @@ import xxhash
 from splitter.errors import Refused, StorageError, UnreadableInput
 from splitter.inputs.places import look_at, shard_of
 from splitter.storage.content import checksum_of
+from splitter.storage.names import is_output
+from splitter.storage.tree import Tree
 from splitter.tar.archive import read_members
 from splitter.urls import is_url, without_scheme, without_secrets
 
@@ -148,6 +150,12 @@ class OutputReader:
             else:
                 yield from map(self.read, some)
 
+    def plain_path(self, output: str) -> str:
+        """The path of an output on this machine that is a file of its own; a StorageError if it is none."""
+        self._be_here()
+        self._files.open(_checked(output)).close()
+        return self._files.place(output)
+
     def _be_here(self) -> None:
         """Nothing that is open, and no client of a store, is of use after a fork."""
         if self._process != os.getpid():
@@ -220,7 +228,7 @@ def _together(parts: Sequence[Part]) -> list[list[Part]]:
 
 def _checked(output: str) -> str:
     """A name that stays in its folder; a manifest may have been edited."""
-    if "\0" in output or any(part in ("", ".", "..") for part in output.split("/")):
+    if not is_output(output):
         raise Refused(
             f"{output!r:.200}: is not the name of an output file; it leads out of the output folder"
         )
@@ -284,8 +292,11 @@ class LocalFiles(Files):
     """In a folder of this machine."""
 
     def __init__(self, folder: str) -> None:
-        """Keep to this folder, wherever the process goes."""
+        """Keep to this folder, wherever the process goes; no link in it is followed."""
         self.folder = os.path.abspath(os.path.expanduser(without_scheme(folder)))
+        self._tree = Tree(self.folder)
+        # a file that the user has named is taken as it is
+        self.named = ""
 
     def place(self, name: str) -> str:
         """The path."""
@@ -293,7 +304,12 @@ class LocalFiles(Files):
 
     def exists(self, name: str) -> bool:
         """Whether it is there."""
-        return os.path.exists(self.place(name))
+        if name == self.named:
+            return os.path.exists(self.place(name))
+        try:
+            return self._tree.exists(name)
+        except OSError as error:
+            raise self.fault(name, error) from error
 
     def read(self, name: str) -> bytes:
         """A whole file."""
@@ -306,8 +322,10 @@ class LocalFiles(Files):
     def open(self, name: str) -> BinaryIO:
         """A plain file; anything else could block."""
         try:
-            look_at(self.place(name))
-            return open(self.place(name), "rb", buffering=0)
+            if name == self.named:
+                look_at(self.place(name))
+                return open(self.place(name), "rb", buffering=0)
+            return open(name, "rb", buffering=0, opener=self._tree.open)
         except UnreadableInput as error:
             raise StorageError(f"cannot read {error}") from None
         except OSError as error:

@@ -19,6 +19,7 @@ from splitter.outputs.contents import Files
 from splitter.outputs.tables import open_table, place_of, schema_of
 from splitter.progress import one_line, show_bytes, show_count, show_seconds
 from splitter.splits import COLUMN, SplitRule
+from splitter.storage.sealed import json_of
 
 SECONDS_IN_HOUR = 3600
 LEAST_HOURS = 360
@@ -190,7 +191,7 @@ def path_column(files: Files, header: Row) -> str:
     """Which column has the paths of the inputs."""
     if files.exists(LISTED):
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            column = json.loads(files.read(LISTED))["column"]
+            column = json_of(files.read(LISTED))["column"]
             if column in header:
                 return str(column)
     return "input" if "input" in header else header[0]
@@ -238,11 +239,18 @@ def _listed(rows: ManifestRows) -> int:
     if rows.name != MANIFEST or not (rows.files.exists(LIST) and rows.files.exists(LISTED)):
         return 0
     header, listed = open_table(rows.files, LIST, [], rows.columns)
-    if not json.loads(rows.files.read(LISTED)).get("group_rows"):
+    if not _is_grouped(rows.files):
         return sum(1 for _ in listed)
     at = header.index(path_column(rows.files, header))
     # of a million names their numbers take less
     return len({hash(row[at]) for row in listed})
+
+
+def _is_grouped(files: Files) -> bool:
+    try:
+        return bool(json_of(files.read(LISTED))["group_rows"])
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _add_failures(rows: ManifestRows, by: str | None, stats: Stats) -> None:

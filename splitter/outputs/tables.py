@@ -5,7 +5,6 @@ Somebody may have edited them, cut them short, or put another file in their plac
 
 import csv
 import io
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from splitter.csv_text import ENCODING, ESCAPE, Row
 from splitter.errors import Refused, StorageError
 from splitter.inputs.places import OWN_FOLDER
 from splitter.manifest import MANIFEST, SCHEMA
-from splitter.outputs.contents import Files, files_at
+from splitter.outputs.contents import Files, LocalFiles, files_at
+from splitter.storage.sealed import json_of
 from splitter.urls import is_url, without_scheme
 
 READ_AT_ONCE = 1 << 20
@@ -48,6 +48,8 @@ def place_of(path: str | os.PathLike[str], who: str) -> Place:
         raise Refused(f"{who}: {text!r} cannot be a file; give the path of an output folder")
     folder, name = _folder_and_file(text)
     files = files_at(folder)
+    if isinstance(files, LocalFiles):
+        files.named = name
     is_home = not name or files.exists(SCHEMA) or files.exists(OWN_FOLDER)
     return Place(files, name or MANIFEST, is_home)
 
@@ -75,11 +77,14 @@ def schema_of(files: Files) -> tuple[dict[str, str], list[str]]:
         # a manifest that was copied away from its folder: all text, but for what is always a number
         return {"size": "int"}, []
     try:
-        content = json.loads(files.read(SCHEMA))
-        return {**content["types"], "size": "int"}, content["columns"]
-    except (StorageError, ValueError, KeyError, TypeError) as error:
+        content = json_of(files.read(SCHEMA))
+        types, columns = content["types"], content["columns"]
+        if not all(isinstance(one, str) for one in (*types, *types.values(), *columns)):
+            raise ValueError("its types are wrong")  # noqa: TRY301 - as of what is no JSON
+    except (StorageError, ValueError, KeyError, TypeError, AttributeError) as error:
         place = files.place(SCHEMA)
         raise Refused(f"{place}: cannot be read ({error}); run again with the same output folder") from None
+    return {**types, "size": "int"}, columns
 
 
 def open_table(

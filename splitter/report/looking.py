@@ -97,13 +97,14 @@ class Outputs:
 
     def read(self, row: int) -> bytes:
         """The content of one."""
+        values = self._rows.iloc[row]
+        return self._reader().read(address(self.names[row], values.get("shard_offset"), values["size"]))
+
+    def _reader(self) -> OutputReader:
         if not hasattr(self._own, "reader"):
             self._own.reader = OutputReader(self.folder)
-        values = self._rows.iloc[row]
-        content: bytes = self._own.reader.read(
-            address(self.names[row], values.get("shard_offset"), values["size"])
-        )
-        return content
+        reader: OutputReader = self._own.reader
+        return reader
 
     def least_frames(self, row: int, rate: int) -> int:
         """How many frames of this rate one must have, as the manifest says; 0 if that cannot be told."""
@@ -118,8 +119,8 @@ class Outputs:
     def path(self, row: int) -> Iterator[str]:
         """Where one is, as long as it is needed."""
         name = self.names[row]
-        if not is_url(self.folder) and not shard_of(name)[0] and ".." not in name.split("/"):
-            yield os.path.join(self.folder, name)
+        if not is_url(self.folder) and not shard_of(name)[0]:
+            yield self._reader().plain_path(name)
             return
         with temporary_folder() as folder:
             copy = f"{folder}/copy{os.path.splitext(name)[1]}"

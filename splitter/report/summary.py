@@ -25,6 +25,7 @@ from splitter.report.table import (
     facets,
     kind_of,
 )
+from splitter.storage.sealed import json_of
 
 FEWEST_BINS, MOST_BINS = 12, 40
 # what is measured, and to how many decimals the page has it
@@ -75,7 +76,7 @@ def _json(files: Files, name: str) -> dict[str, Any]:
     if not files.exists(name):
         return {}
     try:
-        content = json.loads(files.read(name))
+        content = json_of(files.read(name))
     except ValueError as error:
         raise Refused(f"{files.place(name)}: is damaged ({error}); remove it") from None
     return content if isinstance(content, dict) else {}

@@ -15,6 +15,7 @@ from splitter.report.page import Page, layout_of, page_of
 from splitter.report.serving import Served, Server
 from splitter.report.summary import Kept
 from splitter.storage.remote import storage_of
+from splitter.storage.tree import Tree
 from splitter.urls import is_url, without_secrets
 
 
@@ -77,16 +78,19 @@ def _written(path: str, page: Page) -> Written:
 
 
 def _write(path: str, content: bytes) -> None:
-    own = os.path.join(os.path.dirname(path), OWN_FOLDER)
-    # what a killed process leaves there is in nobody's way
-    temporary = f"{own if os.path.isdir(own) else os.path.dirname(path)}/{os.path.basename(path)}.new"
+    folder, name = os.path.split(path)
+    tree = Tree(folder)
+    temporary = f"{name}.new"
     try:
-        with open(temporary, "wb") as file:
+        if tree.exists(OWN_FOLDER):
+            # what a killed process leaves there is in nobody's way
+            temporary = f"{OWN_FOLDER}/{temporary}"
+        with open(temporary, "wb", opener=tree.create) as file:
             file.write(content)
-        os.replace(temporary, path)
+        tree.rename(temporary, name)
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            tree.unlink(temporary)
         raise StorageError(f"cannot write {path}: {error.strerror}; give another place with -o") from None
 
 

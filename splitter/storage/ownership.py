@@ -22,6 +22,7 @@ from splitter.errors import Refused, StorageError
 from splitter.inputs.places import OWN_FOLDER
 from splitter.processes import lives, process_space, started
 from splitter.storage.objects import Objects, objects_at
+from splitter.storage.sealed import json_of
 
 SECONDS_BETWEEN_BEATS = 5.0
 # a run whose beat has not changed for so long is dead, or has lost the store
@@ -32,6 +33,7 @@ SECONDS_TO_LEAVE = 10.0
 SECONDS_OF_CLOCK = 2.0
 # of runs that are over; so that a worker that was away for long still sees how far the numbers have come
 LOCKS_KEPT = 3
+_MOST_PROCESSES = 1 << 31
 _LOCK = re.compile(r"lock-(\d{6,})")
 
 # held while a beat is sent: no process is forked in the middle of a request
@@ -69,9 +71,16 @@ class Owner:
     def read(cls, content: bytes) -> "Owner":
         """The owner as it stands there; nobody known if it is damaged."""
         try:
-            return cls(**json.loads(content))
+            owner = cls(**json_of(content))
         except (ValueError, TypeError):
             return cls()
+        kinds = {name: type(value) for name, value in asdict(cls()).items()}
+        numbers = (int, float)
+        same = all(
+            isinstance(value, numbers if kinds[name] is float else kinds[name])
+            for name, value in asdict(owner).items()
+        )
+        return owner if same and 0 <= owner.process < _MOST_PROCESSES else cls()
 
     def content(self) -> bytes:
         """As it is to stand there."""

@@ -24,6 +24,7 @@ from splitter.slices import Copy, Pack
 from splitter.storage.base import PATIENCE, SECONDS_FOR_DEAD_RUN, STAGING, Storage
 from splitter.storage.content import measure
 from splitter.storage.folder import LocalStorage
+from splitter.storage.names import refuse_unclean
 from splitter.storage.objects import (
     NO_BUCKET,
     NO_SUCH_BUCKET,
@@ -128,11 +129,14 @@ class RemoteStorage(Storage):
         """Say what could not be written, and why; write nothing where another run is at work."""
         if self.lost:
             raise StorageError(self.lost)
+        refuse_unclean(self.root, (name,))
         with self._said(f"cannot write {self.path(name)}"):
             yield
 
     @contextlib.contextmanager
     def _reading(self, name: str) -> Iterator[None]:
+        if name:
+            refuse_unclean(self.root, (name,))
         with self._said(f"cannot read {self.path(name)}"):
             yield
 
@@ -411,6 +415,7 @@ class RemoteStorage(Storage):
     def remove(self, names: Iterable[str]) -> None:
         """One request for each thousand."""
         some = list(names)
+        refuse_unclean(self.root, some)
         if some:
             with self._writing(some[0]):
                 self._objects.delete(some)
@@ -438,6 +443,7 @@ class RemoteStorage(Storage):
 
     def move(self, source: str, target: str) -> bool:
         """A copy within the store, and a deletion; False if it is not there."""
+        refuse_unclean(self.root, (source,))
         with self._writing(target):
             try:
                 self._objects.copy(source, target)

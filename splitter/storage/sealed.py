@@ -28,6 +28,14 @@ def sealed(content: Mapping[str, Any], rest: bytes | None = None, *, pretty: boo
     return seal + (rest or b"")
 
 
+def json_of(text: bytes | str) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """What stands in JSON that may come from anybody; a ValueError says that it is none."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def unsealed(text: bytes, *, strict: bool = False) -> tuple[dict[str, Any], bytes]:
     """What `sealed` was given; a ValueError says that it is not whole.
 
@@ -39,7 +47,7 @@ def unsealed(text: bytes, *, strict: bool = False) -> tuple[dict[str, Any], byte
     more = len(head) < len(text)
     if more:
         head += end
-    content = json.loads(head)
+    content = json_of(head)
     if not isinstance(content, dict):
         raise ValueError("it holds no JSON object")  # noqa: TRY004 - as of what is no JSON
     stated = content.pop(CHECKSUM, None)

@@ -70,6 +70,12 @@ def _shipped(kept: dict[str, Any]) -> str:
     made_by = f"splitter.recipes.{kept.get('file of the recipe')}:{kept.get('recipe')}"
     for name, place in RECIPES.items():
         if place == made_by:
+            if name in _NAMED_BY_THE_USER:
+                given = kept.get(f"{PARAMETER}command")
+                raise Refused(
+                    f"--deep: would run a program that stands in the folder, {given!r:.1000}; if you trust "
+                    f"it, say so: --recipe {name}"
+                )
             return name
     own = f"{kept.get('file of the recipe')}.py:{kept.get('recipe')}"
     raise Refused(
@@ -103,6 +109,10 @@ def _as_given(parameter: Parameter, value: Any) -> Any:  # noqa: ANN401 - whatev
         if issubclass(kind, enum.Enum) and value in kind.__members__:
             return kind[value]
     return value
+
+
+# what they do stands in their parameters, and these in the folder: it may come from a stranger
+_NAMED_BY_THE_USER = frozenset({"command"})
 
 
 class Again:
