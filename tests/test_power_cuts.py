@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from crashes import Ended, measured, read_rows, restarted, traced
+from crashes import Ended, killed, measured, read_rows, restarted, traced, undisturbed
 from nightly import NIGHTLY
 from power_cuts import after_cut, cuts_of, events_of, put, steps_of
 from test_protocol import CHANGES, PRUNING, Row, Run, Scenario, World, is_refusal, rows_of
@@ -277,8 +277,59 @@ def test_files_are_synced_before_what_speaks_of_them(folder: Path, kind: type[Wo
 
 def in_full(line: str) -> list[str]:
     """The steps of a line; `write` stands for those that replace a file."""
-    kind, _, name = line.partition(" ")
-    if kind == "write":
-        staged = f"{OWN}/staging/{name.removeprefix('outputs/').replace('/', '+')}"
-        line = REPLACED.format(staged=staged, name=name, folder=name.rpartition("/")[0])
-    return line.split(", ")
+    steps = []
+    for step in line.split(", "):
+        kind, _, name = step.partition(" ")
+        if kind == "write":
+            staged = f"{OWN}/staging/{name.removeprefix('outputs/').replace('/', '+')}"
+            steps += REPLACED.format(staged=staged, name=name, folder=name.rpartition("/")[0]).split(", ")
+        else:
+            steps.append(step)
+    return steps
+
+
+# parts of longer runs: each line with nothing in between
+OF_NEW_SHARDS = """
+    sync /, sync outputs/.splitter, sync outputs
+    rename outputs/.splitter/staging/000001-000000/shards -> outputs/shards, sync outputs/shards/shard-000000-1.tar
+    sync outputs/shards/shard-000000-1.tar, sync outputs/shards/shard-000000.tar, sync outputs/shards
+    sync outputs/shards, sync outputs, write outputs/.splitter/records/000001-000000
+"""  # noqa: E501 - steps that follow each other
+OF_CHANGES = """
+    remove outputs/deep/er, sync all, write outputs/.splitter/records/000003-forget
+    rename outputs/.splitter/staging/000004-000000/0 -> outputs/a, sync all
+    sync all, write outputs/.splitter/records/000004-000000
+    sync outputs, write outputs/.splitter/schema.json
+    remove outputs/.splitter/records/000004-000002, sync outputs/.splitter/records/000003-forget
+    sync outputs/.splitter/records, sync outputs/.splitter, sync outputs
+    sync outputs, remove outputs/.splitter/records/000003-forget
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "parts"),
+    [(TarWorld, "nothing before", OF_NEW_SHARDS), (World, "changes", OF_CHANGES)],
+)
+def test_shards_and_removals_are_synced_as_well(folder: Path, kind: type[World], name: str, parts: str):
+    """Folders that are new, shards that nothing was taken along to, outputs that go, merged records."""
+    scenario = Scenario.of(folder, *EXCHANGES[name], kind=kind)
+    events, _ = trace_of(scenario.copy(), scenario.run)
+    steps = "\n".join(steps_of(events))
+    for line in parts.strip().splitlines():
+        assert "\n".join(in_full(line.strip())) in steps
+
+
+def test_a_run_looks_at_unsynced_outputs_once_the_machine_was_restarted(folder: Path):
+    """One is gone, and one is short; both inputs are named, and done again."""
+    scenario = Scenario.of(folder, *EXCHANGES["nothing before"])
+    world = scenario.copy()
+    arguments = world.arguments(scenario.run, world.output)
+    steps = undisturbed(arguments).steps
+    shutil.rmtree(world.output)
+    assert killed(arguments, steps.index("syncfs") + 1).died
+    (world.output / "a" / "0-0.bin").unlink()
+    (world.output / "b" / "1-1.bin").write_bytes(b"short")
+    ended = restarted(arguments)
+    assert "outputs of 2 inputs are lost (a.txt, b.txt)" in ended.said
+    assert world.everything(world.output) == scenario.expected
+    assert restarted(arguments).said.startswith("nothing to do")
