@@ -177,7 +177,7 @@ TOGETHERS = {
     "a batch that stops within an input": ("good", "stops together", "nothing", "good", "skips"),
     "a batch that raises, and one that does not": ("good", "raises together", "good", "good", "good", "good"),
     "a batch that dies, and one that raises": ("good", "dies together", "good", "raises", "good", "good"),
-    "scratch of a batch": ("fills scratch", "raises together", "fills scratch", "fills scratch"),
+    "scratch of a batch": ("fills scratch", "good", "good", "fills scratch"),
     "batches that fail one after the other": ("two, then raises", "good", "stops together", "stops together"),
 }
 
