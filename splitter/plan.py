@@ -21,14 +21,16 @@ from splitter.state import State
 class Planner:
     """Makes batches of what is to be done, the largest inputs first; what stands in shards, shard by shard.
 
-    Without a fixed size it starts with small batches, learns from their reports how long an input
+    Without a fixed size it starts with batches of one input, learns from their reports how long an input
     takes, and makes batches long enough that dispatch and commit cost little, and small enough that
-    the work stays spread to the end and little is lost in a crash.
+    the work stays spread to the end and little is lost in a crash. As the first inputs may be quicker than
+    others, a batch is only some times as large as one that was done.
     """
 
     MOST_INPUTS = 50_000
     SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
     TOGETHER_INPUTS = 32
+    GROWTH = 8
     ALIKE_BYTES = 1 << 16
     STRETCHES_PER_WORKER = 2
     FIRST_STEP, STEP_SECONDS = 64, 10.0
@@ -55,7 +57,7 @@ class Planner:
         self._size = size or (self.TOGETHER_INPUTS if job.dataset.process_batch else None)
         self._failures = failures or {}
         self._began = time.monotonic()
-        self._seconds_per_input = 0.0
+        self._seconds_per_input, self._largest_done = 0.0, 0
         in_shards = found.at[state.todo] >= 0
         self._stretches = [*self._stretches_of(state.todo[in_shards])]
         apart = state.todo[~in_shards]
@@ -94,9 +96,9 @@ class Planner:
 
     @property
     def batches(self) -> int:
-        """How many batches there will be: exact for a fixed size, else at least so many."""
+        """How many batches there will be: exact for a fixed size, else at most so many."""
         apart = len(self._order) - sum(map(len, self._stretches)) - self._alone
-        return len(self._stretches) + self._alone + math.ceil(apart / (self._size or self._first_size()))
+        return len(self._stretches) + self._alone + math.ceil(apart / (self._size or 1))
 
     @property
     def inputs(self) -> int:
@@ -107,6 +109,7 @@ class Planner:
         """Take the time of a finished batch into account."""
         if report.inputs:
             self._seconds_per_input = report.seconds / report.inputs
+            self._largest_done = max(self._largest_done, report.inputs)
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches, each made when a worker is free to take it."""
@@ -128,18 +131,16 @@ class Planner:
             return self._size or self.FIRST_STEP
         return max(1, min(int(self.STEP_SECONDS / self._seconds_per_input), self.MOST_INPUTS))
 
-    def _first_size(self) -> int:
-        return max(1, min(32, len(self._order) // (self._workers * 32)))
-
     def _next_size(self, left: int) -> int:
         if self._size:
             return self._size
         if not self._seconds_per_input:
-            return self._first_size()
+            return 1
         elapsed = time.monotonic() - self._began
         seconds = min(self.LONGEST_SECONDS, max(self.SHORTEST_SECONDS, elapsed / 50))
         spread = math.ceil(left / (self._workers * 4))
-        return max(1, min(int(seconds / self._seconds_per_input), spread, self.MOST_INPUTS))
+        most = min(spread, self.GROWTH * self._largest_done, self.MOST_INPUTS)
+        return max(1, min(int(seconds / self._seconds_per_input), most))
 
     def _batch(self, name: str, start: int, stop: int) -> Batch:
         chosen = np.sort(self._order[start:stop])

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from doors import program, tree
+from doors import program, tree, write_files
 from executors.conformance import ExecutorConformance, good_inputs, with_faults
 from faulty import noted
 from launcher import (
@@ -20,6 +20,9 @@ from launcher import (
     published,
     writing_to,
 )
+
+from splitter.batch import Worker
+from splitter.recipes.words import Words
 
 
 class TestLocal(ExecutorConformance):
@@ -140,3 +143,26 @@ def test_spawned_workers_end_with_the_driver(launcher: Launcher, folder: Path, n
     assert launcher.run(*arguments[:-1], folder / "forked", "--workers", 2).code == 0
     assert launcher.run(*arguments, "--workers", 2).code == 0
     check_complete(output, tree(folder / "forked"))
+
+
+@pytest.mark.parametrize(("seconds", "batches"), [(600.0, range(600, 601)), (1e-6, range(5, 30))])
+def test_batches_begin_with_one_input_and_grow_by_the_time_that_inputs_take(
+    folder, monkeypatch, seconds, batches
+):
+    """Of inputs that take ten minutes each no batch has two; of quick ones there are soon large ones."""
+    sizes = []
+    real = Worker.run
+
+    def timed(worker, batch):
+        report = real(worker, batch)
+        report.seconds = seconds * len(batch)
+        sizes.append(len(batch))
+        return report
+
+    monkeypatch.setattr(Worker, "run", timed)
+    write_files(folder, {f"inputs/{number:03d}.txt": "word" for number in range(600)})
+    run = {"workers": 0, "quiet": True, "max_failures": 0}
+    assert len(Words(folder / "inputs").run(folder / "out", **run)) == 600 * 3
+    assert sizes[0] == 1
+    assert all(size <= 8 * max(sizes[:at]) for at, size in enumerate(sizes) if at)
+    assert len(sizes) in batches
