@@ -7,13 +7,15 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from doors import here, write_files, write_list
 from nightly import NIGHTLY
 from strangers import HOSTILE, pictured, victim_tree
 
 import splitter
-from splitter.errors import SplitterError
+from splitter.errors import SplitterError, StorageError
 
 SECONDS = 60
 # of the table so many pairs are tried in the gate: one in
@@ -209,3 +211,62 @@ def test_the_program_of_a_stranger_is_not_run(received: Path, capfd):
     assert said.code == 2
     assert "would run a program that stands in the folder" in said.err
     assert not (received / "victim" / "touched").exists()
+
+
+# -- tables of strangers -------------------------------------------------------------------------------------
+
+
+def _table(**columns) -> "pa.Table":
+    return pa.table({"key": ["00000000-000000", "00000000-000001"], **columns})
+
+
+def _pickled(path: Path) -> None:
+    """What pyarrow once unpickled when it read a schema."""
+    mark = {b"ARROW:extension:name": b"arrow.py_extension_type", b"ARROW:extension:metadata": PICKLE}
+    field = pa.field("file", pa.binary(), metadata=mark)
+    pq.write_table(
+        pa.table([pa.array(["a"]), pa.array([b"x"])], schema=pa.schema([("key", pa.string()), field])), path
+    )
+
+
+PICKLE = b"cos\nsystem\n(S'touch victim/pickled'\ntR."
+TABLES = {
+    "no table": lambda path: path.write_bytes(b"PAR1 and no more"),
+    "a table of other columns": lambda path: pq.write_table(pa.table({"a": [1]}), path),
+    "content that is text": lambda path: pq.write_table(_table(file=["a", "b"]), path),
+    "content that is a number": lambda path: pq.write_table(_table(audio=[1, 2]), path),
+    "content of other fields": lambda path: pq.write_table(_table(file=[{"b": 1}, {"b": 2}]), path),
+    "content that is missing": lambda path: pq.write_table(
+        _table(file=pa.array([None, None], pa.null())), path
+    ),
+    "keys that are numbers": lambda path: pq.write_table(pa.table({"key": [1], "file": [b"a"]}), path),
+    "a pickle": _pickled,
+    "a cut table": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "a footer that lies": lambda path: path.write_bytes(path.read_bytes()[:-8] + b"\xff\xff\xff\x7fPAR1"),
+}
+
+
+@pytest.mark.parametrize("thing", TABLES)
+def test_a_table_of_a_stranger(received: Path, capfd, monkeypatch, thing: str):
+    """Its samples cannot be read, and that is said; nothing is executed, nor made of what it states."""
+    monkeypatch.chdir(received)
+    shards = run("--sink=parquet", "--fresh", "--prune")(received)
+    here(capfd, *shards)
+    (shard,) = (received / "outputs" / "shards").iterdir()
+    TABLES[thing](shard)
+    before = outside(received)
+    for name in ("verify", "report", "stats"):
+        said = here(capfd, *COMMANDS[name](received))
+        assert said.code == (0 if name == "stats" else 1), said.err
+        assert "Traceback" not in said.err
+    for reader in READERS.values():
+        with pytest.raises(StorageError, match=r"shard-000000\.parquet"):
+            reader(received)
+    write_files(received / "inputs", {"f.txt": "more"})
+    with (received / "list.csv").open("a") as file:
+        file.write("f.txt\n")
+    before = outside(received)
+    said = here(capfd, *run("--sink=parquet")(received))
+    assert said.code == 1
+    assert "Traceback" not in said.err
+    assert outside(received) == before

@@ -555,7 +555,7 @@ class ParquetShard(_Shard):
 
         try:
             yield
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             place = self._files.place(self._shard)
             raise StorageError(f"{place}: cannot be read: {' '.join(str(error).split())}") from error
 
@@ -573,9 +573,9 @@ class ParquetShard(_Shard):
                 self._kept = group, contents
             start = self._ends[group - 1] if group else 0
             value = contents[row - start].as_py()
-        if value is None or value["bytes"] is None:
+            content = None if value is None else value["bytes"]
+        if not isinstance(content, bytes):
             raise self._missing(name)
-        content: bytes = value["bytes"]
         return content
 
     def _row_of(self, name: str) -> int:
