@@ -137,7 +137,9 @@ class Display:
         """Take the live line away."""
         if self._patience:
             self._patience.cancel()
-            self._patience.join()
+            if self._patience.is_alive():
+                # a signal may have come before it was started
+                self._patience.join()
             self._patience = None
         if self._live:
             self._live.stop()

@@ -88,7 +88,8 @@ def lose(output: Path) -> None:
 
 
 def _made(output: Path) -> list[Path]:
-    return sorted(path for path in output.glob("*/*") if path.parent.name != ".splitter")
+    below = (path for path in output.glob("*/**/*") if path.relative_to(output).parts[0] != ".splitter")
+    return sorted(path for path in below if path.is_file())
 
 
 FIVE, SEVEN, THREE = Command("abcde"), Command("abcdefg"), Command("ace", ("--prune",))

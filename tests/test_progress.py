@@ -1,10 +1,13 @@
 """What is shown while a run goes on."""
 
 import re
+import signal
+import threading
 
 import pytest
 from doors import here, write_files
 
+from splitter.errors import Interrupted
 from splitter.jobs import Report
 from splitter.progress import Display
 
@@ -23,6 +26,20 @@ def test_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str], mon
     assert " inputs/s on 2 nodes, 8 of 8 CPUs, 0." in lines[1]
     assert lines[1].endswith(" s left")
     assert "node" not in lines[2]
+
+
+def test_a_signal_while_the_wait_for_the_first_begins_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch):
+    """The timer is made and not started yet; the display can be taken away all the same."""
+
+    def interrupted(timer: threading.Timer) -> None:
+        raise Interrupted(signal.SIGINT)
+
+    monkeypatch.setattr("threading.Timer.start", interrupted)
+    display = Display()
+    display.start(inputs=1, size=1)
+    with pytest.raises(Interrupted):
+        display.update(Report())
+    display.stop()
 
 
 KILLER = '''
