@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from splitter.csv_text import Row
 from splitter.errors import Refused
 from splitter.options import nearest
+from splitter.progress import one_line
 
 LONGEST = 10_000
 Number = int | float
@@ -151,6 +152,8 @@ class _Reader:
         text = ast.unparse(node)
         for number, name in enumerate(self._quoted):
             text = text.replace(f"{_PLACE}{number}", f"`{name}`")
+        # what a name in backquotes holds, it holds as it was written
+        text = one_line(text)
         return text if len(text) < 100 else f"{text[:100]}…"  # noqa: PLR2004
 
     def _refused(self, why: str) -> Refused:
