@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from doors import read_table, tree, write_files, write_list
 from faulty import noted
-from launcher import FAULTY, Driver, Launcher
+from launcher import FAULTY, Driver, Launcher, eventually
 from object_store import Bucket
 from web_server import Answer, Web, web_server
 
@@ -236,13 +236,15 @@ def test_in_this_process(folder, web, texts):
     class Read(ProcessorDataset):
         def process(self, input_file: InputFile):
             assert input_file.path.name in TEXTS
+            # one that was done with takes no room any more
+            assert os.listdir(input_file.path.parent.parent) == [input_file.path.parent.name]
             return [OutputFile("copy.txt", input_file.path)], {"text": input_file.read_text()}
 
     dataset = Read(texts)
     ((output,), metadata) = dataset[1]
     assert metadata == {"text": "text b"}
     assert output.name == "copy.txt"
-    manifest = dataset.run(folder / "outputs", workers=0)
+    manifest = dataset.run(folder / "outputs", workers=0, batch_size=6)
     assert list(manifest["text"]) == list(TEXTS.values())
     assert (folder / "outputs" / web.key("in") / "f" / "copy.txt").read_text() == "text f"
     assert left_over(folder / "outputs") == []
@@ -268,6 +270,27 @@ def test_no_more_is_fetched_ahead_than_is_allowed(launcher, folder, web):
     assert run.wait() == 130
     run.check_gone()
     assert left_over(folder / "outputs") == []
+
+
+def test_as_many_are_fetched_ahead_as_are_allowed(folder, web):
+    """And one that is not wanted any more goes when it comes."""
+    web.files.update({f"/{number}.txt": b"x" * 1000 for number in range(20)})
+    wanted = {
+        number: Wanted(web.url(f"{number}.txt"), look(web.url(f"{number}.txt"))) for number in range(20)
+    }
+    web.requests.clear()
+    fetcher = Fetcher(Scratch(str(folder)), apart=True)
+    fetcher.begin(wanted)
+    try:
+        fetcher.take(0)
+        eventually(lambda: web.count("GET") == 1 + fetching.MOST_AHEAD, lambda: f"{web.requests}")
+        time.sleep(0.5)
+        assert web.count("GET") == 1 + fetching.MOST_AHEAD
+        fetcher.drop(1)
+        fetcher.take(fetching.MOST_AHEAD)
+        assert list(folder.rglob("1.txt")) == []
+    finally:
+        fetcher.close()
 
 
 def test_large_ones_are_not_fetched_ahead(folder, web, monkeypatch):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xxhash
-from doors import read_table, tree, write_files
+from doors import here, read_table, tree, write_files
 from object_store import Bucket
 from tar_archives import tar_bytes
 from test_journal import commit, done
@@ -531,6 +531,17 @@ def test_an_empty_line_in_a_list_is_no_plain_block(folder: Path, where: int):
     lines.insert(where, b"")
     (folder / "list.csv").write_bytes(b"input\n" + b"\n".join(lines) + b"\n")
     assert None in [*CsvFile(str(folder / "list.csv"), ",", 1).plain_blocks()]
+
+
+@pytest.mark.parametrize("count", [49, 50, 51, 52])
+def test_inputs_that_fill_their_batches(folder: Path, capfd, count: int):
+    """Each is in one of them, the last as well: no second round has to find it."""
+    write_files(folder / "inputs", {f"{number:02d}.txt": "word" for number in range(count)})
+    options = ("--recipe=words", "--workers=0", "--batch-size=1", f"--output={folder / 'outputs'}")
+    said = here(capfd, "run", folder / "inputs", *options)
+    assert said.code == 0
+    assert f"{count} of {count} inputs done" in said.err
+    assert "lost" not in said.err
 
 
 @pytest.mark.parametrize("limit", [2, 3, 4])

@@ -43,6 +43,10 @@ class Told(ProcessorDataset):
             if text == "x" * 30:
                 raise ValueError("the first")
             os._exit(3)
+        if self.how == "second is slow":
+            if len(Path(__file__).with_name("given").read_text().split()) == 2:
+                time.sleep(2)
+            raise ValueError("no")
         if self.how == "missing":
             open("/not/there")
         if self.how == "of_input":
@@ -100,6 +104,15 @@ def test_so_does_one_that_fails_later_or_returns_the_wrong_thing(told, how, kind
     assert said.code == 1
     assert "fails alike on the first two inputs" in said.lines[-1]
     assert not (told / "out/errors.csv").exists()
+
+
+def test_other_workers_wait_for_what_is_said_of_the_recipe(told, capfd):
+    """What fails in them meanwhile leaves no rows either."""
+    said = run(capfd, told, "second is slow", "--workers", "2", "--batch-size", "2")
+    assert said.code == 1
+    assert "fails alike on the first two inputs" in said.lines[-1]
+    assert not (told / "out/errors.csv").exists()
+    assert not [name for name in os.listdir(told / "out/.splitter/records") if "begun" not in name]
 
 
 def test_when_it_is_mended_the_same_command_does_all(told, capfd):

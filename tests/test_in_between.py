@@ -21,11 +21,11 @@ from nightly import NIGHTLY
 from test_journal import HEAD, done, record
 from test_protocol import World
 
-from splitter import InputFile, OutputFile, ProcessorDataset
+from splitter import InputFile, OutputFile, ProcessorDataset, read_manifest
 from splitter import journal as journal_module
 from splitter.commits import RECORDS, RecordWriter
 from splitter.dataset import Result
-from splitter.journal import Journal
+from splitter.journal import BEGUN, Journal
 from splitter.storage.folder import LocalStorage
 from splitter.storage.ownership import Owner
 from splitter.storage.remote import RemoteStorage
@@ -321,6 +321,157 @@ def test_what_shares_a_batch_with_a_death_is_done_twice_at_most(
     assert attempts == {name: 3 if inputs[name] == "kill" else 1 for name in failed}
 
 
+# -- inputs that come and go -------------------------------------------------------------------------------
+
+
+class Meddles(ProcessorDataset):
+    """Some of its inputs say which other ones are to come or to go; notes each that it begins."""
+
+    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull)) -> None:
+        super().__init__(inputs)
+        self.log = Path(log)
+
+    def process(self, input_file: InputFile) -> Result:
+        note(self.log, "process", input_file.input)
+        text = input_file.read_text()
+        word, _, other = text.partition(" ")
+        if word == "remove":
+            input_file.path.with_name(other).unlink()
+        if word == "write":
+            input_file.path.with_name(other).write_text("has come")
+        return [OutputFile("0.txt", text)], {"text": text}
+
+
+def meddle(launcher: Launcher, folder: Path, texts: dict[str, str], *options: object) -> Ended:
+    """Run over all inputs that stand in the list, after some of them were written anew."""
+    write_files(folder / "inputs", texts)
+    recipe = ("--recipe", f"{RECIPES}:Meddles", "--log", folder / "log", "--root", folder / "inputs")
+    given = ("--workers", 1, "--output", folder / "outputs", *options)
+    return launcher.run("run", folder / "list.csv", *recipe, *given)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_an_input_that_goes_before_its_turn_keeps_what_it_had(
+    launcher: Launcher, folder: Path, batch_size: int
+):
+    """Its outputs and its rows stay, whatever becomes of those that share its batch."""
+    names = ["a.txt", "b.txt", "c.txt"]
+    write_list(folder / "list.csv", [["input"], *([name] for name in names)])
+    size = ("--batch-size", batch_size)
+    first = meddle(launcher, folder, dict.fromkeys(names, "old"), *size)
+    assert first.code == 0, first.stderr
+    again = meddle(launcher, folder, {"a.txt": "remove b.txt", "b.txt": "newer", "c.txt": "new"}, *size)
+    assert again.code == 1
+    assert "b.txt" in again.stderr
+    made = {"a.txt": "remove b.txt", "b.txt": "old", "c.txt": "new"}
+    assert {row["input"]: row["text"] for row in check_manifest(folder / "outputs")} == made
+    assert read_table(folder / "outputs/errors.csv") == []
+    write_files(folder / "inputs", {"b.txt": "there again"})
+    assert meddle(launcher, folder, {}, *size).code == 0
+    rows = check_manifest(folder / "outputs")
+    assert {row["input"]: row["text"] for row in rows} == {**made, "b.txt": "there again"}
+
+
+def test_an_input_that_comes_before_its_turn_is_done_once(launcher: Launcher, folder: Path):
+    """It is known as it was read: the next run has nothing to do."""
+    write_list(folder / "list.csv", [["input"], ["a.txt"], ["b.txt"]])
+    for _ in range(2):
+        ended = (
+            meddle(launcher, folder, {})
+            if noted(folder / "log", "process")
+            else meddle(launcher, folder, {"a.txt": "write b.txt"}, "--batch-size", 2)
+        )
+        assert ended.code == 0, ended.stderr
+        assert noted(folder / "log", "process") == ["a.txt", "b.txt"]
+    texts = {"a.txt": "write b.txt", "b.txt": "has come"}
+    assert {row["input"]: row["text"] for row in check_manifest(folder / "outputs")} == texts
+
+
+def test_an_input_that_is_gone_is_no_fault_of_a_run_for_others(launcher: Launcher, folder: Path):
+    """Only a run that is for it says that it keeps what it had."""
+    write_list(folder / "list.csv", [["input"], ["a.txt"], ["b.txt"]])
+    assert meddle(launcher, folder, {"a.txt": "one", "b.txt": "two"}).code == 0
+    (folder / "inputs/b.txt").unlink()
+    ended = meddle(launcher, folder, {}, "--limit", 1)
+    assert (ended.code, "b.txt" in ended.stderr) == (0, False), ended.stderr
+    ended = meddle(launcher, folder, {}, "--limit", 2)
+    assert (ended.code, "b.txt" in ended.stderr) == (1, True), ended.stderr
+
+
+class Loses(ProcessorDataset):
+    """All its inputs fail; one ends the process above its own first, if the log says so."""
+
+    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull)) -> None:
+        super().__init__(inputs)
+        self.log = Path(log)
+
+    def process(self, input_file: InputFile) -> Result:
+        note(self.log, "process", input_file.input)
+        if input_file.read_text() == "lose" and len(noted(self.log, "lose")) == 1:
+            note(self.log, "lose", "done")
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(60)
+        raise ValueError(input_file.input)
+
+
+def test_what_fails_again_is_tried_once_though_a_worker_is_lost(launcher: Launcher, folder: Path):
+    """--retry-failed is for what an earlier run has left."""
+    log = folder / "log"
+    texts = {"a.txt": "fail", "b.txt": "lose", "c.txt": "fail"}
+    write_files(folder / "inputs", texts)
+    write_list(folder / "list.csv", [["input"], *([name] for name in texts)])
+    options = ("--recipe", f"{RECIPES}:Loses", "--log", log, "--root", folder / "inputs", "--workers", 1)
+    limits = ("--batch-size", 1, "--max-failures", "100%", "--output", folder / "outputs")
+    assert launcher.run("run", folder / "list.csv", *options, *limits).code == 1
+    assert sorted(noted(log, "process")) == [*texts]
+    log.unlink()
+    note(log, "lose", "now")
+    again = launcher.run("run", folder / "list.csv", *options, *limits, "--retry-failed")
+    assert again.code == 1, again.stderr
+    assert len(noted(log, "lose")) == 2
+    assert sorted(noted(log, "process")) == ["a.txt", "b.txt", "b.txt", "c.txt"]
+    assert len(read_table(folder / "outputs/errors.csv")) == 3
+
+
+# -- marks and promises --------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_committed_leaves_no_mark(words: Path, folder: Path, capfd, monkeypatch):
+    """While the run goes on: each that is there is read by whoever looks."""
+    begin, there = Journal.begin, []
+
+    def begin_and_look(journal: Journal, batch: str, keys: Sequence[int], names: Sequence[str]) -> None:
+        begin(journal, batch, keys, names)
+        there.append([name for name in journal.storage.names(RECORDS) if name.endswith(BEGUN)])
+
+    monkeypatch.setattr(Journal, "begin", begin_and_look)
+    assert words_to(capfd, words, folder / "outputs", "--batch-size=1").code == 0
+    assert [len(marks) for marks in there] == [1, 1, 1, 1]
+
+
+def test_samples_whose_new_shard_goes_before_it_is_moved_are_made_again(
+    words: Path, folder: Path, capfd, monkeypatch: pytest.MonkeyPatch
+):
+    """Those that were to be taken along as well: nothing counts whose shard is gone."""
+    write_list(words, [["input"], ["a.txt"], ["b.txt"], ["c.txt"]])
+    assert words_to(capfd, words, folder / "outputs", "--sink=webdataset").code == 0
+    write_list(words, [["input"], ["a.txt"], ["b.txt"], ["c.txt"], ["d.txt"]])
+    promise = Journal.promise
+
+    def promise_and_lose(journal: Journal, batch: str, *args: Any, **fields: Any) -> None:
+        promise(journal, batch, *args, **fields)
+        shutil.rmtree(journal.storage.path(f"{journal.storage.staging}/{batch}"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "promise", promise_and_lose)
+        said = words_to(capfd, words, folder / "outputs", "--sink=webdataset")
+    assert said.code == 1
+    assert "what was staged there is gone" in said.err
+    assert words_to(capfd, words, folder / "outputs", "--sink=webdataset").code == 0
+    assert words_to(capfd, words, folder / "fresh", "--sink=webdataset").code == 0
+    assert tree(folder / "outputs") == tree(folder / "fresh")
+
+
 # -- a death while records are merged ------------------------------------------------------------------------
 
 
@@ -376,6 +527,26 @@ def test_a_death_while_records_are_merged_brings_nothing_back(
     assert storage.names(RECORDS) == [f"{len(writers) + 1:06d}-compact"]
 
 
+def test_a_death_while_a_batch_is_undone_leaves_nothing_of_it(folder: Path):
+    """Whatever the moment: its names go, and no record brings its inputs back."""
+    names = ["a/0", "a/1", "b/0"]
+    for deaths in range(len(names) + 2):
+        storage = Mortal(str(folder / f"outputs {deaths}"))
+        storage.prepare()
+        Journal(storage).commit("000001-000000", record({1: ["a/0", "a/1"], 2: ["b/0"], 3: ["c/0"]}, HEAD))
+        write_files(Path(storage.root), {**dict.fromkeys(names, "half"), "c/0": "whole"})
+        Journal(storage).begin("000002-000000", [1, 2], names)
+        storage.left = deaths
+        try:
+            Journal(storage).recover()
+        except SystemExit:
+            storage.left = 10**9
+            Journal(storage).recover()
+        assert done(storage) == {3: ["c/0"]}
+        assert tree(folder / f"outputs {deaths}") == {"c/0": b"whole"}
+        assert storage.names(RECORDS) == ["000001-000000", "000002-000000"]
+
+
 # -- a death, and then a command that only reads ------------------------------------------------------------
 
 
@@ -414,6 +585,8 @@ def test_after_the_death_of_a_later_run_a_manifest_has_nothing_of_before_its_cha
         undisturbed_copy(folder / "first", output)
         if not run(output, at).died:
             break
+        left = [row["output"].partition("/shard-")[0] for row in read_rows(output / "manifest.csv")]
+        assert all((output / name).exists() for name in left), at
         said = undisturbed(["manifest", str(output)])
         assert "Traceback" not in said.said
         if said.code in (0, 1):
@@ -426,7 +599,31 @@ def test_after_the_death_of_a_later_run_a_manifest_has_nothing_of_before_its_cha
     assert at > 40
     # the list was kept before the first batch, and after it
     assert {is_new for is_new, _ in seen} == {False, True}
+    # what is done anew counts again at once
+    assert (True, 4) in seen
     assert len(seen) > 3
+
+
+def test_a_manifest_can_be_read_whenever_a_run_that_changes_types_dies(folder: Path):
+    """Text in a column that is one of numbers from now on is never read as those."""
+    make = {"outputs": 1, "end": "ok", "salt": ""}
+    texts = {"a.txt": {**make, "metadata": {"count": "many"}}, "b.txt": {**make, "metadata": {"count": 1}}}
+    write_files(folder / "inputs", {name: json.dumps(what) for name, what in texts.items()})
+    recipe = f"--recipe={Path(__file__).with_name('marked.py')}:Marked"
+    command = ["run", str(folder / "dataset.csv"), recipe, "--root=inputs", "--workers=0", "--prune"]
+    write_list(folder / "dataset.csv", [["input"], ["a.txt"], ["b.txt"]])
+    assert undisturbed([*command, f"--output={folder / 'first'}"]).code == 0
+    write_list(folder / "dataset.csv", [["input"], ["b.txt"]])
+    for at in range(1, 200):
+        output = folder / "outputs"
+        undisturbed_copy(folder / "first", output)
+        died = killed([*command, f"--output={output}"], at).died
+        if (output / "manifest.csv").exists():
+            counts = [*read_manifest(output)["count"]]
+            assert counts == (["many", "1"] if len(counts) == 2 else [1]), at
+        if not died:
+            break
+    assert at > 10
 
 
 def test_a_run_that_makes_a_death_good_leaves_nothing_of_it_in_its_own_folder(folder: Path):

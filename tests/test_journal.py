@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import resource
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -124,8 +125,8 @@ def test_a_generation_is_above_all_there_are_begun_ones_included(storage: LocalS
 BATCH = "000002-000000"
 
 
-def promised(storage: LocalStorage, *names: str, plain: bool = False) -> list[Path]:
-    """Two inputs whose shards are to be replaced; `plain`, as earlier versions have promised it.
+def promised(storage: LocalStorage, *names: str, gone: Sequence[str] = (), plain: bool = False) -> list[Path]:
+    """Two inputs whose shards are to be replaced, or gone; `plain`, as earlier versions have promised it.
 
     Returns where the new shards are staged.
     """
@@ -139,7 +140,8 @@ def promised(storage: LocalStorage, *names: str, plain: bool = False) -> list[Pa
         moves.append(Move(f".splitter/staging/{BATCH}/{name}", name, size, checksum))
     journal = Journal(storage)
     new = record({1: [f"{name}/1-1" for name in names], 2: []})
-    journal.promise(BATCH, [1, 2], names, moves=[move[:2] if plain else move for move in moves], record=new)
+    sources = [move[:2] if plain else move for move in moves]
+    journal.promise(BATCH, [1, 2], [*names, *gone], moves=sources, record=new)
     return [folder / name for name in names]
 
 
@@ -163,6 +165,19 @@ def test_a_promise_is_kept_whatever_was_moved_before(storage: LocalStorage, move
         assert Path(storage.path("b.tar")).read_text() == "new b.tar"
     assert not any(name.endswith(BEGUN) for name in storage.names(RECORDS))
     assert storage.names(storage.staging) == []
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_what_a_promise_names_and_does_not_make_again_goes(storage: LocalStorage, moved: int):
+    """A group that needs fewer shards than before leaves none of those that were there."""
+    (staged,) = promised(storage, "a.tar", gone=("b.tar", "c.tar"))
+    if moved:
+        staged.rename(storage.path("a.tar"))
+    Path(storage.path("b.tar")).write_text("old")
+    Path(storage.path("other.tar")).write_text("of another group")
+    Journal(storage).recover()
+    assert done(storage) == {1: ["a.tar/1-1"], 2: []}
+    assert shards(storage) == ["a.tar", "other.tar"]
 
 
 @pytest.mark.parametrize("harm", ["gone", "torn", "longer", "other", "the target is of before"])

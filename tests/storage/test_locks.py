@@ -1,6 +1,7 @@
 """One run at a time in a folder."""
 
 import contextlib
+import fcntl
 import os
 import re
 import socket
@@ -12,7 +13,7 @@ from typing import NoReturn
 
 import pytest
 
-from splitter.errors import Refused
+from splitter.errors import Refused, StorageError
 from splitter.storage import locks
 from splitter.storage.folder import LocalStorage
 from splitter.storage.tree import Tree
@@ -135,3 +136,44 @@ def test_a_lock_that_is_withdrawn_while_another_run_opens_it(storage: LocalStora
     monkeypatch.setattr(second, "_opened", opening)
     with second.held(), pytest.raises(Refused, match="is in use by process"), third.held():
         pass
+
+
+def test_a_worker_that_no_driver_has_forked_is_seen(storage: LocalStorage):
+    """Whoever only looks is told of it as long as it is at work; several may be."""
+    worker = locks.FolderLock(Tree(storage.root), None)
+    with storage.locked():
+        worker.run = storage.run
+        with worker.at_work():
+            pass
+    with worker.at_work(), worker.at_work():
+        assert storage.users()[0]
+    assert not storage.users()[0]
+
+
+def test_a_worker_that_no_driver_has_forked_does_nothing_for_a_run_that_is_over(storage: LocalStorage):
+    """Once there is a later run it does no more batches."""
+    worker = locks.FolderLock(Tree(storage.root), None)
+    with storage.locked():
+        worker.run = storage.run
+    later = LocalStorage(storage.root)
+    with later.locked(), pytest.raises(StorageError, match="is taken over by another run"), worker.at_work():
+        pass
+
+
+def test_a_gate_opens_though_a_process_was_forked_in_it(storage: LocalStorage):
+    """That has the descriptor as well, for as long as it lives."""
+    stay, pipe = os.pipe()
+    with storage.gate():
+        pid = os.fork()
+        if not pid:
+            os.close(pipe)
+            os.read(stay, 1)
+            os._exit(0)
+    try:
+        other = Tree(storage.root).open(locks.GATE, os.O_RDWR)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(other)
+    finally:
+        os.close(stay)
+        os.close(pipe)
+        os.waitpid(pid, 0)

@@ -1,0 +1,85 @@
+"""One run at a time in an object store, which has no locks."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import fsspec
+import pytest
+
+from splitter.errors import StorageError
+from splitter.processes import process_space, started
+from splitter.storage import ownership
+from splitter.storage.objects import Objects, objects_at
+from splitter.storage.ownership import LOCKS_KEPT, InUse, Owner, Ownership
+
+ROOT = "memory://owned"
+
+
+@pytest.fixture
+def objects() -> Iterator[Objects]:
+    yield objects_at(ROOT)
+    fsspec.filesystem("memory").rm("/owned", recursive=True)
+
+
+def locks() -> list[str]:
+    """The names of the locks that are there."""
+    found = fsspec.filesystem("memory").ls("/owned/.splitter", detail=False)
+    return sorted(os.path.basename(name) for name in found)
+
+
+def test_the_locks_of_the_last_few_runs_are_kept(objects: Objects):
+    """However many runs there were: each looks at all of them again and again."""
+    for number in range(1, 9):
+        owned = Ownership(objects)
+        owned.take(elsewhere=False)
+        there = range(max(1, number - LOCKS_KEPT + 1), number + 1)
+        assert locks() == [f"lock-{one:06d}" for one in there]
+        owned.leave()
+
+
+def test_a_process_of_this_machine_that_lives_is_in_use_without_a_beat(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+):
+    """It may be stopped, or the store may have been away for long; once it is dead nobody waits for it."""
+    monkeypatch.setattr(ownership, "SECONDS_OF_SILENCE", 1.0)
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    here = (socket.gethostname(), process_space(), other.pid, started(other.pid))
+    objects.write(".splitter/lock-000007", Owner(*here, "0" * 16).content())
+    owned = Ownership(objects)
+    try:
+        with pytest.raises(InUse, match=f"is in use by process {other.pid} on "):
+            owned.take(elsewhere=False)
+    finally:
+        other.communicate()
+    owned.take(elsewhere=False)
+    assert owned.number == 8
+    owned.leave()
+
+
+def test_a_store_that_lets_two_create_the_same_lock(objects: Objects, monkeypatch: pytest.MonkeyPatch):
+    """The one whose lock was written over notices it at its next beat, and does nothing more."""
+    monkeypatch.setattr(ownership, "SECONDS_BETWEEN_BEATS", 0.05)
+    owned = Ownership(objects)
+    owned.take(elsewhere=False)
+    owned.confirm()
+    mark = Owner("elsewhere", process=4711, run="0" * 16).content()
+
+    def write_over() -> None:
+        """Again and again: a beat that was on its way may come after it."""
+        give_up = time.monotonic() + 10
+        while time.monotonic() < give_up:
+            if not owned.lost:
+                objects.write(".splitter/lock-000001", mark)
+            time.sleep(0.2)
+            owned.confirm()
+
+    try:
+        with pytest.raises(StorageError, match="was taken over by process 4711 on elsewhere"):
+            write_over()
+        assert objects.read(".splitter/lock-000001") == mark
+    finally:
+        owned.leave()
