@@ -3,18 +3,20 @@
 import csv
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from doors import read_table, run_words, tree, write_files, write_list
+from doors import here, read_table, run_words, tree, write_files, write_list
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from splitter import InputFile, OutputFile, ProcessorDataset, read_manifest
 from splitter.dataset import Result
 from splitter.errors import Refused
+from splitter.manifest import Manifest
 
 # -- what comes out, against another way to work it out --------------------------------------------------
 
@@ -143,6 +145,48 @@ def test_errors_csv_goes_when_nothing_fails_any_more(folder: Path, capfd):
     assert run_words(capfd, dataset).code == 0
     assert not (folder / "outputs" / "errors.csv").exists()
     assert {row["input"] for row in read_table(folder / "outputs" / "manifest.csv")} == {"a.txt"}
+
+
+def test_a_manifest_with_other_types_is_gone_before_these_are_noted(folder: Path, monkeypatch):
+    """A run that dies before it has written its own leaves none that cannot be read."""
+    write_files(folder, {"a.txt": "", "b.txt": ""})
+    whats = [{"outputs": [{}], "metadata": {"count": count}} for count in ("many", 1)]
+    rows = [
+        {"input": name, "what": json.dumps(what)}
+        for name, what in zip(("a.txt", "b.txt"), whats, strict=True)
+    ]
+    options: dict[str, Any] = {"root": str(folder), "workers": 0, "quiet": True, "prune": True}
+    Described(rows).run(folder / "outputs", **options)
+    with monkeypatch.context() as patched:
+        patched.setattr(Manifest, "rows", lambda _: sys.exit(9))
+        with pytest.raises(SystemExit):
+            Described(rows[1:]).run(folder / "outputs", **options)
+    assert not (folder / "outputs/manifest.csv").exists()
+    assert [*Described(rows[1:]).run(folder / "outputs", **options)["count"]] == [1]
+
+
+def test_a_manifest_of_a_limited_run_stays_as_it_is(folder: Path, capfd):
+    """What a change has made old, and a limit has left for later, has no row when it is made again."""
+    write_files(folder / "inputs", {"a.txt": "one", "b.txt": "two"})
+    dataset = write_list(folder / "list.csv", [["input"], ["a.txt"], ["b.txt"]])
+    assert run_words(capfd, dataset).code == 0
+    assert run_words(capfd, dataset, "--num-chars=3", "--overlap=2", "--limit=1").code == 0
+    made = (folder / "outputs/manifest.csv").read_bytes()
+    assert {row["input"] for row in read_table(folder / "outputs/manifest.csv")} == {"a.txt"}
+    said = here(capfd, "manifest", folder / "outputs")
+    assert (said.code, "1 not yet redone after the change" in said.err) == (1, True)
+    assert (folder / "outputs/manifest.csv").read_bytes() == made
+
+
+@pytest.mark.parametrize("text", ['"', 'a"b', "\r", "a\rb", ",", "\n", "\r\n", "plain"])
+def test_a_field_that_needs_quotes(folder: Path, text: str):
+    """Each kind by itself: what has none of them is written in a quicker way."""
+    write_files(folder, {"a.txt": ""})
+    what = {"outputs": [{"own": text}], "metadata": {"shared": text}}
+    rows = [{"input": "a.txt", "what": json.dumps(what)}]
+    Described(rows).run(folder / "outputs", root=str(folder), workers=0, quiet=True)
+    (row,) = read_table(folder / "outputs/manifest.csv")
+    assert (row["own"], row["shared"]) == (text, text)
 
 
 def test_nothing_failed_has_the_columns_of_failures(folder: Path):

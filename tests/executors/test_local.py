@@ -82,6 +82,27 @@ print(len(manifest))
 """
 
 
+def test_what_setup_has_loaded_is_not_the_memory_of_an_input(launcher: Launcher, folder: Path):
+    """--memory is for what an input takes beside a model."""
+    recipe = write_files(
+        folder,
+        {
+            "loads.py": "import time\n"
+            "from splitter import ProcessorDataset\n\n\n"
+            "class Loads(ProcessorDataset):\n"
+            "    def setup(self):\n"
+            "        self.model = b'x' * 400_000_000\n\n"
+            "    def process(self, input_file):\n"
+            "        time.sleep(1)\n"
+            "        return [], {'size': len(self.model)}\n",
+            "inputs/a.txt": "a",
+        },
+    )
+    options = ("--recipe", recipe / "loads.py:Loads", "--workers", 1, "--memory", "200MB")
+    run = launcher.run("run", folder / "inputs", *options, "--output", folder / "outputs")
+    assert run.code == 0, run.stderr
+
+
 def test_spawned_workers_know_a_class_of_a_script(folder: Path):
     """A class of a script that has no main guard makes the same outputs in spawned workers, and runs once."""
     dataset = make_inputs(folder / "data", good_inputs(12))
