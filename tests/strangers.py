@@ -1,9 +1,11 @@
 """Output folders as a stranger might send them, and what must not be touched by whoever opens one."""
 
+import contextlib
 import os
+import resource
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import xxhash
@@ -33,6 +35,21 @@ def pictured(victim: Path) -> dict[str, object]:
         content = path.read_bytes() if stat.S_ISREG(seen.st_mode) else b""
         found[str(path)] = stat.S_IMODE(seen.st_mode), seen.st_mtime_ns, seen.st_nlink, content
     return found
+
+
+@contextlib.contextmanager
+def at_most(more: int) -> Iterator[None]:
+    """Let this process take so much memory more than it has, as far as the system can see to that."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        taken = 32 << 30
+    resource.setrlimit(resource.RLIMIT_AS, (taken + more, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def begun(output: Path, *, names=(), moves=None, keys=(1,), record: bytes | None = None) -> None:

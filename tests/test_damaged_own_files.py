@@ -1,8 +1,8 @@
 """Records and small files of `.splitter`, damaged or forged: one clear line, and nothing outside touched."""
 
 import json
+import os
 import random
-import resource
 import shutil
 from pathlib import Path
 
@@ -11,12 +11,13 @@ from doors import here, write_files, write_list
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nightly import NIGHTLY
-from strangers import pictured, victim_tree
+from strangers import at_most, pictured, victim_tree
 
 import splitter
 from splitter.storage.sealed import sealed, unsealed
 
 TRIALS = 3000 if NIGHTLY else 40
+GAPS = 12
 DEEP = b"[" * 100_000
 # JSON that a stranger may put in the place of any value
 LIES = [
@@ -36,7 +37,8 @@ LIES = [
     "/",
     [10**30],
 ]
-MOST_MEMORY = 4 << 30
+# more than there is now
+MOST_MEMORY = 1 << 30
 
 
 def run(folder: Path, output: str, *options: str) -> list[str]:
@@ -168,12 +170,8 @@ def test_a_record_that_lies_of_its_size_takes_no_memory(made: Path, tmp_path: Pa
     shutil.copytree(made / "loose", tmp_path / "out")
     record = tmp_path / "out" / ".splitter/records/000001-lies"
     record.write_bytes(b'{"heads": [], "entries": 1000000000000, "text": 5}\n')
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY * 8, before[1]))
-    try:
+    with at_most(MOST_MEMORY):
         said = here(capfd, "manifest", tmp_path / "out")
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
     assert said.code == 1
     assert "/000001-lies: is damaged (its size is wrong)" in said.err
     # a gap of a terabyte takes no room on disk
@@ -182,3 +180,24 @@ def test_a_record_that_lies_of_its_size_takes_no_memory(made: Path, tmp_path: Pa
     said = here(capfd, "manifest", tmp_path / "out")
     assert said.code == 1
     assert "/000001-lies: is damaged" in said.err
+
+
+@pytest.mark.parametrize("output", ["loose", "shards"])
+def test_a_gap_takes_no_memory(made: Path, tmp_path_factory, capfd, output: str):
+    """A file that takes no room on disk is not read whole, whichever it is: one line names it."""
+    chance = random.Random(output)
+    pairs = [(name, number) for name in _own_files(made, output) for number in range(9)]
+    for name, number in pairs if NIGHTLY else chance.sample(pairs, GAPS):
+        folder = tmp_path_factory.mktemp("gap")
+        shutil.copytree(made, folder, dirs_exist_ok=True)
+        if chance.random() < 0.5:
+            (folder / name).write_bytes(b"")
+        os.truncate(folder / name, 1 << 37)
+        command = commands(folder, output)[number]
+        with at_most(MOST_MEMORY):
+            said = here(capfd, *command)
+        assert said.code in (0, 1, 2), said.err
+        assert "Traceback" not in said.err, said.err
+        assert "emory" not in said.err, said.err
+        assert said.code != 2 or len(said.lines) == 1, said.err
+        shutil.rmtree(folder)

@@ -16,7 +16,8 @@ PACKAGE = Path(splitter.__file__).parent
 
 # A module imports only from lines above its own; a package that is named stands for all its modules.
 ROOMS = """
-    content_types ending audio.endings errors audio.hush importing parts single temporary urls
+    content_types ending audio.endings errors audio.hush importing parts row_groups single temporary
+    urls
     table_names
     csv_text audio.flac identity audio.mp3 audio.ogg options parameters progress records audio.wav
     columns audio.decoders inputs.joining keeper processes storage.stores travel inputs.where

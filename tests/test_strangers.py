@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from doors import here, write_files, write_list
 from nightly import NIGHTLY
-from strangers import HOSTILE, pictured, victim_tree
+from strangers import HOSTILE, at_most, pictured, victim_tree
 
 import splitter
 from splitter.errors import SplitterError, StorageError
@@ -195,6 +195,27 @@ def test_the_folder_itself_may_be_a_link(received: Path, capfd):
     assert (received / "elsewhere" / "e" / "0.txt").exists()
 
 
+@pytest.mark.parametrize("name", ["a/0.txt", "a"])
+def test_an_output_that_is_a_link_is_named_with_a_remedy(received: Path, capfd, name: str):
+    """As data versioning tools leave them: one line says which is a link, and what to do."""
+    linked = received / "outputs" / name
+    linked.rename(received / "elsewhere")
+    linked.symlink_to(received / "elsewhere")
+    where = "it" if name == "a/0.txt" else linked
+    for reader in READERS.values():
+        with pytest.raises(StorageError) as raised:
+            reader(received)
+        message = str(raised.value)
+        assert message.startswith(f"cannot read {received}/outputs/a/0.txt: {where} is a link, and none")
+        assert "git annex unlock" in message
+        assert "\n" not in message
+    for command in ("verify", "report"):
+        said = here(capfd, *COMMANDS[command](received))
+        assert said.code == 1
+        assert "a/0.txt" in said.err + said.out
+        assert "is a link" in said.err + said.out
+
+
 def test_the_program_of_a_stranger_is_not_run(received: Path, capfd):
     """`verify --deep` takes parameters from the folder: not those that say which program to run."""
     command = ["touch", str(received / "victim" / "touched"), "{output}"]
@@ -270,3 +291,64 @@ def test_a_table_of_a_stranger(received: Path, capfd, monkeypatch, thing: str):
     assert said.code == 1
     assert "Traceback" not in said.err
     assert outside(received) == before
+
+
+def _one_value(rows: int, value: bytes | str) -> "pa.DictionaryArray":
+    """A column of a value that stands in the file once, and unpacks to as many as there are rows."""
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([value]))
+
+
+def bomb(path: Path, **columns) -> Path:
+    """A Parquet file of a few kilobytes."""
+    how = {"compression": "zstd", "use_dictionary": True, "dictionary_pagesize_limit": 1 << 30}
+    pq.write_table(pa.table(columns), path, store_schema=False, **how)
+    assert path.stat().st_size < 4000
+    return path
+
+
+def test_contents_that_unpack_to_more_than_memory_are_refused(received: Path, capfd, monkeypatch):
+    """A shard of a kilobyte: what one row group may unpack to is bounded, whatever stands in its footer."""
+    here(capfd, *run("--sink=parquet", "--fresh", "--prune")(received))
+    (shard,) = (received / "outputs" / "shards").iterdir()
+    bomb(shard, key=[f"{number:08d}-000000" for number in range(64)], file=_one_value(64, bytes(16 << 20)))
+    for most in (4 << 30, 1 << 27):
+        monkeypatch.setattr("splitter.row_groups.MOST_IN_GROUP", most)
+        for reader in READERS.values():
+            # without the limit of splitter's own that of the system is met, with the same words
+            with (
+                at_most(1 << 29),
+                pytest.raises(StorageError, match=r"shard-000000\.parquet: cannot be read"),
+            ):
+                reader(received)
+
+
+def test_labels_that_unpack_to_more_than_memory_are_refused(received: Path, capfd, monkeypatch):
+    """In a list, and beside the contents of shards that are inputs: one line, after a part of it."""
+    monkeypatch.setattr("splitter.inputs.sources.MOST_AT_ONCE", 1 << 27)
+    monkeypatch.setattr("splitter.inputs.parquet.MOST_LABELS", 1 << 27)
+    monkeypatch.setattr("splitter.row_groups.GOOD_SIZE", 1 << 25)
+    text = _one_value(1000, "x" * (8 << 20))
+    small = _one_value(1000, "a.txt")
+    files = [
+        bomb(received / "list.parquet", input=small, note=text),
+        bomb(received / "shard.parquet", file=_one_value(1000, b"word"), note=text),
+    ]
+    for path in files:
+        arguments = run("--fresh")(received)
+        arguments[1] = str(path)
+        with at_most(3 << 28):
+            said = here(capfd, *arguments)
+        assert said.code == 2
+        assert len(said.lines) == 1, said.err
+        assert str(path) in said.err
+
+
+def test_an_input_in_a_dictionary_is_read_alone(received: Path, capfd):
+    """Many rows of one large content do not come into memory together."""
+    path = bomb(received / "shard.parquet", file=_one_value(70, bytes(32 << 20)))
+    output = f"--output={received / 'other'}"
+    with at_most(1 << 29):
+        said = here(
+            capfd, "run", path, "--recipe=command", "--command=true {input} {output}", "--limit=2", output
+        )
+    assert said.code == 0, said.err

@@ -19,6 +19,7 @@ from splitter.inputs.fetching import Fetcher, Wanted
 from splitter.inputs.places import look_at
 from splitter.inputs.shards import LONGEST_NAME, Place, Shard, open_parquet, plain
 from splitter.records import InputFile, Scratch
+from splitter.row_groups import rows_at_once
 from splitter.tar.archive import HELD_BYTES, PIECE, Part, Waiting
 from splitter.urls import is_url
 
@@ -291,9 +292,11 @@ class _Parquet(_Reader):
         group = self._group_of(row)
         if self._rows is None or row < self._first or group > self._group_of(self._next - 1):
             self._first = self._next = self._shard.cuts[group]
+            chosen = range(self._file.num_row_groups)[group:][:groups]
+            rows = max(1, min(MOST_HELD_ROWS, HELD_ROWS_BYTES // max(1, size)))
             self._batches = self._file.iter_batches(
-                batch_size=max(1, min(MOST_HELD_ROWS, HELD_ROWS_BYTES // max(1, size))),
-                row_groups=range(self._file.num_row_groups)[group:][:groups],
+                batch_size=rows_at_once(self._file.metadata, chosen, [self._shard.column], rows),
+                row_groups=chosen,
                 columns=bytes_column(self._file.schema_arrow, self._shard.column),
                 use_threads=False,
             )

@@ -18,6 +18,7 @@ from splitter.inputs.shards import (
     plain,
     state_of,
 )
+from splitter.row_groups import MOST_ROWS, batches_of, rows_at_once
 from splitter.urls import is_url, without_secrets
 
 _CONTENTS = ("audio", "image", "file", "bytes")
@@ -146,7 +147,7 @@ def _label_columns(file: Any, labels: Sequence[str], place: str) -> dict[str, li
     columns: dict[str, list[str]] = {name: [] for name in labels}
     held = 0
     if labels:
-        for batch in file.iter_batches(batch_size=10_000, columns=list(labels), use_threads=False):
+        for batch in batches_of(file, labels):
             for name, values in zip(batch.schema.names, batch.columns, strict=True):
                 texts = [*map(python_text, values_of(values))]
                 columns[name] += texts
@@ -165,7 +166,12 @@ def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
     paths: list[str] = []
     at = kind.get_field_index("path") if pa.types.is_struct(kind) else -1
     if at >= 0 and _is_text(kind.field(at).type):
-        for batch in file.iter_batches(batch_size=10_000, columns=[f"{column}.path"], use_threads=False):
+        held = 0
+        rows = rows_at_once(file.metadata, range(file.num_row_groups), [column], MOST_ROWS)
+        for batch in file.iter_batches(batch_size=rows, columns=[f"{column}.path"], use_threads=False):
+            held += batch.nbytes
+            if held > MOST_LABELS:
+                raise ValueError(f"its paths are more than {MOST_LABELS:,} bytes")
             paths += [(value and value.get("path")) or "" for value in batch.column(0).to_pylist()]
     safe = [path and safe_name(path) for path in paths]
     good = all(path and not path.startswith("%2F") and not is_too_long(path.split("/")) for path in safe)

@@ -16,6 +16,7 @@ from splitter.inputs.places import OWN_FOLDER, RESERVED_FOLDERS, Layout
 from splitter.inputs.shard_inputs import is_archive, is_parquet, read_shards
 from splitter.inputs.shards import MemberIndex, plain
 from splitter.inputs.where import condition
+from splitter.row_groups import MOST_AT_ONCE, batches_of
 from splitter.stages import OUTPUT, labels_of_manifest, names_in_next_stage
 from splitter.storage.listings import (
     OUTPUT_FOLDER,
@@ -29,6 +30,8 @@ from splitter.storage.listings import (
 )
 from splitter.urls import begin_of, file_name, is_url, joined, parent, without_scheme, without_secrets
 
+# of a list are in memory at once
+ROWS_TOGETHER = 10_000
 # what pairs hold beside the path
 LABEL = "label"
 
@@ -613,7 +616,13 @@ def _parquet_rows(name: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyar
     import pyarrow as pa
 
     try:
-        for batch in file.iter_batches(batch_size=10_000):
+        rows = size = 0
+        for batch in batches_of(file, file.schema_arrow.names):
+            rows, size = rows + len(batch), size + batch.nbytes
+            if size > MOST_AT_ONCE:
+                raise ValueError(f"{rows:,} rows unpack to {size:,} bytes")  # noqa: TRY301 - as of what Arrow raises
+            if rows >= ROWS_TOGETHER:
+                rows = size = 0
             columns = map(values_of, batch.columns)
             yield from ([python_text(value) for value in row] for row in zip(*columns, strict=True))
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:

@@ -13,6 +13,7 @@ import functools
 import io
 import itertools
 import os
+import stat
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,9 +24,10 @@ import xxhash
 
 from splitter.errors import Refused, StorageError, UnreadableInput
 from splitter.inputs.places import look_at, shard_of
+from splitter.row_groups import read_group, rows_at_once
 from splitter.storage.content import checksum_of
 from splitter.storage.names import is_output
-from splitter.storage.tree import Tree
+from splitter.storage.tree import InTheWay, Tree, is_mostly_nothing
 from splitter.tar.archive import read_members
 from splitter.urls import is_url, without_scheme, without_secrets
 
@@ -38,6 +40,8 @@ MOST_OPEN = {".tar": 16, ".parquet": 4}
 READ_AHEAD, GAP = 16 << 20, 1 << 16
 MOST_AT_ONCE = 64
 MOST_FOLDERS = 4
+# of the rows of a table
+MOST_KEYS = 1024
 READ_ANEW = "if the outputs were made anew, read the manifest again; if not, restore the file"
 
 
@@ -129,7 +133,11 @@ class OutputReader:
         self._be_here()
         shard, name = shard_of(_checked(wanted.output))
         if not shard:
-            return self._as_stated(wanted, self._files.read(name))
+            there = self._files.size(name)
+            if None not in (there, wanted.size) and there != wanted.size:
+                # before memory is taken for it
+                raise self._differs(wanted, self._of_size(there, wanted.size))
+            return self._as_stated(wanted, self._files.read(name, gaps=wanted.size is not None))
         known = self._shards.get(shard)
         if known is not None:
             try:
@@ -173,12 +181,19 @@ class OutputReader:
 
     def _as_stated(self, wanted: Address, content: bytes) -> bytes:
         if wanted.size is not None and len(content) != wanted.size:
-            what = f"has {len(content):,} bytes where the manifest says {wanted.size:,}"
+            what = self._of_size(len(content), wanted.size)
         elif wanted.checksum and checksum_of(xxhash.xxh3_128(content)) != wanted.checksum:
             what = "its checksum differs from the manifest's"
         else:
             return content
-        raise StorageError(f"{self._files.place(wanted.output)}: {what}; {self._remedy}")
+        raise self._differs(wanted, what)
+
+    @staticmethod
+    def _of_size(there: int | None, stated: int | None) -> str:
+        return f"has {there:,} bytes where the manifest says {stated:,}"
+
+    def _differs(self, wanted: Address, what: str) -> StorageError:
+        return StorageError(f"{self._files.place(wanted.output)}: {what}; {self._remedy}")
 
 
 class Part(NamedTuple):
@@ -264,12 +279,16 @@ class Files(ABC):
         """What messages call a file."""
 
     @abstractmethod
-    def read(self, name: str) -> bytes:
-        """A whole file."""
+    def read(self, name: str, *, gaps: bool = False) -> bytes:
+        """A whole file; `gaps` are for where its size is known."""
+
+    def size(self, name: str) -> int | None:  # noqa: ARG002 - elsewhere it would be a request
+        """The bytes of a file, where that is known before it is read."""
+        return None
 
     @abstractmethod
-    def open(self, name: str) -> BinaryIO:
-        """A file to read and to seek in."""
+    def open(self, name: str, *, gaps: bool = True) -> BinaryIO:
+        """A file to read and to seek in; without `gaps`, none that is large by what was never written."""
 
     @abstractmethod
     def table(self, name: str) -> Any:  # noqa: ANN401 - whatever Arrow reads from
@@ -311,16 +330,30 @@ class LocalFiles(Files):
         except OSError as error:
             raise self.fault(name, error) from error
 
-    def read(self, name: str) -> bytes:
-        """A whole file."""
-        with self.open(name) as file:
+    def read(self, name: str, *, gaps: bool = False) -> bytes:
+        """A whole file; `gaps` are for where its size is known."""
+        with self.open(name, gaps=gaps) as file:
             try:
                 return file.read()
             except OSError as error:
                 raise self.fault(name, error) from error
 
-    def open(self, name: str) -> BinaryIO:
+    def size(self, name: str) -> int | None:
+        """A look, which opens nothing; None where there is no plain file."""
+        with contextlib.suppress(OSError):
+            found = self._tree.look(name)
+            return found.st_size if stat.S_ISREG(found.st_mode) else None
+        return None
+
+    def open(self, name: str, *, gaps: bool = True) -> BinaryIO:
         """A plain file; anything else could block."""
+        file = self._open(name)
+        if not gaps and is_mostly_nothing(file.fileno()):
+            file.close()
+            raise StorageError(f"{self.place(name)}: is damaged (most of it was never written)")
+        return file
+
+    def _open(self, name: str) -> BinaryIO:
         try:
             if name == self.named:
                 look_at(self.place(name))
@@ -333,7 +366,16 @@ class LocalFiles(Files):
 
     def fault(self, name: str, error: OSError) -> StorageError:
         """A file cannot be read."""
-        return StorageError(f"cannot read {self.place(name)}: {error.strerror or error}")
+        reason = error.strerror or error
+        if isinstance(error, FileNotFoundError):
+            reason = "is not there"
+        elif isinstance(error, InTheWay) and error.is_link:
+            where = "it" if error.path == self.place(name) else error.path
+            reason = (
+                f"{where} is a link, and none in an output folder is followed; put there what it leads to "
+                "(git annex unlock; with DVC, cache.type copy)"
+            )
+        return StorageError(f"cannot read {self.place(name)}: {reason}")
 
     def table(self, name: str) -> Any:  # noqa: ANN401 - of Arrow
         """A file of Arrow's own."""
@@ -356,6 +398,8 @@ class _LocalRanges(Ranges):
 
     def read(self, start: int, size: int) -> bytes:
         try:
+            # memory is taken before anything is read
+            size = max(0, min(size, os.fstat(self._descriptor).st_size - start))
             content = os.pread(self._descriptor, size, start)
             while 0 < len(content) < size and (more := self._rest(start, size, len(content))):
                 content += more
@@ -401,7 +445,7 @@ class RemoteFiles(Files):
             if code_of(error) == NO_SUCH_BUCKET:
                 raise Refused(f"{self._shown}: {NO_BUCKET}") from None
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, *, gaps: bool = False) -> bytes:  # noqa: ARG002 - an object has none
         """A whole object."""
         return self.part(name, None, None)
 
@@ -410,7 +454,7 @@ class RemoteFiles(Files):
         content: bytes = self._asked(name, self._client.cat_file, start=start, end=end)
         return content
 
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str, *, gaps: bool = True) -> BinaryIO:  # noqa: ARG002 - an object has none
         """An object to seek in."""
         return cast(
             "BinaryIO", _RemoteFile(self._asked(name, self._client.open, mode="rb"), self.place(name))
@@ -561,6 +605,8 @@ class ParquetShard(_Shard):
 
     def read(self, name: str, size: int | None, offset: int | None) -> bytes:  # noqa: ARG002 - of the seam
         """One row of its row group."""
+        import pyarrow as pa
+
         row = self._row_of(name) if offset is None else offset
         group = bisect.bisect_right(self._ends, row)
         if row < 0 or group == len(self._ends) or not self._column:
@@ -568,8 +614,8 @@ class ParquetShard(_Shard):
         kept, contents = self._kept
         with self._telling():
             if kept != group:
-                found = self._table.read_row_group(group, columns=[self._column], use_threads=False)
-                contents = found.column(self._column)
+                self._kept = -1, None
+                contents = pa.chunked_array([*read_group(self._table, group, self._column)])
                 self._kept = group, contents
             start = self._ends[group - 1] if group else 0
             value = contents[row - start].as_py()
@@ -579,10 +625,14 @@ class ParquetShard(_Shard):
         return content
 
     def _row_of(self, name: str) -> int:
-        with self._telling():
-            found = self._table.read(columns=["key"], use_threads=False)
-            keys: list[str] = found.column("key").to_pylist()
         key = name.rpartition(".")[0]
-        if key not in keys:
-            raise self._missing(name)
-        return keys.index(key)
+        row = 0
+        with self._telling():
+            groups = range(self._table.metadata.num_row_groups)
+            rows = rows_at_once(self._table.metadata, groups, ["key"], MOST_KEYS)
+            for batch in self._table.iter_batches(batch_size=rows, columns=["key"], use_threads=False):
+                keys: list[str] = batch.column("key").to_pylist()
+                if key in keys:
+                    return row + keys.index(key)
+                row += len(keys)
+        raise self._missing(name)

@@ -122,7 +122,7 @@ def _refuse_in_use(files: Files) -> None:
 def _rows(files: Files, name: str, path: str) -> Iterator[Row]:
     """The header, then the rows."""
     try:
-        with files.open(name) as raw, _text_of(raw) as file:
+        with files.open(name, gaps=False) as raw, _text_of(raw) as file:
             reader = csv.reader(file, strict=True)
             header = next(reader, [])
             yield header

@@ -17,6 +17,7 @@ from splitter.content_types import type_of
 from splitter.errors import Refused, SplitterError, StorageError
 from splitter.inputs.places import OWN_FOLDER, REPORT, Layout, same_name, shard_of
 from splitter.outputs.contents import Address, Files, OutputReader, Ranges
+from splitter.storage.tree import is_mostly_nothing
 from splitter.urls import is_url
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -133,6 +134,8 @@ class Served:
     def _read_report(self) -> bytes:
         if self._root:
             with open_below(self._root, [REPORT]) as file:
+                if is_mostly_nothing(file.fileno()):
+                    raise NotThere
                 return file.read()
         with self._one_at_a_time:
             return self._files.read(REPORT)

@@ -18,7 +18,7 @@ from splitter.storage.content import measure
 from splitter.storage.locks import FolderLock, unwritable
 from splitter.storage.names import refuse_unclean
 from splitter.storage.power import sync_file_system, sync_folder
-from splitter.storage.tree import InTheWay, Tree
+from splitter.storage.tree import InTheWay, Tree, is_mostly_nothing
 
 LONGEST_PATH, LONGEST_PART = 4000, 255
 # so many characters are at most 252 bytes
@@ -246,9 +246,15 @@ class LocalStorage(Storage):
         return self.path(name)
 
     def open(self, name: str) -> BinaryIO:
-        """A file to read from."""
+        """A file to read from; none of a run's own has a gap, where a few bytes could take all memory."""
         with self._reading(name):
-            return open(name, "rb", opener=self._tree.open)
+            file = open(name, "rb", opener=self._tree.open)  # noqa: SIM115 - for whoever asks
+            if is_mostly_nothing(file.fileno()):
+                size = os.fstat(file.fileno()).st_size
+                file.close()
+                what = f"is damaged ({size:,} bytes, of which most were never written)"
+                raise StorageError(f"{self.path(name)}: {what}; remove it, and start over with --fresh")
+            return file
 
     @contextlib.contextmanager
     def _reading(self, name: str) -> Iterator[None]:

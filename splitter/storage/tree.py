@@ -34,6 +34,8 @@ _KINDS = {
 # folders that stay open, beside the first; two are needed at a time
 _MOST_OPEN = 8
 _MOST_NESTED = 32
+# smaller files may be read whole, whatever is in them
+_SMALL = 16 << 20
 # whether a folder that is open says that it was removed
 _TELLS_REMOVAL = sys.platform == "linux"
 
@@ -45,6 +47,7 @@ class InTheWay(OSError):
         """Say what it is, and what to do."""
         what = "is a link, and none in an output folder is followed" if kind == "a link" else f"is {kind}"
         super().__init__(errno.ELOOP, f"{path} {what}: remove it")
+        self.path, self.is_link = path, kind == "a link"
 
 
 class Tree:
@@ -315,6 +318,16 @@ def _remove(folder: int, name: str, top: int, later: list[str], depth: int = 0) 
         finally:
             os.close(inner)
         os.rmdir(name, dir_fd=folder)
+
+
+def is_mostly_nothing(descriptor: int) -> bool:
+    """Whether a file is large by a gap, which takes no room on disk and all of it in memory."""
+    size = os.fstat(descriptor).st_size
+    if size <= _SMALL or not hasattr(os, "SEEK_HOLE"):
+        return False
+    hole = os.lseek(descriptor, 0, os.SEEK_HOLE)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return hole < size
 
 
 def _close(opened: tuple[int, int, int]) -> None:
