@@ -18,6 +18,7 @@ from splitter.annotations.subtitles import read_srt, read_vtt
 from splitter.annotations.tables import looks_like_jsonl, looks_like_table, read_jsonl, read_table, row_of
 from splitter.errors import AnnotationError
 from splitter.inputs.places import look_at
+from splitter.storage.tree import is_mostly_nothing
 
 Kind = Literal["rttm", "ctm", "textgrid", "audacity", "srt", "vtt", "table", "jsonl"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -209,6 +210,8 @@ def find_annotations(recording: str | os.PathLike[str]) -> Path | None:
 def _read_text(path: str) -> str:
     look_at(path)
     with open(path, "rb") as file:
+        if is_mostly_nothing(file.fileno()):
+            raise AnnotationError(f"{path}: is damaged (most of it was never written)")
         data = file.read()
     encoding = _encoding(data)
     try:

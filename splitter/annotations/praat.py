@@ -74,7 +74,7 @@ class _Tokens:
     def take_count(self) -> int:
         """How many of something follow."""
         number = self.take("number")
-        if not number.isdecimal():
+        if not number.isdecimal() or not is_number(number):
             raise Malformed(self.line, f"has {shown(number)} where a count should be")
         return int(number)
 
@@ -86,7 +86,8 @@ class _Tokens:
                 raise Malformed(self.line, "has a quote that opens a text and is never closed")
             if kind == "text":
                 return "text", match["text"].replace('""', '"')
-            if kind == "word" and is_number(token):
+            # one of more digits is a number, too, and not for people to read
+            if kind == "word" and (is_number(token) or token.isdecimal()):
                 return "number", token
             if kind == "word" and _is_flag(token):
                 return "flag", token

@@ -5,6 +5,7 @@ import functools
 import io
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
@@ -57,7 +58,7 @@ def read_table(text: str) -> Iterator[Row]:
     records = _records(text, delimiter, quoted=not is_raven or '"' in first)
     number, header = next(records, (1, []))
     names = [_plain(name) for name in header] if is_raven else header
-    twice = next((name for at, name in enumerate(names) if name and name in names[:at]), None)
+    twice = next((name for name, count in Counter(names).items() if name and count > 1), None)
     if twice:
         raise Malformed(number, f"names two columns {shown(twice)}")
     try:

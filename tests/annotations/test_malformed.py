@@ -1,5 +1,7 @@
 """Annotation files that do not follow their format: one line of error names the file and the line."""
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +167,30 @@ def test_no_text_crashes_a_reader(tmp_path_factory, kind, text):
     message = outcome(path, kind)
     assert not message or message.startswith(f"{path}: line ")
     assert "\n" not in message
+
+
+def test_a_count_that_lies_is_no_bomb(tmp_path: Path):
+    """However many tiers or intervals are stated, only those that are there are read."""
+    path = tmp_path / "a.TextGrid"
+    for count in ("999999999999", "9" * 17, "9" * 9000):
+        path.write_text(f'{GRID}1\n"IntervalTier"\n"t"\n0\n9\n{count}\n0\n1\n"x"\n')
+        assert complaint(path).startswith(("line 14: is the last", "line 11: has "))
+        path.write_text(f'{GRID}{count}\n"IntervalTier"\n"t"\n0\n9\n1\n0\n1\n"x"\n')
+        assert complaint(path).startswith(("line 14: is the last", "line 6: has "))
+
+
+@pytest.mark.parametrize("name", ["a.srt", "a.csv", "a.TextGrid"])
+def test_a_gap_takes_no_memory(tmp_path: Path, name: str):
+    """A terabyte that takes no room on disk is not read."""
+    (tmp_path / name).write_text("start,end,label\n")
+    os.truncate(tmp_path / name, 1 << 40)
+    assert complaint(tmp_path / name) == "is damaged (most of it was never written)"
+
+
+def test_many_columns_take_no_long_time(tmp_path: Path):
+    """A head of 100,000 names is looked through once."""
+    path = tmp_path / "a.csv"
+    path.write_text("start,end,label," + ",".join(map(str, range(100_000))) + "\n0,1,a\n")
+    began = time.process_time()
+    assert complaint(path).startswith("line 2: has 3 columns where")
+    assert time.process_time() - began < 5

@@ -238,7 +238,7 @@ def test_no_name_leads_out_of_the_output_folder(name: str, outputs: Path, folder
 def test_a_pipe_is_never_waited_for(files: Path):
     """It would block for ever."""
     os.mkfifo(files / "pipe.txt")
-    with pytest.raises(StorageError, match="is a named pipe, not a file"):
+    with pytest.raises(StorageError, match="is a named pipe, not a plain file"):
         splitter.read_output({"output": "pipe.txt"}, files)
 
 
