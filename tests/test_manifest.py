@@ -181,10 +181,14 @@ def test_a_manifest_of_a_limited_run_stays_as_it_is(folder: Path, capfd):
 @pytest.mark.parametrize("text", ['"', 'a"b', "\r", "a\rb", ",", "\n", "\r\n", "plain"])
 def test_a_field_that_needs_quotes(folder: Path, text: str):
     """Each kind by itself: what has none of them is written in a quicker way."""
-    write_files(folder, {"a.txt": ""})
-    what = {"outputs": [{"own": text}], "metadata": {"shared": text}}
-    rows = [{"input": "a.txt", "what": json.dumps(what)}]
-    Described(rows).run(folder / "outputs", root=str(folder), workers=0, quiet=True)
+
+    class Says(ProcessorDataset):
+        def process(self, input_file: InputFile) -> Result:
+            said = input_file.read_bytes().decode()
+            return [OutputFile("0.txt", "0", {"own": said})], {"shared": said}
+
+    path = write_files(folder, {"a.txt": text}) / "a.txt"
+    Says([str(path)]).run(folder / "outputs", root=str(folder), workers=0, quiet=True)
     (row,) = read_table(folder / "outputs/manifest.csv")
     assert (row["own"], row["shared"]) == (text, text)
 
