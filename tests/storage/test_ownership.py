@@ -12,9 +12,10 @@ import pytest
 
 from splitter.errors import StorageError
 from splitter.processes import process_space, started
-from splitter.storage import ownership
+from splitter.storage import ownership, remote
 from splitter.storage.objects import Objects, objects_at
 from splitter.storage.ownership import LOCKS_KEPT, InUse, Owner, Ownership
+from splitter.storage.remote import RemoteStorage
 
 ROOT = "memory://owned"
 
@@ -83,3 +84,21 @@ def test_a_store_that_lets_two_create_the_same_lock(objects: Objects, monkeypatc
         assert objects.read(".splitter/lock-000001") == mark
     finally:
         owned.leave()
+
+
+def test_a_worker_looks_again_before_a_batch_when_some_time_has_gone_by(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+):
+    """It does not process for a run that was taken over, and does not ask the store for each small batch."""
+    monkeypatch.setattr(remote, "SECONDS_OF_TRUST", 1e6)
+    storage = RemoteStorage(ROOT)
+    with storage.locked():
+        number = storage._ownership.number
+        storage.confirm()
+        objects.write(
+            f".splitter/lock-{number + 1:06d}", Owner("elsewhere", run="0" * 16, free=True).content()
+        )
+        storage.confirm(lately=True)
+        monkeypatch.setattr(remote, "SECONDS_OF_TRUST", 0.0)
+        with pytest.raises(StorageError, match="was taken over by process 0 on elsewhere"):
+            storage.confirm(lately=True)
