@@ -195,7 +195,7 @@ def _measure(outputs: Outputs, looks: Looks, tell: Tell) -> None:
 
 def _why(error: SplitterError | OSError) -> str:
     """Why an output cannot be read, which is named beside it."""
-    return getattr(error, "strerror", None) or str(error)
+    return getattr(error, "strerror", None) or str(error).removeprefix("cannot read ")
 
 
 def _read_texts(outputs: Outputs, looks: Looks) -> None:

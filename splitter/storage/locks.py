@@ -16,6 +16,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from splitter.errors import Refused, StorageError
 from splitter.inputs.places import OWN_FOLDER
@@ -44,6 +45,10 @@ class FolderLock:
         self.descriptors: list[int] = []
         self._tree, self._root = tree, tree.root
         self._part = part
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a worker that is not forked: the numbers of descriptors mean something else there."""
+        return {**self.__dict__, "descriptors": []}
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
