@@ -376,7 +376,7 @@ class Worker:
         Where something is taken along from those, the batch is promised, and brought to its end in any case.
         """
         batch, sink, storage = task.batch, task.group_sink, self._job.storage
-        if not (task.finished or group.dropped):
+        if not (task.finished or group.dropped or task.report.undone):
             return
         loose = [name for place in sorted(task.finished) for name in batch.stale.get(place, [])]
         if not (task.made or loose or group.dropped or task.report.undone):

@@ -88,6 +88,8 @@ def _is_stale(storage: Storage, journal: Journal, entries: np.ndarray) -> np.nda
             f"{storage.path(STALE_MARKS)}: is damaged ({error}); give the same 'splitter run' command again, "
             "which makes it anew"
         ) from None
+    if not len(marks):
+        return np.zeros(len(entries), bool)
     marks = marks[np.argsort(marks["key"], kind="stable")]
     there = journal.entries[entries]
     at = np.minimum(np.searchsorted(marks["key"], there["key"]), len(marks) - 1)

@@ -263,11 +263,17 @@ class Work:
         """After a restart: what is not there as it was, as far as it was not synced, is made again."""
         entries = unsynced.lost(self.storage, self.journal)
         self.damaged = self.journal.entries["key"][entries]
-        if len(entries):
-            count, names = show_count(len(entries), "input"), self._names(entries)
-            self.display.alert(
-                f"the machine was restarted before all was on disk: outputs of {count} are lost ({names})"
-            )
+        listed = np.isin(self.damaged, self.found.keys)
+        for some, remedy in (
+            (entries[listed], ""),
+            (entries[~listed], "; list them again to have them made again, or use --prune"),
+        ):
+            if len(some):
+                count = show_count(len(some), "input") + (" no longer in the list" if remedy else "")
+                self.display.alert(
+                    f"the machine was restarted before all was on disk: outputs of {count} are lost "
+                    f"({self._names(some)}){remedy}"
+                )
 
     def _damaged_still(self) -> np.ndarray:
         """The entries of damaged outputs that this run has not made again."""

@@ -17,6 +17,7 @@ from splitter import InputFile, OutputFile, ProcessorDataset, read_manifest
 from splitter.dataset import Result
 from splitter.errors import Refused
 from splitter.manifest import Manifest
+from splitter.storage.sealed import sealed
 
 # -- what comes out, against another way to work it out --------------------------------------------------
 
@@ -389,3 +390,13 @@ def test_a_manifest_that_is_not_there(tmp_path, monkeypatch, path, message):
     with pytest.raises(Refused) as caught:
         read_manifest(path)
     assert message in str(caught.value)
+
+
+def test_a_note_of_stale_inputs_without_inputs_is_nothing(words, capfd):
+    """No run writes one; a stranger's folder may have it."""
+    assert run_words(capfd, words).code == 0
+    output = words.parent / "outputs"
+    manifest = (output / "manifest.csv").read_bytes()
+    (output / ".splitter" / "stale").write_bytes(sealed({"inputs": 0}, b""))
+    assert here(capfd, "manifest", output).code == 0
+    assert (output / "manifest.csv").read_bytes() == manifest

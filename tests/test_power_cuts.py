@@ -333,3 +333,19 @@ def test_a_run_looks_at_unsynced_outputs_once_the_machine_was_restarted(folder: 
     assert "outputs of 2 inputs are lost (a.txt, b.txt)" in ended.said
     assert world.everything(world.output) == scenario.expected
     assert restarted(arguments).said.startswith("nothing to do")
+
+
+def test_what_is_lost_of_an_input_that_is_not_listed_is_named_with_the_remedy(folder: Path):
+    """No run can make it again; --prune forgets it, and the next run has nothing to say."""
+    scenario = Scenario.of(folder, *EXCHANGES["nothing before"])
+    world = scenario.copy()
+    arguments = world.arguments(scenario.run, world.output)
+    steps = undisturbed(arguments).steps
+    shutil.rmtree(world.output)
+    assert killed(arguments, steps.index("syncfs") + 1).died
+    (world.output / "a" / "0-0.bin").unlink()
+    world.prepare(replace(scenario.run, rows=[row for row in scenario.run.rows if row.name != "a.txt"]))
+    said = restarted(arguments).said
+    assert "outputs of 1 input no longer in the list are lost (a.txt); list them again" in said
+    assert "are lost" not in restarted([*arguments, "--prune"]).said.partition("--prune: removing")[2]
+    assert restarted(arguments).said.startswith("nothing to do")

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from crashes import contents, is_whole, measured, read_rows
+from doors import Said, here, write_files, write_list
 from hypothesis import given, settings
 from test_protocol import (
     CHANGES,
@@ -207,3 +208,41 @@ def test_what_cannot_be_read_keeps_its_samples_while_its_shard_is_made_again(fol
             break
         away = replace(away, flavour=away.flavour + 1)
     assert death > 20
+
+
+LEAVING = """
+import os
+from splitter import OutputFile, ProcessorDataset
+
+class Leaving(ProcessorDataset):
+    \"\"\"An input that is there when the run begins, and gone when it is processed.\"\"\"
+
+    def setup(self):
+        if os.environ.get("LEAVING") and os.path.exists(os.environ["LEAVING"]):
+            os.unlink(os.environ["LEAVING"])
+
+    def process(self, input_file):
+        return [OutputFile("0.txt", input_file.read_text())], {}
+"""
+
+
+def test_a_lost_shard_is_made_again_though_the_only_input_to_do_has_left(folder: Path, capfd, monkeypatch):
+    """What was good in it is done again; it took three rounds, and workers were said to be lost."""
+    write_files(folder, {"leaving.py": LEAVING, "a.txt": "text of a", "b.txt": "text of b"})
+    recipe = ("--recipe", folder / "leaving.py:Leaving")
+    options = (*recipe, "--sink=webdataset", "--workers=0", "-o", folder / "out")
+
+    def run(label: str) -> Said:
+        listing = write_list(folder / "list.csv", [["input", "label"], ["a.txt", ""], ["b.txt", label]])
+        return here(capfd, "run", listing, *options)
+
+    assert run("").code == 0
+    (folder / "out" / "shards" / "shard-000000.tar").unlink()
+    monkeypatch.setenv("LEAVING", str(folder / "b.txt"))
+    said = run("new")
+    assert said.code == 1
+    assert "lost 3 times" not in said.err
+    rows = read_rows(folder / "out" / "manifest.csv")
+    assert [row["input"] for row in rows] == ["a.txt"]
+    made = members_of((folder / "out" / "shards" / "shard-000000.tar").read_bytes())
+    assert next(iter(made.values())) == b"text of a"

@@ -101,6 +101,9 @@ class Found(NamedTuple):
 _clients: dict[tuple[int, str], Any] = {}
 # a lock for each, since some connect as soon as they are made, and are waited for
 _making: defaultdict[tuple[int, str], threading.Lock] = defaultdict(threading.Lock)
+# why one could not be made, and when: those that have waited meanwhile need not try as long
+_unmade: dict[tuple[int, str], tuple[OSError, float]] = {}
+SECONDS_UNMADE = 5.0
 _OF_CLIENT = re.compile(r"[^:]+://[^/?#]*")
 
 
@@ -118,10 +121,22 @@ def client(url: str) -> tuple[Any, str]:
         key = os.getpid(), begin[0] + ("?versionId" if "versionId=" in url else "")
         with _making[key]:
             if key not in _clients:
-                _clients[key] = with_retries(_made, url)[0]
+                _clients[key] = _made_once(key, url)
         return _clients[key], url
     except OSError as error:
         raise Refused(f"{without_secrets(url)}: {reason(error)}") from error
+
+
+def _made_once(key: tuple[int, str], url: str) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
+    """Make a client, unless that has failed a moment ago."""
+    failed = _unmade.get(key)
+    if failed and time.monotonic() - failed[1] < SECONDS_UNMADE:
+        raise failed[0]
+    try:
+        return with_retries(_made, url)[0]
+    except OSError as error:
+        _unmade[key] = error, time.monotonic()
+        raise
 
 
 def client_for(url: str, **options: Any) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
