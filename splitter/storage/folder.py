@@ -301,20 +301,20 @@ class LocalStorage(Storage):
         A folder that is not there yet appears with all its files in a single step.
         """
         folder, source = os.path.dirname(names[0]), self._name_of(staged)
+        left = names[::-1]
         for patience in reversed(range(PATIENCE)):
             try:
                 self._make_folder(os.path.dirname(folder))
-                self._rename(source, folder)
+                # what has its name already cannot be staged any more
+                if len(left) < len(names) or not self._publish_whole(source, folder):
+                    self._publish_into(source, left)
             except FileNotFoundError as error:
-                # another worker removed the parent, which its stale outputs had left empty
+                # another worker removed it, or what it is in, which its stale outputs had left empty
                 self._known_folders.clear()
                 if not patience:
                     raise StorageError.of(error, self.path(folder)) from error
             except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise StorageError.of(error, self.path(folder)) from error
-                self._publish_into(source, names)
-                return
+                raise StorageError.of(error, self.path(folder)) from error
             else:
                 return
 
@@ -322,12 +322,26 @@ class LocalStorage(Storage):
         """What a staged folder is called in the output folder."""
         return staged.removeprefix(f"{self.root}/")
 
-    def _publish_into(self, source: str, names: list[str]) -> None:
-        for name in names:
+    def _publish_whole(self, source: str, folder: str) -> bool:
+        """Give a staged folder its name; False if something is in a folder of that name."""
+        try:
+            self._rename(source, folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return False
+        return True
+
+    def _publish_into(self, source: str, left: list[str]) -> None:
+        """Move the files that are left, from the end on, into a folder; FileNotFoundError if it is gone."""
+        while left:
             try:
-                self._rename(f"{source}/{os.path.basename(name)}", name)
+                self._rename(f"{source}/{os.path.basename(left[-1])}", left[-1])
+            except FileNotFoundError:
+                raise
             except OSError as error:
-                raise StorageError.of(error, self.path(name)) from error
+                raise StorageError.of(error, self.path(left[-1])) from error
+            left.pop()
 
     def _make_folder(self, name: str) -> None:
         if name not in self._known_folders:

@@ -1,7 +1,9 @@
 """The output folder: whole or not at all."""
 
 import contextlib
+import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from splitter.errors import Refused, StorageError
 from splitter.storage.base import STAGING
 from splitter.storage.folder import LocalStorage
+
+NUMBERS = ("one", "two", "three")
 
 
 @pytest.fixture
@@ -147,6 +151,58 @@ def test_a_parent_that_always_goes_is_named_in_the_end(storage: LocalStorage):
     racing.losses = 10**6
     with pytest.raises(StorageError, match=r"cannot write .*/parent/a: No such file"):
         racing.publish(stage(storage, one="1"), ["parent/a/one"])
+
+
+class LateRace(LocalStorage):
+    """Another worker removes the folder itself, once it was found to be there."""
+
+    losses = 1
+
+    def _publish_into(self, source: str, left: list[str]) -> None:
+        if self.losses:
+            self.losses -= 1
+            self.remove([f"{os.path.dirname(left[0])}/stale.txt"])
+        super()._publish_into(source, left)
+
+
+def test_a_folder_that_another_worker_removes_is_made_again(storage: LocalStorage):
+    """All files are in it, as if it had never been there."""
+    storage.publish(stage(storage, **{"stale.txt": "old"}), ["parent/a/stale.txt"])
+    LateRace(storage.root).publish(stage(storage, one="1", two="2"), ["parent/a/one", "parent/a/two"])
+    assert found(storage) == {"parent/a/one": "1", "parent/a/two": "2"}
+
+
+class Interfered(LocalStorage):
+    """One file cannot be moved at first, though the one before it was."""
+
+    losses = 1
+
+    def _rename(self, source: str, target: str) -> None:
+        if target.endswith("/two") and self.losses:
+            self.losses -= 1
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        super()._rename(source, target)
+
+
+def test_what_was_moved_before_is_not_moved_again(storage: LocalStorage):
+    storage.publish(stage(storage, there="0"), ["a/there"])
+    Interfered(storage.root).publish(stage(storage, one="1", two="2", three="3"), [f"a/{n}" for n in NUMBERS])
+    assert found(storage) == {"a/there": "0", "a/one": "1", "a/two": "2", "a/three": "3"}
+
+
+def test_a_folder_that_goes_with_a_file_of_the_batch_is_named(storage: LocalStorage):
+    """The rest alone never appears as if it were all."""
+
+    class Robbed(LocalStorage):
+        def _rename(self, source: str, target: str) -> None:
+            if target.endswith("/two"):
+                shutil.rmtree(self.path("a"), ignore_errors=True)
+            super()._rename(source, target)
+
+    storage.publish(stage(storage, there="0"), ["a/there"])
+    with pytest.raises(StorageError, match=r"cannot write .*/outputs/a: No such file"):
+        Robbed(storage.root).publish(stage(storage, one="1", two="2"), ["a/one", "a/two"])
+    assert found(storage) == {}
 
 
 def test_removing_files_removes_the_folders_that_this_leaves_empty(storage: LocalStorage):
