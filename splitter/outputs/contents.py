@@ -144,7 +144,7 @@ class OutputReader:
                 return self._as_stated(wanted, known.read(name, wanted.size, wanted.shard_offset))
             except StorageError:
                 # it may have been made anew since it was opened
-                del self._shards[shard]
+                self._shards.pop(shard, None)
         return self._as_stated(wanted, self._opened(shard).read(name, wanted.size, wanted.shard_offset))
 
     def read_in_order(self, many: Iterable[Address]) -> Iterator[bytes]:

@@ -4,18 +4,20 @@
     outputs/.splitter -> /home/me      what stands in it may not: an output folder may come from a stranger
 
 Every name is walked from the folder down, each step by the descriptor of the one before. Folders that were
-used last stay open.
+used last stay open, in each thread its own.
 """
 
 import contextlib
 import errno
+import functools
 import os
 import secrets
 import stat
 import sys
+import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
 
 from splitter.storage.names import refuse_unclean
 
@@ -31,8 +33,9 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-# folders that stay open, beside the first; two are needed at a time
-_MOST_OPEN = 8
+# folders that stay open, in the first thread and in each of the others, which may be many; a step that has
+# two names needs both, and the one that it walks from
+_MOST_OPEN, _MOST_OPEN_IN_A_THREAD = 8, 3
 _MOST_NESTED = 32
 # smaller files may be read whole, whatever is in them
 _SMALL = 16 << 20
@@ -52,14 +55,58 @@ class InTheWay(OSError):
         self.path, self.is_link = path, kind == "a link"
 
 
+class _OpenFolders(OrderedDict[str, tuple[int, int, int]]):
+    """By name: the descriptor of a folder, its device and its number there; closed with the thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        first = threading.current_thread() is threading.main_thread()
+        self.most = _MOST_OPEN if first else _MOST_OPEN_IN_A_THREAD
+
+    def __del__(self) -> None:
+        try:  # noqa: SIM105 - at the end of the program there may be no contextlib left, nor what closes them
+            self.close()
+        except (AttributeError, TypeError):
+            pass
+
+    def close(self) -> None:
+        while self:
+            _close(self.popitem()[1])
+
+
+class _OfThread(threading.local):
+    """What one thread has open: no other closes it in the middle of a step."""
+
+    def __init__(self) -> None:
+        self.folders = _OpenFolders()
+
+
+_Step = TypeVar("_Step", bound=Callable[..., Any])
+
+
+def _again_if_stale(step: _Step) -> _Step:
+    """Do a step once more by names alone: on NFS a folder may be open that another machine has removed."""
+
+    @functools.wraps(step)
+    def done(tree: "Tree", *args: Any) -> Any:  # noqa: ANN401 - as the step
+        try:
+            return step(tree, *args)
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+        tree.forget()
+        return step(tree, *args)
+
+    return cast("_Step", done)
+
+
 class Tree:
-    """The files below a folder, by names with forward slashes."""
+    """The files below a folder, by names with forward slashes; threads may share it."""
 
     def __init__(self, root: str) -> None:
         """Open nothing yet: the folder may be made later."""
         self.root = root
-        # by name: the descriptor of a folder, its device and its number there
-        self._open: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
+        self._open = _OfThread()
 
     def __getstate__(self) -> dict[str, Any]:
         """What is open stays in its process; a fork of that has it, too."""
@@ -67,17 +114,6 @@ class Tree:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["root"])  # type: ignore[misc]
-
-    def __del__(self) -> None:
-        """Close what is open."""
-        with contextlib.suppress(AttributeError, TypeError):
-            self.close()
-
-    def close(self) -> None:
-        """Close what is open; it is opened again when it is needed."""
-        while self._open:
-            _, opened = self._open.popitem()
-            _close(opened)
 
     # -- folders
 
@@ -119,21 +155,20 @@ class Tree:
         User code in this process may have closed it, and opened another file under its number; and another
         process may have removed it, and made it again.
         """
-        opened = self._open.get(name)
+        folders = self._open.folders
+        opened = folders.get(name)
         if opened is None:
             return None
         try:
             found = os.fstat(opened[0])
+            is_same = opened[1:] == (found.st_dev, found.st_ino)
         except OSError:
-            found = None
-        if found is None or opened[1:] != (found.st_dev, found.st_ino):
-            del self._open[name]
-            return None
-        if not found.st_nlink or not self._is_in_place(name, found):
-            _close(self._open.pop(name))
-            return None
-        self._open.move_to_end(name)
-        return opened[0]
+            is_same = False
+        if is_same and found.st_nlink and self._is_in_place(name, found):
+            folders.move_to_end(name)
+            return opened[0]
+        _close(folders.pop(name))
+        return None
 
     def _is_in_place(self, name: str, found: os.stat_result) -> bool:
         """Whether it is there by its name, where a folder that is open does not tell that it was removed."""
@@ -144,15 +179,16 @@ class Tree:
         return False
 
     def _keep(self, name: str, descriptor: int) -> int:
-        found = os.fstat(descriptor)
-        self._open[name] = descriptor, found.st_dev, found.st_ino
-        if len(self._open) > _MOST_OPEN:
-            _close(self._open.popitem(last=False)[1])
+        found = _stat_or_close(descriptor)
+        folders = self._open.folders
+        folders[name] = descriptor, found.st_dev, found.st_ino
+        if len(folders) > folders.most:
+            _close(folders.popitem(last=False)[1])
         return descriptor
 
     def forget(self) -> None:
         """Look again at what each name leads to, since it may be another folder now."""
-        self.close()
+        self._open.folders.close()
 
     def _at(self, name: str) -> tuple[int, str]:
         """The folder that a name is in, and what it is called there."""
@@ -175,6 +211,7 @@ class Tree:
         """What a name is, if it is neither a file nor a folder."""
         return _KINDS.get(stat.S_IFMT(self.look(name).st_mode), "")
 
+    @_again_if_stale
     def look(self, name: str) -> os.stat_result:
         """What has the name, and not what a link leads to."""
         folder, last = self._at(name)
@@ -188,11 +225,13 @@ class Tree:
             return False
         return True
 
+    @_again_if_stale
     def names(self, folder: str) -> list[str]:
         """The names in a folder."""
         with self.listing(folder) as descriptor:
             return os.listdir(descriptor)
 
+    @_again_if_stale
     def refuse_strangers(self, folder: str) -> None:
         """Raise InTheWay if there is anything in a folder but files and folders."""
         with self.listing(folder) as descriptor, os.scandir(descriptor) as entries:
@@ -209,14 +248,19 @@ class Tree:
     @contextlib.contextmanager
     def listing(self, folder: str) -> Iterator[int]:
         """A descriptor to list a folder by, or to sync it: of this process alone, and closed at the end."""
-        descriptor = os.open(".", _LIST, dir_fd=self._folder(folder))
+        descriptor = self._list(folder)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
 
+    @_again_if_stale
+    def _list(self, folder: str) -> int:
+        return os.open(".", _LIST, dir_fd=self._folder(folder))
+
     # -- files
 
+    @_again_if_stale
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
         """Open a plain file; what is no plain one could block, or lead elsewhere."""
         folder, last = self._at(name)
@@ -227,7 +271,7 @@ class Tree:
         except OSError as error:
             self._tell_what_is_there(error, folder, last, name)
             raise
-        found = os.fstat(descriptor).st_mode
+        found = _stat_or_close(descriptor).st_mode
         if stat.S_ISREG(found):
             return descriptor
         os.close(descriptor)
@@ -247,6 +291,7 @@ class Tree:
 
     # -- changes
 
+    @_again_if_stale
     def make_folder(self, name: str) -> None:
         """Make a folder and those around it, as far as they are not there."""
         if name:
@@ -269,11 +314,13 @@ class Tree:
             return False
         return True
 
+    @_again_if_stale
     def mkdir(self, name: str) -> None:
         """Make one folder, which must not be there."""
         folder, last = self._at(name)
         os.mkdir(last, dir_fd=folder)
 
+    @_again_if_stale
     def rename(self, source: str, target: str) -> None:
         """Give something another name; a link that has it is replaced, and never followed."""
         folder, last = self._at(source)
@@ -284,11 +331,13 @@ class Tree:
             self._tell_what_is_there(error, new_folder, new_last, target)
             raise
 
+    @_again_if_stale
     def unlink(self, name: str) -> None:
         """Remove a file; of a link, the link."""
         folder, last = self._at(name)
         os.unlink(last, dir_fd=folder)
 
+    @_again_if_stale
     def rmdir(self, name: str) -> None:
         """Remove an empty folder."""
         folder, last = self._at(name)
@@ -297,6 +346,7 @@ class Tree:
     def remove_tree(self, name: str) -> None:
         """Remove a file, or a folder with all that is in it, as far as that can be done; links as links."""
         with contextlib.suppress(OSError):
+            self.look(name)
             folder, last = self._at(name)
             left = [last]
             while left:
@@ -340,9 +390,23 @@ def is_mostly_nothing(descriptor: int) -> bool:
         return False
 
 
+def _stat_or_close(descriptor: int) -> os.stat_result:
+    try:
+        return os.fstat(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
 def _close(opened: tuple[int, int, int]) -> None:
     """Close a folder, unless its number is another file's by now."""
     with contextlib.suppress(OSError):
-        found = os.fstat(opened[0])
-        if (found.st_dev, found.st_ino) == opened[1:]:
+        try:
+            found = os.fstat(opened[0])
+        except OSError as error:
+            # a stale one does not say what it is
+            is_same = error.errno != errno.EBADF
+        else:
+            is_same = (found.st_dev, found.st_ino) == opened[1:]
+        if is_same:
             os.close(opened[0])

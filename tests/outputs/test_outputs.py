@@ -3,8 +3,10 @@
 import contextlib
 import os
 import pickle
+import random
 import shutil
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
@@ -68,6 +70,21 @@ def test_every_kind_of_row_reads_its_output(outputs: Path, expected: list[bytes]
     assert [
         splitter.read_output(row, outputs) for row in read_table(outputs / "manifest.csv") if row["output"]
     ] == expected
+
+
+def test_threads_share_what_is_open(folder: Path):
+    """Each gets what it has asked for, from more folders than stay open."""
+    names = [f"{number:02d}/deep/out.txt" for number in range(40)]
+    write_files(folder / "outputs", {name: name * 10 for name in names})
+    rows = [{"output": name, "size": len(name) * 10} for name in names]
+
+    def read(seed: int) -> list[str]:
+        chosen = random.Random(seed).choices(rows, k=400)
+        contents = [(row["output"], splitter.read_output(row, folder / "outputs")) for row in chosen]
+        return [name for name, content in contents if content != name.encode() * 10]
+
+    with ThreadPoolExecutor(8) as threads:
+        assert [*threads.map(read, range(8))] == [[]] * 8
 
 
 def test_selections_and_copies_know_the_folder(outputs: Path, expected: list[bytes]):
