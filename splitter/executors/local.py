@@ -94,10 +94,16 @@ def _allow_files_for(workers: int) -> None:
 
 def _check_shared_memory(workers: int) -> None:
     """Refuse where the locks of so many workers cannot be made; these are files in /dev/shm on Linux."""
+    context = multiprocessing.get_context(_start_method())
     try:
         # all at once, as they will be there
-        _ = [multiprocessing.Lock() for _ in range(OTHER_LOCKS + LOCKS_PER_WORKER * workers)]
+        _ = [context.Lock() for _ in range(OTHER_LOCKS + LOCKS_PER_WORKER * workers)]
     except OSError as error:
+        if sys.platform != "linux":
+            raise Refused(
+                f"--workers {workers}: the locks that they need cannot be made: {error.strerror}; use fewer, "
+                "or --workers 0"
+            ) from None
         raise Refused(
             f"--workers {workers}: /dev/shm, which they need, cannot be written: {error.strerror}; mount it "
             "with more room (docker run --shm-size 1g), or use --workers 0"

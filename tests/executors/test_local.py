@@ -1,5 +1,7 @@
 """The executor for one machine."""
 
+import errno
+import multiprocessing
 import signal
 import subprocess
 import sys
@@ -22,6 +24,8 @@ from launcher import (
 )
 
 from splitter.batch import Worker
+from splitter.errors import Refused
+from splitter.executors import local
 from splitter.recipes.words import Words
 
 
@@ -41,6 +45,21 @@ class TestLocal(ExecutorConformance):
             assert run.code == 1, run.stderr
             found.append(published(output))
         assert all(one == found[0] for one in found[1:])
+
+
+@pytest.mark.parametrize(("platform", "names_it"), [("linux", True), ("darwin", False)])
+def test_locks_that_cannot_be_made_are_those_of_the_workers(platform, names_it, monkeypatch):
+    """They come from how workers are started; /dev/shm is named where it is."""
+
+    def none(_self):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "platform", platform)
+    method = "fork" if platform == "linux" else "spawn"
+    monkeypatch.setattr(type(multiprocessing.get_context(method)), "Lock", none)
+    with pytest.raises(Refused, match=r"No space left on device; .* --workers 0") as caught:
+        local._check_shared_memory(2)
+    assert ("/dev/shm" in str(caught.value)) == names_it
 
 
 # -- workers that are spawned, as they are on macOS and where CUDA is in use ---------------------------------
