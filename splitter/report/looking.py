@@ -94,6 +94,7 @@ class Outputs:
         self.names = table.texts("output")
         self.kinds = [kind_of(name) if name else "" for name in self.names]
         self._own = threading.local()
+        self._copies = ""
 
     def read(self, row: int) -> bytes:
         """The content of one."""
@@ -116,21 +117,35 @@ class Outputs:
         return frames or 0 if stated == rate and not isinstance(values["frames"], str) else 0
 
     @contextlib.contextmanager
+    def at_hand(self) -> Iterator[None]:
+        """Within this they have paths; those that are no files of their own are copied."""
+        if not any(map(self._is_copied, filter(None, self.names))):
+            yield
+            return
+        with temporary_folder() as self._copies:
+            yield
+
+    def _is_copied(self, name: str) -> bool:
+        return is_url(self.folder) or bool(shard_of(name)[0])
+
+    @contextlib.contextmanager
     def path(self, row: int) -> Iterator[str]:
         """Where one is, as long as it is needed."""
         name = self.names[row]
-        if not is_url(self.folder) and not shard_of(name)[0]:
+        if not self._is_copied(name):
             yield self._reader().plain_path(name)
             return
-        with temporary_folder() as folder:
-            copy = f"{folder}/copy{os.path.splitext(name)[1]}"
+        copy = f"{self._copies}/{row}{os.path.splitext(name)[1]}"
+        try:
             with open(copy, "wb") as file:
                 file.write(self.read(row))
-            try:
-                yield copy
-            except SplitterError as error:
-                # what is said of the copy holds for the output
-                raise StorageError(str(error).replace(copy, name)) from error
+            yield copy
+        except SplitterError as error:
+            # what is said of the copy holds for the output
+            raise StorageError(str(error).replace(copy, name)) from error
+        finally:
+            with contextlib.suppress(OSError):
+                os.remove(copy)
 
 
 def address(output: str, offset: Any, size: Any) -> Address:  # noqa: ANN401 - cells, which may be missing
@@ -146,10 +161,11 @@ def look(outputs: Outputs, table: Table, layout: Layout | None, effort: Effort) 
         hashes = np.array([hash_of(outputs.names[row]) for row in there], "u8")
         there = np.sort(there[np.argsort(hashes, kind="stable")[: effort.sample]])
     looks = Looks(there)
-    _measure(outputs, looks, effort.tell)
-    _read_texts(outputs, looks)
-    looks.worth = standing_out(looks)
-    _copy(outputs, looks, effort.previews)
+    with outputs.at_hand():
+        _measure(outputs, looks, effort.tell)
+        _read_texts(outputs, looks)
+        looks.worth = standing_out(looks)
+        _copy(outputs, looks, effort.previews)
     if layout:
         _outline_sources(table, layout, looks)
     return looks

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 
@@ -312,6 +313,25 @@ def test_shards_give_the_same_levels(folder, capfd, kind):
     assert packed["unread"] == {}
     summary = summary_of(shards / "report.html")
     assert (summary["shards"], summary["numbers"]["outputs"]) == (True, 15)
+
+
+@pytest.mark.parametrize("kind", ["tar", ""])
+def test_a_report_makes_at_most_one_temporary_folder(folder, capfd, kind, monkeypatch):
+    """For what is in shards; loose files need none."""
+    run(capfd, speech(folder), "--format=flac", "-o", folder / "loose")
+    output = as_shards(folder / "loose", folder / "shards", kind) if kind else folder / "loose"
+    monkeypatch.setattr("tempfile.tempdir", str(folder / "temporary"))
+    (folder / "temporary").mkdir()
+    made, mkdtemp = [], tempfile.mkdtemp
+
+    def noted(**how: str) -> str:
+        made.append(mkdtemp(**how))
+        return made[-1]
+
+    monkeypatch.setattr("tempfile.mkdtemp", noted)
+    reported(capfd, output)
+    assert len(made) == (1 if kind else 0)
+    assert not [*(folder / "temporary").iterdir()]
 
 
 def test_an_output_of_which_less_can_be_decoded_cannot_be_read(folder, capfd):
