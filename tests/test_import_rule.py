@@ -16,7 +16,7 @@ PACKAGE = Path(splitter.__file__).parent
 
 # A module imports only from lines above its own; a package that is named stands for all its modules.
 ROOMS = """
-    content_types ending audio.endings errors audio.hush importing parts row_groups single temporary
+    content_types ending audio.endings errors audio.hush importing parts row_groups single
     urls
     table_names
     csv_text audio.flac identity audio.mp3 audio.ogg options parameters progress records audio.wav
@@ -25,7 +25,7 @@ ROOMS = """
     storage.names
     storage.tree
     storage.content inputs.fetching storage.listings storage.objects storage.power slices surroundings voice
-    storage.sealed
+    storage.sealed temporary
     storage.ownership stages storage.base
     commits
     journal

@@ -38,6 +38,7 @@ from splitter.storage.objects import (
 )
 from splitter.storage.ownership import Owner, Ownership
 from splitter.storage.stores import is_missing, is_out_of_reach, may_pass
+from splitter.temporary import NoTemporarySpace
 from splitter.urls import is_url, without_scheme, without_secrets
 
 # seconds for the first requests, before any work: a store that is not there is refused soon
@@ -345,7 +346,9 @@ class RemoteStorage(Storage):
             yield cast("BinaryIO", file)
 
     def _no_room(self, error: OSError, name: str) -> StorageError:
-        return StorageError.of(error, f"a temporary file for {self.path(name)} in {tempfile.gettempdir()}")
+        return NoTemporarySpace.of(
+            error, f"a temporary file for {self.path(name)} in {tempfile.gettempdir()}"
+        )
 
     def on_disk(self, name: str) -> str:
         """A copy without a name of its own, by its descriptor."""
@@ -526,8 +529,12 @@ class RemoteStorage(Storage):
         path = f"{folder}/{name}"
         first = self._piece(name, 0)
         size = len(first) if len(first) < READ_AT_ONCE else self._size(name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb", buffering=0) as file:
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise self._no_room(error, name) from error
+        with file:
 
             def put(content: bytes, at: int) -> None:
                 try:

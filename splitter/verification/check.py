@@ -35,7 +35,7 @@ from splitter.storage.base import Storage
 from splitter.storage.content import checksum_of
 from splitter.table_names import OTHERS
 from splitter.tables import OTHER_TABLES, checksums_of_others
-from splitter.temporary import sweep
+from splitter.temporary import NoTemporarySpace, sweep
 from splitter.verification.findings import CHANGED, LEFT, RUN_AGAIN, SAMPLES_WITHOUT_ROWS, Finding, Verdict
 from splitter.verification.own_files import OwnFiles
 
@@ -93,6 +93,8 @@ class Verification:
             deeper = deep() if deep else None
         try:
             self._look(deeper)
+        except NoTemporarySpace:
+            raise
         except StorageError as error:
             self.find("record", OWN_FOLDER, str(error))
         if self.storage.users() != ("", before):

@@ -28,8 +28,8 @@ from splitter.sinks import SINKS, Owner
 from splitter.sinks.parquet import ParquetSink
 from splitter.sinks.shards import CHECKSUM_AT, OFFSET_AT, SIZE_AT, Sample, ShardSink, typed_row
 from splitter.storage.base import Storage
-from splitter.storage.content import checksum_of
-from splitter.temporary import temporary_folder
+from splitter.storage.content import checksum_of, measure_file
+from splitter.temporary import temporary_errors, temporary_folder
 from splitter.trial import Written, earlier_columns
 
 HEADER_BYTES = 1 << 16
@@ -64,7 +64,7 @@ class Reshard:
     def check(self, journal: Journal, shard: str, entries: Any, find: Find) -> tuple[int, int]:  # noqa: ANN401
         """Look at one shard, whose rows the entries have; how many outputs it has, and their bytes.
 
-        An OSError says what is there instead.
+        An OSError says what is there instead; a NoTemporarySpace, that it cannot be told.
         """
         rows = sorted(_rows(journal, shard, entries), key=lambda one: int(one[1][one[2] + OFFSET_AT]))
         sinks = [sink for sink in self.sinks if shard.endswith(sink.suffix)]
@@ -79,6 +79,10 @@ class Reshard:
             sum(1 for _ in samples)
             size = contents.bytes
             if contents.unreadable:
+                if root != self.storage.root:
+                    with temporary_errors():
+                        # the copy is still there
+                        os.stat(there)
                 reasons = {
                     output: text.replace(root, self.storage.root)
                     for output, text in contents.unreadable.items()
@@ -95,6 +99,17 @@ class Reshard:
 
     def _difference(self, made: str, there: str) -> str:
         """How a shard differs from what was written from its rows, if it does."""
+        try:
+            return self._compared(made, there)
+        except OSError:
+            # also of a shard that is near as a copy
+            for path in (made, there):
+                if path.startswith(f"{os.path.dirname(made)}/"):
+                    with temporary_errors(), open(path, "rb", buffering=0) as file:
+                        measure_file(file)
+            raise
+
+    def _compared(self, made: str, there: str) -> str:
         # comparing reads both to their ends
         if filecmp.cmp(made, there, shallow=False):
             return ""
@@ -146,10 +161,17 @@ class _Contents:
 
 
 def _write(sink: ShardSink, path: str, shard: str, samples: Iterable[Sample]) -> None:
-    again = sink.shard(path, shard, sink)
-    for sample in samples:
-        again.add(sample)
-    again.close()
+    with temporary_errors():
+        again = sink.shard(path, shard, sink)
+    try:
+        for sample in samples:
+            with temporary_errors():
+                again.add(sample)
+        with temporary_errors():
+            again.close()
+    except BaseException:
+        again.discard()
+        raise
 
 
 def _rows(journal: Journal, shard: str, entries: Any) -> Iterator[tuple[Head, Row, int]]:  # noqa: ANN401

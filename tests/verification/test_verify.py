@@ -1,6 +1,7 @@
 """`splitter verify` finds whatever was done to an output folder, and nothing else."""
 
 import csv
+import errno
 import json
 import os
 import shutil
@@ -20,6 +21,8 @@ import splitter
 import splitter.work
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.errors import Refused
+from splitter.sinks.parquet import ParquetShard
+from splitter.sinks.webdataset import TarShard
 from splitter.storage.sealed import sealed, unsealed
 from splitter.verification.findings import Verdict
 
@@ -801,6 +804,48 @@ def test_a_shard_that_cannot_be_read_is_one_finding_with_what_it_held(sharded, f
         [finding] = verdict.findings
         assert finding.file == f"shards/{shard.name}"
         assert finding.message.endswith(f"{len(rows)} outputs are in it")
+
+
+@pytest.mark.parametrize("when", ["begin", "write", "compare"])
+def test_temporary_space_that_runs_out_says_nothing_of_a_shard(sharded, when, tmp_path, monkeypatch, capfd):
+    """The check ends with one line, and `--repair` does no whole shard again."""
+    outputs = Path(shutil.copytree(sharded, tmp_path / "outputs"))
+    [shard, *_] = shards = sorted((outputs / "shards").iterdir())
+    before = [one.stat().st_ino for one in shards]
+    kind = TarShard if shard.suffix == ".tar" else ParquetShard
+    if when == "begin":
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    elif when == "write":
+
+        def full(*_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(kind, "add", full)
+    else:
+        close = kind.close
+
+        def taken(self):
+            close(self)
+            for left in tmp_path.glob("splitter-tmp-*"):
+                shutil.rmtree(left)
+
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        monkeypatch.setattr(kind, "close", taken)
+    said = here(capfd, "verify", outputs, "--workers", "1")
+    assert (said.code, said.out) == (1, "")
+    why = "No space left on device" if when == "write" else "No such file or directory"
+    [line] = said.err.splitlines()
+    assert line.startswith("splitter: cannot write temporary files in ")
+    assert why in line
+    run = ["run", sharded.parent / "list.csv", "--root", sharded.parent / "inputs", "--recipe", "words"]
+    sink = "webdataset" if shard.suffix == ".tar" else "parquet"
+    how = ["--sink", sink, "--shard-maxcount", "200", "--workers", "0", "--output", outputs, "--repair"]
+    said = here(capfd, *run, *how)
+    assert said.code == 1
+    assert why in said.err
+    monkeypatch.undo()
+    assert [one.stat().st_ino for one in shards] == before
+    assert splitter.verify(outputs).ok
 
 
 @pytest.mark.parametrize("sink", ["webdataset", "parquet"])

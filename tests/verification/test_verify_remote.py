@@ -1,5 +1,6 @@
 """`splitter verify` and `splitter plan` look at an output in an object store as at a folder."""
 
+import errno
 import json
 import os
 import signal
@@ -118,6 +119,30 @@ def test_loose_files_are_one_request_each(recorded_s3: Bucket, folder: Path, mon
     # in pieces: what ends with one, in the middle of one, and what has many
     monkeypatch.setattr("splitter.storage.remote.READ_AT_ONCE", 2)
     assert splitter.verify(recorded_s3.url("out")).ok
+
+
+def test_a_copy_of_a_shard_without_room_says_nothing_of_the_shard(
+    s3: Bucket, folder: Path, monkeypatch, capfd
+):
+    """The check ends with one line."""
+    write_files(folder / "inputs", {"a.txt": "naïve", "b.txt": "text"})
+    write_list(folder / "list.csv", [["input"], ["a.txt"], ["b.txt"]])
+    assert here(capfd, *arguments(folder, s3, "webdataset")).code == 0
+
+    makedirs = os.makedirs
+
+    def full(path, *how, **named):
+        if "/splitter-tmp-" in path:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        makedirs(path, *how, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "makedirs", full)
+        said = here(capfd, "verify", s3.url("out"))
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("splitter: cannot write a temporary file for ")
+    assert "No space left on device" in said.err
+    assert splitter.verify(s3.url("out")).ok
 
 
 def test_what_is_no_output_is_refused(s3: Bucket, capfd):
