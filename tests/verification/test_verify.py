@@ -814,7 +814,11 @@ def test_temporary_space_that_runs_out_says_nothing_of_a_shard(sharded, when, tm
     before = [one.stat().st_ino for one in shards]
     kind = TarShard if shard.suffix == ".tar" else ParquetShard
     if when == "begin":
-        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+
+        def gone(**_):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+        monkeypatch.setattr("tempfile.mkdtemp", gone)
     elif when == "write":
 
         def full(*_):
