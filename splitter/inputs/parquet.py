@@ -167,8 +167,8 @@ def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
     at = kind.get_field_index("path") if pa.types.is_struct(kind) else -1
     if at >= 0 and _is_text(kind.field(at).type):
         held = 0
-        rows = rows_at_once(file.metadata, range(file.num_row_groups), [column], MOST_ROWS)
-        for batch in file.iter_batches(batch_size=rows, columns=[f"{column}.path"], use_threads=False):
+        at_once = rows_at_once(file.metadata, range(file.num_row_groups), [column], MOST_ROWS)
+        for batch in file.iter_batches(batch_size=at_once, columns=[f"{column}.path"], use_threads=False):
             held += batch.nbytes
             if held > MOST_LABELS:
                 raise ValueError(f"its paths are more than {MOST_LABELS:,} bytes")

@@ -222,12 +222,14 @@ class LocalStorage(Storage):
         if name in self._settled:
             return
         try:
-            self._sync_file(self._new(name))
-            self._rename(self._new(name), name)
+            # a signal may have come right after it was renamed
+            if self._tree.exists(self._new(name)):
+                self._sync_file(self._new(name))
+                self._rename(self._new(name), name)
+            self._settled.add(name)
             self._sync_folder(os.path.dirname(name))
         except OSError as error:
             raise StorageError.of(error, self.path(name)) from error
-        self._settled.add(name)
 
     def _new(self, name: str) -> str:
         return f"{name}.{self.part.name}.new" if self.part else f"{name}.new"

@@ -113,7 +113,7 @@ def test_what_setup_has_loaded_is_not_the_memory_of_an_input(launcher: Launcher,
             "        self.model = b'x' * 400_000_000\n\n"
             "    def process(self, input_file):\n"
             "        time.sleep(1)\n"
-            "        return [], {'size': len(self.model)}\n",
+            "        return [], {'loaded': len(self.model)}\n",
             "inputs/a.txt": "a",
         },
     )

@@ -4,11 +4,12 @@ import contextlib
 import errno
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
-from splitter.errors import Refused, StorageError
+from splitter.errors import Interrupted, Refused, StorageError
 from splitter.storage.base import STAGING
 from splitter.storage.folder import LocalStorage
 
@@ -275,3 +276,25 @@ def test_a_folder_below_a_file_is_refused(folder: Path):
     (folder / "file").write_text("")
     with pytest.raises(Refused, match="/file/outputs: cannot be written"):
         LocalStorage(str(folder / "file" / "outputs")).prepare()
+
+
+@pytest.mark.parametrize("step", ["_rename", "_sync_folder"])
+def test_a_signal_right_after_a_working_file_was_renamed_does_no_harm(folder: Path, monkeypatch, step: str):
+    """The run that is interrupted gives it its name again, to keep what it has done."""
+    storage = LocalStorage(str(folder / "out"))
+    storage.prepare()
+    done = getattr(storage, step)
+    with storage.locked(), storage.working_file(".splitter/list") as file:
+        file.write(b"content")
+        file.flush()
+
+        def interrupted(*names: str) -> None:
+            monkeypatch.undo()
+            done(*names)
+            raise Interrupted(signal.SIGINT)
+
+        monkeypatch.setattr(storage, step, interrupted)
+        with pytest.raises(Interrupted):
+            storage.settle(".splitter/list")
+        storage.settle(".splitter/list")
+    assert (folder / "out" / ".splitter" / "list").read_bytes() == b"content"
