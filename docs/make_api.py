@@ -11,7 +11,7 @@ sys.path.insert(0, str(CHECKOUT))
 
 import splitter  # noqa: E402 - from the checkout, installed or not
 from splitter.options import RunOptions  # noqa: E402
-from splitter.parameters import docstring_section  # noqa: E402
+from splitter.recipes.parameters import docstring_section  # noqa: E402
 
 INTRODUCTION = """\
 # Python

@@ -9,9 +9,9 @@ import click
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
-from splitter.cli import commands  # noqa: E402 - from the checkout, installed or not
-from splitter.parameters import first_line, recipe_parameters  # noqa: E402
-from splitter.recipes import RECIPES, load_recipe  # noqa: E402
+from splitter.cli.main import commands  # noqa: E402 - from the checkout, installed or not
+from splitter.recipes.parameters import first_line, recipe_parameters  # noqa: E402
+from splitter.recipes.registry import RECIPES, load_recipe  # noqa: E402
 
 INTRODUCTION = """\
 # Command line

@@ -1,23 +1,23 @@
 """splitter: one method, one manifest, nothing lost."""
 
-from splitter.ending import end_at_signals, is_starting
+from splitter.system.exit_signals import end_at_signals, is_starting
 
 if is_starting():
     end_at_signals()
 
 from typing import TYPE_CHECKING, Any
 
+from splitter.engine.entry_points import run, verify
 from splitter.errors import Skip
 from splitter.records import InputFile, OutputFile
-from splitter.run import run, verify
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
-    from splitter.inputs.sources import InputList
-    from splitter.outputs.contents import read_output
+    from splitter.inputs.listing import InputList
+    from splitter.ledger.splits import split
     from splitter.outputs.frame import read_manifest
     from splitter.outputs.opening import open as open  # noqa: A004 - not in __all__: no star hides Python's own
-    from splitter.splits import split
+    from splitter.outputs.reader import read_output
 
 __version__ = "0.1.0"
 __all__ = [
@@ -35,12 +35,12 @@ __all__ = [
 
 # what needs torch or pandas is imported when it is asked for
 _LATER = {
-    "InputList": "inputs.sources",
+    "InputList": "inputs.listing",
     "ProcessorDataset": "dataset",
     "open": "outputs.opening",
     "read_manifest": "outputs.frame",
-    "read_output": "outputs.contents",
-    "split": "splits",
+    "read_output": "outputs.reader",
+    "split": "ledger.splits",
 }
 
 

@@ -14,15 +14,16 @@ from torch.utils.data import Dataset
 
 from splitter.errors import BadResult, Refused, UnreadableInput
 from splitter.inputs.fetching import Fetcher, Wanted
-from splitter.inputs.members import MemberFiles
-from splitter.inputs.places import Layout, look_at
-from splitter.inputs.sources import InputList, read_source
+from splitter.inputs.listing import InputList, read_source
+from splitter.inputs.locations import look_at
+from splitter.inputs.shards.reader import MemberFiles
 from splitter.inputs.table import Table, copy_list
 from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch
-from splitter.urls import is_url
+from splitter.storage.layout import Layout
+from splitter.text.urls import is_url
 
 if TYPE_CHECKING:
-    from splitter.forecast import Forecast
+    from splitter.forecast.forecast import Forecast
     from splitter.outputs.frame import Manifest
 
 Result = tuple[Iterable[OutputFile], Mapping[str, Scalar]]
@@ -86,13 +87,13 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
 
     def run(self, output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401 - see RunOptions
         """Process every input, in parallel, into the folder `output`; the options are `RunOptions`'."""
-        from splitter.run import run
+        from splitter.engine.entry_points import run
 
         return run(self, output, **options)
 
     def plan(self, output: str | os.PathLike[str], **options: Any) -> "Forecast":  # noqa: ANN401 - see RunOptions
         """What `run` with the same arguments would do; nothing is written."""
-        from splitter.run import plan
+        from splitter.forecast.entry_points import plan
 
         return plan(self, output, **options)
 
@@ -168,7 +169,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
             weakref.finalize(self._table, file.close)
             self._layout, self._members = Layout(source.root), source.reading.members.in_order()
             if self.group_rows:
-                from splitter.inputs.table import survey
+                from splitter.inputs.survey import survey
 
                 reading = source.reading
                 survey(

@@ -25,7 +25,7 @@ Interrupted             Ctrl-C, SIGTERM or SIGHUP reached the run; a KeyboardInt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from splitter.summary import Summary
+    from splitter.engine.summary import Summary
 
 
 class SplitterError(Exception):

@@ -10,29 +10,76 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from splitter.errors import Refused
-from splitter.parts import MOST_PARTS, Part
-from splitter.table_names import other_tables
+from splitter.text.sizes import LARGEST_NUMBER, parse_size
+from splitter.text.spelling import nearest
 
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
-_LARGEST = 2**63
+PARQUET, JSONL = "manifest.parquet", "manifest.jsonl"
+# what Hugging Face's audiofolder and imagefolder look for
+FOLDER_CSV, FOLDER_PARQUET = "metadata.csv", "metadata.parquet"
+OTHERS = (PARQUET, JSONL, FOLDER_CSV, FOLDER_PARQUET)
+_FORMATS = {"csv": "", "parquet": PARQUET, "jsonl": JSONL}
+
+
+def other_tables(formats: str, *, audiofolder: bool = False) -> list[str]:
+    """What `--manifest-format` and `--audiofolder` ask for.
+
+    >>> other_tables("csv,jsonl"), other_tables("parquet", audiofolder=True)
+    (['manifest.jsonl'], ['manifest.parquet', 'metadata.parquet'])
+    """
+    asked = [one.strip() for one in formats.split(",")]
+    for one in asked:
+        if one not in _FORMATS:
+            known = ", ".join(_FORMATS)
+            raise Refused(f"--manifest-format {formats!r}: {one!r} is unknown; choose from {known}")
+    names = [name for one, name in _FORMATS.items() if one in asked and name]
+    return [*names, FOLDER_PARQUET if PARQUET in names else FOLDER_CSV] if audiofolder else names
+
+
+MOST_PARTS = 65_535
+
+_OF_A_PART = re.compile(r"\d+-p(\d+)of(\d+)-")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several runs that work on the same inputs at the same time.
+
+    Attributes:
+        number: Which one it is, from 1 on.
+        of: How many there are.
+    """
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        """For a message."""
+        return f"part {self.number} of {self.of}"
+
+    @property
+    def name(self) -> str:
+        """Of its lock, and of its folder in staging."""
+        return f"part-{self.number}-of-{self.of}"
+
+    @property
+    def mark(self) -> str:
+        """In the names of its commit records."""
+        return f"p{self.number}of{self.of}"
+
+    def may_undo(self, batch: str) -> bool:
+        """Whether a batch that was begun is of a run that is gone, when this part has its locks.
+
+        Only other parts of as many can be at work beside it.
+        """
+        match = _OF_A_PART.match(batch)
+        return match is None or int(match[2]) != self.of or int(match[1]) == self.number
+
+
 _LEAST = {"limit": 1, "batch_size": 1, "retries": 0, "num_cpus": 0, "num_gpus": 0, "shard_maxcount": 1}
 _FOR_SHARDS = ("shard_size", "shard_maxcount", "shuffle", "field")
 _SHARD_BYTES = 10**9
 # who writes less has left the unit out
 _LEAST_MEMORY = 10**6
-# what nobody should try because it was suggested, and how much alike names are of which one may be meant
-_REMOVES = ("fresh", "prune")
-_ALIKE = 0.7
 _FIELD = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
 _FOR_RAY = ("address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env")
 
@@ -218,7 +265,7 @@ class RunOptions:
             raise Refused(
                 f"--batch-size: with --sink {self.sink} a batch is what a shard is made of; leave it out"
             )
-        if self.shuffle is not None and not 0 <= self.shuffle < _LARGEST:
+        if self.shuffle is not None and not 0 <= self.shuffle < LARGEST_NUMBER:
             raise Refused(f"--shuffle {self.shuffle}: must be a whole number from 0 on")
 
     @classmethod
@@ -344,27 +391,9 @@ def _read_environment(path: str) -> dict[str, Any]:
     return content
 
 
-def parse_size(option: str, text: int | str) -> int:
-    """Bytes from `500MB`, `2GiB`, `1e8`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]i?)?b?", str(text).strip().lower())
-    size = float(match[1]) * _UNITS[match[2] or ""] if match else 0
-    if not 1 <= size < _LARGEST:
-        raise Refused(f"{option} {text!r}: write a size such as 500MB, 2GB or 1e9")
-    return int(size)
-
-
 def flag(name: str) -> str:
     """How an option is written on the command line."""
     return "--" + name.replace("_", "-")
-
-
-def nearest(name: str, names: list[str]) -> str:
-    """A hint at the name that was probably meant."""
-    import difflib
-
-    harmless = [one for one in names if one.lstrip("-") not in _REMOVES]
-    close = difflib.get_close_matches(name, harmless, 1, _ALIKE)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _check_type(name: str, value: Any, kind: Any) -> None:  # noqa: ANN401
@@ -383,14 +412,3 @@ def _check_type(name: str, value: Any, kind: Any) -> None:  # noqa: ANN401
     if not isinstance(value, plain):
         wanted = " or ".join(getattr(one, "__name__", str(one)) for one in plain or allowed)
         raise Refused(f"{flag(name)} {value!r}: expected {wanted.replace('NoneType', 'None')}")
-
-
-def usable_cpus() -> int:
-    """The CPUs this process may use: its affinity, and a container's quota."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-    except (OSError, ValueError):
-        return count
-    return count if quota == "max" else max(1, min(count, -(-int(quota) // int(period))))

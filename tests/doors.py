@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from splitter.cli import exit_code
+from splitter.cli.main import exit_code
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 

@@ -19,14 +19,14 @@ from typing import Any, NoReturn
 from power_cuts import Tracer
 
 # what each run would otherwise import by itself
-import splitter.engine
+import splitter.engine.main
 import splitter.executors.local
 import splitter.outputs.frame
 import splitter.storage.remote  # noqa: F401
-from splitter import groups, journal, unsynced
-from splitter.cli import exit_code
+from splitter.cli.main import exit_code
+from splitter.ledger import journal, shard_groups, unsynced
 from splitter.storage import content as contents_module
-from splitter.storage import power
+from splitter.storage import durability
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -56,7 +56,7 @@ def _be_the_run(request: dict[str, Any]) -> NoReturn:
         # so that small runs merge their records, too
         journal.FEW_RECORDS = 2
         # and so that there are several shards
-        groups.MOST_SMALL = 2
+        shard_groups.MOST_SMALL = 2
         sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         # of which start of the machine it is
         unsynced.boot_id = lambda: request.get("boot", "the first start")
@@ -99,7 +99,7 @@ class Watch:
         # it is a process that dies, not the machine: what is written is there, and nothing waits for the disk
         os.fsync = self._before("fsync", self._fsync)
         syncfs = self._before("syncfs", self._syncfs)
-        power._syncfs = lambda: syncfs
+        durability._syncfs = lambda: syncfs
         watch = self
 
         class Watched(io.FileIO):

@@ -198,7 +198,7 @@ class Launcher:
 
 def _serve() -> None:
     """The launcher's process: forks drivers, and tells how they ended."""
-    import splitter.engine
+    import splitter.engine.main
     import splitter.outputs.frame  # noqa: F401
 
     for line in sys.stdin:
@@ -238,8 +238,8 @@ def _fork(request: dict[str, Any]) -> int:
         with open(os.devnull, "r+b") as nothing, open(request["stderr"], "ab") as stderr:
             for number, file in ((0, nothing), (1, nothing), (2, stderr)):
                 os.dup2(file.fileno(), number)
-        from splitter.cli import exit_code
-        from splitter.ending import end_at_signals
+        from splitter.cli.main import exit_code
+        from splitter.system.exit_signals import end_at_signals
 
         for number in SIGNALS:
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

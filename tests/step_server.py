@@ -24,11 +24,11 @@ from typing import Any, NoReturn
 import dying
 import psutil
 
-from splitter import groups, journal
-from splitter.cli import exit_code
-from splitter.ending import end_at_signals
-from splitter.processes import adopt_orphans
-from splitter.storage import objects
+from splitter.cli.main import exit_code
+from splitter.ledger import journal, shard_groups
+from splitter.stores import objects
+from splitter.system.children import adopt_orphans
+from splitter.system.exit_signals import end_at_signals
 
 ROLES = ("driver", "guard", "runner")
 LONG = 60.0
@@ -236,7 +236,7 @@ def _become_a_run(request: dict[str, Any]) -> None:
     warnings.simplefilter("error")
     # so that small runs merge their records, too, and have several groups where that is asked for
     journal.FEW_RECORDS = 2
-    groups.MOST_SMALL = request["group"]
+    shard_groups.MOST_SMALL = request["group"]
 
 
 # -- what comes after ------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import xxhash
 
-from splitter.commits import DONE, RECORDS, Head, RecordWriter
-from splitter.storage.sealed import sealed
+from splitter.ledger.records import DONE, Head, RecordWriter
+from splitter.storage.checked_file import sealed
+from splitter.storage.layout import RECORDS
 
 HEAD = Head(("input",), (("part", "str"),), (("word", "str"),))
 OWN = ".splitter"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from splitter.cli import exit_code
+from splitter.cli.main import exit_code
 
 Members = list[tuple[str, bytes]]
 

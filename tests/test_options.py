@@ -9,8 +9,10 @@ from doors import here, read_table, tree, write_files, write_list
 
 from splitter import ProcessorDataset, run
 from splitter.errors import Refused
-from splitter.options import RunOptions, parse_size, usable_cpus
+from splitter.options import RunOptions
 from splitter.recipes.words import Words
+from splitter.system.cpus import usable_cpus
+from splitter.text.sizes import parse_size
 
 RECIPE = '''\
 import os
@@ -309,7 +311,7 @@ def test_what_is_no_size(text):
 
 def test_every_option_is_described():
     """The help of each is in the docstring, and none is described that there is not."""
-    from splitter.parameters import docstring_section, field_parameters
+    from splitter.recipes.parameters import docstring_section, field_parameters
 
     described = docstring_section(RunOptions.__doc__, "Attributes")
     assert set(described) == {parameter.name for parameter in field_parameters(RunOptions)}
@@ -494,7 +496,7 @@ def test_what_setup_takes_is_not_the_inputs(capfd, four):
 
 def test_a_setup_that_takes_long_is_said(capfd, four, monkeypatch):
     """Once, as long as nothing is finished."""
-    monkeypatch.setattr("splitter.progress.SECONDS_BETWEEN_LINES", 0.2)
+    monkeypatch.setattr("splitter.engine.display.SECONDS_BETWEEN_LINES", 0.2)
     said, _ = go(capfd, four, "Loads", "--seconds", "2", "--workers", "1")
     assert said.err.count("nothing is finished after 0.2 s: setup() or the first inputs are slow") == 1
     said, _ = go(capfd, four, "Loads", "--seconds", "2", "--workers", "1", "--quiet", out="other")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from splitter import temporary
-from splitter.temporary import NoTemporarySpace, sweep, temporary_folder
+from splitter.system import temporary_folders
+from splitter.system.temporary_folders import NoTemporarySpace, sweep, temporary_folder
 
 
 @pytest.fixture(autouse=True)
@@ -35,20 +35,20 @@ def test_what_is_left_is_swept_and_what_is_in_use_is_not(shared):
     assert not [*shared.iterdir()]
 
 
-@pytest.mark.parametrize("what", ["socket.gethostname", "splitter.temporary.boot_id"])
+@pytest.mark.parametrize("what", ["socket.gethostname", "splitter.system.temporary_folders.boot_id"])
 def test_a_folder_of_another_machine_is_not_swept(what, monkeypatch):
     """A machine that shares the temporary folder may know nothing of the lock."""
     with temporary_folder() as folder:
         left = left_behind(folder)
         monkeypatch.setattr(what, lambda: "another")
-        temporary._prefix.cache_clear()
+        temporary_folders._prefix.cache_clear()
         try:
             sweep()
             with temporary_folder() as other:
                 assert os.path.dirname(other) == os.path.dirname(folder)
             assert left.exists()
         finally:
-            temporary._prefix.cache_clear()
+            temporary_folders._prefix.cache_clear()
 
 
 @pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOLCK, errno.EMFILE, errno.EBADF])
@@ -88,11 +88,11 @@ def test_a_folder_that_another_process_is_about_to_remove_is_not_used(always, sh
         flock(*lock)
 
     monkeypatch.setattr(fcntl, "flock", taken)
-    monkeypatch.setattr(temporary, "sweep", lambda: None)
+    monkeypatch.setattr(temporary_folders, "sweep", lambda: None)
     with temporary_folder() as folder:
         assert Path(folder).is_dir()
         assert [*shared.iterdir()] == [Path(folder)]
-        assert folder.startswith(f"{shared}/{temporary.UNLOCKED}") == always
+        assert folder.startswith(f"{shared}/{temporary_folders.UNLOCKED}") == always
 
 
 def test_a_temporary_folder_that_cannot_be_made_is_named(shared, monkeypatch):

@@ -1,4 +1,14 @@
-"""Annotations of recordings: read, found beside a recording, and given to the windows that they overlap."""
+"""Annotations of recordings: read, found beside a recording, and given to the windows that they overlap.
+
+files       the annotation file of a recording, and its format
+labels      the annotations that a window has
+rows        what every format is read into
+audacity    label tracks of Audacity
+nist        RTTM and CTM
+praat       TextGrids
+subtitles   SRT and WebVTT
+tables      CSV, TSV, JSONL and Raven's selection tables
+"""
 
 from splitter.annotations.files import (
     KINDS,

@@ -17,7 +17,7 @@ from splitter.annotations.rows import Malformed, Row, shown
 from splitter.annotations.subtitles import read_srt, read_vtt
 from splitter.annotations.tables import looks_like_jsonl, looks_like_table, read_jsonl, read_table, row_of
 from splitter.errors import AnnotationError
-from splitter.inputs.places import look_at
+from splitter.inputs.locations import look_at
 from splitter.storage.tree import is_mostly_nothing
 
 Kind = Literal["rttm", "ctm", "textgrid", "audacity", "srt", "vtt", "table", "jsonl"]

@@ -11,7 +11,7 @@ from itertools import product
 from typing import NamedTuple
 
 from splitter.annotations.rows import Malformed, Row, lines, shown, with_point
-from splitter.csv_text import json_fields
+from splitter.text.csv import json_fields
 
 _UNITS = ("{}_seconds", "{}_time_seconds", "{}_sec", "{}_s", "{}_time_s", "{}", "{}_time")
 

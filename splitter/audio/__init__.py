@@ -1,9 +1,13 @@
 """Sound: read to its true end, resampled, cut and encoded.
 
-recordings   a file, whatever its name says -> the decoder that knows it
-decoders     the decoders; flac, mp3, ogg and wav know what is in such files, av_decoder what PyAV reads
-sound        a recording as a stream: mixed, resampled, encoded
-resampling   another rate, as a stream; tape, what is kept of a stream
-cutting      what the recipes for sound share
-headers      what the first bytes of an output say, to compare it with its row
+formats      one format, one file: wav, flac, mp3, ogg, av
+sniff        the decoder that knows a recording, whatever its name says
+decoders     the decoders
+probe        the length of a recording, by its header
+headers      what the first bytes of an output say
+sources      a recording as a stream of pieces
+window       the frames of a stream that may still be asked for
+resampling   another sample rate, as a stream
+target       the format that pieces are stored in
+encode       frames -> a file
 """

@@ -17,11 +17,11 @@ from typing import Any, Literal
 import numpy as np
 import soundfile
 
-from splitter.audio import flac, ogg
-from splitter.audio.hush import hushed
-from splitter.audio.mp3 import CountedMp3, bit_rate_of, frame
-from splitter.audio.wav import Extent, Order, RawFormat
+from splitter.audio.formats import flac, ogg
+from splitter.audio.formats.mp3 import CountedMp3, bit_rate_of, frame
+from splitter.audio.formats.wav import Extent, Order, RawFormat
 from splitter.errors import AudioError
+from splitter.system.stderr import hushed
 
 Truncated = Literal["error", "keep"]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import BinaryIO
 
-from splitter.audio.endings import READABLE
-from splitter.audio.hush import hushed
-from splitter.audio.wav import LARGEST_SIZE
-from splitter.commits import OUTPUT_COLUMNS, Head
-from splitter.csv_text import Row
+from splitter.audio.formats.wav import LARGEST_SIZE
+from splitter.ledger.records import OUTPUT_COLUMNS, Head
+from splitter.system.stderr import hushed
+from splitter.text.csv import Row
+from splitter.text.endings import READABLE
 
 HEADER_COLUMNS = ("sample_rate", "channels", "frames")
 _WHOLE_SAMPLES = frozenset({1, 3, 6, 7, 0xFFFE})

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from splitter.jobs import Batch, Job, Report
+from splitter.worker.messages import Batch, Job, Report
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from splitter.batch import Worker
 from splitter.errors import Refused, RunStopped, StorageError
 from splitter.executors.base import Executor
-from splitter.guard import Guard
-from splitter.jobs import Batch, Job, Report
-from splitter.options import usable_cpus
-from splitter.processes import Gate, by_value, end_session, signals_held_back, signals_let_in
+from splitter.system.children import end_session
+from splitter.system.cpus import usable_cpus
+from splitter.system.gate import Gate
+from splitter.system.pickling import by_value
+from splitter.system.signals import signals_held_back, signals_let_in
+from splitter.worker.guard import Guard
+from splitter.worker.messages import Batch, Job, Report
+from splitter.worker.worker import Worker
 
 if TYPE_CHECKING:
     from splitter.executors.base import Limits

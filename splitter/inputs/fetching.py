@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 from splitter.errors import UnreadableInput
-from splitter.processes import die_with_parent
 from splitter.records import Scratch
-from splitter.storage.stores import Found, fetch, fetch_part, takes_many
-from splitter.urls import file_name, without_secrets
+from splitter.stores.clients import Found, fetch, fetch_part, takes_many
+from splitter.system.children import die_with_parent
+from splitter.text.urls import file_name, without_secrets
 
 MOST_AHEAD = 8
 MOST_BYTES_AHEAD = 256_000_000

@@ -14,10 +14,10 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
 
-from splitter.csv_text import Row
 from splitter.errors import Refused
-from splitter.options import nearest
-from splitter.progress import one_line
+from splitter.text.csv import Row
+from splitter.text.show import one_line
+from splitter.text.spelling import nearest
 
 LONGEST = 10_000
 Number = int | float

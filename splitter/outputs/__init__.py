@@ -1,8 +1,12 @@
-"""What runs have left, read back.
+"""The outputs of a run, read back.
 
-contents     an output file, from whatever sink
-tables       manifest.csv and errors.csv, row after row
-frame        the manifest as a DataFrame
-stats        what it comes to, in numbers
-opening      `splitter.open`: a map-style dataset (opened), or an iterable one (streaming), of what is decoded
+files       the files of an output folder, here or at a URL
+reader      the content of an output, from any sink
+tables      manifest.csv and errors.csv, row after row
+frame       the manifest as a DataFrame
+stats       counts, hours and sizes, by any column
+opening     `splitter.open`
+dataset     the outputs as a map-style dataset
+streaming   the outputs as an iterable dataset
+decoding    an output as a tensor, an image or a text
 """

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from splitter.commits import ERROR_COLUMNS, OUTPUT_COLUMNS
-from splitter.csv_text import Row, in_unicode
 from splitter.errors import Refused
-from splitter.manifest import ERRORS, MANIFEST
-from splitter.outputs.contents import FOLDER, Files
+from splitter.ledger.manifest import ERRORS, MANIFEST
+from splitter.ledger.records import ERROR_COLUMNS, OUTPUT_COLUMNS
+from splitter.ledger.splits import BARE
+from splitter.outputs.files import Files
+from splitter.outputs.reader import FOLDER
 from splitter.outputs.tables import AGAIN, open_table, place_of, schema_of
-from splitter.splits import BARE
+from splitter.text.csv import Row, in_unicode
 
 if TYPE_CHECKING:
-    from splitter.summary import Summary
+    from splitter.engine.summary import Summary
 
 
 class Manifest(pd.DataFrame):

@@ -7,7 +7,7 @@ manifest ── rows with an output ── Samples ┬── OutputDataset   any
 from typing import TYPE_CHECKING
 
 from splitter.errors import Refused
-from splitter.outputs.opened import Decode, OutputDataset, Samples
+from splitter.outputs.dataset import Decode, OutputDataset, Samples
 from splitter.outputs.streaming import OutputStream, Place
 
 if TYPE_CHECKING:

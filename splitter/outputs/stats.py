@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from splitter.commits import ERROR_COLUMNS, OUTPUT_COLUMNS, SKIPPED_COLUMN
-from splitter.csv_text import Row
 from splitter.errors import Refused
-from splitter.inputs.kept import LIST, LISTED
-from splitter.manifest import ERRORS, MANIFEST
-from splitter.outputs.contents import Files
+from splitter.ledger.manifest import ERRORS, MANIFEST
+from splitter.ledger.records import ERROR_COLUMNS, OUTPUT_COLUMNS, SKIPPED_COLUMN
+from splitter.ledger.run_files import LIST, LISTED
+from splitter.ledger.splits import COLUMN, SplitRule
+from splitter.outputs.files import Files
 from splitter.outputs.tables import open_table, place_of, schema_of
-from splitter.progress import one_line, show_bytes, show_count, show_seconds
-from splitter.splits import COLUMN, SplitRule
-from splitter.storage.sealed import json_of
+from splitter.storage.checked_file import json_of
+from splitter.text.csv import Row
+from splitter.text.show import one_line, show_bytes, show_count, show_seconds
 
 SECONDS_IN_HOUR = 3600
 LEAST_HOURS = 360

@@ -17,8 +17,8 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from splitter.errors import Refused
-from splitter.inputs.places import shard_of
-from splitter.outputs.opened import OutputDataset, Sample, Samples
+from splitter.outputs.dataset import OutputDataset, Sample, Samples
+from splitter.storage.layout import shard_of
 
 # so many shards are open at a time when they are mixed
 LANES = 4

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-from splitter.csv_text import ENCODING, ESCAPE, Row
 from splitter.errors import Refused, StorageError
-from splitter.inputs.places import OWN_FOLDER
-from splitter.manifest import MANIFEST, SCHEMA
-from splitter.outputs.contents import Files, LocalFiles, files_at
-from splitter.storage.sealed import json_of
-from splitter.urls import is_url, without_scheme
+from splitter.ledger.manifest import MANIFEST, SCHEMA
+from splitter.outputs.files import Files, LocalFiles, files_at
+from splitter.storage.checked_file import json_of
+from splitter.storage.layout import OWN_FOLDER
+from splitter.text.csv import ENCODING, ESCAPE, Row
+from splitter.text.urls import is_url, without_scheme
 
 READ_AT_ONCE = 1 << 20
 AGAIN = "run again with the same output folder to have it made anew"

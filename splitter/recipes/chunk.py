@@ -11,10 +11,11 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any, Literal
 
-from splitter.audio.cutting import LabelledRecipe, Span, exactly
 from splitter.audio.decoders import Truncated
-from splitter.audio.sound import Channels, FileFormat, Lossy, Source
+from splitter.audio.sources import Source
+from splitter.audio.target import Channels, FileFormat, Lossy
 from splitter.errors import AudioError, Refused
+from splitter.recipes.sound import LabelledRecipe, Span, exactly
 from splitter.records import Expected, InputFile
 
 Tail = Literal["keep", "drop", "pad", "shift", "merge"]

@@ -11,8 +11,8 @@ from typing import Any
 
 from splitter.dataset import ProcessorDataset, Result
 from splitter.errors import CommandFailed, Refused
-from splitter.programs import complaint, dying_with
 from splitter.records import InputFile, OutputFile
+from splitter.system.programs import complaint, dying_with
 
 _PLACE = re.compile(r"\{(?:input|output)\}")
 

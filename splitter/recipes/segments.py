@@ -5,10 +5,11 @@ from fractions import Fraction
 from typing import Any
 
 from splitter.annotations import Annotation, annotations_of_rows, has_times
-from splitter.audio.cutting import BESIDE, IN_COLUMN, SoundRecipe, Span
 from splitter.audio.decoders import Truncated
-from splitter.audio.sound import Channels, FileFormat, Lossy, Source
+from splitter.audio.sources import Source
+from splitter.audio.target import Channels, FileFormat, Lossy
 from splitter.errors import AudioError, Skip
+from splitter.recipes.sound import BESIDE, IN_COLUMN, SoundRecipe, Span
 from splitter.records import Expected, InputFile
 
 

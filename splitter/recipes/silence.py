@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from splitter.audio.cutting import LabelledRecipe, Span, exactly, refuse_negative
 from splitter.audio.decoders import Truncated
-from splitter.audio.sound import Channels, DecodedSource, FileFormat, Lossy, Source, Target
+from splitter.audio.sources import DecodedSource, Source
+from splitter.audio.target import Channels, FileFormat, Lossy, Target
 from splitter.errors import Refused
+from splitter.recipes.sound import LabelledRecipe, Span, exactly, refuse_negative
 from splitter.records import InputFile
 
 # as librosa measures levels: frames of 2048 samples every 512, each around its place

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splitter.audio.sound import DecodedSource, Target
+from splitter.audio.sources import DecodedSource
+from splitter.audio.target import Target
 
 # silence is what is below this over 20 ms; full scale what the largest 16-bit number comes to
 SILENCE_DB, QUIETEST_DB = -50.0, -120.0

@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from splitter.content_types import type_of
 from splitter.errors import SplitterError, StorageError
-from splitter.inputs.places import Layout, shard_of
-from splitter.options import usable_cpus
-from splitter.outputs.contents import Address, OutputReader, number_of, offset_of
+from splitter.outputs.reader import Address, OutputReader, number_of, offset_of
 from splitter.report.levels import Levels, measure, preview
 from splitter.report.table import Table, hash_of, kind_of
-from splitter.temporary import temporary_folder
-from splitter.urls import is_url
+from splitter.storage.layout import Layout, shard_of
+from splitter.system.cpus import usable_cpus
+from splitter.system.temporary_folders import temporary_folder
+from splitter.text.content_types import type_of
+from splitter.text.urls import is_url
 
 POINTS, SOURCE_POINTS = 96, 600
 # sources are read for their outline only: so many bytes are seconds of work

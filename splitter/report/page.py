@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from splitter.errors import Refused
-from splitter.inputs.places import Layout, shard_of
 from splitter.outputs.frame import read_manifest
 from splitter.outputs.tables import place_of
-from splitter.progress import show_failure
 from splitter.report.looking import POINTS, Effort, Looks, Outputs, look
 from splitter.report.summary import (
     LEVELS,
@@ -31,7 +29,9 @@ from splitter.report.summary import (
     rates_of,
 )
 from splitter.report.table import FAILED, LEFT_OUT, MOST_GROUPS, Table, causes, packed
-from splitter.urls import is_url, without_secrets
+from splitter.storage.layout import Layout, shard_of
+from splitter.text.show import show_failure
+from splitter.text.urls import is_url, without_secrets
 
 MOST_ROWS = 200_000
 NAMES_SHOWN = 3

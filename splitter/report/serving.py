@@ -13,12 +13,13 @@ from http import HTTPStatus
 from typing import BinaryIO
 from urllib.parse import unquote_to_bytes
 
-from splitter.content_types import type_of
 from splitter.errors import Refused, SplitterError, StorageError
-from splitter.inputs.places import OWN_FOLDER, REPORT, Layout, same_name, shard_of
-from splitter.outputs.contents import Address, Files, OutputReader, Ranges
+from splitter.outputs.files import Files, Ranges
+from splitter.outputs.reader import Address, OutputReader
+from splitter.storage.layout import OWN_FOLDER, Layout, same_name, shard_of
 from splitter.storage.tree import is_mostly_nothing
-from splitter.urls import is_url
+from splitter.text.content_types import REPORT, type_of
+from splitter.text.urls import is_url
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SOURCES = "/.sources/"

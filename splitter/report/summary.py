@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from splitter.errors import Refused
-from splitter.inputs.kept import LAST_RUN, LIST, LISTED, RUN
-from splitter.outputs.contents import Files
+from splitter.ledger.run_files import LAST_RUN, LIST, LISTED, RUN
+from splitter.outputs.files import Files
 from splitter.outputs.tables import open_table
 from splitter.report.levels import SILENCE_DB
 from splitter.report.looking import Looks
@@ -25,7 +25,7 @@ from splitter.report.table import (
     facets,
     kind_of,
 )
-from splitter.storage.sealed import json_of
+from splitter.storage.checked_file import json_of
 
 FEWEST_BINS, MOST_BINS = 12, 40
 # what is measured, and to how many decimals the page has it

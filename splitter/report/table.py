@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import xxhash
 
-from splitter.commits import ERROR_COLUMNS
-from splitter.csv_text import ENCODING, ESCAPE, in_unicode
+from splitter.ledger.records import ERROR_COLUMNS
 from splitter.outputs.frame import Manifest
+from splitter.text.csv import ENCODING, ESCAPE, in_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

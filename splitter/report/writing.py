@@ -5,18 +5,20 @@ import os
 from dataclasses import dataclass
 
 from splitter.errors import Refused, StorageError
-from splitter.inputs.places import OWN_FOLDER, REPORT, Layout, shard_of
-from splitter.manifest import MANIFEST
-from splitter.outputs.contents import Address, Files, number_of, offset_of
+from splitter.ledger.manifest import MANIFEST
+from splitter.outputs.files import Files
 from splitter.outputs.frame import Manifest, read_manifest
+from splitter.outputs.reader import Address, number_of, offset_of
 from splitter.outputs.tables import place_of
 from splitter.report.looking import Effort
 from splitter.report.page import Page, layout_of, page_of
 from splitter.report.serving import Served, Server
 from splitter.report.summary import Kept
+from splitter.storage.layout import OWN_FOLDER, Layout, shard_of
 from splitter.storage.remote import storage_of
 from splitter.storage.tree import Tree
-from splitter.urls import is_url, without_secrets
+from splitter.text.content_types import REPORT
+from splitter.text.urls import is_url, without_secrets
 
 
 @dataclass(frozen=True, kw_only=True)

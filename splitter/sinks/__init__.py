@@ -1,8 +1,17 @@
-"""Where output files go. A new sink is a new file here that passes the conformance suite."""
+"""Where output files go. A new sink is a new file here that passes the conformance suite.
+
+base         the seam `Sink`
+files        loose files
+shards       what the sinks of shards share
+webdataset   tar shards
+parquet      Parquet shards
+discard      nothing is kept
+columns      the columns of a table of outputs, decided once for a dataset
+"""
 
 from splitter.sinks.base import GroupWriter, Owner, Sink, SinkWriter
+from splitter.sinks.discard import Nowhere
 from splitter.sinks.files import FilesSink
-from splitter.sinks.nowhere import Nowhere
 from splitter.sinks.parquet import ParquetSink
 from splitter.sinks.webdataset import WebDatasetSink
 

@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from splitter.columns import Columns
-from splitter.csv_text import Row
 from splitter.options import RunOptions
 from splitter.records import Content, Scratch
+from splitter.sinks.columns import Columns
 from splitter.storage.base import Move, Storage
+from splitter.text.csv import Row
 
 
 @dataclass(frozen=True, slots=True)

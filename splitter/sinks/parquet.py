@@ -14,12 +14,12 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from splitter.columns import Columns
-from splitter.csv_text import in_unicode
+from splitter.archives.members import Part
 from splitter.errors import BadResult
 from splitter.records import Scalar
+from splitter.sinks.columns import Columns
 from splitter.sinks.shards import NAME, OFFSET, Sample, Shard, ShardSink, as_json
-from splitter.tar.archive import Part
+from splitter.text.csv import in_unicode
 
 KEY, SOUND, FILE, OTHERS = "key", "audio", "file", "other_metadata"
 GROUP_BYTES, GROUP_ROWS = 16 << 20, 10_000

@@ -21,15 +21,15 @@ from typing import IO, Any, ClassVar
 
 import xxhash
 
-from splitter.csv_text import Row
+from splitter.archives.members import Part, Waiting
 from splitter.errors import StorageError
-from splitter.inputs.places import SHARDS
 from splitter.options import RunOptions
 from splitter.records import Content, Scalar, Scratch
 from splitter.sinks.base import GroupWriter, Owner, Sink, Stored
 from splitter.storage.base import Move, Storage
 from splitter.storage.content import READ_AT_ONCE, hold_content, measure
-from splitter.tar.archive import Part, Waiting
+from splitter.storage.layout import SHARDS
+from splitter.text.csv import Row
 
 # of contents that wait for their place; what is more waits on disk
 MOST_IN_MEMORY = 128 << 20

@@ -4,12 +4,13 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, cast
 
-from splitter.csv_text import ENCODING, ESCAPE
+from splitter.archives.members import END, Member, Part
+from splitter.archives.writer import ArchiveWriter, header, size_in_archive
 from splitter.errors import BadResult
 from splitter.options import RunOptions
 from splitter.records import Scalar
 from splitter.sinks.shards import OFFSET, Sample, Shard, ShardSink, as_json
-from splitter.tar.archive import END, ArchiveWriter, Member, Part, header, size_in_archive
+from splitter.text.csv import ENCODING, ESCAPE
 
 JSON = "json"
 

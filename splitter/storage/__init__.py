@@ -1,8 +1,15 @@
-"""Where outputs are, and what is known of them.
+"""The output folder: everything splitter writes goes through here, whole or not at all.
 
-base         the seam; behind it folder, on a file system, and remote, in a store
-content      a content -> a file, with its size and checksum
-stores       the clients of stores; objects, whole or not at all; listings, what is there
-locks        which run a folder belongs to; ownership, the same in a store
-sealed       small files that say whether they are whole
+layout           the names and keys of an output folder
+base             the seam `Storage`
+folder           an output on a local or shared file system
+remote           an output in an object store
+locks            the locks of an output folder
+ownership        the same in an object store
+content          the content of an output -> a file or memory, with its size and checksum
+checked_file     a small file that states its own checksum
+unnamed_copies   copies of files that are gone with the process
+durability       files and folders forced to disk
+names            which names may be opened, written, moved or removed
+tree             the files below a folder, with no link followed
 """

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from splitter.errors import StorageError
-from splitter.inputs.places import OWN_FOLDER
-from splitter.parts import Part
-from splitter.processes import in_processes
+from splitter.options import Part
 from splitter.storage.content import measure_file
+from splitter.storage.layout import OWN_FOLDER
+from splitter.system.pool import in_processes
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -9,15 +9,14 @@ import stat
 from collections.abc import Collection, Iterable, Iterator
 from typing import BinaryIO
 
-from splitter.commits import RECORDS
 from splitter.errors import NameTaken, Refused, StorageError
-from splitter.inputs.places import OWN_FOLDER
-from splitter.parts import Part
+from splitter.options import Part
 from splitter.storage.base import PATIENCE, STAGING, Storage
 from splitter.storage.content import measure
+from splitter.storage.durability import sync_file_system, sync_folder
+from splitter.storage.layout import OWN_FOLDER, RECORDS
 from splitter.storage.locks import FolderLock, unwritable
 from splitter.storage.names import refuse_unclean
-from splitter.storage.power import sync_file_system, sync_folder
 from splitter.storage.tree import InTheWay, Tree, is_mostly_nothing
 
 LONGEST_PATH, LONGEST_PART = 4000, 255

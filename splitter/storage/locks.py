@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from splitter.errors import Refused, StorageError
-from splitter.inputs.places import OWN_FOLDER
-from splitter.parts import Part
-from splitter.processes import is_at_work
+from splitter.options import Part
 from splitter.storage.base import SECONDS_FOR_DEAD_RUN, SHARED
+from splitter.storage.layout import OWN_FOLDER
 from splitter.storage.tree import InTheWay, Tree
+from splitter.system.children import is_at_work
 
 LOCK = f"{OWN_FOLDER}/lock"
 WORKERS = f"{OWN_FOLDER}/workers"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from splitter.errors import StorageError
-from splitter.inputs.places import OWN_FOLDER, same_name
+from splitter.storage.layout import OWN_FOLDER, same_name
 
 # NUL, and a component that is empty, `.` or `..`: also what is absolute, or ends with a slash
 _UNCLEAN = re.compile(r"\0|(?:\A|/)\.{0,2}(?:/|\Z)")

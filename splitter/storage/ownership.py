@@ -19,10 +19,10 @@ import time
 from dataclasses import asdict, dataclass, replace
 
 from splitter.errors import Refused, StorageError
-from splitter.inputs.places import OWN_FOLDER
-from splitter.processes import lives, process_space, started
-from splitter.storage.objects import Objects, objects_at
-from splitter.storage.sealed import json_of
+from splitter.storage.checked_file import json_of
+from splitter.storage.layout import OWN_FOLDER
+from splitter.stores.objects import Objects, objects_at
+from splitter.system.children import lives, process_space, started
 
 SECONDS_BETWEEN_BEATS = 5.0
 # a run whose beat has not changed for so long is dead, or has lost the store

@@ -17,29 +17,28 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from typing import Any, BinaryIO, TypeVar, cast
 
 from splitter.errors import NameTaken, Refused, StorageError
-from splitter.inputs.places import OWN_FOLDER, RESERVED_FOLDERS
-from splitter.options import usable_cpus
-from splitter.parts import Part
-from splitter.slices import Copy, Pack
+from splitter.options import Part
 from splitter.storage.base import PATIENCE, SECONDS_FOR_DEAD_RUN, STAGING, Storage
 from splitter.storage.content import measure
 from splitter.storage.folder import LocalStorage
+from splitter.storage.layout import OWN_FOLDER, RESERVED_FOLDERS
 from splitter.storage.names import refuse_unclean
-from splitter.storage.objects import (
+from splitter.storage.ownership import Owner, Ownership
+from splitter.storage.unnamed_copies import Copy, Pack
+from splitter.stores.clients import is_missing, is_out_of_reach, may_pass
+from splitter.stores.objects import (
     NO_BUCKET,
     NO_SUCH_BUCKET,
     PARTS_AT_A_TIME,
     READ_AT_ONCE,
     code_of,
-    each_in_threads,
-    in_threads,
     objects_at,
     shown,
 )
-from splitter.storage.ownership import Owner, Ownership
-from splitter.storage.stores import is_missing, is_out_of_reach, may_pass
-from splitter.temporary import NoTemporarySpace
-from splitter.urls import is_url, without_scheme, without_secrets
+from splitter.stores.threads import each_in_threads, in_threads
+from splitter.system.cpus import usable_cpus
+from splitter.system.temporary_folders import NoTemporarySpace
+from splitter.text.urls import is_url, without_scheme, without_secrets
 
 # seconds for the first requests, before any work: a store that is not there is refused soon
 FIRST_PATIENCE = 10.0

@@ -1,8 +1,11 @@
 """Tools for tar shards: `splitter tar`.
 
-places    what the user names -> streams to read, files that appear whole or not at all
-archive   a stream of bytes <-> members, strictly
-samples   members <-> samples
-copying, ordering, tables, showing, mapping    the tools
-commands  their command lines
+targets    archives to write, which appear whole or not at all
+samples    members <-> samples
+copying    `cat` and `split`
+ordering   `sort`
+tables     `create` and `to-csv`
+showing    `first` and `show`
+mapping    `map`
+ray_map    `map` on a Ray cluster
 """

@@ -10,9 +10,10 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from splitter.archives.sources import Source, is_url
 from splitter.errors import Refused
-from splitter.tar.places import Source, check_target, exists, is_url, writing
 from splitter.tar.samples import Sample, SampleWriter, read_samples, samples_of
+from splitter.tar.targets import check_target, exists, writing
 
 HELD_AHEAD = 16  # samples of one archive that a reader may have ready
 _NUMBER = re.compile(r"\{shard(?::0?(\d{0,2})d)?\}")

@@ -17,14 +17,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from splitter.archives.members import HELD_BYTES, Member, Part, Waiting, split_name
+from splitter.archives.reader import read_members
+from splitter.archives.sources import STANDARD, Source, is_url
 from splitter.errors import BadResult, CommandFailed, InputError, Refused, RunStopped, TarError, TimedOut
-from splitter.keeper import keeping
-from splitter.programs import complaint, dying_with
-from splitter.tar.archive import HELD_BYTES, Member, Part, Waiting, read_members, split_name
-from splitter.tar.places import STANDARD, Source, exists, is_url, remove, writing
+from splitter.system.programs import complaint, dying_with
+from splitter.system.reaper import keeping
+from splitter.system.temporary_folders import temporary_folder
 from splitter.tar.samples import Sample, SampleWriter, read_samples, samples_of
 from splitter.tar.tables import csv_line
-from splitter.temporary import temporary_folder
+from splitter.tar.targets import exists, remove, writing
 
 STEM = "sample"
 ERRORS = ".errors.csv"

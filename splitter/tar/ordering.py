@@ -15,9 +15,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from splitter.archives.members import BLOCK, Member, Part, Waiting
+from splitter.archives.sources import Source
 from splitter.errors import TarError
-from splitter.tar.archive import BLOCK, Member, Part, Waiting
-from splitter.tar.places import Source
 from splitter.tar.samples import Sample, samples_in, samples_of
 
 MOST_RUNS = 64  # merged at a time

@@ -5,9 +5,11 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from splitter.archives.members import END, Member
+from splitter.archives.reader import read_members
+from splitter.archives.sources import Source
+from splitter.archives.writer import ArchiveWriter, size_in_archive
 from splitter.errors import TarError
-from splitter.tar.archive import END, ArchiveWriter, Member, read_members, size_in_archive
-from splitter.tar.places import Source
 
 SOME_KEYS = 1 << 17
 

@@ -7,11 +7,11 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from splitter.audio.endings import READABLE
-from splitter.audio.hush import hushed
+from splitter.archives.members import Member
 from splitter.errors import Refused
-from splitter.tar.archive import Member
+from splitter.system.stderr import hushed
 from splitter.tar.samples import Sample
+from splitter.text.endings import READABLE
 
 LONGEST_TEXT = 100
 _CONDITION = re.compile(r"([^=~]+)([=~])(.*)", re.DOTALL)

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from splitter.archives.members import HELD_BYTES, Member, Part, Waiting, why_unsafe
+from splitter.archives.sources import STANDARD
 from splitter.errors import Refused, TarError
-from splitter.tar.archive import HELD_BYTES, Member, Part, Waiting, why_unsafe
-from splitter.tar.places import STANDARD, writing
 from splitter.tar.samples import Keys, Sample
+from splitter.tar.targets import writing
 
 KEY = "key"
 FIRST_SHOWN = 5

@@ -1,9 +1,10 @@
 """Whether everything that runs left is present and unchanged: `splitter verify`.
 
-check        the whole of it
-own_files    the files of the run's own
-reshard      a shard, made again of its rows
-again        --deep: inputs done once more
-findings     what was found, and how it is told
-repair       what is to be made again
+check               the whole of it
+shards              a shard against what its rows would make of it
+table_differences   the rows in which a table differs from the commit records
+own_files           the files of `.splitter`
+reproduce           --deep: inputs processed once more, and compared
+findings            what was found, and how it is told
+repair              --repair: what has to be made again
 """

@@ -7,7 +7,6 @@
 The commit records are the truth. Nothing is written, no lock is taken, and nobody is kept waiting.
 """
 
-import csv
 import io
 import threading
 import time
@@ -22,31 +21,41 @@ import numpy as np
 import xxhash
 
 from splitter.audio.headers import header_columns, header_fault, header_of
-from splitter.commits import DONE, FAILED, NOT_DONE, OUTPUT_COLUMNS, SKIPPED, STALE
-from splitter.csv_text import Row, parse_rows
 from splitter.errors import Refused, StorageError
-from splitter.inputs.kept import kept_list, listed_inputs
-from splitter.inputs.places import OWN_FOLDER, REPORT, file_with, folders_around, key_hash, shard_of
-from splitter.journal import Journal
-from splitter.manifest import ERRORS, MANIFEST, SCHEMA, Manifest
-from splitter.processes import in_processes
-from splitter.standing import Standing
+from splitter.ledger.journal import Journal
+from splitter.ledger.manifest import ERRORS, MANIFEST, SCHEMA, Manifest
+from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED, STALE
+from splitter.ledger.run_files import kept_list, listed_inputs
+from splitter.ledger.status import Standing
+from splitter.ledger.tables import OTHER_TABLES, checksums_of_others
+from splitter.options import OTHERS
 from splitter.storage.base import Storage
 from splitter.storage.content import checksum_of
-from splitter.table_names import OTHERS
-from splitter.tables import OTHER_TABLES, checksums_of_others
-from splitter.temporary import NoTemporarySpace, sweep
+from splitter.storage.layout import OWN_FOLDER, file_with, folders_around, key_hash, shard_of
+from splitter.system.pool import in_processes
+from splitter.system.temporary_folders import NoTemporarySpace, sweep
+from splitter.text.content_types import REPORT
+from splitter.text.csv import Row, parse_rows
 from splitter.verification.findings import CHANGED, LEFT, RUN_AGAIN, SAMPLES_WITHOUT_ROWS, Finding, Verdict
 from splitter.verification.own_files import OwnFiles
 
 if TYPE_CHECKING:
-    from splitter.verification.reshard import Reshard
+    from splitter.verification.shards import Reshard
 
-READ_AT_ONCE = 1 << 20
+from splitter.verification.table_differences import (
+    MAKE_TABLES,
+    READ_AT_ONCE,
+    blocks_of,
+    has_same_bytes,
+    hashes_of_lines,
+    numbers_only_in,
+    pick_lines,
+    row_differences,
+)
+
 # a file counts as many bytes as could be read while it is opened
 FILE_BYTES = 1 << 15
 NAMES_AT_ONCE = 20_000
-MAKE_TABLES = "'splitter manifest' makes it anew from the commit records"
 
 
 def nothing(_: Finding) -> None:
@@ -185,7 +194,7 @@ class Verification:
         """Whether a table is, byte for byte, what would be written from the commit records."""
         try:
             with self.storage.open_output(name) as file:
-                if _is_same(pieces(), file):
+                if has_same_bytes(pieces(), file):
                     return
                 file.seek(0)
                 self._differences(name, pieces, file)
@@ -196,16 +205,16 @@ class Verification:
 
     def _differences(self, name: str, pieces: Callable[[], Iterator[bytes]], file: io.RawIOBase) -> None:
         """Say which rows of a table are not what is committed, by their lines."""
-        committed, there = _hashes(pieces()), _hashes(_blocks_of(file))
-        lost = _pick(pieces(), _only_in(committed, there))
+        committed, there = hashes_of_lines(pieces()), hashes_of_lines(blocks_of(file))
+        lost = pick_lines(pieces(), numbers_only_in(committed, there))
         file.seek(0)
-        more = _pick(_blocks_of(file), _only_in(there, committed))
+        more = pick_lines(blocks_of(file), numbers_only_in(there, committed))
         if not (lost or more):
             line = int(np.flatnonzero(committed != there)[0]) + 1
             self.find("row", name, f"its rows are in another order, from line {line:,} on; {MAKE_TABLES}")
             return
         header = parse_rows(next(pieces()))[0]
-        for about in _compared(name, header, lost, more):
+        for about in row_differences(name, header, lost, more):
             self.find("row", name, about)
 
     def _other_tables(self) -> Sequence[str]:
@@ -248,7 +257,7 @@ class Verification:
         """Read every shard that rows point into, with all that it holds: also of inputs that have no rows."""
         if not self._shards:
             return
-        from splitter.verification.reshard import Reshard
+        from splitter.verification.shards import Reshard
 
         tables = any(name.endswith(".parquet") for name in self._shards)
         for name, message in self._own.missing_of_shards(tables=tables):
@@ -452,100 +461,3 @@ def _name_hashes(names: Iterable[str]) -> np.ndarray:
 def _in_groups(names: Iterator[str], size: int) -> Iterator[list[str]]:
     while group := list(islice(names, size)):
         yield group
-
-
-# -- a table that differs, line by line ----------------------------------------------------------------------
-
-
-def _is_same(pieces: Iterator[bytes], file: io.RawIOBase) -> bool:
-    reader = io.BufferedReader(file, READ_AT_ONCE)
-    try:
-        return all(reader.read(len(piece)) == piece for piece in pieces) and not reader.read(1)
-    finally:
-        reader.detach()
-
-
-def _blocks_of(file: io.RawIOBase) -> Iterator[bytes]:
-    while block := file.read(READ_AT_ONCE):
-        yield block
-
-
-def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines with their ends; only the last may be without."""
-    rest = b""
-    for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-    if rest:
-        yield rest
-
-
-def _hashes(pieces: Iterator[bytes]) -> np.ndarray:
-    return np.fromiter(map(xxhash.xxh3_64_intdigest, _lines(pieces)), "u8")
-
-
-def _only_in(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The places of the lines that are not among the others, or more often than there."""
-    order = np.argsort(some, kind="stable")
-    values, first, counts = np.unique(some[order], return_index=True, return_counts=True)
-    there, how_often = np.unique(others, return_counts=True)
-    allowed = np.zeros(len(values), "i8")
-    if len(there):
-        at = np.minimum(np.searchsorted(there, values), len(there) - 1)
-        allowed = np.where(there[at] == values, how_often[at], 0)
-    rank = np.arange(len(order)) - np.repeat(first, counts)
-    return np.sort(order[rank >= np.repeat(allowed, counts)])
-
-
-def _pick(pieces: Iterator[bytes], places: np.ndarray) -> list[tuple[int, bytes]]:
-    """Some lines, with their numbers from 1 on."""
-    wanted = set(places.tolist())
-    return [(number + 1, line) for number, line in enumerate(_lines(pieces)) if number in wanted]
-
-
-def _compared(
-    table: str, header: Row, lost: list[tuple[int, bytes]], more: list[tuple[int, bytes]]
-) -> Iterator[str]:
-    """What has become of the rows that are not what was committed."""
-    committed: dict[str, list[Row]] = {}
-    for number, line in lost:
-        row = _parsed(line)
-        if number == 1:
-            row = []
-        committed.setdefault(_named(table, header, row) or f"line {number:,}", []).append(row)
-    for number, line in more:
-        row = _parsed(line)
-        name = _named(table, header, row)
-        before = committed.get(name, [])
-        if number == 1 and committed.pop("line 1", []):
-            yield f"line 1 holds other columns than are committed; {MAKE_TABLES}"
-        elif before:
-            yield f"line {number:,}, the row of {name}: {_edited(header, before.pop(0), row)}"
-        else:
-            yield f"line {number:,}{name and f', the row of {name},'} was never committed"
-    for name, rows in committed.items():
-        for _ in rows:
-            yield f"the row of {name} is not there"
-
-
-def _parsed(line: bytes) -> Row:
-    """A row that stands on one line; none where it does not."""
-    with suppress(csv.Error):
-        rows = parse_rows(line)
-        return rows[0] if rows else []
-    return []
-
-
-def _named(table: str, header: Row, row: Row) -> str:
-    """What a row is about: its output file, or its input."""
-    if len(row) != len(header):
-        return ""
-    output = row[header.index(OUTPUT_COLUMNS[0])] if table == MANIFEST else ""
-    return output or row[0]
-
-
-def _edited(header: Row, before: Row, now: Row) -> str:
-    for name, one, other in zip(header, before, now, strict=True):
-        if one != other:
-            return f"{name} is {other[:100]!r} where {one[:100]!r} is committed"
-    return "is not written as it is committed"

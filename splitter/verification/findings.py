@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from splitter.progress import one_line, show_bytes, show_count, show_seconds
+from splitter.text.show import one_line, show_bytes, show_count, show_seconds
 
 # of a kind, before the rest is counted
 TOLD_EACH = 20

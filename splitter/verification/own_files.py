@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 
 from splitter.errors import Refused, StorageError
-from splitter.groups import GROUPS
-from splitter.inputs.kept import LAST_RUN, LIST, LISTED, RUN, list_is_whole
-from splitter.inputs.places import OWN_FOLDER
-from splitter.journal import Journal
-from splitter.splits import RULE
-from splitter.standing import STALE_MARKS
+from splitter.ledger.journal import Journal
+from splitter.ledger.run_files import LAST_RUN, LIST, LISTED, RUN, list_is_whole
+from splitter.ledger.shard_groups import GROUPS
+from splitter.ledger.splits import RULE
+from splitter.ledger.status import STALE_MARKS
+from splitter.ledger.tables import OTHER_TABLES
+from splitter.ledger.unsynced import UNSYNCED
+from splitter.sinks.columns import COLUMNS
 from splitter.storage.base import SHARES, Storage
-from splitter.storage.sealed import unsealed
-from splitter.tables import OTHER_TABLES
-from splitter.trial import COLUMNS
-from splitter.unsynced import UNSYNCED
+from splitter.storage.checked_file import unsealed
+from splitter.storage.layout import OWN_FOLDER
 from splitter.verification.findings import RUN_AGAIN
 
 _FRESH = "restore it, or start over with --fresh"

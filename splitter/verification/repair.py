@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from splitter.commits import DONE
-from splitter.csv_text import Row
-from splitter.inputs.places import shard_of
-from splitter.journal import Journal
-from splitter.standing import Standing
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import DONE
+from splitter.ledger.status import Standing
 from splitter.storage.base import Storage
+from splitter.storage.layout import shard_of
+from splitter.text.csv import Row
 from splitter.verification.check import Verification
 
 

@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitter.annotations import (
-    Annotation,
-    AnnotationFile,
-    annotations_of_rows,
-    read_annotations,
-)
+from splitter.annotations import Annotation, AnnotationFile, annotations_of_rows, read_annotations
 from splitter.errors import AnnotationError
 
 FILES = Path(__file__).parent / "files"

@@ -31,7 +31,9 @@ from sounds import (
 
 from splitter import OutputFile
 from splitter.audio.decoders import SoundFormat
-from splitter.audio.sound import Target, encode, open_source
+from splitter.audio.encode import encode
+from splitter.audio.sources import open_source
+from splitter.audio.target import Target
 from splitter.errors import AudioError, Refused
 
 # container and encoding of a recording, and how many channels it is tried with

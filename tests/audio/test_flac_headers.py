@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flac_streams import Coding, crc8, crc_table, stream
 
-from splitter.audio.flac import FlacSource
+from splitter.audio.formats.flac import FlacSource
 
 SMALLEST = 16
 SIZES = {1: 192, **{code: 144 << code for code in range(2, 6)}, **{code: 1 << code for code in range(8, 16)}}

@@ -20,8 +20,8 @@ from doors import here, read_table
 from nightly import NIGHTLY
 from sounds import chunks_of, decoded_by_ffmpeg, encoded_by_ffmpeg, needs_ffmpeg, samples_of
 
-from splitter.audio.mp3 import Mp3Source
-from splitter.audio.recordings import open_decoder
+from splitter.audio.formats.mp3 import Mp3Source
+from splitter.audio.sniff import open_decoder
 from splitter.errors import InputError
 from splitter.recipes.chunk import Chunk
 from splitter.recipes.segments import Segments

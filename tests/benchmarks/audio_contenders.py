@@ -150,7 +150,7 @@ def _mono_blocks(recording: str, rate: int) -> Iterator[Any]:
 
 def copy_frames(job: "Job", recording: str, folder: str) -> None:
     """Copy FLAC frames, in splitter's own way but with nothing around it."""
-    from splitter.audio.flac import FlacSource
+    from splitter.audio.formats.flac import FlacSource
 
     os.mkdir(folder)
     with FlacSource(recording) as source:

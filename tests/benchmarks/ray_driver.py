@@ -111,9 +111,8 @@ def simulate(case: Case, dataset: Path, scratch: Path) -> None:
     """Run splitter with tasks that do nothing; prints what the driver took as JSON."""
     from parts import Parts
 
-    from splitter import relay
-    from splitter.executors import ray as executor
-    from splitter.progress import Display
+    from splitter.engine.display import Display
+    from splitter.executors.ray import executor, guard_process
 
     marks: list[tuple[float, float, float]] = []
     batches = 0
@@ -128,7 +127,7 @@ def simulate(case: Case, dataset: Path, scratch: Path) -> None:
             yield report
         marks.append(mark())
 
-    relay.work = answer_at_once
+    guard_process.work = answer_at_once
     executor.RayExecutor.run = watched  # type: ignore[method-assign]
     executor.RayExecutor._room = lambda self: in_flight  # type: ignore[method-assign]
     # what would be said of inputs that are not done after all
@@ -148,7 +147,7 @@ def mark() -> tuple[float, float, float]:
 
 def answer_at_once(mission: bytes, run: str, batch: bytes) -> bytes:
     """Stand in for a task: report that all is done."""
-    from splitter.jobs import Report
+    from splitter.worker.messages import Report
 
     inputs = len(pickle.loads(batch))  # noqa: S301
     return pickle.dumps(Report(inputs=inputs, done=inputs, outputs=inputs, bytes=inputs, seconds=1.0))

@@ -24,13 +24,13 @@ from sounds import ffmpeg, needs_ffmpeg
 
 import splitter
 from splitter import errors
-from splitter.cli import commands, exit_code
+from splitter.cli.main import commands, exit_code
 from splitter.dataset import ProcessorDataset
+from splitter.engine.summary import Summary
 from splitter.options import RunOptions
-from splitter.parameters import docstring_section, recipe_parameters
-from splitter.recipes import RECIPES, load_recipe
+from splitter.recipes.parameters import docstring_section, recipe_parameters
+from splitter.recipes.registry import RECIPES, load_recipe
 from splitter.records import InputFile, OutputFile
-from splitter.summary import Summary
 
 CHECKOUT = Path(__file__).parent.parent.parent
 DOCS = CHECKOUT / "docs"

@@ -169,7 +169,7 @@ def with_variable(name: str, value: str | None = None) -> list[psutil.Process]:
 
 def _is_relay(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
-        return any("splitter.relay" in word for word in process.cmdline())
+        return any("splitter.executors.ray.guard_process" in word for word in process.cmdline())
     return False
 
 

@@ -23,10 +23,10 @@ from launcher import (
     writing_to,
 )
 
-from splitter.batch import Worker
 from splitter.errors import Refused
 from splitter.executors import local
 from splitter.recipes.words import Words
+from splitter.worker.worker import Worker
 
 
 class TestLocal(ExecutorConformance):
@@ -140,7 +140,7 @@ def test_spawned_workers_know_a_class_of_a_script(folder: Path):
 COMMAND_LINE = """
 import signal, sys
 import splitter.executors.local
-from splitter.cli import exit_code
+from splitter.cli.main import exit_code
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 splitter.executors.local._start_method = lambda: "spawn"

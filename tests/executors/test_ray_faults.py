@@ -16,7 +16,7 @@ from launcher import Driver, Launcher, check_complete, check_manifest, eventuall
 from nightly import NIGHTLY
 
 from splitter import read_output
-from splitter.keeper import VARIABLE
+from splitter.system.reaper import VARIABLE
 
 RECIPES = Path(__file__).parent / "ray_recipes.py"
 SECONDS_TO_STALL = 60.0

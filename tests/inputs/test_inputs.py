@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset
 
 from splitter import InputList, OutputFile, ProcessorDataset
-from splitter.csv_text import parse_rows
 from splitter.errors import Refused
-from splitter.inputs.sources import read_source
+from splitter.inputs.listing import read_source
 from splitter.inputs.table import copy_list
+from splitter.text.csv import parse_rows
 
 
 class Copy(ProcessorDataset):
@@ -1036,7 +1036,7 @@ def test_a_folder_for_each_input_costs_little_memory(folder):
         lines = ["input", *(path.format(number) for number in range(rows))]
         (folder / f"{name}.csv").write_text("\n".join(lines))
     code = (
-        "import resource, sys; from splitter.cli import exit_code\n"
+        "import resource, sys; from splitter.cli.main import exit_code\n"
         "for name in ('one', 'own'):\n"
         "    options = ['--recipe', 'words', '--limit', '1', '--workers', '0', '--quiet', '-o', name]\n"
         "    exit_code(['run', f'{name}.csv', *options])\n"

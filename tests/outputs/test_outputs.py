@@ -20,8 +20,8 @@ from written_shards import as_shards
 
 import splitter
 from splitter.errors import Refused, StorageError
-from splitter.outputs.contents import Address, OutputReader, shard_of
-from splitter.storage import stores
+from splitter.outputs.reader import Address, OutputReader, shard_of
+from splitter.stores import clients
 
 PARTS = {"a.txt": "abcdefg", "b.txt": "hijkl", "sub/c.txt": "mnöp", "d.txt": ""}
 KINDS = ["files", "tar", "parquet"]
@@ -319,7 +319,7 @@ def test_a_table_in_a_store_that_is_busy_is_read_on(
     times: int, files: Path, expected: list[bytes], monkeypatch
 ):
     """What fails for a moment is asked for again; what goes on failing is one clear error."""
-    monkeypatch.setattr(stores, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(clients, "FIRST_PAUSE", 0.01)
     refused: list[str] = []
 
     def busy(answer: Answer) -> bool:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from sounds import chunks_of, half_even, noise, samples_of, tone, wav, write_sound
 
 from splitter import read_manifest
-from splitter.audio.cutting import Span
 from splitter.audio.decoders import SoundFormat
-from splitter.audio.sound import Source
+from splitter.audio.sources import Source
 from splitter.errors import AudioError, Refused
 from splitter.recipes.chunk import Chunk
+from splitter.recipes.sound import Span
 from splitter.records import Content, InputFile, Scratch
 
 TAILS = ("keep", "drop", "pad", "shift", "merge")

@@ -14,8 +14,9 @@ from doors import Said, here, read_table, tree, write_files, write_list
 from sinks.conformance import InAStore, ShardConformance
 
 import splitter
-from splitter import OutputFile, ProcessorDataset, groups
+from splitter import OutputFile, ProcessorDataset
 from splitter.errors import Refused, RunStopped
+from splitter.ledger import shard_groups
 from splitter.outputs.frame import Manifest
 
 
@@ -89,7 +90,7 @@ def version_of(path: Path) -> tuple[int, int]:
 
 @pytest.fixture
 def dataset(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Set:
-    monkeypatch.setattr(groups, "MOST_SMALL", 2)
+    monkeypatch.setattr(shard_groups, "MOST_SMALL", 2)
     made = Set(folder)
     made.write(a="one two", b="three", c="four five six", d="seven", e="eight nine")
     return made
@@ -293,7 +294,7 @@ def test_a_shard_that_somebody_damaged_is_not_taken_along(dataset: Set):
 
 def test_shuffling_mixes_recordings_and_is_the_same_for_the_same_number(dataset: Set, monkeypatch):
     """Every sample is there once; the manifest keeps the order of the list."""
-    monkeypatch.setattr(groups, "MOST_SMALL", 1000)
+    monkeypatch.setattr(shard_groups, "MOST_SMALL", 1000)
     names = [f"n{number}" for number in range(20)]
     dataset.write(**{name: " ".join(f"{name}w{word}" for word in range(5)) for name in names})
     plain = dataset.run(*names)

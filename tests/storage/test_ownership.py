@@ -11,11 +11,11 @@ import fsspec
 import pytest
 
 from splitter.errors import StorageError
-from splitter.processes import process_space, started
 from splitter.storage import ownership, remote
-from splitter.storage.objects import Objects, objects_at
 from splitter.storage.ownership import LOCKS_KEPT, InUse, Owner, Ownership
 from splitter.storage.remote import RemoteStorage
+from splitter.stores.objects import Objects, objects_at
+from splitter.system.children import process_space, started
 
 ROOT = "memory://owned"
 

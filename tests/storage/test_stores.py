@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from splitter.errors import Refused
-from splitter.storage import stores
+from splitter.stores import clients
 
 
 def test_threads_that_wait_for_a_client_learn_together_that_there_is_none(monkeypatch: pytest.MonkeyPatch):
@@ -16,12 +16,12 @@ def test_threads_that_wait_for_a_client_learn_together_that_there_is_none(monkey
         asked.append(url)
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr(stores, "with_retries", lambda call, url: made(url))
-    monkeypatch.setattr(stores, "_unmade", {})
+    monkeypatch.setattr(clients, "with_retries", lambda call, url: made(url))
+    monkeypatch.setattr(clients, "_unmade", {})
 
     def ask(number: int) -> str:
         with pytest.raises(Refused) as caught:
-            stores.client(f"ftp://127.0.0.1:1/{number}.wav")
+            clients.client(f"ftp://127.0.0.1:1/{number}.wav")
         return str(caught.value)
 
     with ThreadPoolExecutor(16) as pool:

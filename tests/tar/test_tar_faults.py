@@ -246,7 +246,7 @@ def test_two_writers_do_not_mix(folder):
 
 MEASURED = """
 import sys
-from splitter.cli import exit_code
+from splitter.cli.main import exit_code
 code = exit_code(sys.argv[1:])
 with open("/proc/self/status") as status:
     peak = next(line for line in status if line.startswith("VmHWM"))

@@ -314,7 +314,7 @@ def test_urls_are_read_and_written(folder):
 def test_a_missing_package_is_named(folder):
     """A protocol whose package is not there, or that nobody knows, is refused in one line."""
     write_tar(folder / "in.tar", in_order(1))
-    hidden = "import sys; sys.modules['s3fs'] = None; from splitter.cli import main; main(sys.argv[1:])"
+    hidden = "import sys; sys.modules['s3fs'] = None; from splitter.cli.main import main; main(sys.argv[1:])"
     for places in (["s3://b/in.tar", "-o", "out.tar"], ["in.tar", "-o", "s3://b/out.tar"]):
         said = program("tar", "cat", *places, cwd=folder, python=("-c", hidden))
         assert said.code == 2

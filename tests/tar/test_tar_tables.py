@@ -194,7 +194,9 @@ def test_show_says_what_is_in_samples(folder, capfd):
 def test_a_preview_needs_pillow(folder):
     """The package is named that draws it."""
     write_tar(folder / "in.tar", [("a.png", png(4, 4))])
-    hidden = "import sys; sys.modules['PIL.Image'] = None; from splitter.cli import main; main(sys.argv[1:])"
+    hidden = (
+        "import sys; sys.modules['PIL.Image'] = None; from splitter.cli.main import main; main(sys.argv[1:])"
+    )
     said = program("tar", "show", "in.tar", "--preview", cwd=folder, python=("-c", hidden))
     assert (said.code, len(said.lines)) == (2, 1)
     assert "pip install pillow" in said.err

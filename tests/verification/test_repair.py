@@ -12,7 +12,7 @@ from launcher import FAULTY
 from object_store import Bucket
 
 import splitter
-from splitter.inputs.places import shard_of
+from splitter.storage.layout import shard_of
 
 TEXTS = {f"in/{number}.txt": f"text {number} " * 20 for number in range(6)}
 

@@ -18,12 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import splitter
-import splitter.work
+import splitter.engine.rounds
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.errors import Refused
 from splitter.sinks.parquet import ParquetShard
 from splitter.sinks.webdataset import TarShard
-from splitter.storage.sealed import sealed, unsealed
+from splitter.storage.checked_file import sealed, unsealed
 from splitter.verification.findings import Verdict
 
 MORE = {"deep/er/e.txt": "naïve", "deep/f g.txt": "comma,word", "empty.txt": "", "deep/lost.txt": None}
@@ -427,7 +427,7 @@ def test_a_run_that_was_interrupted_is_said(outputs):
 @pytest.fixture
 def shorter_lists_are_taken(monkeypatch):
     """Runs as they were once: shards may keep samples of inputs that are no longer listed."""
-    monkeypatch.setattr(splitter.work, "refuse_samples_without_rows", lambda *_: None)
+    monkeypatch.setattr(splitter.engine.rounds, "refuse_samples_without_rows", lambda *_: None)
 
 
 @pytest.mark.usefixtures("shorter_lists_are_taken")

@@ -1,0 +1,119 @@
+"""A member of a tar archive: its name, its content, and where that waits."""
+
+import functools
+import os
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+BLOCK = 512
+END = bytes(2 * BLOCK)
+PIECE = 1 << 20
+HELD_BYTES = 4 << 20  # a larger content waits in a temporary file
+
+HEADER_FIELDS = struct.Struct("100s 8s 8s 8s 12s 12s 8s 1s 100s 6s 2s 32s 32s 8s 8s 155s 12x")
+
+
+class Waiting:
+    """A file that is closed when nobody holds a part of it any more."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Have the descriptor for its own."""
+        self._descriptor = descriptor
+
+    @classmethod
+    def of(cls, pieces: Iterable[bytes]) -> "Waiting":
+        """A temporary file without a name."""
+        with tempfile.TemporaryFile(prefix="splitter-") as file:
+            file.writelines(pieces)
+            file.flush()
+            return cls(os.dup(file.fileno()))
+
+    def read(self, size: int, at: int) -> bytes:
+        """A piece of it."""
+        return os.pread(self._descriptor, size, at)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+class Part(NamedTuple):
+    """A part of such a file: a content that is not in memory."""
+
+    file: Waiting
+    start: int
+    size: int
+
+    def read(self) -> bytes:
+        """What it holds."""
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """The same, piece by piece."""
+        at, end = self.start, self.start + self.size
+        while piece := self.file.read(min(PIECE, end - at), at):
+            at += len(piece)
+            yield piece
+
+
+class Member(NamedTuple):
+    """A file of an archive.
+
+    Attributes:
+        name: Its name as it was written, without `./` before it.
+        size: Bytes of its content.
+        content: The content, or where it is.
+    """
+
+    name: str
+    size: int
+    content: bytes | Part
+
+    @property
+    def key(self) -> str:
+        """Which sample it belongs to."""
+        return split_name(self.name)[0]
+
+    @property
+    def field(self) -> str:
+        """What it is of its sample."""
+        return split_name(self.name)[1]
+
+    def pieces(self) -> Iterator[bytes]:
+        """The content, piece by piece."""
+        if isinstance(self.content, Part):
+            yield from self.content.pieces()
+        else:
+            yield self.content
+
+    def read(self) -> bytes:
+        """The whole content."""
+        return b"".join(self.pieces())
+
+
+@functools.lru_cache(maxsize=64)
+def split_name(name: str) -> tuple[str, str]:
+    """Key and field, divided at the first dot of the last path component, as WebDataset does.
+
+    A name without a dot, or with one at its beginning, is all key.
+
+    >>> split_name("dogs.v2/rex.seg.png"), split_name("README"), split_name("a/.hidden")
+    (('dogs.v2/rex', 'seg.png'), ('README', ''), ('a/.hidden', ''))
+    """
+    start = name.rfind("/") + 1
+    dot = name.find(".", start)
+    return (name, "") if dot in (-1, start) else (name[:dot], name[dot + 1 :])
+
+
+def why_unsafe(name: str) -> str | None:
+    """What is wrong with the name of a member, if anything is."""
+    if name.startswith("/"):
+        return "begins with a slash"
+    if ".." in name.split("/"):
+        return "leads out of its folder"
+    if "\0" in name:
+        return "has a NUL in it"
+    if not name.rpartition("/")[2] or name == ".":
+        return "ends without a file's name"
+    return None

@@ -1,0 +1,264 @@
+"""Read tar archives as streams, strictly."""
+
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, NamedTuple
+
+from splitter.archives.members import (
+    BLOCK,
+    HEADER_FIELDS,
+    HELD_BYTES,
+    PIECE,
+    Member,
+    Part,
+    Waiting,
+    why_unsafe,
+)
+from splitter.errors import TarError
+
+SOUGHT_BYTES = 4096  # what is shorter is read faster than it is passed over
+LONGEST_HEADER = 1 << 20  # of an extended header; a hostile one may claim any size
+MOST_DIGITS = 20
+NO_ARCHIVE = "is not a tar archive (plain or gzip)"
+CUT_OFF = "ends before its end: it was cut off, or is still being written"
+_KINDS = {
+    b"1": "a hard link",
+    b"2": "a symbolic link",
+    b"3": "a device",
+    b"4": "a device",
+    b"6": "a FIFO",
+    b"S": "a sparse file",
+    b"V": "a volume label",
+    b"M": "a part of a file",
+    b"D": "a folder of an incremental backup",
+}
+_FILE, _FOLDER = (b"0", b"\0", b"7"), b"5"
+# whatever size they state: links, devices, folders, FIFOs
+_WITHOUT_CONTENT = (b"1", b"2", b"3", b"4", b"5", b"6")
+# what extended headers say that matters here
+_RECORDS, _SPARSE = (b"path", b"size"), b"GNU.sparse"
+_EXTENDED, _GLOBAL, _LONG_NAME, _LONG_LINK = (b"x", b"X"), b"g", b"L", b"K"
+
+
+# -- reading ----------------------------------------------------------------------------------------------
+
+
+class Head(NamedTuple):
+    """What an archive says of a member before its content.
+
+    Attributes:
+        name: Its name, without `./` before it.
+        size: Bytes of its content.
+        kind: The letter for what it is.
+        wrong: Why it must not be read, if so; what follows it can be.
+    """
+
+    name: str
+    size: int
+    kind: bytes = b"0"
+    wrong: str = ""
+
+
+def read_members(stream: BinaryIO, place: str, *, contents: bool = True) -> Iterator[Member]:
+    """The files of an archive, in its order; its folders are passed over.
+
+    Anything else in it is an error, and so is an end before the end. Archives that follow each other are read
+    as one. Without `contents` every content is empty.
+    """
+    counting = Counting(stream, place)
+    for head in read_heads(counting):
+        if head.wrong:
+            plain = head.kind in (*_FILE, _FOLDER)
+            raise counting.error(
+                f"{head.wrong}; an archive with such a name is not read on" if plain else head.wrong
+            )
+        yield Member(head.name, head.size, _content(counting, head, contents=contents))
+
+
+def read_heads(stream: "Counting") -> Iterator[Head]:
+    """The heads of an archive's members, but for its folders; between two, a content may be read or not."""
+    own: dict[str, str] = {}
+    shared: dict[str, str] = {}
+    ended = False
+    while block := stream.read(BLOCK):
+        if not any(block) and not own:
+            ended = True
+            continue
+        ended = False
+        head = _parse(block, stream)
+        if head.kind in _EXTENDED:
+            own.update(_records(_short_text(stream, head), stream))
+        elif head.kind == _GLOBAL:
+            shared.update(_records(_short_text(stream, head), stream))
+        elif head.kind in (_LONG_NAME, _LONG_LINK):
+            text = _short_text(stream, head).partition(b"\0")[0].decode("utf-8", "surrogateescape")
+            own["path" if head.kind == _LONG_NAME else "linkpath"] = text
+        else:
+            head = _with(head, {**shared, **own}, stream)
+            own = {}
+            if head.kind == _FOLDER and not head.wrong:
+                continue
+            begin = stream.at
+            yield head
+            if head.kind not in _WITHOUT_CONTENT:
+                stream.skip(head.size + -head.size % BLOCK - (stream.at - begin))
+    if not ended:
+        raise stream.error(CUT_OFF)
+
+
+class Counting:
+    """A stream that knows how far it was read; what cannot be read is one error that names the archive."""
+
+    def __init__(self, stream: BinaryIO, place: str, size: int | None = None) -> None:
+        """Of a stream that can be sought `size` says how many bytes there are."""
+        self._stream, self._place, self._size, self.at = stream, place, size, 0
+
+    def read(self, size: int) -> bytes:
+        """As many bytes; none at the end."""
+        parts = []
+        left = size
+        while left:
+            part = self._read(left)
+            if not part:
+                break
+            left -= len(part)
+            parts.append(part)
+        if parts and left:
+            raise self.error(CUT_OFF if self.at else NO_ARCHIVE)
+        self.at += size - left
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def exactly(self, size: int) -> bytes:
+        """As many bytes, or an error."""
+        data = self.read(size)
+        if len(data) != size:
+            raise self.error(CUT_OFF)
+        return data
+
+    def skip(self, size: int) -> None:
+        """Go on without looking."""
+        if self._size is not None and size > SOUGHT_BYTES:
+            if self.at + size > self._size:
+                raise self.error(CUT_OFF)
+            self.at = self._stream.seek(self.at + size)
+            return
+        while size:
+            size -= len(self.exactly(min(size, PIECE)))
+
+    def _read(self, size: int) -> bytes:
+        import zlib
+
+        try:
+            return self._stream.read(size)
+        except EOFError:
+            raise self.error(CUT_OFF) from None
+        except zlib.error as error:
+            raise self.error(f"is damaged: {error}") from None
+        except TarError:
+            raise
+        except OSError as error:
+            # of a local file, of gzip, or of a server
+            raise self.error(f"cannot be read: {error.strerror or error}") from None
+
+    def error(self, what: str) -> TarError:
+        """What is wrong with the archive."""
+        return TarError(f"{self._place}: {what}")
+
+
+def _parse(block: bytes, stream: Counting) -> Head:
+    (name, _, _, _, size, _, checksum, kind, _, magic, *_, prefix) = HEADER_FIELDS.unpack(block)
+    total = sum(block) - sum(checksum) + 8 * 32
+    if _number(checksum) != total:
+        if stream.at == BLOCK:
+            raise stream.error(NO_ARCHIVE)
+        raise stream.error(f"is damaged: what stands at byte {stream.at - BLOCK} is not a tar header")
+    length = _number(size)
+    if length is None or length < 0:
+        raise stream.error(f"is damaged: the header at byte {stream.at - BLOCK} has no size")
+    full = _text(name)
+    # the field belongs to POSIX archives; GNU's have times there
+    if magic == b"ustar\0" and prefix[:1] != b"\0":
+        full = f"{_text(prefix)}/{full}"
+    if kind == b"\0" and full.endswith("/"):
+        kind = _FOLDER
+    return Head(full, length, kind)
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def _number(field: bytes) -> int | None:
+    """A number of a header: octal digits, or, with its highest bit set, binary."""
+    if field[0] & 0x80:
+        return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big") if field[0] == 0x80 else -1  # noqa: PLR2004
+    digits = field.partition(b"\0")[0].strip()
+    if not digits:
+        return 0
+    return int(digits, 8) if all(48 <= digit < 56 for digit in digits) else None  # noqa: PLR2004
+
+
+def _short_text(stream: Counting, head: Head) -> bytes:
+    if head.size > LONGEST_HEADER:
+        raise stream.error(f"is damaged: the extended header at byte {stream.at - BLOCK} is too long")
+    text = stream.exactly(head.size)
+    stream.skip(-head.size % BLOCK)
+    return text
+
+
+def _records(text: bytes, stream: Counting) -> Iterator[tuple[str, str]]:
+    """The records of an extended header, each `LENGTH NAME=VALUE` and the end of the line."""
+    at = 0
+    while at < len(text) and text[at]:
+        digits, space, _ = text[at : at + 20].partition(b" ")
+        length = int(digits) if space and digits.isdigit() else 0
+        record = text[at + len(digits) + 1 : at + length]
+        name, sign, value = record.partition(b"=")
+        if not (sign and value.endswith(b"\n")) or at + length > len(text):
+            raise stream.error(f"is damaged: the extended header before byte {stream.at} cannot be read")
+        # a hostile archive may have any number of others
+        if name in _RECORDS or name.startswith(_SPARSE):
+            kept = name if name in _RECORDS else _SPARSE
+            yield kept.decode(), value[:-1].decode("utf-8", "surrogateescape")
+        at += length
+
+
+def _with(head: Head, records: Mapping[str, str], stream: Counting) -> Head:
+    """A header with what extended ones say, checked."""
+    if head.kind == b"S":
+        # its headers go on in blocks of their own
+        raise stream.error(f"member {head.name!r} is {_KINDS[b'S']}, and only plain files are read")
+    if "path" in records:
+        head = head._replace(name=records["path"])
+    if "size" in records:
+        if not records["size"].isdecimal() or len(records["size"]) > MOST_DIGITS:
+            raise stream.error(f"is damaged: member {head.name!r} has the size {records['size']!r:.40}")
+        head = head._replace(size=int(records["size"]))
+    if _SPARSE.decode() in records:
+        head = head._replace(kind=b"S")
+    name = head.name
+    while name.startswith("./"):
+        name = name[2:].lstrip("/")
+    if head.kind == _FOLDER and name in ("", "."):
+        return head
+    wrong = why_unsafe(name.rstrip("/") or name if head.kind == _FOLDER else name)
+    if wrong:
+        return head._replace(wrong=f"member {head.name!r} {wrong}")
+    if head.kind in _KINDS or head.kind not in (*_FILE, _FOLDER):
+        kind = _KINDS.get(head.kind, f"of the unknown kind {head.kind!r}")
+        remedy = "; tar's options --dereference and --hard-dereference store files for links"
+        wrong = f"member {name!r} is {kind}, and only plain files are read"
+        return head._replace(name=name, wrong=wrong + (remedy if head.kind in b"12" else ""))
+    return head._replace(name=name)
+
+
+def _content(stream: Counting, head: Head, *, contents: bool) -> bytes | Part:
+    content: bytes | Part = b""
+    if not contents:
+        stream.skip(head.size)
+    elif head.size <= HELD_BYTES:
+        content = stream.exactly(head.size)
+    else:
+        sizes = (min(PIECE, head.size - at) for at in range(0, head.size, PIECE))
+        content = Part(Waiting.of(map(stream.exactly, sizes)), 0, head.size)
+    stream.skip(-head.size % BLOCK)
+    return content

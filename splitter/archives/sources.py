@@ -1,0 +1,207 @@
+"""The archives that a user names: files, patterns, brace lists, URLs or `-`."""
+
+import contextlib
+import glob
+import gzip
+import io
+import itertools
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
+
+from splitter.errors import Refused, TarError
+from splitter.stores.clients import client, read_from, reason, with_retries
+
+STANDARD = "-"
+_GZIP = b"\x1f\x8b"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:://|::)")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+# what had no room in a shard of a run
+_OVERFLOW = re.compile(r"(shard-\d{6,})-(\d+)(\.[^/]*)$")
+BUFFER_BYTES = 1 << 18
+MOST_IN_BRACES = 10_000_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """An archive to read.
+
+    Attributes:
+        place: A path, a URL, or `-` for standard input.
+        varying: What braces and patterns stand for in it.
+    """
+
+    place: str
+    varying: str = ""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "standard input" if self.place == STANDARD else self.place
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Its bytes, unpacked if they are gzip."""
+        with _opened(self.place) as raw:
+            beginning = io.BufferedReader(cast("io.RawIOBase", raw), BUFFER_BYTES)
+            if beginning.peek(2)[:2] == _GZIP:
+                yield cast("BinaryIO", gzip.GzipFile(fileobj=beginning, mode="rb"))
+            elif beginning.peek(1):
+                yield beginning
+            else:
+                raise TarError(f"{self.name}: is empty, and not a tar archive")
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a URL."""
+    return bool(_URL.match(place))
+
+
+@contextlib.contextmanager
+def _opened(place: str) -> Iterator[BinaryIO]:
+    name = "standard input" if place == STANDARD else place
+    try:
+        if place == STANDARD:
+            raw: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115 - closed below
+        elif is_url(place):
+            raw = _Remote(place)
+        else:
+            raw = open(place, "rb", buffering=0)  # noqa: SIM115
+    except Exception as error:  # the client of a store raises what it likes
+        if not isinstance(error, OSError) and not is_url(place):
+            raise
+        raise TarError(f"{name}: cannot be read: {reason_in_words(error, place)}") from None
+    with raw:
+        yield raw
+
+
+class _Remote(io.RawIOBase):
+    """A file at a URL, read in sequence; where the store fails for a moment, from there on once more."""
+
+    def __init__(self, url: str) -> None:
+        store, path = client(url)
+        self._url = url
+        self._file = with_retries(store.open, path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
+        at = self._file.tell()
+        try:
+            content = read_from(self._file, at, len(buffer))
+        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+            raise TarError(f"{self._url}: cannot be read: {reason_in_words(error, self._url)}") from None
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def reason_in_words(error: Exception, place: str) -> str:
+    """Why a place cannot be read or written."""
+    if is_url(place):
+        return reason(error)
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(said).split())
+
+
+# -- inputs -----------------------------------------------------------------------------------------------
+
+
+def sources_of(given: Sequence[str]) -> list[Source]:
+    """The archives that arguments name, in order; refuses one that names none."""
+    found = [source for text in given for source in _sources(text)]
+    for source in found:
+        if is_url(source.place):
+            client(source.place)
+        elif source.place != STANDARD:
+            _check_readable(source.place)
+    if sum(source.place == STANDARD for source in found) > 1:
+        raise Refused("-: standard input can only be read once")
+    return found
+
+
+def _sources(text: str) -> list[Source]:
+    if text == STANDARD:
+        return [Source(text)]
+    if text.startswith("pipe:"):
+        raise Refused(f"{text}: commands are not run; write: COMMAND | splitter tar ... -")
+    if not is_url(text) and os.path.lexists(text):
+        return [Source(text)]
+    expanded = list(_without_braces(text))
+    return [source for one, varying in expanded for source in _matches(one, varying)]
+
+
+def _matches(text: str, varying: str) -> list[Source]:
+    if not glob.has_magic(text) or (is_url(text) and not re.search(r"[*\[]", text)):
+        return [Source(text, varying)]
+    if is_url(text):
+        store, path = client(text)
+        try:
+            found = [store.unstrip_protocol(name) for name in sorted(store.glob(path), key=_in_order)]
+        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+            raise Refused(f"{text}: cannot be listed: {reason_in_words(error, text)}") from None
+    else:
+        found = sorted(glob.glob(text), key=_in_order)
+    if not found:
+        raise Refused(f"{text}: no file has such a name")
+    stars = re.compile("(.*)".join(map(re.escape, text.split("*"))), re.DOTALL)
+    varied = [(name, stars.fullmatch(name)) for name in found]
+    return [Source(name, varying + "".join(match.groups() if match else ())) for name, match in varied]
+
+
+def _in_order(name: str) -> tuple[str, int]:
+    """What to sort by: the shards of a run in the order of its manifest, all else by name."""
+    overflow = _OVERFLOW.search(name)
+    if not overflow:
+        return name, 0
+    return f"{name[: overflow.start()]}{overflow[1]}{overflow[3]}", int(overflow[2])
+
+
+def _without_braces(text: str) -> Iterator[tuple[str, str]]:
+    """Each name that `{0000..0147}` and `{a,b}` stand for, and what stands for the braces."""
+    parts = _BRACES.split(text)
+    choices = [_choices(part, text) for part in parts[1::2]]
+    total = 1
+    for some in choices:
+        total *= len(some)
+    if total > MOST_IN_BRACES:
+        raise Refused(f"{text}: stands for {total} files, more than {MOST_IN_BRACES}")
+    for chosen in itertools.product(*choices):
+        pairs = itertools.zip_longest(parts[::2], chosen, fillvalue="")
+        yield "".join(f"{fixed}{one}" for fixed, one in pairs), "-".join(chosen)
+
+
+def _choices(inside: str, text: str) -> Sequence[str]:
+    match = _RANGE.fullmatch(inside)
+    if match:
+        first, last = int(match[1]), int(match[2])
+        if abs(last - first) >= MOST_IN_BRACES:
+            raise Refused(f"{text}: stands for more than {MOST_IN_BRACES} files")
+        step = 1 if last >= first else -1
+        padded = len(match[1]) if match[1].startswith("0") or match[2].startswith("0") else 0
+        return [f"{number:0{padded}d}" for number in range(first, last + step, step)]
+    if "," not in inside:
+        raise Refused(f"{text}: {{{inside}}} is neither a range such as {{0000..0147}} nor a list as {{a,b}}")
+    return inside.split(",")
+
+
+def _check_readable(path: str) -> None:
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path}: cannot be read: {reason_in_words(error, path)}") from None
+    if stat.S_ISDIR(mode):
+        raise Refused(
+            f"{path}: is a folder; expected tar archives, or write: tar -cf - FOLDER | splitter ..."
+        )
+    if not os.access(path, os.R_OK):
+        raise Refused(f"{path}: cannot be read: Permission denied")

@@ -1,0 +1,182 @@
+"""What libsndfile does not read, such as M4A, WebM and WMA, through PyAV, which comes with the extra `av`."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from fractions import Fraction
+from typing import Any
+
+import av
+import av.error
+import numpy as np
+
+from splitter.audio.decoders import Decoder, SoundFormat, Truncated, ends_early
+from splitter.audio.formats.mp3 import bit_rate_of
+from splitter.errors import AudioError
+
+# recordings only: a playlist would make FFmpeg open other files, and fetch them
+_FORMATS = (
+    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,iff,matroska,mov,mp3,mpc,mpc8,"
+    "mpeg,mpegts,oga,ogg,oma,qcp,rm,shn,tak,tta,voc,w64,wav,webm,wsd,wv,xwma"
+)
+_NO_PROTOCOL = "none"
+_CONTAINERS = {"mov": "MP4", "asf": "WMA"}
+# how FFmpeg stores samples -> the encoding in libsndfile's words that holds them exactly; else they are lossy
+_HOLDING = {"u8": "PCM_U8", "s16": "PCM_16", "s32": "PCM_32", "dbl": "DOUBLE"}
+_ALAC_DEPTH_AT, _FLAC_DEPTH_AT, _FLAC_COUNT_AT = 17, 12, 13
+_FLAC_LARGEST_COUNT = (1 << 36) - 1
+# a length is believed to this part of a second, and to so many blocks, of what seems to be missing
+_SHORT_SECONDS, _FEW_BLOCKS = 0.1, 2
+
+
+class AvDecoder(Decoder):
+    """FFmpeg's reader: what the encoder has added before the sound is left out, as FFmpeg does."""
+
+    def __init__(self, path: str, truncated: Truncated) -> None:
+        """Open a file, by its content and not by its name; the error does not say which file it was."""
+        self._path, self._truncated = path, truncated
+        # up to which second there was sound, and whether some before that could not be decoded
+        self._reached, self._is_damaged = 0.0, False
+        with ExitStack() as opened:
+            file = opened.enter_context(open(path, "rb", buffering=0))
+            try:
+                self._open(file, opened)
+            except av.error.FFmpegError as error:
+                raise AudioError(error.strerror or str(error)) from error
+            self._opened = opened.pop_all()
+
+    def _open(self, file: Any, opened: ExitStack) -> None:  # noqa: ANN401 - a file object
+        options = {"format_whitelist": _FORMATS, "protocol_whitelist": _NO_PROTOCOL}
+        container = opened.enter_context(av.open(file, options=options))
+        if not container.streams.audio:
+            raise AudioError("there is no sound in it")
+        if container.format.name == "mp3" and bit_rate_of(self._path) == "none":
+            raise AudioError("there is no whole frame of sound in it")
+        stream = container.streams.audio[0]
+        if stream.codec_context is None:
+            raise AudioError("there is no decoder for its sound")
+        stream.codec_context.thread_count = 1
+        self._blocks = self._decoded(container, stream)
+        first = next(self._blocks, None)
+        if first is None:
+            raise AudioError("none of its sound can be decoded")
+        self._first, self._stated = first, _stated(stream, first.sample_rate)
+        self._seconds = _seconds_stated(container, stream)
+        self.format = _format_of(container, stream, first)
+        self._rest = self._numbers(first)
+
+    def read(self, frames: int) -> np.ndarray:
+        """The next frames."""
+        parts, there = [self._rest], len(self._rest)
+        while there < frames and (block := next(self._blocks, None)) is not None:
+            parts.append(self._numbers(block))
+            there += len(parts[-1])
+        whole = np.concatenate(parts)
+        self._rest = whole[frames:]
+        self.frames += len(whole[:frames])
+        if frames and not there and self._truncated == "error":
+            self._check_end()
+        return whole[:frames]
+
+    def _check_end(self) -> None:
+        rate, few = self.format.rate, _FEW_BLOCKS * self._first.samples
+        stated = self._stated or round(self._seconds * rate)
+        is_short = self._seconds - self._reached > max(_SHORT_SECONDS, few / rate)
+        if is_short or self.frames < self._stated or self._is_damaged:
+            how = "is damaged within" if self._is_damaged else "ends early"
+            raise ends_early(self._path, how, self.frames, stated if stated > self.frames else 0)
+
+    def _numbers(self, block: av.AudioFrame) -> np.ndarray:
+        """A decoded block, channels in columns."""
+        if _kind(block) != _kind(self._first):
+            raise AudioError(
+                f"{self._path}: changes from {_kind(self._first)} to {_kind(block)} "
+                f"after {self.frames + len(self._rest):,} samples"
+            )
+        numbers = block.to_ndarray()
+        channels = self.format.channels
+        numbers = numbers.T if block.format.is_planar else numbers.reshape(-1, channels)
+        if numbers.dtype == np.uint8:
+            numbers = (numbers.astype(np.int16) - 128) << 8
+        return numbers.astype(self.format.dtype, copy=False)
+
+    def _decoded(self, container: Any, stream: Any) -> Iterator[av.AudioFrame]:  # noqa: ANN401 - PyAV's
+        """Whatever can be decoded, as FFmpeg goes on behind what cannot."""
+        failed = False
+        for packet in _packets(container, stream):
+            try:
+                blocks = stream.codec_context.decode(packet)
+            except av.error.FFmpegError:
+                # a stream that was caught somewhere may begin with what cannot be decoded
+                failed = self._reached > 0
+                continue
+            for block in blocks:
+                self._is_damaged = self._is_damaged or (failed and packet is not None)
+                begin = self._reached if block.time is None else block.time
+                self._reached = begin + block.samples / block.sample_rate
+                yield block
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._opened.close()
+
+
+def _packets(container: Any, stream: Any) -> Iterator[Any]:  # noqa: ANN401 - PyAV's
+    """All packets, and then none, which lets the decoder give what it has kept."""
+    # a file may end in the middle of a packet
+    with suppress(av.error.FFmpegError):
+        yield from (packet for packet in container.demux(stream) if packet.size)
+    yield None
+
+
+def _kind(block: av.AudioFrame) -> str:
+    """What must not change in a recording."""
+    return f"{block.sample_rate} Hz, {len(block.layout.channels)} channels, {block.format.name}"
+
+
+def _format_of(container: Any, stream: Any, first: av.AudioFrame) -> SoundFormat:  # noqa: ANN401 - PyAV's
+    name = container.format.name.partition(",")[0]
+    codec = stream.codec_context
+    kind = first.format.name.removesuffix("p")
+    if kind not in {*_HOLDING, "flt"}:
+        raise AudioError(f"its samples are of a kind that is not supported: {first.format.name}")
+    holding = _HOLDING.get(kind, "FLOAT" if codec.codec.lossless else "")
+    if kind == "s32" and _depth(codec) <= 24:  # noqa: PLR2004
+        holding = "PCM_24"
+    return SoundFormat(
+        _CONTAINERS.get(name, name.upper()),
+        codec.name.upper(),
+        len(first.layout.channels),
+        first.sample_rate,
+        holding,
+    )
+
+
+def _depth(codec: Any) -> int:  # noqa: ANN401 - PyAV's
+    """How many bits of 32 a lossless codec uses, where that can be known."""
+    about = bytes(codec.extradata or b"")
+    if codec.name == "alac" and len(about) > _ALAC_DEPTH_AT:
+        return about[_ALAC_DEPTH_AT]
+    if codec.name == "flac" and len(about) > _FLAC_DEPTH_AT + 1:
+        return (int.from_bytes(about[_FLAC_DEPTH_AT:][:2], "big") >> 4 & 31) + 1
+    return 24 if "24" in codec.name else 32
+
+
+def _stated(stream: Any, rate: int) -> int:  # noqa: ANN401 - PyAV's
+    """How many frames a lossless recording binds itself to; 0 if it does not."""
+    about = bytes(stream.codec_context.extradata or b"")
+    if stream.codec_context.name == "flac" and len(about) > _FLAC_COUNT_AT + 5:
+        # in any container FLAC says it itself, or does not bind itself
+        return int.from_bytes(about[_FLAC_COUNT_AT : _FLAC_COUNT_AT + 5], "big") & _FLAC_LARGEST_COUNT
+    exact = stream.codec_context.codec.lossless and stream.time_base == Fraction(1, rate)
+    return stream.duration if exact and stream.duration else 0
+
+
+def _seconds_stated(container: Any, stream: Any) -> float:  # noqa: ANN401 - PyAV's
+    """How long the sound of an MP4 or Matroska file is to be; 0 if it does not say so."""
+    kind = container.format.name.partition(",")[0]
+    if kind == "mov" and stream.duration:
+        return float(stream.duration * stream.time_base)
+    # Matroska says it of all streams together; of one alone FFmpeg may have made a guess
+    if kind == "matroska" and len(container.streams) == 1 and not stream.duration and container.duration:
+        return float(container.duration / av.time_base)
+    return 0.0

@@ -1,0 +1,14 @@
+"""FLAC files: read as far as they are asked for, and cut by copying whole frames.
+
+header      what a file says of itself
+stream      its frames, found one stretch after the other
+frames      headers of frames: found, read, and made again with other numbers
+checksums   the two CRCs of a frame, of many at a time
+source      a file to cut from, and how it is cut
+"""
+
+from splitter.audio.formats.flac.header import beginning, header_of_flac, rate_of
+from splitter.audio.formats.flac.source import FlacSource
+from splitter.audio.formats.flac.stream import FlacError, NotCuttable
+
+__all__ = ["FlacError", "FlacSource", "NotCuttable", "beginning", "header_of_flac", "rate_of"]

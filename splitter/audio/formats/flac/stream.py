@@ -1,0 +1,382 @@
+"""The frames of a FLAC file, found one stretch after the other.
+
+Where a frame ends is written nowhere: it ends where the next begins. What looks like a header may be sound,
+so a file is read in stretches, and a frame is taken only when all that follows within the longest possible
+frame has been looked at: the true next header is then among the candidates, each with a right CRC-8. If their
+numbers count up one by one, none is false; where they do not, decoding decides.
+
+The CRC-16 of every frame is checked as well.
+"""
+
+# ruff: noqa: PLR2004 - a file format is made of numbers
+
+import io
+import os
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from splitter.audio.formats.flac.checksums import HEADER, Array, crc16_table, is_sound
+from splitter.audio.formats.flac.frames import BITS, RATE_BYTES, RATES, Frames, Heads, header_rows, parsed
+from splitter.audio.formats.flac.header import beginning
+from splitter.errors import InputError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+AnyStream = TypeVar("AnyStream", bound="FlacStream")
+
+STEP = 1 << 21  # bytes read at a time
+MANY = 1 << 13  # headers looked at at a time: in silence they are so close that memory would grow otherwise
+SMALLEST_BLOCK = 16  # samples; only the last block of a stream may have less
+NO_MD5 = bytes(16)  # as the format allows
+SYNC = 0xF8FF  # how the frames of blocks of one size begin, as a little-endian word
+SUBTYPES = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}  # the depths that libsndfile can decode
+
+
+class FlacError(InputError):
+    """A FLAC file does not hold what it should, from some sample on.
+
+    Attributes:
+        samples: How many samples per channel are there, and whole, before the fault.
+    """
+
+    def __init__(self, message: str, samples: int = 0) -> None:
+        """Say what is wrong, and how much came before it."""
+        super().__init__(message)
+        self.samples = samples
+
+
+class NotCuttable(FlacError):
+    """The frames of this file cannot be copied; it may well be decoded."""
+
+
+class FlacStream:
+    """The frames of a FLAC file. What cannot be cut is refused when it is opened, with `NotCuttable`.
+
+    The file is read as far as it is asked for, once, and a part of it stays in memory.
+
+    Attributes:
+        rate: Samples per second.
+        channels: How many.
+        bits: Of a sample.
+        block: Samples per channel in a frame; the last may have less.
+        declared: Samples per channel that the header promises, or None where it promises nothing.
+        md5: Of all samples, as the header has it.
+        assignment: Of the first frame, how its channels and bits are coded.
+        coded_rate: The rate that frames name; 0 where they name none.
+        samples: Per channel, in the frames that were found so far.
+        is_read: Whether these are all.
+        offsets: Where in the file each of them begins, and the last of them ends.
+    """
+
+    def __init__(self, path: str | bytes | os.PathLike[str]) -> None:
+        """Read the header, and the first frame."""
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed with the source
+        try:
+            self._open()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self: AnyStream) -> AnyStream:  # noqa: PYI019 - Self came with Python 3.11
+        """Closed when the block ends."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def reach(self, stop: int) -> int:
+        """Read on until sample `stop` or the end: the samples per channel there are, at most `stop`.
+
+        Raises:
+            FlacError: There is a fault before `stop`.
+        """
+        while self.samples < stop and not self.is_read:
+            self._scan()
+        if self._fault is not None and stop > self._fault.samples:
+            raise FlacError(str(self._fault), self._fault.samples)
+        return min(stop, self.samples)
+
+    def frames(self, first: int, last: int) -> Frames:
+        """The frames [first, last), from memory if they are still there."""
+        offsets = np.frombuffer(self.offsets[first : last + 1], np.int64)
+        begin, end = int(offsets[0]), int(offsets[-1])
+        if self._base <= begin:
+            data = self._buffer[begin - self._base : end - self._base]
+        else:
+            data = np.frombuffer(self._pread(begin, end - begin), np.uint8)
+            if len(data) < end - begin:
+                raise FlacError("the file was cut while it was read", self.samples)
+        samples = np.full(last - first, self.block)
+        samples[-1] = min(self.block, self.samples - (last - 1) * self.block)
+        return Frames(data, offsets - begin, samples)
+
+    def decoded(self, frame: Array, samples: int) -> npt.NDArray[np.int32]:
+        """Decode one frame, by way of a file that holds no other."""
+        import soundfile
+
+        file = io.BytesIO(self.header_of(self.block, self.block, samples, NO_MD5) + frame.tobytes())
+        try:
+            with soundfile.SoundFile(file) as sound:
+                decoded: npt.NDArray[np.int32] = sound.read(samples, dtype="int32", always_2d=True)
+        except soundfile.SoundFileError as error:
+            raise FlacError(f"a frame does not decode: {error}", self.samples) from error
+        return decoded
+
+    def header_of(self, smallest: int, largest: int, samples: int, md5: bytes) -> bytes:
+        """What stands before the first frame; the sizes of frames are left out, as the format allows."""
+        sizes = max(smallest, SMALLEST_BLOCK) << 16 | max(largest, SMALLEST_BLOCK)
+        packed = self.rate << 44 | (self.channels - 1) << 41 | (self.bits - 1) << 36 | samples
+        return b"fLaC\x80\0\0\x22" + sizes.to_bytes(4, "big") + bytes(6) + packed.to_bytes(8, "big") + md5
+
+    # opening
+
+    def _open(self) -> None:
+        size = os.fstat(self._file.fileno()).st_size
+        begin = self._read_metadata(size)
+        tag = size - 128  # an ID3v1 tag behind the last frame
+        self._end = tag if tag >= begin and self._pread(tag, 3) == b"TAG" else size
+        # Frames are hardly longer than their samples as they are; of a longer one the end would not be found.
+        self._longest = self.block * self.channels * self.bits // 4 + 1024
+        self._step = max(STEP, self._longest)
+        self._buffer = np.zeros(min(4 * self._step, self._end - begin) + HEADER, np.uint8)
+        self._hits = np.zeros((2, len(self._buffer) // 2), np.bool_)  # made once: new pages are dear
+        self._base = begin  # where in the file the buffer begins
+        self._filled = 0  # bytes in the buffer
+        self.offsets = array("q", [begin])  # where each frame begins, and the last of them ends
+        self.samples = 0  # in these frames
+        self.is_read = False
+        self._fault: FlacError | None = None
+        if begin == self._end:
+            self._finish()
+            return
+        heads = parsed(
+            header_rows(np.frombuffer(self._pread(begin, HEADER), np.uint8), np.zeros(1, np.int64))
+        )
+        self._size_and_rate, self.assignment = (int(byte) for byte in heads.kind[0])
+        self._check_first(heads)
+
+    def _read_metadata(self, size: int) -> int:
+        """Read what stands before the frames; return where they begin."""
+        at = beginning(self._file.fileno())
+        if at is None:
+            raise NotCuttable("it does not begin as a FLAC file")
+        at, last, info = at + 4, False, b""
+        while not last:
+            head = self._pread(at, 4)
+            length = int.from_bytes(head[1:], "big")
+            if len(head) < 4 or at + 4 + length > size:
+                raise FlacError("the file ends within its header")
+            last, kind = head[0] >= 0x80, head[0] & 0x7F
+            if kind == 0 and not info:
+                info = self._pread(at + 4, length)
+            at += 4 + length
+        if len(info) < 34:
+            raise NotCuttable("it has no STREAMINFO")
+        packed = int.from_bytes(info[10:18], "big")
+        smallest, self.block = int.from_bytes(info[:2], "big"), int.from_bytes(info[2:4], "big")
+        self.rate, self.channels, self.bits = packed >> 44, (packed >> 41 & 7) + 1, (packed >> 36 & 31) + 1
+        self.declared = packed & ((1 << 36) - 1) or None
+        self.md5 = info[18:34]
+        if self.bits not in SUBTYPES:
+            raise NotCuttable(f"libsndfile does not decode FLAC of {self.bits} bits")
+        if smallest != self.block or self.block < SMALLEST_BLOCK or not self.rate:
+            raise NotCuttable(f"it has blocks of {smallest} to {self.block} samples at {self.rate} Hz")
+        return at
+
+    def _check_first(self, heads: Heads) -> None:
+        """Refuse what is not a stream of blocks of one size, or contradicts its own header."""
+        rate, bits = self._size_and_rate & 15, BITS[self.assignment >> 1 & 7]
+        if heads.variable[0]:
+            raise NotCuttable("its block size varies")
+        if not self._fits(heads)[0] or heads.number[0] != 0 or bits not in {0, self.bits}:
+            raise NotCuttable("its first frame is not where its header ends")
+        if rate < len(RATES):
+            self.coded_rate = RATES[rate]  # 0: see STREAMINFO
+        else:
+            given = heads.tail[0, : heads.tail_length[0]][-RATE_BYTES[rate] :].tobytes()
+            self.coded_rate = int.from_bytes(given, "big") * {12: 1000, 13: 1, 14: 10}[rate]
+            if not self.coded_rate:
+                raise NotCuttable("its frames have a sample rate of 0")
+
+    def _fits(self, heads: Heads) -> npt.NDArray[np.bool_]:
+        """Which headers could belong to this stream."""
+        assignment = heads.kind[:, 1] >> 4
+        fits: npt.NDArray[np.bool_] = (
+            heads.valid
+            & ~heads.variable
+            & (heads.size <= self.block)
+            & (np.where(assignment < 8, assignment + 1, 2) == self.channels)  # above: mid and side
+            & ((heads.kind[:, 0] ^ self._size_and_rate) & 15 == 0)
+            & ((heads.kind[:, 1] ^ self.assignment) & 15 == 0)
+        )
+        return fits
+
+    # reading on
+
+    def _scan(self) -> None:
+        """Read one stretch, and take the frames of which the end is certain."""
+        self._fill()
+        begin, end = self.offsets[-1] - self._base, self._filled
+        ended = self._base + end == self._end
+        count = len(self.offsets) - 1
+        starts, numbers, sizes = self._candidates(begin, end)
+        fault = None
+        ends = np.append(starts[1:], end)
+        plain = np.array_equal(numbers, count + np.arange(len(numbers))) and (sizes[:-1] == self.block).all()
+        if not (plain and len(starts) and starts[0] == begin):
+            is_first = bool(len(starts)) and starts[0] == begin and numbers[0] == count
+            chain, behind = self._chain(starts, numbers, sizes) if is_first else ([], None)
+            ends = np.append(starts[chain[1:]], end if behind is None else starts[behind])
+            starts, sizes = starts[chain], sizes[chain]
+            if behind is not None and (ended or starts[-1] + self._longest <= end):
+                fault = "the numbers or sizes of frames are out of order"
+        promised = self.declared == self.samples + int(sizes.sum()) and bool(len(starts))
+        if promised and (ended or starts[-1] + self._longest <= end) and self._trim(starts, ends, sizes):
+            fault, self.is_read = None, True
+        elif fault is None and not ended:
+            certain = starts[:-1] + self._longest <= end
+            if not len(starts) or starts[-1] + self._longest <= end:
+                fault = "the header of a frame is damaged or missing"
+            starts, ends, sizes = starts[:-1][certain], ends[:-1][certain], sizes[:-1][certain]
+        elif fault is None and self.declared != self.samples + int(sizes.sum()):
+            starts, ends, sizes = self._proven(starts, ends, sizes)
+            if not len(ends) or ends[-1] != end:
+                fault = "the next frame is cut off or damaged"
+            elif is_sound(self._buffer[starts[-1] : end]):
+                # anything else behind it might be the beginning of another
+                self._trim(starts, ends, sizes)
+        self._take(starts, ends, sizes, fault)
+        if ended and not self.is_read:
+            self._finish()
+
+    def _trim(self, starts: Array, ends: Array, sizes: Array) -> bool:
+        """Set the last of `ends` to where that frame ends; whether something else follows it."""
+        start, end = int(starts[-1]), int(ends[-1])
+        # zeros behind a frame do not change its checksum
+        if is_sound(self._buffer[start:end]) and self._buffer[end - 1]:
+            return False
+        table, checksum = crc16_table()[0].tolist(), 0
+        frame = self._buffer[start : min(end, start + self._longest)].tolist()
+        for at, byte in enumerate(frame, start + 1):
+            checksum = (checksum << 8 & 0xFFFF) ^ table[checksum >> 8 ^ byte]
+            if not checksum and self._is_whole(start, at, int(sizes[-1])):
+                ends[-1] = at
+                return at < end
+        return False
+
+    def _fill(self) -> None:
+        """Read the next bytes behind those in the buffer, and forget its older part if it is full."""
+        wanted = min(self._step, self._end - self._base - self._filled)
+        if self._filled + wanted > len(self._buffer) - HEADER:
+            kept = 2 * self._step
+            gone = self._filled - kept
+            self._buffer[:kept] = self._buffer[gone : self._filled]
+            self._base += gone
+            self._filled = kept
+        while wanted:
+            self._file.seek(self._base + self._filled)
+            got = self._file.readinto(self._buffer.data[self._filled : self._filled + wanted])
+            if not got:
+                self._end = self._base + self._filled  # the file was cut meanwhile
+                break
+            self._filled += got
+            wanted -= got
+
+    def _candidates(self, begin: int, end: int) -> tuple[Array, Array, Array]:
+        """Where in the buffer headers of this stream stand, or seem to; their numbers and sizes."""
+        words = (end - begin) // 2
+        hits, odd = self._hits[:, :words]
+        np.equal(self._buffer[begin : begin + 2 * words].view("<u2"), SYNC, out=hits)
+        np.equal(self._buffer[begin + 1 : begin + 1 + 2 * words].view("<u2"), SYNC, out=odd)
+        hits |= odd
+        places = begin + 2 * np.flatnonzero(hits)
+        places += self._buffer[places + 1] != SYNC >> 8
+        found = []
+        for first in range(0, max(len(places), 1), MANY):
+            some = places[first : first + MANY]
+            heads = parsed(header_rows(self._buffer, some))
+            good = self._fits(heads) & (some + heads.length <= end)
+            found.append((some[good], heads.number[good], heads.size[good]))
+        starts, numbers, sizes = (np.concatenate(column) for column in zip(*found, strict=True))
+        return starts, numbers, sizes
+
+    def _chain(self, starts: Array, numbers: Array, sizes: Array) -> tuple[list[int], int | None]:
+        """Go from candidate to candidate, from the first, and decode where it is not clear which is next.
+
+        Returns:
+            Which are frames, and which stands behind the last of them but is not its follower.
+        """
+        chain = [0]
+        while True:
+            at = chain[-1]
+            near = range(at + 1, int(np.searchsorted(starts, starts[at] + self._longest, "right")))
+            following = [each for each in near if numbers[each] == numbers[at] + 1]
+            if following == [at + 1] and sizes[at] == self.block:
+                chain.append(at + 1)
+                continue
+            behind = next(
+                (each for each in near if self._is_whole(starts[at], starts[each], sizes[at])), None
+            )
+            if behind not in following or sizes[at] < self.block:
+                return chain, behind
+            chain.append(behind)
+
+    def _proven(self, starts: Array, ends: Array, sizes: Array) -> tuple[Array, Array, Array]:
+        """Find the true last frame by decoding, where the header does not say which it is."""
+        first = int(np.searchsorted(starts, self._filled - self._longest))
+        for at in range(max(0, min(first, len(starts) - 1)), len(starts)):
+            if not self._is_whole(starts[at], ends[at], sizes[at]):
+                last = self._is_whole(starts[at], self._filled, sizes[at])
+                ends[at] = self._filled
+                return starts[: at + last], ends[: at + last], sizes[: at + last]
+        return starts, ends, sizes
+
+    def _is_whole(self, start: int, end: int, samples: int) -> bool:
+        """Whether the bytes of the buffer from `start` to `end` hold at least one frame that decodes."""
+        try:
+            return len(self.decoded(self._buffer[start:end], int(samples))) == samples
+        except FlacError:
+            return False
+
+    def _take(self, starts: Array, ends: Array, sizes: Array, fault: str | None) -> None:
+        """Add frames to the index, as far as their checksums are right."""
+        if len(starts) and not is_sound(self._buffer[starts[0] : ends[-1]]):
+            bad = bisect_left(ends, 1, key=lambda end: not is_sound(self._buffer[starts[0] : end]))
+            starts, ends, sizes = starts[:bad], ends[:bad], sizes[:bad]
+            fault = "the next frame is damaged"
+        self.offsets.frombytes((ends + self._base).astype(np.int64).tobytes())
+        self.samples += int(sizes.sum())
+        if fault is not None:
+            self._finish(fault)
+
+    def _finish(self, fault: str | None = None) -> None:
+        """Nothing more can be read; keep what is wrong for who asks for more."""
+        self.is_read = True
+        declared = "" if self.declared is None else f" of {self.declared}"
+        if fault is not None:
+            fault = f"only {self.samples}{declared} samples are whole: {fault}"
+        elif self.declared is not None and self.samples < self.declared:
+            fault = f"it ends after {self.samples}{declared} samples"
+        elif self.declared is not None and self.samples > self.declared:
+            fault = f"it holds {self.samples} samples, but its header says {self.declared}"
+        if fault is not None:
+            self._fault = FlacError(fault, self.samples)
+
+    def _pread(self, begin: int, length: int) -> bytes:
+        """Read from anywhere in the file, less than `length` only at its end."""
+        parts = []
+        while length and (part := os.pread(self._file.fileno(), length, begin)):
+            parts.append(part)
+            begin, length = begin + len(part), length - len(part)
+        return b"".join(parts)

@@ -1,0 +1,281 @@
+"""MP3 as it really is: its frames are counted, since every third file states a wrong number of them.
+
+| ID3 | frame that holds no sound: how many there are, what to leave out | frame | frame | ... | frame | TAG |
+"""
+
+import mmap
+import os
+import re
+import struct
+import threading
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from splitter.audio.formats.mp3.layout import HEADER_BYTES, MPEG1, Layout, frame
+
+_TAG_BYTES = 10
+END_TAGS = (b"TAG", b"APE", b"ID3")
+_HAS_FOOTER = 0x10
+# how LAME and others begin what they say in the first frame
+TAGS = (b"Info", b"Xing")
+_STATES_FRAMES, _STATES_BYTES, _STATES_PLACES, _STATES_QUALITY = 1, 2, 4, 8
+# Fraunhofer's way to state it is in a frame of silence, always at the same place
+_VBRI, _VBRI_AT = b"VBRI", 36
+_UNKNOWN = (1 << 32) - 1
+# where LAME and others say what they have added at both ends; besides, a decoder is late by so many samples
+_ADDED_AT, _LATE = 21, 529
+# headers are believed to so many frames, and to this part of a second, of what seems to be missing
+_FEW_FRAMES, _SHORT_SECONDS = 2, 0.1
+# frames that must follow one that is unlike those before it, so that nothing else is taken for sound
+_PROOF = 3
+# eleven bits, a version, and layer III
+_SYNC = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb]")
+# bytes that may come before the first frame, when a stream was caught somewhere
+MOST_BEFORE = 1 << 16
+_SEND_AT_ONCE = 1 << 18
+_SEEN_AT_ONCE = 1 << 23
+
+
+class CountedMp3:
+    """An MP3 file to be read from a pipe: its whole frames and nothing else, their number stated rightly.
+
+    libsndfile reads from a file only as many samples as the first frame states, or as it guesses without one;
+    from a pipe it reads to the end, and still knows from that frame what the encoder has added at both ends.
+
+    Attributes:
+        frames: How many whole frames of sound there are.
+        samples: How many samples they give.
+        stated: How many the first frame states; 0 if it does not.
+        loss: How sound is seen to be missing; empty if nothing tells that it is.
+        changes: Whether frames of another rate or number of channels follow, which are not read.
+        runs: Where frames follow each other, from which byte to before which; more than one if not all do.
+        is_tagged: Whether the first frame holds no sound, but says what the rest is.
+        left_out: How many samples a decoder leaves out in front.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Look at the frames of a file."""
+        self._path = path
+        self.runs: list[list[int]] = []
+        self._stated_at = self._to_state = 0
+        self.frames = self.samples = self.stated = 0
+        self.loss, self.changes, self.is_tagged, self.left_out = "", False, False, 0
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size > HEADER_BYTES:
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                    self._look_at(content)
+
+    def _look_at(self, content: mmap.mmap) -> None:
+        seen, places = 0, array("q")
+        for at, size in _frames(content):
+            if at - seen > _SEEN_AT_ONCE:
+                self.note(content, places)
+                del places[:]
+                if hasattr(mmap, "MADV_DONTNEED"):
+                    # else all of the file would stand in memory, which others may need
+                    content.madvise(mmap.MADV_DONTNEED, seen, at // mmap.PAGESIZE * mmap.PAGESIZE - seen)
+                seen = at // mmap.PAGESIZE * mmap.PAGESIZE
+            if not size:
+                self.changes = True
+                break
+            places.append(at)
+            if self.runs and self.runs[-1][1] == at:
+                self.runs[-1][1] += size
+            else:
+                self.runs.append([at, at + size])
+            self.frames += 1
+        self.note(content, places)
+        if not self.runs:
+            return
+        there = sum(stop - start for start, stop in self.runs)
+        self._compare(_stated_by(content, self.runs[0][0]), there)
+
+    def note(self, content: mmap.mmap, places: "array[int]") -> None:
+        """Look closer at the next frames, which stand at these places."""
+
+    def _compare(self, stated: "Stated", there: int) -> None:
+        """Compare what is stated with the frames, and with the bytes of them."""
+        self._stated_at, self.is_tagged, self.left_out = stated.at, bool(stated.at), stated.late
+        self.frames -= self.is_tagged
+        is_whole = 0 < stated.size <= there
+        # where the end is missing, so is what the encoder has added there
+        self._to_state = self.frames if is_whole else max(self.frames, stated.frames)
+        whole = self.frames * stated.samples_of_frame
+        self.samples = whole
+        if stated.late:
+            last = self._to_state * stated.samples_of_frame - max(stated.added_behind - _LATE, 0)
+            self.samples = max(0, min(whole, last) - stated.late)
+        missing = stated.frames - self.frames
+        if missing > 0 and not is_whole and not self.changes:
+            self.stated = stated.samples
+            # what is cut out is certain; what is only stated may be a little wrong
+            if len(self.runs) > 1:
+                self.loss = "is damaged within"
+            elif missing > max(_FEW_FRAMES, _SHORT_SECONDS * stated.rate / stated.samples_of_frame):
+                self.loss = "ends early"
+
+    def open(self) -> int:
+        """A descriptor to read the file from; a thread feeds it until it is closed."""
+        reader, writer = os.pipe()
+        threading.Thread(target=self._feed, args=(writer,), daemon=True).start()
+        return reader
+
+    def _feed(self, writer: int) -> None:
+        try:
+            with open(self._path, "rb", buffering=0) as file:
+                for start, stop in self.runs or [[0, os.fstat(file.fileno()).st_size]]:
+                    file.seek(start)
+                    if start < self._stated_at < stop:
+                        _send(writer, file.read(self._stated_at - start) + struct.pack(">I", self._to_state))
+                        file.seek(self._stated_at + 4)
+                    while block := file.read(min(_SEND_AT_ONCE, stop - file.tell())):
+                        _send(writer, block)
+        except OSError:
+            # the reader has closed its end; if the file cannot be read, what it gets is cut short
+            pass
+        finally:
+            os.close(writer)
+
+
+def _send(writer: int, block: bytes) -> None:
+    rest = memoryview(block)
+    while rest:
+        rest = rest[os.write(writer, rest) :]
+
+
+def _frames(content: mmap.mmap) -> Iterator[tuple[int, int]]:
+    """Where each whole frame starts, and its size; at last the place of the first of another kind, and 0."""
+    start = after_tags(content)
+    at = _next_frame(content, start, before=start + MOST_BEFORE)
+    _, kind = _frame_at(content, at)
+    while at >= 0:
+        size, found = _frame_at(content, at)
+        if found != kind:
+            at = _next_frame(content, at, kind)
+            if at >= 0 and _frame_at(content, at)[1] != kind:
+                yield at, 0
+                return
+        else:
+            if at + size <= len(content):
+                yield at, size
+            at += size
+
+
+def _next_frame(content: mmap.mmap, at: int, kind: int = 0, before: int | None = None) -> int:
+    """The next place where frames start; -1 if there is none."""
+    end = len(content) if before is None else before + 1
+    while sync := _SYNC.search(content, at, end):
+        at = sync.start()
+        size, found = _frame_at(content, at)
+        if found and (
+            _are_frames(content, at, 1 if found == kind else _PROOF)
+            or (not kind and _is_tag(content[at : at + size]))
+        ):
+            return at
+        at += 1
+    return -1
+
+
+def _is_tag(first: bytes) -> bool:
+    """Whether a frame is one that states what follows: proof enough, though the next ones may be damaged."""
+    layout = Layout.of(first[:HEADER_BYTES])
+    at = layout.head
+    return first[at : at + 4] in TAGS and not any(first[HEADER_BYTES:at])
+
+
+def _are_frames(content: mmap.mmap, at: int, count: int) -> bool:
+    """Whether so many frames of one kind follow the one at this place, or the end comes before."""
+    _, kind = _frame_at(content, at)
+    for _ in range(count):
+        at += _frame_at(content, at)[0]
+        if at == len(content) or content[at : at + 3] in END_TAGS:
+            return True
+        if _frame_at(content, at)[1] != kind:
+            return False
+    return True
+
+
+def _frame_at(content: mmap.mmap, at: int) -> tuple[int, int]:
+    return frame(content[at : at + HEADER_BYTES])
+
+
+def after_tags(content: mmap.mmap) -> int:
+    """Where the sound starts, behind ID3 tags, whose pictures may look like frames."""
+    at = 0
+    while content[at : at + 3] == b"ID3" and at + _TAG_BYTES <= len(content):
+        head = content[at : at + _TAG_BYTES]
+        footer = _TAG_BYTES if head[5] & _HAS_FOOTER else 0
+        at += _TAG_BYTES + (head[6] << 21 | head[7] << 14 | head[8] << 7 | head[9]) + footer
+    return at
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a first frame states of all of them.
+
+    Attributes:
+        rate: Samples in a second.
+        samples_of_frame: How many samples each frame gives.
+        at: Where the number of frames stands, if its frame holds nothing else; else 0.
+        frames: That number; 0 if it is not stated.
+        size: The bytes of all frames; 0 if that is not stated.
+        late: How many samples in front are none of the recording: what the encoder has put there, if it
+            says so, and what a decoder adds.
+        added_behind: How many the encoder has put behind.
+    """
+
+    rate: int
+    samples_of_frame: int
+    at: int = 0
+    frames: int = 0
+    size: int = 0
+    late: int = 0
+    added_behind: int = 0
+
+    @property
+    def samples(self) -> int:
+        """How many there should be, without what was added."""
+        added = self.late + max(self.added_behind - _LATE, 0)
+        return max(0, self.frames * self.samples_of_frame - added)
+
+
+def _stated_by(content: mmap.mmap, at: int) -> Stated:
+    """What the first frame states, if it does."""
+    _, kind = _frame_at(content, at)
+    rate, samples = kind >> 1, 1152 if content[at + 1] >> 3 & 3 == MPEG1 else 576
+    vbri = content[at + _VBRI_AT : at + _VBRI_AT + 18]
+    if vbri.startswith(_VBRI) and len(vbri) == 18:  # noqa: PLR2004
+        size, frames = struct.unpack(">II", vbri[10:])
+        return Stated(rate, samples, frames=frames % _UNKNOWN, size=size)
+    for name in TAGS:
+        tag = content.find(name, at, at + 64)
+        if tag < 0 or tag > len(content) - 16 or not content[tag + 7] & _STATES_FRAMES:
+            continue
+        flags = content[tag + 7]
+        frames, size = struct.unpack(">II", content[tag + 8 : tag + 16])
+        more = ((_STATES_BYTES, 4), (_STATES_PLACES, 100), (_STATES_QUALITY, 4))
+        behind = tag + 12 + sum(length for flag, length in more if flags & flag) + _ADDED_AT
+        added = int.from_bytes(content[behind : behind + 3], "big")
+        size = size if flags & _STATES_BYTES else 0
+        return Stated(rate, samples, tag + 8, frames % _UNKNOWN, size, (added >> 12) + _LATE, added & 0xFFF)
+    return Stated(rate, samples)
+
+
+def seems_mp3(path: str) -> bool:
+    """Whether a file begins as an MP3 does."""
+    with open(path, "rb") as file:
+        start = file.read(HEADER_BYTES)
+    return start.startswith(b"ID3") or bool(frame(start)[0])
+
+
+def lacks_bytes(path: str) -> bool:
+    """Whether the first frame of a file states more bytes than there are, or a number of frames alone."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size <= HEADER_BYTES:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            start = after_tags(content)
+            at = _next_frame(content, start, before=start + MOST_BEFORE)
+            stated = _stated_by(content, at) if at >= 0 else None
+            return bool(stated and stated.frames and not 0 < stated.size <= len(content) - at)

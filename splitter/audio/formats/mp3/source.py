@@ -1,0 +1,82 @@
+"""Cut MP3 by its own frames: what is decoded of a piece is what is decoded of the recording, to the sample.
+
+    recording |  k-3  |  k-2  |  k-1  |   k   |  k+1  |  k+2  |    each of 1152 samples (MPEG 2: 576)
+    cut                                  [====|=======|===]
+    written     | Info | filler |  k-1  |   k   |  k+1  |  k+2  |
+                   |       |        |
+                   |       |        preroll: what a decoder remembers when it comes to frame k
+                   |       no sound; it ends with those bytes of frame k-2 that k-1 refers to (bit reservoir)
+                   how many samples to leave out in front and behind
+
+Decoders leave out `delay + 529` samples in front and `padding - 529` behind, 529 being what they are late
+themselves. What a recording says so of itself is kept to as well: sample 0 is the first that is not left out.
+"""
+
+from typing import BinaryIO
+
+from splitter.audio.formats.mp3.index import Mp3Index
+from splitter.audio.formats.mp3.layout import HEADER_BYTES
+from splitter.audio.formats.mp3.tag import LATE, MOST_LEFT_OUT, info_frame
+
+# bytes copied at a time
+COPY_AT_ONCE = 1 << 20
+# with fewer, ffmpeg may take the file for something else
+LEAST_FRAMES = 7
+
+
+class Mp3Source(Mp3Index):
+    """An MP3 file to cut from. Cuts may overlap, and come in any order."""
+
+    def is_within_a_frame(self, start: int, stop: int) -> bool:
+        """Whether samples are all of one frame: ffmpeg does not leave out some at both ends of the same."""
+        samples = self.layout.samples
+        return (start + self.left_out) // samples == (stop - 1 + self.left_out) // samples
+
+    def cut(self, start: int, stop: int, file: BinaryIO) -> None:
+        """Write an MP3 file of the samples [start, stop)."""
+        if not 0 <= start < stop <= self.samples:
+            raise ValueError(f"[{start}, {stop}) is no part of a recording of {self.samples} samples")
+        layout, samples = self.layout, self.layout.samples
+        start, stop = start + self.left_out, stop + self.left_out
+        first, last = start // samples, -(-stop // samples)
+        # before the first frame there is silence
+        copied = max(0, first - layout.preroll)
+        at, end = self.place(copied), self.place(last)
+        header = self.read(at, at + HEADER_BYTES + 2)
+        silent = layout.silent(header)
+        head = self._filler(copied, header) + silent * (layout.preroll - first + copied)
+        before = 1 + layout.preroll
+        padding = LATE + last * samples - stop
+        room = (MOST_LEFT_OUT - padding) // samples
+        more = max(0, min(LEAST_FRAMES - 1 - before - (last - first), room))
+        tail = silent * more
+        known = [
+            (before + number - first, len(head) + place - at)
+            for number, place in [*self.places_between(copied, last), (last, end)]
+        ]
+        if more:
+            known.append((known[-1][0] + more, known[-1][1] + len(tail)))
+        info = info_frame(
+            layout,
+            header,
+            constant=self.is_constant,
+            delay=before * samples + start % samples - LATE,
+            padding=padding + more * samples,
+            known=known,
+        )
+        file.write(info + head)
+        file.writelines(
+            self.read(block, min(block + COPY_AT_ONCE, end)) for block in range(at, end, COPY_AT_ONCE)
+        )
+        file.write(tail)
+
+    def _filler(self, number: int, header: bytes) -> bytes:
+        """A frame without sound whose main data ends as that of the recording does before a frame."""
+        wanted = self.layout.begin(header)
+        filler = bytearray(self.layout.silent(header, wanted))
+        found = b""
+        while len(found) < wanted:
+            number -= 1
+            found = self.read(self.place(number) + self.layout.head, self.place(number + 1)) + found
+        filler[len(filler) - wanted :] = found[len(found) - wanted :]
+        return bytes(filler)

@@ -1,0 +1,69 @@
+"""A first frame without sound, as LAME writes it: how many frames follow, and what to leave out of them.
+
+| header | side information: zeros | Info | flags | frames | bytes | 100 places | quality | extension |
+                                                        the name of an encoder, delay, padding, a CRC-16 |
+"""
+
+import struct
+from functools import cache
+
+import numpy as np
+
+from splitter.audio.formats.mp3.layout import Layout
+
+TAG_BYTES = 156
+# what a decoder is late itself
+LATE = 529
+# there are 12 bits for each of delay and padding
+MOST_LEFT_OUT = (1 << 12) - 1
+_ALL_FLAGS, _PLACES = 15, 100
+# where these stand in the tag
+_ENCODER, _DELAYS, _LENGTH, _CHECKSUM = 120, 141, 148, 154
+
+
+def info_frame(  # noqa: PLR0913 - each is a field of it
+    layout: Layout, like: bytes, *, constant: bool, delay: int, padding: int, known: list[tuple[int, int]]
+) -> bytes:
+    """Make one that other frames follow.
+
+    Args:
+        layout: What all frames have in common.
+        like: The header of one of them.
+        constant: Whether they are of one bit rate.
+        delay: How many samples to leave out in front, less what a decoder is late.
+        padding: How many to leave out behind, and what a decoder is late.
+        known: Some frames and at which byte behind this frame they begin; last, where the last of them ends.
+    """
+    made = bytearray(layout.silent(like, TAG_BYTES))
+    frames, size = known[-1][0], len(made) + known[-1][1]
+    tag = bytearray(TAG_BYTES)
+    struct.pack_into(">4sIII", tag, 0, b"Info" if constant else b"Xing", _ALL_FLAGS, frames, size)
+    numbers, places = zip((0, len(made)), *((number, len(made) + at) for number, at in known), strict=True)
+    parts = np.interp(np.arange(_PLACES) * frames / _PLACES, numbers, places)
+    tag[16 : 16 + _PLACES] = (parts * 256 // size).astype(np.uint8).tobytes()
+    # other readers than libmpg123 believe no other name
+    tag[_ENCODER : _ENCODER + 9] = b"LAME3.100"
+    tag[_DELAYS : _DELAYS + 3] = (delay << 12 | padding).to_bytes(3, "big")
+    struct.pack_into(">I", tag, _LENGTH, size)
+    made[layout.head : layout.head + TAG_BYTES] = tag
+    end = layout.head + _CHECKSUM
+    made[end : end + 2] = _crc16(made[:end]).to_bytes(2, "big")
+    return bytes(made)
+
+
+def _crc16(data: bytes | bytearray) -> int:
+    checksum, table = 0, _table()
+    for byte in data:
+        checksum = checksum >> 8 ^ table[(checksum ^ byte) & 0xFF]
+    return checksum
+
+
+@cache
+def _table() -> list[int]:
+    table = []
+    for byte in range(256):
+        checksum = byte
+        for _ in range(8):
+            checksum = checksum >> 1 ^ (0xA001 if checksum & 1 else 0)
+        table.append(checksum)
+    return table

@@ -1,0 +1,76 @@
+"""The length of a recording, by its header."""
+
+from dataclasses import dataclass
+
+import soundfile
+
+from splitter.audio.decoders import SoundFormat, Truncated, check_mp3, check_whole
+from splitter.audio.formats.flac import header_of_flac
+from splitter.audio.formats.mp3 import CountedMp3, lacks_bytes
+from splitter.audio.formats.wav import RawFormat, find_samples_in
+from splitter.audio.sniff import open_decoder
+from splitter.system.stderr import hushed
+
+# more samples than any recording has
+LONGEST = 1 << 62
+FLAC_SUBTYPES = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}
+
+
+# -- what will come of a recording, by its header ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a header says of a recording.
+
+    Attributes:
+        format: How it is stored.
+        frames: How many there are.
+        exact: Whether that is certain.
+        raw: Its bytes, where they are samples of a fixed size that pieces of a WAV file are made of.
+    """
+
+    format: SoundFormat
+    frames: int
+    exact: bool = True
+    raw: RawFormat | None = None
+
+
+def known_length(path: str, truncated: Truncated = "error") -> Known | None:
+    """How long a recording is, without decoding it; None where nothing tells."""
+    with open(path, "rb") as file:
+        extent = find_samples_in(file)
+        if extent and extent.raw:
+            check_whole(path, extent, truncated)
+            raw = extent.raw if extent.raw.description else None
+            return Known(SoundFormat.of(extent.raw), extent.frames, raw=raw)
+        flac = header_of_flac(file.fileno())
+    if flac:
+        bits, channels, rate, frames = flac
+        return Known(SoundFormat("FLAC", FLAC_SUBTYPES.get(bits, "PCM_24"), channels, rate), frames)
+    return _length_of(path, truncated)
+
+
+def _length_of(path: str, truncated: Truncated) -> Known | None:
+    """By whoever would decode it."""
+    try:
+        with hushed():
+            found = soundfile.info(path)
+    except soundfile.LibsndfileError:
+        # another reader, or an error that says what it is
+        open_decoder(path, truncated).close()
+        return None
+    frames = found.frames
+    if found.format == "MP3" and lacks_bytes(path):
+        # a file that was cut still states what it had
+        mp3 = CountedMp3(path)
+        check_mp3(path, mp3, truncated)
+        frames = mp3.samples
+    if frames <= 0 or frames >= LONGEST:
+        return None
+    recorded = SoundFormat(found.format, found.subtype, found.channels, found.samplerate)
+    return Known(recorded, frames, exact=recorded.container in _EXACTLY_LONG)
+
+
+# formats whose header, or last page, libsndfile takes the exact length from
+_EXACTLY_LONG = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "CAF", "AU", "OGG", "FLAC"}

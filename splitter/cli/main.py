@@ -1,0 +1,146 @@
+"""The program: the commands, exit codes, and what goes wrong in one line."""
+
+import errno
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from splitter import __version__
+from splitter.cli.completion import parameters_in_text
+from splitter.cli.inspect import manifest, recipes, split, stats, verify
+from splitter.cli.options import recipe_option
+from splitter.cli.report import report, serve
+from splitter.cli.run import RunCommand, plan_command, run_command
+from splitter.cli.tar import tar
+from splitter.errors import RecipeError, Refused, RunStopped
+from splitter.recipes.registry import DEFAULT, RECIPES
+from splitter.text.spelling import nearest
+
+REFUSED = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit; what goes wrong is one line that says what to do."""
+    sys.exit(exit_code(arguments))
+
+
+def exit_code(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    if sys.platform == "win32":
+        return _refuse(
+            "Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux"
+        )
+    verbose = "--verbose" in (sys.argv[1:] if arguments is None else arguments)
+    try:
+        return commands.main(arguments, prog_name="splitter", standalone_mode=False) or 0
+    except click.ClickException as error:
+        return _complain(error)
+    except Refused as error:
+        _trace(error, shown=verbose)
+        return _refuse(str(error))
+    except (RunStopped, OSError) as error:
+        _trace(error, shown=verbose)
+        return _stop(error)
+    except click.Abort:
+        return 130
+
+
+def _trace(error: BaseException, *, shown: bool) -> None:
+    """Show where an error comes from, if --verbose asks for it."""
+    if shown:
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+
+
+def _stop(error: RunStopped | OSError) -> int:
+    if isinstance(error, RecipeError):
+        click.echo(f"{error.traceback.rstrip()}\nsplitter: {error.message}", err=True)
+    else:
+        many = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+        remedy = "; raise the limit with ulimit -n" if many else ""
+        click.echo(f"splitter: {error}{remedy}", err=True)
+    return 1
+
+
+def _refuse(message: str) -> int:
+    click.echo(f"splitter: {' '.join(message.split())}", err=True)
+    return REFUSED
+
+
+def _complain(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.message, err=True)
+        return REFUSED
+    context = getattr(error, "ctx", None)
+    message = error.format_message().rstrip(".")
+    # whose help shows the option that is meant, where it is a recipe's
+    recipe = context.meta.get("name", DEFAULT) if context else DEFAULT
+    param: Any = getattr(error, "param", None)
+    if isinstance(error, click.NoSuchOption):
+        option = error.option_name
+        # of several that are near, the nearest will do
+        message = f"No such option {option!r}{nearest(option, error.possibilities or [])}"
+        others = _recipes_with(option) if context and isinstance(context.command, RunCommand) else []
+        if others:
+            message, recipe = f"{option!r} is an option of --recipe {' and '.join(others)}", others[0]
+    elif (
+        not context
+        or param is None
+        or param.name not in {one.name for one in context.meta.get("parameters", [])}
+    ):
+        recipe = DEFAULT
+    elif not isinstance(error, click.MissingParameter) and _is_default(param, context):
+        problem = f"its parameter {param.name!r} has a bad default: {message.partition(': ')[2]}"
+        return _refuse(f"{recipe}: {problem}; mend that")
+    if context:
+        named = "" if recipe == DEFAULT else f" --recipe {shlex.quote(recipe)}"
+        see = f"ee {context.command_path}{named} --help"
+        # after "did you mean '--workers'?" a sentence begins
+        message += f" S{see}" if message.endswith("?") else f"; s{see}"
+    return _refuse(message)
+
+
+def _is_default(param: click.Parameter, context: click.Context) -> bool:
+    return context.get_parameter_source(str(param.name)) == ParameterSource.DEFAULT
+
+
+def _recipes_with(option: str) -> list[str]:
+    """The shipped recipes that have an option; they are read, and not imported."""
+    return [
+        name
+        for name in RECIPES
+        if option in {way for one in parameters_in_text(name) for way in recipe_option(one).opts}
+    ]
+
+
+class _InOrderOfUse(click.Group):
+    """Lists its commands as they come in a user's work, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands."""
+        first = ("run", "plan", "verify", "report", "serve", "stats", "split", "manifest", "recipes", "tar")
+        return sorted(super().list_commands(ctx), key=first.index)
+
+
+@click.group(
+    cls=_InOrderOfUse,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    # the control character keeps the lines after it apart
+    help="""Turn input files into output files, with nothing lost.
+
+    \b
+    splitter run dataset.csv          cut the recordings of a list into chunks, into the folder outputs/
+    splitter verify outputs           check that all of it is there
+    splitter report outputs           look and listen through it""",
+)
+@click.version_option(__version__, prog_name="splitter", message="%(prog)s %(version)s")
+def commands() -> None:
+    """Turn input files into output files, with nothing lost."""
+
+
+for command in (run_command, plan_command, report, serve, tar, manifest, verify, split, stats, recipes):
+    commands.add_command(command)

@@ -1,0 +1,115 @@
+"""Options of the command line: those of recipes and runs, and job files."""
+
+import enum
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from splitter.errors import Refused
+from splitter.options import flag
+from splitter.recipes.parameters import REQUIRED, Parameter
+
+_CLICK_TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, str: click.STRING}
+
+
+def recipe_option(parameter: Parameter) -> click.Option:
+    """A parameter as an option of the command line."""
+    names = [parameter.name, flag(parameter.name)]
+    shared: dict[str, Any] = {"help": parameter.help, "required": parameter.default is REQUIRED}
+    if parameter.default not in (REQUIRED, None) and not isinstance(parameter.default, (list, tuple)):
+        shared["default"] = parameter.default
+        shared["show_default"] = not isinstance(parameter.default, bool) or parameter.default
+    if parameter.kind is bool and not parameter.many:
+        return click.Option(
+            [parameter.name, f"{flag(parameter.name)}/{flag('no_' + parameter.name)}"], **shared
+        )
+    return click.Option(names, type=_click_type(parameter.kind), multiple=parameter.many, **shared)
+
+
+# what a user may give several of, and what to write then
+_ONCE = {"where": ", with 'and' between the conditions", "labels": ""}
+
+
+def run_option(parameter: Parameter) -> click.Option:
+    """An option of the run; a flag has no negative form."""
+    if parameter.name in _ONCE:
+        names = [parameter.name, flag(parameter.name)]
+        return Single(names, help=parameter.help, advice=_ONCE[parameter.name])
+    if parameter.kind is bool:
+        return click.Option([parameter.name, flag(parameter.name)], is_flag=True, help=parameter.help)
+    return recipe_option(parameter)
+
+
+def _click_type(kind: Any) -> click.ParamType[Any]:  # noqa: ANN401
+    if isinstance(kind, tuple) or (isinstance(kind, type) and issubclass(kind, enum.Enum)):
+        return click.Choice(kind)
+    if kind is Path:
+        return click.Path(path_type=Path)
+    if kind is list:
+        return click.UNPROCESSED
+    return _CLICK_TYPES.get(kind, click.STRING)
+
+
+def value_of_option(option: str, args: Sequence[str]) -> str | None:
+    """The value of one option, before the others are known."""
+    value = None
+    for index, argument in enumerate(args):
+        if argument == "--":
+            break
+        if argument == option and index + 1 < len(args):
+            value = args[index + 1]
+        elif argument.startswith(f"{option}="):
+            value = argument.partition("=")[2]
+    return value
+
+
+def read_config(path: str | None) -> dict[str, Any]:
+    """Return what a job file says, by the names of options."""
+    if path is None:
+        return {}
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        with open(path, "rb") as file:
+            content = tomllib.load(file)
+    except OSError as error:
+        raise Refused(f"--config {path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise Refused(f"--config {path}: is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Refused(f"--config {path}: is not TOML: {error}") from None
+    return {key.replace("-", "_"): value for key, value in content.items()}
+
+
+def as_given(param: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - whatever TOML holds
+    """A value of a job file as the command line would have it, so that both are checked alike."""
+    values = value if isinstance(value, list) else [value]
+    if any(isinstance(one, (dict, list)) for one in values):
+        raise Refused(f"--config: {param.name!r} cannot be {value!r}")
+    many = param.multiple or param.nargs < 0
+    if values is value and not (many or param.type is click.UNPROCESSED):
+        raise Refused(f"--config: {param.name!r} takes one value, not a list")
+    texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
+    return texts if many or values is value else texts[0]
+
+
+class Single(click.Option):
+    """One whose second value is refused: a user who gives two expects both, and click takes the last."""
+
+    def __init__(self, names: Sequence[str], advice: str = "", **attributes: Any) -> None:  # noqa: ANN401 - click's
+        """As click has it; `advice` says what to write instead of a second one."""
+        super().__init__(names, multiple=True, **attributes)
+        self._advice = advice
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:  # noqa: ANN401 - whatever was given
+        """The only value, if there is one."""
+        given = super().process_value(ctx, value)
+        if given and len(given) > 1:
+            raise click.UsageError(f"{self.opts[0]} is given {len(given)} times; give it once{self._advice}")
+        return given[0] if given else None

@@ -1,0 +1,231 @@
+"""`splitter run` and `splitter plan`: parse, call, print."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from splitter.cli.completion import files, parameters_in_text, recipes_and_files
+from splitter.errors import Interrupted, Refused
+from splitter.options import RunOptions
+from splitter.recipes.parameters import field_parameters, first_line, recipe_parameters
+from splitter.recipes.registry import DEFAULT, load_recipe
+from splitter.system.exit_signals import saying_so
+from splitter.text.spelling import nearest
+
+if TYPE_CHECKING:
+    from splitter.dataset import ProcessorDataset
+    from splitter.engine.display import Display
+    from splitter.engine.summary import Summary
+
+from splitter.cli.options import as_given, read_config, recipe_option, run_option, value_of_option
+
+
+class RunCommand(click.Command):
+    """`splitter run`: its options are the run's own and those of the recipe that is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Find out the recipe first, since it decides what options there are."""
+        if ctx.resilient_parsing:
+            return self._parse_unfinished(ctx, args)
+        config = read_config(value_of_option("--config", args))
+        given = value_of_option("--recipe", args)
+        name = str(config.get("recipe", DEFAULT)) if given is None else given
+        ctx.meta["recipe"] = recipe = load_recipe(name)
+        ctx.meta["name"] = name
+        ctx.meta["parameters"] = parameters = recipe_parameters(recipe)
+        for parameter in parameters:
+            if parameter.name in RunOptions.__dataclass_fields__ or parameter.name in _OWN:
+                raise Refused(
+                    f"{name}: its parameter {parameter.name!r} is the name of a run option; rename it"
+                )
+        known = {str(param.name): param for param in self.get_params(ctx) if param.expose_value}
+        del known["config"]
+        for key in config:
+            if key not in known:
+                raise Refused(f"--config: {key!r} is not an option{nearest(key, sorted(known))}")
+        ctx.default_map = {key: as_given(known[key], value) for key, value in config.items()}
+        return super().parse_args(ctx, args)
+
+    def _parse_unfinished(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a line that a shell wants to complete."""
+        ctx.meta["parameters"] = parameters_in_text(value_of_option("--recipe", args) or DEFAULT)
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The run's options, then the recipe's."""
+        return [*super().get_params(ctx), *map(recipe_option, ctx.meta.get("parameters", []))]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the recipe's options apart from the run's."""
+        names = {parameter.name for parameter in ctx.meta.get("parameters", [])}
+        sections: dict[str, list[tuple[str, str]]] = {"Recipe options": [], "Run options": []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record:
+                sections["Recipe options" if param.name in names else "Run options"].append(record)
+        recipe = ctx.meta.get("recipe")
+        if recipe is not None:
+            sections = {
+                f"Options of the recipe ({first_line(recipe)})": sections.pop("Recipe options"),
+                **sections,
+            }
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+_OWN = ("dataset", "recipe", "output", "config", "help", "dry_run", "as_json")
+
+
+def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
+    from splitter.engine.display import Display
+    from splitter.engine.entry_points import run_dataset
+
+    if values["dry_run"]:
+        return _plan(**values)
+    with saying_so():
+        dataset, options = _asked(values)
+    with Display(quiet=options.quiet) as display:
+        try:
+            summary = run_dataset(dataset, values["output"], options, display)
+        except Interrupted as interruption:
+            display.error("interrupted; what is done is kept; run the same command to continue")
+            if interruption.summary:
+                display.summary(interruption.summary)
+            return interruption.exit_code
+        work = summary.work
+        # where nothing has come of any input it is the recipe that has to be mended
+        if options.verbose or (work.failed == work.inputs and not options.quiet):
+            _show_first_failure(summary, display, always=options.verbose)
+        display.summary(summary)
+        return summary.exit_code
+
+
+def _show_first_failure(summary: "Summary", display: "Display", *, always: bool) -> None:
+    """Show the traceback of the first input in errors.csv; there is none before all parts are together.
+
+    Without one there is only its message, and nothing to show unless `always`.
+    """
+    from splitter.ledger.manifest import ERRORS
+    from splitter.ledger.records import ERROR_COLUMNS
+    from splitter.outputs.files import files_at
+    from splitter.outputs.stats import path_column
+    from splitter.outputs.tables import open_table
+
+    if not summary.failed or summary.part or summary.stopped:
+        return
+    files = files_at(summary.output)
+    header, rows = open_table(files, ERRORS, ERROR_COLUMNS, [])
+    first = dict(zip(header, next(rows), strict=True))
+    if not (first["traceback"] or always):
+        return
+    display.stop()
+    listed = first[path_column(files, header)]
+    click.echo(f"{listed}:\n{first['traceback'] or first['message']}".rstrip(), err=True)
+
+
+def _plan(*, as_json: bool = False, **values: Any) -> int:  # noqa: ANN401 - what click has parsed
+    from splitter.engine.display import Display
+    from splitter.forecast.entry_points import plan_dataset
+    from splitter.text.show import one_line
+
+    dataset, options = _asked(values)
+    with Display(quiet=options.quiet) as display:
+        try:
+            plan = plan_dataset(dataset, values["output"], options, display)
+        except Interrupted as interruption:
+            return interruption.exit_code
+    for line in [plan.to_json()] if as_json else map(one_line, plan.lines()):
+        click.echo(line)
+    return 0
+
+
+def _asked(values: Mapping[str, Any]) -> "tuple[ProcessorDataset, RunOptions]":
+    """The dataset, and how to run, as they were given."""
+    context = click.get_current_context()
+    given = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if name not in _OWN and context.get_parameter_source(name) != ParameterSource.DEFAULT
+    }
+    chosen = {name: given.pop(name) for name in list(given) if name in RunOptions.__dataclass_fields__}
+    return _made(context.meta["recipe"], values["dataset"], given), RunOptions.of(chosen)
+
+
+def _made(
+    recipe: "type[ProcessorDataset]", sources: Sequence[str], parameters: Mapping[str, Any]
+) -> "ProcessorDataset":
+    try:
+        return recipe(_together(sources), **parameters)
+    except Refused:
+        raise
+    except (Exception, SystemExit) as error:
+        raise Refused(f"{recipe.__name__}: {type(error).__name__}: {error}") from error
+
+
+def _together(sources: Sequence[str]) -> Any:  # noqa: ANN401 - what a recipe takes
+    """What to read: a single source as it is given."""
+    from splitter.inputs.listing import InputList
+
+    lists = [InputList(source) for source in sources]
+    return sum(lists[1:], lists[0]) if len(lists) > 1 else sources[0]
+
+
+def _run_parameters() -> list[click.Parameter]:
+    """What `run` and `plan` take, but for what the recipe takes."""
+    return [
+        click.Argument(["dataset"], type=click.STRING, nargs=-1, required=True, shell_complete=files),
+        click.Option(
+            ["recipe", "--recipe"],
+            default=DEFAULT,
+            show_default=True,
+            shell_complete=recipes_and_files,
+            help="What to do: a name from 'splitter recipes', module:Class, or path/to/file.py:Class.",
+        ),
+        click.Option(
+            ["output", "--output", "-o"],
+            default="outputs",
+            show_default=True,
+            shell_complete=files,
+            help="The output folder, or its URL in an object store.",
+        ),
+        click.Option(
+            ["config", "--config"],
+            shell_complete=files,
+            help="A TOML file with values for any of these options.",
+        ),
+        *map(run_option, field_parameters(RunOptions)),
+    ]
+
+
+run_command = RunCommand(
+    "run",
+    callback=_run,
+    short_help="Run a recipe over every input of a dataset, or continue.",
+    help="""Run a recipe over every input of DATASET: a list (CSV, TSV, JSONL, Parquet) or a folder,
+        here or at a URL. Several are taken one after the other.
+
+        Run it again with the same output folder to continue: what is done is left alone.""",
+    params=[
+        *_run_parameters(),
+        click.Option(
+            ["dry_run", "--dry-run"],
+            is_flag=True,
+            help="Only say what would be done, as 'splitter plan' does.",
+        ),
+    ],
+)
+plan_command = RunCommand(
+    "plan",
+    callback=_plan,
+    short_help="Say what 'run' would do, and how long it would take.",
+    help="""Say what 'splitter run' with the same arguments would do: how many inputs and outputs, how
+        large, how long. A few inputs are tried in temporary space; nothing else is written.""",
+    params=[
+        *_run_parameters(),
+        click.Option(["as_json", "--json"], is_flag=True, help="Print one JSON object, for scripts."),
+    ],
+)

@@ -1,0 +1,351 @@
+"""Plan batches: which inputs a worker takes at a time."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from splitter.engine.decide import State
+from splitter.errors import UnreadableInput
+from splitter.inputs.shards.index import Shard
+from splitter.inputs.survey import Survey
+from splitter.inputs.table import Table
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import DONE
+from splitter.ledger.shard_groups import Group, Groups, Kept
+from splitter.storage.layout import file_with, shard_of
+from splitter.worker.messages import SECOND_NAME, Batch, Failure, Job, Report
+
+
+class Planner:
+    """Makes batches of what is to be done, the largest inputs first; what stands in shards, shard by shard.
+
+    Without a fixed size it starts with batches of one input, learns from their reports how long an input
+    takes, and makes batches long enough that dispatch and commit cost little, and small enough that
+    the work stays spread to the end and little is lost in a crash. As the first inputs may be quicker than
+    others, a batch is only some times as large as one that was done.
+    """
+
+    MOST_INPUTS = 50_000
+    SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
+    TOGETHER_INPUTS = 32
+    GROWTH = 8
+    ALIKE_BYTES = 1 << 16
+    STRETCHES_PER_WORKER = 2
+    FIRST_STEP, STEP_SECONDS = 64, 10.0
+
+    def __init__(  # noqa: PLR0913
+        self,
+        job: Job,
+        table: Table,
+        found: Survey,
+        state: State,
+        journal: Journal,
+        *,
+        workers: int,
+        size: int | None,
+        failures: Mapping[int, Failure] | None = None,
+        careful: bool = False,
+    ) -> None:
+        """Plan the inputs that `state` says are to be done.
+
+        To be careful means to begin with one input, while nobody knows whether the recipe works.
+        """
+        self._table, self._found, self._state, self._journal = table, found, state, journal
+        self._name, self._workers = _batch_names(job, journal), max(1, workers)
+        self._size = size or (self.TOGETHER_INPUTS if job.dataset.process_batch else None)
+        self._failures = failures or {}
+        self._began = time.monotonic()
+        self._seconds_per_input, self._largest_done = 0.0, 0
+        in_shards = found.at[state.todo] >= 0
+        self._stretches = [*self._stretches_of(state.todo[in_shards])]
+        apart = state.todo[~in_shards]
+        apart = self._largest_first(apart, found.sizes[apart])
+        self._alone, self._second = 0, None
+        if careful:
+            first, second = _to_try(state.todo if self._stretches else apart, found.sizes)
+            self._second = second_of(table, found, second)
+            if not self._stretches and not self._size:
+                # a small one, since others wait for it
+                self._alone, apart = 1, np.concatenate(([first], apart[apart != first]))
+        self._order = np.concatenate((*self._stretches, apart))
+        self._stale = np.isin(self._order, state.changed)
+
+    @classmethod
+    def _largest_first(cls, inputs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Sorted by size, except that what is small or nearly the same stays in list order."""
+        steps = np.where(sizes < cls.ALIKE_BYTES, 0, np.log2(np.maximum(sizes, 1)).astype("i8"))
+        return inputs[np.argsort(-steps, kind="stable")]
+
+    def _stretches_of(self, inputs: np.ndarray) -> Iterator[np.ndarray]:
+        """Inputs that are read one after the other: those of a shard, the largest shard first.
+
+        Where there are few shards, those that can be read from any place are divided.
+        """
+        found = self._found
+        at = found.at[inputs]
+        of_shard, starts = found.members.shard_of[at], found.members.starts[at]
+        inputs = inputs[np.lexsort((starts, of_shard))]
+        of_shard = np.sort(of_shard)
+        groups = np.split(inputs, np.flatnonzero(np.diff(of_shard)) + 1) if len(inputs) else []
+        parts = math.ceil(self.STRETCHES_PER_WORKER * self._workers / max(1, len(groups)))
+        for group in sorted(groups, key=lambda group: -int(found.sizes[group].sum())):
+            shard = found.members.shards[found.members.shard_of[found.at[group[0]]]]
+            yield from _divided(group, found.members.starts[found.at[group]], shard, parts)
+
+    @property
+    def batches(self) -> int:
+        """How many batches there will be: exact for a fixed size, else at most so many."""
+        apart = len(self._order) - sum(map(len, self._stretches)) - self._alone
+        return len(self._stretches) + self._alone + math.ceil(apart / (self._size or 1))
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs the batches will have."""
+        return len(self._order)
+
+    def learn(self, report: Report) -> None:
+        """Take the time of a finished batch into account."""
+        if report.inputs:
+            self._seconds_per_input = report.seconds / report.inputs
+            self._largest_done = max(self._largest_done, report.inputs)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches, each made when a worker is free to take it."""
+        start = number = 0
+        while start < len(self._order):
+            in_shard = number < len(self._stretches)
+            left = len(self._order) - start
+            size = len(self._stretches[number]) if in_shard else self._next_size(left)
+            stop = min(len(self._order), start + (size if number or not self._alone else 1))
+            batch = self._batch(self._name(number), start, stop)
+            if self._second is not None and not self._seconds_per_input:
+                batch = replace(batch, behind=True) if number else replace(batch, second=self._second)
+            yield replace(batch, step=self._step()) if in_shard else batch
+            start, number = stop, number + 1
+
+    def _step(self) -> int:
+        """How many inputs of a shard are committed at once, so that little is lost in a crash."""
+        if self._size or not self._seconds_per_input:
+            return self._size or self.FIRST_STEP
+        return max(1, min(int(self.STEP_SECONDS / self._seconds_per_input), self.MOST_INPUTS))
+
+    def _next_size(self, left: int) -> int:
+        if self._size:
+            return self._size
+        if not self._seconds_per_input:
+            return 1
+        elapsed = time.monotonic() - self._began
+        seconds = min(self.LONGEST_SECONDS, max(self.SHORTEST_SECONDS, elapsed / 50))
+        spread = math.ceil(left / (self._workers * 4))
+        most = min(spread, self.GROWTH * self._largest_done, self.MOST_INPUTS)
+        return max(1, min(int(seconds / self._seconds_per_input), most))
+
+    def _batch(self, name: str, start: int, stop: int) -> Batch:
+        chosen = np.sort(self._order[start:stop])
+        stale: dict[int, list[str]] = {}
+        if self._stale[start:stop].any():
+            places = np.flatnonzero(np.isin(chosen, self._state.changed))
+            outputs = self._journal.outputs_of_each(self._state.entries[chosen[places]])
+            stale = dict(zip(places.tolist(), outputs, strict=True))
+        batch = make_batch(name, self._table, self._found, chosen)
+        return replace(batch, stale=stale, failures=_known(self._failures, batch))
+
+
+def _divided(inputs: np.ndarray, starts: np.ndarray, shard: Shard, parts: int) -> list[np.ndarray]:
+    """The inputs of a shard in stretches, each read by another worker; a row group stays whole."""
+    if shard.whole:
+        return [inputs]
+    if shard.kind == "tar":
+        parts = max(parts, math.ceil(len(inputs) / Planner.MOST_INPUTS))
+        return [part for part in np.array_split(inputs, parts) if len(part)]
+    if shard.kind == "parquet":
+        groups = np.searchsorted(np.array(shard.cuts), starts, "right")
+        whole = np.split(inputs, np.flatnonzero(np.diff(groups)) + 1)
+        chosen = np.array_split(np.arange(len(whole)), parts)
+        return [np.concatenate([whole[number] for number in some]) for some in chosen if len(some)]
+    return [inputs]
+
+
+def make_batch(name: str, table: Table, found: Survey, chosen: np.ndarray) -> Batch:
+    """Some inputs of the list, by their numbers."""
+    texts = [text for first, last in _runs(chosen) for text in table.texts(first, last + 1)]
+    keys, sizes, times = (column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns))
+    batch = Batch(name, texts, keys, sizes, times)
+    if not len(found.members):
+        return batch
+    at = found.at[chosen].tolist()
+    places = {number: place for number, one in enumerate(at) if (place := found.members.place(one))}
+    faults = found.members.faults
+    failures = {
+        number: Failure(UnreadableInput.__name__, faults[one])
+        for number, one in enumerate(at)
+        if one in faults
+    }
+    return replace(batch, members=places, failures=failures)
+
+
+def second_of(table: Table, found: Survey, index: int) -> Batch:
+    """An input that is tried when another one has failed."""
+    return replace(make_batch(SECOND_NAME, table, found, np.array([index])), one_by_one=True, trial=True)
+
+
+def _to_try(inputs: np.ndarray, sizes: np.ndarray) -> tuple[int, int]:
+    """Two inputs far from each other, and not among the large ones: how they fare is soon known."""
+    some = np.sort(inputs)
+    small = some[(sizes[some] >= 0) & (sizes[some] <= np.median(sizes[some]))]
+    return (int(small[0]), int(small[-1])) if len(small) > 1 else (int(some[0]), int(some[-1]))
+
+
+def _known(failures: Mapping[int, Failure], batch: Batch) -> dict[int, Failure]:
+    """By place in a batch, the inputs that are known to fail."""
+    if not failures:
+        return batch.failures
+    known = {place: failures[key] for place, key in enumerate(batch.keys) if key in failures}
+    return {**batch.failures, **known}
+
+
+def _batch_names(job: Job, journal: Journal) -> Callable[[int], str]:
+    """What the batches of a round are called, by their numbers."""
+    generation = journal.next_generation
+    # parts do not know each other's generation
+    mark = f"{job.storage.part.mark}-" if job.storage.part else ""
+    return lambda number: f"{generation:06d}-{mark}{number:06d}"
+
+
+def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
+    """The first and the last of each run of successive numbers."""
+    breaks = np.flatnonzero(np.diff(numbers) != 1)
+    firsts = np.concatenate((numbers[:1], numbers[breaks + 1]))
+    lasts = np.concatenate((numbers[breaks], numbers[-1:]))
+    return zip(firsts.tolist(), lasts.tolist(), strict=True)
+
+
+class GroupPlanner:
+    """Makes a batch of each group that has something to be done; the largest first.
+
+    What else is in the shards of the group comes along, so that they can be made again.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        job: Job,
+        table: Table,
+        found: Survey,
+        state: State,
+        journal: Journal,
+        *,
+        groups: Groups,
+        dropped: np.ndarray,
+        most: int | None = None,
+        failures: Mapping[int, Failure] | None = None,
+        careful: bool = False,
+    ) -> None:
+        """Plan what `state` says is to be done, and to leave out `dropped` entries; of each group `most`."""
+        self._table, self._found, self._state, self._journal = table, found, state, journal
+        self._groups, self._failures = groups, failures or {}
+        self._name = _batch_names(job, journal)
+        places = groups.places(found.keys)
+        self._input_at = np.full(len(groups.keys), -1, "i8")
+        self._input_at[places] = np.arange(len(places))
+        # asked for once: a group may be a single input, and there may be millions of those
+        self._entries = journal.find(groups.keys)
+        self._changed = np.zeros(len(places), bool)
+        self._changed[state.changed] = True
+        self._todo = _first_of_each(places[state.todo], groups.size, most)
+        self._dropped = np.sort(groups.places(journal.entries["key"][dropped]))
+        self._numbers = self._largest_first()
+        self._careful = careful
+
+    def _largest_first(self) -> np.ndarray:
+        """The groups with something to do; those of nearly the same size stay in order."""
+        size = self._groups.size
+        numbers = np.unique(np.concatenate((self._todo, self._dropped)) // size)
+        sizes = np.maximum(self._found.sizes[self._input_at[self._todo]], 0)
+        of_each = np.bincount(np.searchsorted(numbers, self._todo // size), sizes, minlength=len(numbers))
+        return numbers[np.argsort(-np.log2(np.maximum(of_each, 1)).astype("i8"), kind="stable")]
+
+    @property
+    def batches(self) -> int:
+        """How many batches there will be."""
+        return len(self._numbers)
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs the batches will have."""
+        return len(self._todo)
+
+    def learn(self, report: Report) -> None:
+        """A group is a batch, however long it takes."""
+        self._careful = self._careful and not report.inputs
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches, each made when a worker is free to take it."""
+        first = True
+        for number in self._numbers.tolist():
+            batch = self._batch(number)
+            if self._careful and first and len(batch):
+                others = self._state.todo[self._found.keys[self._state.todo] != batch.keys[0]]
+                batch = replace(batch, second=second_of(self._table, self._found, int(others[-1])))
+            yield replace(batch, behind=self._careful and not first)
+            # one that only leaves something out shows nothing
+            first = first and not len(batch)
+
+    def _batch(self, number: int) -> Batch:
+        groups = self._groups
+        first = number * groups.size
+        todo, dropped = (
+            places[slice(*np.searchsorted(places, [first, first + groups.size]))]
+            for places in (self._todo, self._dropped)
+        )
+        inputs = self._input_at[todo]
+        ranks, numbers = (todo - first).tolist(), groups.numbers[todo].tolist()
+        group = Group(
+            number, ranks, numbers, *self._kept(number, dropped), dropped=groups.keys[dropped].tolist()
+        )
+        batch = make_batch(self._name(number), self._table, self._found, inputs)
+        failures = _known(self._failures, batch)
+        return replace(batch, stale=self._stale(inputs), failures=failures, group=group)
+
+    def _stale(self, inputs: np.ndarray) -> dict[int, list[str]]:
+        """By place in the batch, the files with the outputs of inputs that were finished before."""
+        places = np.flatnonzero(self._changed[inputs])
+        outputs = self._journal.outputs_of_each(self._state.entries[inputs[places]])
+        files = ([*dict.fromkeys(map(file_with, names))] for names in outputs)
+        return dict(zip(places.tolist(), files, strict=True))
+
+    def _kept(self, number: int, dropped: np.ndarray) -> tuple[list[Kept], list[str]]:
+        """What inputs of a group have in its shards, and these shards."""
+        journal, groups = self._journal, self._groups
+        first = number * groups.size
+        keys = groups.keys[first : first + groups.size]
+        entries = self._entries[first : first + groups.size]
+        there = np.flatnonzero(entries >= 0)
+        made = journal.entries[entries[there]]
+        there = there[(made["status"] == DONE) & (made["outputs"] > 0)]
+        gone = set((dropped - first).tolist())
+        kept: list[Kept] = []
+        shards: dict[str, None] = {}
+        for rank, (head, rows) in zip(there.tolist(), journal.rows_of_each(entries[there]), strict=True):
+            at = len(head.columns)
+            found = dict.fromkeys(shard_of(row[at])[0] for row in rows if row[at])
+            # what a run with loose files has made stays where it is
+            if all(found):
+                shards |= found
+                if rank not in gone:
+                    mark = int(journal.entries["fingerprint"][entries[rank]])
+                    called = int(groups.numbers[first + rank])
+                    kept.append(Kept(rank, called, int(keys[rank]), mark, head, rows))
+        return kept, [*shards]
+
+
+def _first_of_each(places: np.ndarray, size: int, most: int | None) -> np.ndarray:
+    """The first few places of each group, or all of them."""
+    places = np.sort(places)
+    if most is None or not len(places):
+        return places
+    groups = places // size
+    starts = np.searchsorted(groups, groups)
+    return places[np.arange(len(places)) - starts < most]

@@ -1,0 +1,284 @@
+"""What a run shows: a live line on a terminal, plain lines elsewhere, a summary at the end."""
+
+import os
+import shlex
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from splitter.text.urls import is_url
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splitter.engine.summary import Summary
+    from splitter.inputs.labels import Tally
+    from splitter.worker.messages import Report
+
+from splitter.text.show import one_line, show_bytes, show_count, show_failure, show_seconds
+
+SECONDS_BETWEEN_LINES = 30.0
+LONGEST_EXAMPLE = 200
+
+
+class Display:
+    """Prints to the standard error stream; when it is quiet, errors and what must not be missed."""
+
+    def __init__(self, *, quiet: bool = False, announces: bool = True) -> None:
+        """Print nothing yet. `announces`: say first how much there is to do."""
+        self._quiet, self._announces = quiet, announces
+        self._live: Any = None
+        self._task: Any = None
+        self._inputs = self._done_before = 0
+        self._patience: threading.Timer | None = None
+        self._began = self._last_line = time.monotonic()
+
+    def __enter__(self) -> "Display":
+        """Use it as a context: the terminal is left as it was."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the live line away."""
+        self.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line, unless quiet."""
+        if not self._quiet:
+            self.error(text)
+
+    def warn(self, text: str) -> None:
+        """Print a line that should not be missed."""
+        self.say(f"note: {text}")
+
+    def alert(self, text: str) -> None:
+        """Print a line that must not be missed, quiet or not."""
+        self.error(f"note: {text}")
+
+    def error(self, text: str) -> None:
+        """Print a line, quiet or not."""
+        text = one_line(text)
+        if self._live:
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    def print(self, name: str, text: str) -> None:
+        """Print what user code printed on another machine, each line marked by the input."""
+        for line in text.splitlines():
+            self.error(f"[{name}] {line}")
+
+    def start(self, *, inputs: int, size: int, done: int = 0) -> None:
+        """Begin to show progress towards so many inputs more of so many bytes; at first, say how many."""
+        self._inputs, self._done_before = done + inputs, done
+        self._began = self._last_line = time.monotonic()
+        self.stop()
+        if not done and self._announces:
+            self.say(f"{show_count(inputs, 'input')} ({show_bytes(size)}) to do")
+
+    def _go_live(self) -> None:
+        """Show the live line. It brings a thread, so it comes only after the workers were started."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._live = Progress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._live.add_task("", total=self._inputs, completed=self._done_before)
+        self._live.start()
+
+    def update(self, work: "Report", place: str = "") -> None:
+        """Show what is done so far, and what it is done on."""
+        self._wait_for_first(done=work.inputs > 0)
+        if not self._live and not self._quiet and sys.stderr.isatty():
+            self._go_live()
+        if self._live:
+            self._live.update(self._task, completed=work.inputs, description=self._numbers(work, place))
+            return
+        now = time.monotonic()
+        if now - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            done = f"{work.inputs:,} of {show_count(self._inputs, 'input')}"
+            fresh = work.inputs - self._done_before
+            left = max(0, self._inputs - work.inputs) * (now - self._began) / max(1, fresh)
+            # before the first is done nobody can tell
+            more = f", {show_seconds(left)} left" if fresh > 0 else ""
+            self.say(f"{done}, {self._numbers(work, place)}{more}")
+
+    def _wait_for_first(self, *, done: bool) -> None:
+        """Have it said when the first input takes long. It brings a thread, as the live line does."""
+        if done and self._patience:
+            self._patience.cancel()
+        elif not done and not self._patience:
+            seconds = show_seconds(SECONDS_BETWEEN_LINES)
+            text = f"nothing is finished after {seconds}: setup() or the first inputs are slow"
+            self._patience = threading.Timer(SECONDS_BETWEEN_LINES, self.say, [text])
+            self._patience.daemon = True
+            self._patience.start()
+
+    def _numbers(self, work: "Report", place: str) -> str:
+        rate = (work.inputs - self._done_before) / max(1e-3, time.monotonic() - self._began)
+        failed = f"{work.failed:,} failed, " if work.failed else ""
+        made = f"{show_count(work.outputs, 'output')}, {show_bytes(work.bytes)}"
+        where = f" on {place}" if place else ""
+        return f"{failed}{made}, {rate:,.1f} inputs/s{where}"
+
+    def stop(self) -> None:
+        """Take the live line away."""
+        if self._patience:
+            self._patience.cancel()
+            if self._patience.is_alive():
+                # a signal may have come before it was started
+                self._patience.join()
+            self._patience = None
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def summary(self, summary: "Summary") -> None:
+        """The lines at the end: what was done, where it is, what else is there, what to do next."""
+        self.stop()
+        for line in summary.work.traceback.splitlines():
+            self.say(line)
+        for line in summary_lines(summary):
+            self.say(line)
+        if self._quiet and (summary.stopped or summary.failed or summary.unreadable):
+            self.error(f"splitter: {_trouble(summary)}")
+
+
+def summary_lines(summary: "Summary") -> list[str]:
+    """What was done, where it is, what else is there, what to do next."""
+    work = summary.work
+    of_part = f" of {summary.part}" if summary.part else ""
+    counts = [f"{summary.done:,} of {show_count(summary.inputs, 'input')}{of_part} done"]
+    counts += [
+        f"{number:,} {word}"
+        for number, word in ((summary.skipped, "skipped"), (summary.failed, "failed"))
+        if number
+    ]
+    if summary.left:
+        counts.append(f"{summary.left:,} not tried yet")
+    if summary.stale:
+        counts.append(f"{summary.stale:,} not yet redone after the change")
+    if work.apart:
+        counts.append(f"{show_count(work.apart, 'batch')} tried one by one")
+    if summary.pruned:
+        counts.append(f"the outputs of {show_count(summary.pruned, 'input')} removed")
+    counts += _of_tally(summary.tally)
+    outputs = f"{show_count(work.outputs, 'output')} ({show_bytes(work.bytes)})"
+    how = "put together" if summary.assembled else "made"
+    made = f"{outputs} {how} in {show_seconds(summary.seconds)}"
+    label = "stopped" if summary.stopped else "next"
+    return [
+        f"{', '.join(counts)}; {made}",
+        _where(summary),
+        *_not_listed(summary),
+        f"{label}: {_next_step(summary)}",
+    ]
+
+
+def _not_listed(summary: "Summary") -> list[str]:
+    """What is there of inputs that are no longer in the list; also when a condition has left them out."""
+    if not summary.gone:
+        return []
+    are = "is" if summary.gone == 1 else "are"
+    which = f"{show_count(summary.gone, 'input')} that {are} no longer in the list"
+    prune = "--prune, given once without --part," if summary.part else "--prune"
+    return [
+        f"kept: the outputs of {which} ({show_names(summary.gone_names, summary.gone)}); {prune} removes them"
+    ]
+
+
+def _of_tally(tally: "Tally") -> list[str]:
+    """What became of rows before the work."""
+    found = [f"{show_count(tally.left_out, 'row')} left out by --where"] if tally.left_out else []
+    if tally.unlabelled:
+        found.append(f"{show_count(tally.unlabelled, 'input')} without labels")
+    if tally.unused:
+        found.append(f"{show_count(tally.unused, 'row')} of --labels without an input")
+    return found
+
+
+def _where(summary: "Summary") -> str:
+    if summary.part:
+        return f"manifest: none before all {summary.part.of} parts are done"
+    if not summary.has_manifest:
+        return "manifest: none before the run is continued"
+    where = f"manifest: {summary.manifest}"
+    if summary.stale:
+        where += " (without those as before the change)"
+    if summary.failed:
+        where += f"   errors: {_errors(summary)}"
+    return where
+
+
+def _trouble(summary: "Summary") -> str:
+    """What is wrong, and where to look."""
+    if summary.stopped or summary.part or not summary.failed:
+        return _next_step(summary)
+    failed = f"{summary.failed:,} of {show_count(summary.inputs, 'input')} failed"
+    return f"{failed}; look into {_errors(summary)}"
+
+
+def _errors(summary: "Summary") -> str:
+    return f"{summary.manifest.removesuffix('manifest.csv')}errors.csv"
+
+
+def _next_step(summary: "Summary") -> str:
+    if summary.stopped:
+        return summary.stopped
+    if summary.unreadable:
+        names = ", ".join(summary.unreadable_names)
+        more = summary.unreadable - len(summary.unreadable_names)
+        names += f" and {more:,} more" if more > 0 else ""
+        which, keep = ("it", "keeps its") if summary.unreadable == 1 else ("they", "keep their")
+        why = f" (first: {_example(summary.unreadable_why)})" if summary.unreadable_why else ""
+        step = f"make {names} readable{why} and run again"
+        return f"{step}: {which} could not be read and {keep} earlier outputs"
+    if summary.failed and not summary.part:
+        why = _first_failure(summary)
+        return f"look into errors.csv{why}, mend the cause, and run again with --retry-failed"
+    if summary.left or summary.stale:
+        return f"run again {'without --limit for the rest' if summary.limited else 'to continue'}"
+    return _after_the_end(summary)
+
+
+def _after_the_end(summary: "Summary") -> str:
+    if summary.part:
+        command = f"splitter manifest {_as_typed(summary.output)}"
+        why = f", which lists what failed in errors.csv{_first_failure(summary)}" if summary.failed else ""
+        return f"when all {summary.part.of} parts are done: {command}{why}"
+    if not summary.inputs:
+        return "check DATASET, which lists no inputs"
+    return f"splitter report {_as_typed(summary.output)}"
+
+
+def _as_typed(output: str) -> str:
+    """The output folder as a user would write it: not from the root, if it is below the current folder."""
+    if is_url(output):
+        return shlex.quote(output)
+    below = os.path.relpath(output)
+    return shlex.quote(output if below.startswith(("..", "-")) else below)
+
+
+def _first_failure(summary: "Summary") -> str:
+    first = show_failure(*summary.first_failure) if summary.first_failure else ""
+    return f" (first: {_example(first)})" if first else ""
+
+
+def _example(text: str) -> str:
+    return " ".join(text.split())[:LONGEST_EXAMPLE]
+
+
+def show_names(names: "Sequence[str]", number: int) -> str:
+    """The first few names of so many."""
+    return ", ".join(names) + (", …" if number > len(names) else "")

@@ -1,0 +1,176 @@
+"""The doors of a run: `run` for Python, `run_dataset` for the command line.
+
+This module is imported with the package, so what is heavy is imported when a run begins.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from splitter.errors import RecipeError, Refused, RunStopped
+from splitter.options import RunOptions
+from splitter.system.exit_signals import saying_so
+from splitter.system.imports import quick_imports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splitter.dataset import ProcessorDataset
+    from splitter.engine.display import Display
+    from splitter.engine.summary import Summary
+    from splitter.ledger.splits import SplitRule
+    from splitter.outputs.frame import Manifest
+    from splitter.storage.base import Storage
+    from splitter.verification.findings import Finding, Verdict
+
+
+def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401
+    """Process every input of a dataset into the folder `output`.
+
+    Returns the manifest as a pandas DataFrame; what failed is in its attribute `failed`, the numbers are
+    in its attribute `summary`. The options are those of `splitter.options.RunOptions`. With `part` there is
+    no manifest before all parts are done: the DataFrame is empty.
+    """
+    from splitter.engine.display import Display
+    from splitter.outputs.frame import no_manifest, read_manifest
+
+    refuse_no_dataset(dataset)
+    checked = RunOptions.of(options)
+    # the DataFrame says what it came to
+    with Display(quiet=checked.quiet, announces=False) as display:
+        summary = run_dataset(dataset, output, checked, display)
+    if summary.stopped:
+        if summary.work.traceback:
+            raise RecipeError(summary.stopped, summary.work.traceback)
+        raise RunStopped(summary.stopped)
+    return no_manifest(summary) if summary.part else read_manifest(summary.output, summary=summary)
+
+
+def refuse_no_dataset(dataset: object) -> None:
+    """Refuse what is no dataset, such as a class or a list."""
+    from splitter.dataset import ProcessorDataset
+
+    if isinstance(dataset, type):
+        raise Refused(f"splitter.run: {dataset.__name__} is a class; make an object of it, with the inputs")
+    if not isinstance(dataset, ProcessorDataset):
+        kind = type(dataset).__name__
+        raise Refused(
+            f"splitter.run: {dataset!r:.100} is of type {kind}; give a ProcessorDataset, made with the inputs"
+        )
+
+
+def run_dataset(
+    dataset: "ProcessorDataset", output: str | os.PathLike[str], options: RunOptions, display: "Display"
+) -> "Summary":
+    """The whole run; returns numbers and paths. Raises Refused before any work, Interrupted at a signal."""
+    with saying_so():
+        with quick_imports():
+            from splitter.engine.main import Engine
+            from splitter.storage.remote import storage_of
+            from splitter.system.signals import signals_raise
+
+        refuse_windows()
+        storage = storage_of(output_folder(output), options.part_asked)
+    with signals_raise():
+        return Engine(dataset, storage, options, display).run()
+
+
+def assemble(
+    output: str | os.PathLike[str],
+    *,
+    others: Sequence[str] | None = None,
+    tell: "Callable[[str], None] | None" = None,
+) -> "Summary":
+    """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
+    from splitter.engine.finish import assemble_manifest
+    from splitter.system.signals import signals_raise
+
+    with signals_raise():
+        return assemble_manifest(_storage_made(output), others=others, tell=tell)
+
+
+def split_outputs(
+    output: str | os.PathLike[str],
+    by: str | None,
+    fractions: tuple[tuple[str, float], ...],
+    seed: int,
+    label: str | None = None,
+) -> "SplitRule":
+    """Give the manifest of an output folder its column `split`."""
+    from splitter.engine.finish import split_manifest
+    from splitter.system.signals import signals_raise
+
+    with signals_raise():
+        return split_manifest(_storage_made(output), by, fractions, seed, label)
+
+
+def unsplit_outputs(output: str | os.PathLike[str]) -> None:
+    """Remove the column `split` from the manifest."""
+    from splitter.engine.finish import unsplit_manifest
+    from splitter.system.signals import signals_raise
+
+    with signals_raise():
+        unsplit_manifest(_storage_made(output))
+
+
+def verify(
+    output: str | os.PathLike[str],
+    *,
+    deep: int | str | None = None,
+    recipe: "ProcessorDataset | type[ProcessorDataset] | str | None" = None,
+    workers: int | None = None,
+    tell: "Callable[[Finding], None] | None" = None,
+) -> "Verdict":
+    """Whether everything that runs left in an output folder is present and unchanged; nothing is written.
+
+    Args:
+        output: The output folder, or its manifest.csv, or the URL of either.
+        deep: Also process so many inputs once more, or all, and compare what comes out.
+        recipe: What `deep` is to use, where it is not one that comes along: the dataset, its class, or a
+            name as for `--recipe`.
+        workers: How many processes read. Default: the CPUs this process may use.
+        tell: Called with each finding as it is made.
+    """
+    from splitter.system.signals import signals_raise
+    from splitter.verification.check import Verification, nothing
+
+    if deep is not None and deep != "all" and (not isinstance(deep, int) or deep < 1):
+        raise Refused(f"--deep {deep}: write how many inputs to make again, or all")
+    if workers is not None and workers < 1:
+        raise Refused(f"--workers {workers}: must be at least 1")
+    storage = _storage_made(output)
+    verification = Verification(storage, workers=workers, tell=tell or nothing)
+    with signals_raise():
+        if deep is None:
+            return verification.run()
+        from splitter.verification.reproduce import Again, recipe_again
+
+        most = deep if isinstance(deep, int) else None
+        return verification.run(lambda: Again(recipe_again(storage, recipe), most=most, workers=workers))
+
+
+def refuse_windows() -> None:
+    """Refuse Windows itself."""
+    if sys.platform == "win32":
+        raise Refused("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
+
+
+def _storage_made(output: str | os.PathLike[str]) -> "Storage":
+    """The output folder of a run; the path of its manifest will do."""
+    from splitter.outputs.tables import folder_of
+    from splitter.storage.remote import storage_of
+
+    return storage_of(folder_of(output_folder(output)))
+
+
+def output_folder(output: str | os.PathLike[str]) -> str:
+    """Return the output folder as text."""
+    try:
+        folder = os.fsdecode(output)
+    except TypeError:
+        kind = type(output).__name__
+        raise Refused(f"--output {output!r:.100}: is of type {kind}; give the path of a folder") from None
+    if not folder or "\0" in folder:
+        raise Refused(f"--output {folder!r}: names no folder; give the path of one")
+    return folder

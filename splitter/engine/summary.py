@@ -1,0 +1,84 @@
+"""What a run came to, in numbers."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from splitter.inputs.labels import Tally
+from splitter.ledger.manifest import MANIFEST
+from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED, STALE
+from splitter.options import Part
+from splitter.worker.messages import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a run came to.
+
+    Attributes:
+        output: The output folder.
+        inputs: How many the list has.
+        done: How many of them are done, now or before.
+        skipped: How many the recipe left out.
+        failed: How many stand in errors.csv.
+        first_failure: One of them and why: of this run, if it had any.
+        left: How many were not tried yet: the run was limited, or ended early.
+        stale: How many have only what was made before a change, for the same reasons.
+        unreadable: How many were done before, cannot be read now, and keep what they had.
+        unreadable_names: The first few of them.
+        unreadable_why: Why the first of them cannot be read.
+        gone: How many inputs have outputs and are no longer in the list.
+        gone_names: The first few of them.
+        pruned: How many inputs' outputs were removed.
+        work: What this run itself did.
+        seconds: How long it took.
+        limited: Whether it was asked for the first inputs only.
+        stopped: Why it ended early, if it did.
+        part: Which part of the inputs it was for, if not for all: the numbers are of that part.
+        assembled: Whether it has put the manifest together, and processed nothing.
+        has_manifest: Whether there is one: a run that ends early may leave none.
+        tally: Which rows of the list were left out, or have no labels.
+    """
+
+    output: str
+    inputs: int
+    done: int
+    skipped: int
+    failed: int
+    first_failure: tuple[str, str] | None = None
+    left: int
+    stale: int
+    unreadable: int = 0
+    unreadable_names: list[str] = field(default_factory=list)
+    unreadable_why: str = ""
+    gone: int
+    gone_names: list[str] = field(default_factory=list)
+    pruned: int = 0
+    work: Report
+    seconds: float
+    limited: bool = False
+    stopped: str = ""
+    part: Part | None = None
+    assembled: bool = False
+    has_manifest: bool = True
+    tally: Tally = field(default_factory=Tally)
+
+    @classmethod
+    def of(cls, status: np.ndarray, **others: Any) -> "Summary":  # noqa: ANN401 - the other fields
+        """Count what inputs have come to."""
+        kinds = {"done": DONE, "skipped": SKIPPED, "failed": FAILED, "left": NOT_DONE, "stale": STALE}
+        counts: dict[str, Any] = {name: int((status == kind).sum()) for name, kind in kinds.items()}
+        return cls(inputs=len(status), **counts, **others)
+
+    @property
+    def manifest(self) -> str:
+        """The path of manifest.csv."""
+        return os.path.join(self.output, MANIFEST)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all inputs are done or skipped, else 1."""
+        left = (self.left or self.stale) and not self.limited
+        return int(bool(self.failed or self.unreadable or self.stopped or left))

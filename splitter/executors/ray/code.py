@@ -1,0 +1,163 @@
+"""A recipe's code on its way to a machine that does not have its file.
+
+The Python files beside a recipe travel as texts, and are imported from memory where they arrive.
+"""
+
+import contextlib
+import importlib.util
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.abc import InspectLoader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import CodeType, ModuleType
+from typing import NamedTuple
+
+from splitter.system.package import PACKAGE_FOLDER
+
+MOST_BYTES = 10_000_000
+MOST_FILES = 2_000
+
+
+class Source(NamedTuple):
+    """The text of a module, and the path it had where it comes from."""
+
+    text: str
+    path: str
+    package: bool
+
+
+def code_beside(recipe: type) -> dict[str, Source]:
+    """The modules a recipe's file can import from its own folder, by name; none if it is installed."""
+    module = sys.modules[recipe.__module__]
+    root = _root_of(module)
+    if not root or _is_installed(root):
+        return {}
+    found = _all_below(root)
+    if found is None:
+        # a folder of many things: what is not imported yet stays behind
+        found = {name: source for name, source in _loaded() if _is_below(source.path, root)}
+    if module.__name__ not in {"__main__", *found} and module.__file__:
+        found[module.__name__] = _read(module.__file__)
+    return found
+
+
+class Travelled(MetaPathFinder, InspectLoader):
+    """Imports modules from texts that came from another machine."""
+
+    def __init__(self, sources: Mapping[str, Source]) -> None:
+        """Nothing is run before it is imported."""
+        self._sources = sources
+
+    def find_spec(
+        self,
+        name: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002 - the protocol's
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        """The spec of a module that is among the texts."""
+        source = self._sources.get(name)
+        if source is None:
+            if not any(other.startswith(f"{name}.") for other in self._sources):
+                return None
+            # a folder without __init__.py
+            return ModuleSpec(name, None, is_package=True)
+        spec = importlib.util.spec_from_loader(name, self, origin=source.path, is_package=source.package)
+        if spec is not None:
+            spec.has_location = True
+        return spec
+
+    def get_source(self, name: str) -> str:
+        """The text of a module: tracebacks show its lines."""
+        text: str = self._sources[name].text
+        return text
+
+    def get_code(self, name: str) -> CodeType:
+        """The code of a module."""
+        source = self._sources[name]
+        return compile(source.text, source.path, "exec", dont_inherit=True)
+
+    def is_package(self, name: str) -> bool:
+        """Whether a name is that of a package."""
+        return self._sources[name].package
+
+
+def _root_of(module: ModuleType) -> str:
+    """The folder that a module's own top-level package, or its file, stands in."""
+    file = getattr(module, "__file__", None)
+    if module.__name__ == "__main__" and not file:
+        return os.getcwd()
+    if not file:
+        return ""
+    folder: str = os.path.dirname(os.path.abspath(file))
+    levels = module.__name__.count(".") + (os.path.basename(file) == "__init__.py")
+    for _ in range(levels):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _is_installed(folder: str) -> bool:
+    """Whether a folder belongs to Python, or to splitter: every machine has these."""
+    own = os.path.abspath(PACKAGE_FOLDER)
+    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return any(_is_below(folder, place) for place in [own, *filter(None, places)])
+
+
+def _is_below(path: str, folder: str) -> bool:
+    path, folder = os.path.realpath(path), os.path.realpath(folder)
+    return path == folder or path.startswith(f"{folder}{os.sep}")
+
+
+def _all_below(root: str) -> dict[str, Source] | None:
+    """Every Python file that can be imported from a folder; None if these are too many."""
+    found: dict[str, Source] = {}
+    size = 0
+    for name, path in _python_files(root, ""):
+        size += os.path.getsize(path)
+        if size > MOST_BYTES or len(found) == MOST_FILES:
+            return None
+        # one that is no Python after all could not be imported from its folder either
+        with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
+            found[name] = _read(path)
+    return found
+
+
+def _python_files(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
+    """Names and paths of the modules of a folder, and of those folders in it that have any."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    files = [entry for entry in entries if entry.name.endswith(".py") and entry.is_file()]
+    for entry in files:
+        stem = entry.name.removesuffix(".py")
+        if stem == "__init__" and prefix:
+            yield prefix.removesuffix("."), entry.path
+        elif stem.isidentifier() and not stem.startswith("__"):
+            yield prefix + stem, entry.path
+    if prefix and not files:
+        return
+    for entry in entries:
+        if entry.name.isidentifier() and entry.is_dir(follow_symlinks=False):
+            own = not prefix and entry.name == __name__.partition(".")[0]
+            if not own and entry.name != "__pycache__":
+                yield from _python_files(entry.path, f"{prefix}{entry.name}.")
+
+
+def _loaded() -> Iterator[tuple[str, Source]]:
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if (
+            file
+            and file.endswith(".py")
+            and os.path.isfile(file)
+            and not _is_installed(os.path.dirname(file))
+        ):
+            yield name, _read(file)
+
+
+def _read(path: str) -> Source:
+    with open(path, "rb") as file:
+        text = importlib.util.decode_source(file.read())
+    return Source(text, os.path.abspath(path), os.path.basename(path) == "__init__.py")

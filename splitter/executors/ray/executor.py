@@ -1,0 +1,391 @@
+"""The executor for a cluster: a Ray task for each batch, done by guards like those of this machine.
+
+Ray schedules. Each task is handed to the guard of the Ray worker that it comes to (see `guard_process`).
+A lost worker or node is no more than a batch that is not committed: the run looks at what is, and starts
+the rest again, so Ray's own retries are off.
+"""
+
+import contextlib
+import copy
+import os
+import pickle
+import secrets
+import time
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import ray
+import ray.exceptions
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from splitter.errors import Refused
+from splitter.executors.base import Cluster, Executor, Limits
+from splitter.executors.ray import guard_process
+from splitter.executors.ray.cluster import joined_cluster, own_signal_handlers, private_cluster, reason_of_ray
+from splitter.executors.ray.code import code_beside
+from splitter.inputs.listing import InputList
+from splitter.storage.base import SHARED
+from splitter.storage.layout import OWN_FOLDER
+from splitter.system.cpus import usable_cpus
+from splitter.system.pickling import by_value
+from splitter.system.signals import still_interrupted
+from splitter.text.show import show_count
+from splitter.text.urls import is_url
+from splitter.worker.messages import Batch, Job, Report
+
+BATCHES_PER_WORKER = 2
+FEW_BATCHES = 4
+SECONDS_TO_PROBE = 60.0
+SECONDS_TO_LEAVE = 5.0
+# one that Ray has lost may live on, until it notices that it is alone
+SECONDS_FOR_LOST_NODE = 100.0
+SECONDS_BETWEEN_LOOKS = 1.0
+SECONDS_BETWEEN_NOTES = 30.0
+
+# what is the same for all batches: of a run, or of another errand
+Orders = Job | guard_process.Errand
+
+_LOST = (
+    ray.exceptions.WorkerCrashedError,
+    ray.exceptions.NodeDiedError,
+    ray.exceptions.LocalRayletDiedError,
+    ray.exceptions.OutOfMemoryError,
+    ray.exceptions.ObjectLostError,
+    ray.exceptions.TaskCancelledError,
+)
+
+
+class RayExecutor(Executor):
+    """Runs batches as Ray tasks."""
+
+    elsewhere = True
+
+    def __init__(self, limits: Limits, cluster: Cluster) -> None:
+        """Connect to nothing yet."""
+        super().__init__(limits, cluster)
+        self._open = contextlib.ExitStack()
+        self._connected = False
+        self._looked_at = 0.0
+        self._slots = self._nodes = self._cpus = self._gpus = 0
+        self._packed = b""
+        # for which job that is
+        self._job: Orders | None = None
+        self._mission: Any = None
+        self._missions = 0
+        # of each batch in Ray's hands only what its inputs are called: there may be many, and they are large
+        self._at_work: dict[Any, list[int]] = {}
+        self._lost = self._told = False
+        self._ours = True
+
+    # -- what the run asks ---------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> int:
+        """How many batches the cluster has room for as it is now."""
+        if not self._connected:
+            return self.limits.workers or usable_cpus()
+        self._look()
+        most = self.limits.workers or self._slots
+        return max(1, min(self._slots, most))
+
+    def device(self, wanted: str) -> str:
+        """The GPUs are where Ray has them: a batch that asks for one computes on it."""
+        if wanted == "auto":
+            return "cuda" if self.cluster.gpus else "cpu"
+        if wanted == "cuda" and not self.cluster.gpus:
+            raise Refused("--device cuda: say how much of a GPU a batch takes, as --num-gpus 1 or 0.25")
+        return wanted
+
+    def check(self, job: Orders, inputs: int) -> None:
+        """Reach the cluster that is asked for, and find the output folder from each of its nodes."""
+        if not inputs:
+            return
+        self._pack_once(job)
+        if self.cluster.address or self.cluster.gpus:
+            self._connect()
+            self._refuse_without_room()
+        if self.cluster.address:
+            self._probe(job)
+
+    def place(self) -> str:
+        """The nodes that take batches, and how much of them is in use."""
+        self._look()
+        busy = min(len(self._at_work), self._slots)
+        there = [show_count(self._nodes, "node")]
+        cpus, gpus = self.cluster.cpus, self.cluster.gpus
+        for takes, total, noun in ((cpus, self._cpus, "CPU"), (gpus, self._gpus, "GPU")):
+            if takes:
+                there.append(f"{min(takes * busy, total):g} of {show_count(total, noun)}")
+        return ", ".join(there)
+
+    def run(self, job: Orders, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
+        """Do the batches and report each as it is finished; those of lost workers are left out."""
+        del busy  # Ray starts no worker before there is a batch for it
+        self._connect()
+        self._pack_once(job)
+        if self._mission is None:
+            self._mission = ray.put(self._packed)
+            self._missions += 1
+        patience = SECONDS_TO_LEAVE
+        try:
+            with still_interrupted():
+                yield from self._reports(job, iter(batches))
+            if self._lost:
+                patience = SECONDS_FOR_LOST_NODE
+        finally:
+            unsure = self._lost or bool(self._at_work)
+            self._end_tasks()
+            if unsure:
+                # what comes next counts on no worker being at work
+                job.storage.wait_for_workers(patience)
+                # those to come know the output as it is now
+                self._job = None
+
+    def close(self) -> None:
+        """Leave the cluster; a private one ends."""
+        self._connected = False
+        self._mission = None
+        self._open.close()
+
+    # -- batches -------------------------------------------------------------------------------------------
+
+    def _pack_once(self, job: Orders) -> None:
+        """Have the job ready to be sent; after a trial it may be another."""
+        if job is not self._job:
+            self._packed, self._job, self._mission = self._pack(job), job, None
+
+    def _pack(self, job: Orders) -> bytes:
+        if isinstance(job, guard_process.Errand):
+            return pickle.dumps(job)
+        recipe = type(job.dataset)
+        try:
+            pickled = by_value(_without_inputs(job), recipe)
+        except Exception as error:  # noqa: BLE001 - a user's objects may raise anything
+            reason = " ".join(str(error).split())
+            raise Refused(
+                f"{recipe.__name__}: cannot be sent to the workers: {reason}; make that in setup()"
+            ) from None
+        mission = guard_process.Mission(
+            versions=guard_process.versions(),
+            folder=os.getcwd(),
+            sources=code_beside(recipe),
+            job=pickled,
+            timeout=self.limits.timeout,
+            memory=self.limits.memory,
+            threads=max(1, int(self.cluster.cpus)),
+        )
+        return pickle.dumps(mission)
+
+    def _reports(self, job: Orders, batches: Iterator[Batch]) -> Generator[Report, None, None]:
+        task = ray.remote(
+            num_cpus=self.cluster.cpus,
+            num_gpus=self.cluster.gpus,
+            resources=dict(self.cluster.resources),
+            max_retries=0,
+            # a task with a GPU would end its worker, and what setup() has loaded there
+            max_calls=0,
+            scheduling_strategy="SPREAD",
+        )(guard_process.work)
+        at_work = self._at_work
+        # a guard is for one job
+        run = f"{job.storage.run} {self._missions}"
+        heard = time.monotonic()
+        more = True
+        # nothing is done yet, but there is something to see
+        yield Report(notes=self._too_small())
+        while True:
+            while more and len(at_work) < self._room():
+                batch = next(batches, None)
+                if batch is None:
+                    more = False
+                    break
+                reference = task.remote(self._mission, run, pickle.dumps(batch))
+                at_work[reference] = batch.keys
+            if not at_work:
+                return
+            finished = _finished(list(at_work))
+            if not finished:
+                # the cluster may have become another
+                yield Report()
+            for reference in finished:
+                heard = time.monotonic()
+                report = _report_of(reference, at_work.pop(reference))
+                # a report that no worker has made
+                self._lost = self._lost or not report.batch
+                yield report
+            if time.monotonic() - heard > SECONDS_BETWEEN_NOTES and not self._slots:
+                heard = time.monotonic()
+                yield Report(notes=[f"waiting for a node that has {self._wanted()}"])
+
+    def _room(self) -> int:
+        """How many batches may be in Ray's hands: a few for each place, and some that ask for more places."""
+        self._look()
+        wanted = max(FEW_BATCHES, BATCHES_PER_WORKER * self._slots)
+        most = self.limits.workers or wanted
+        if not self.cluster.address:
+            # a private Ray does no more at a time than there are workers; more may wait there
+            most *= BATCHES_PER_WORKER
+        return max(self.limits.least, min(most, wanted))
+
+    def _too_small(self) -> list[str]:
+        """What is to be said once of a cluster that has less room than was asked for."""
+        self._look()
+        wanted = max(self.limits.least, self.limits.workers or 1)
+        told, self._told = self._told, True
+        if told or self._slots >= wanted:
+            return []
+        room = f"the cluster has room for {show_count(self._slots, 'batch')} at a time now"
+        return [f"{room}, less than --workers {wanted}; the others wait until it grows"]
+
+    def _end_tasks(self) -> None:
+        """End the batches that are still at work, and the workers that hold them.
+
+        Ray ends a job's workers when its driver leaves. A forced cancel would do as well, but when a task
+        ends by itself at that moment, Ray takes the driver's process down (2.60: task_manager.cc, "Check
+        failed").
+        """
+        left, self._at_work = [*self._at_work], {}
+        if left and self._ours:
+            self.close()
+            return
+        for reference in left:
+            with contextlib.suppress(Exception):
+                ray.cancel(reference)
+
+    # -- the cluster ---------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """See how large the cluster is, now and then."""
+        if time.monotonic() - self._looked_at < SECONDS_BETWEEN_LOOKS:
+            return
+        self._looked_at = time.monotonic()
+        nodes = _nodes()
+        self._slots = sum(self._slots_of(node["Resources"]) for node in nodes)
+        used = [node for node in nodes if self._slots_of(node["Resources"])]
+        self._nodes = len(used)
+        self._cpus, self._gpus = (
+            int(sum(node["Resources"].get(name, 0) for node in used)) for name in ("CPU", "GPU")
+        )
+
+    def _slots_of(self, resources: dict[str, float]) -> int:
+        """How many batches fit into a node."""
+        places = (int(resources.get(name, 0) / amount + 1e-9) for name, amount in self._needs().items())
+        return min(places, default=1)
+
+    def _needs(self) -> dict[str, float]:
+        """What a batch takes, by Ray's names."""
+        all_of_it = {"CPU": self.cluster.cpus, "GPU": self.cluster.gpus, **self.cluster.resources}
+        return {name: amount for name, amount in all_of_it.items() if amount}
+
+    def _wanted(self) -> str:
+        return ", ".join(f"{amount:g} {name}" for name, amount in self._needs().items())
+
+    def _refuse_without_room(self) -> None:
+        """Refuse to wait for a node that nobody will start."""
+        self._look()
+        if not self._slots and not self.limits.least:
+            raise Refused(
+                f"no node of the Ray cluster has {self._wanted()} for a batch; ask for less, add one, "
+                "or say --workers 1:8, or the like, if one comes when it is asked for"
+            )
+
+    def _connect(self) -> None:
+        if self._connected:
+            return
+        self._ours = not ray.is_initialized()
+        with own_signal_handlers():
+            if self.cluster.address:
+                self._open.enter_context(joined_cluster(self.cluster.address, self.cluster))
+            else:
+                self._open.enter_context(private_cluster(self._size(), self.cluster))
+        self._connected = True
+
+    def _size(self) -> dict[str, Any]:
+        """What a private Ray is to offer: as much as the workers take."""
+        workers = self.limits.workers or usable_cpus()
+        others = {name: amount * workers for name, amount in self.cluster.resources.items()}
+        return {"num_cpus": max(1, int(self.cluster.cpus * workers + 0.999)), "resources": others}
+
+    def _probe(self, job: Orders) -> None:
+        """Ask every node that could do a batch whether it sees the output folder, and what it runs."""
+        name, token = f"{OWN_FOLDER}/probe", secrets.token_hex(8)
+        job.storage.write(name, token.encode(), durable=False)
+        storage = pickle.dumps(job.storage)
+        nodes = [node for node in _nodes() if self._slots_of(node["Resources"])]
+        probe = ray.remote(guard_process.look_around)
+        asked = {
+            probe.options(
+                num_cpus=0,
+                max_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+            ).remote(storage, name): node["NodeManagerAddress"]
+            for node in nodes
+        }
+        try:
+            answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=SECONDS_TO_PROBE)
+            for reference in silent:
+                raise Refused(
+                    f"node {asked[reference]}: gave no answer in {SECONDS_TO_PROBE:g} s; is it well?"
+                )
+            for reference in answered:
+                _check_answer(asked[reference], reference, token, job.storage.root)
+        finally:
+            job.storage.remove([name])
+
+
+def _nodes() -> list[dict[str, Any]]:
+    """The nodes that are there now."""
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def _without_inputs(job: Job) -> Job:
+    """The job without the source of its inputs, which may be large: a batch brings its own."""
+    dataset = copy.copy(job.dataset)
+    dataset.inputs = InputList(())
+    return replace(job, dataset=dataset)
+
+
+def _finished(references: list[Any]) -> list[Any]:
+    """The tasks that are done; waits a moment for the first."""
+    found, others = ray.wait(references, num_returns=1, timeout=SECONDS_BETWEEN_LOOKS)
+    if found and others:
+        found += ray.wait(others, num_returns=len(others), timeout=0)[0]
+    return found
+
+
+def _report_of(reference: Any, keys: list[int]) -> Report:  # noqa: ANN401 - a reference of Ray's
+    """What a task came to."""
+    try:
+        answer = ray.get(reference)
+    except _LOST as error:
+        # a node that is gone says nothing about its inputs
+        gone = isinstance(error, (ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError))
+        return Report(lost=[] if gone else keys)
+    except ray.exceptions.RayError as error:
+        return Report(stop=reason_of_ray(error))
+    if answer is None:
+        return Report(lost=keys)
+    report: Report = pickle.loads(answer)  # noqa: S301 - from a guard of this run
+    return report
+
+
+def _check_answer(node: str, reference: Any, token: str, folder: str) -> None:  # noqa: ANN401
+    try:
+        seen, fault, versions = ray.get(reference)
+    except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
+        # it is gone since, and takes no batches
+        return
+    except ray.exceptions.RuntimeEnvSetupError as error:
+        raise Refused(f"node {node}: {reason_of_ray(error)}") from None
+    except ray.exceptions.RayError as error:
+        raise Refused(
+            f"node {node}: cannot run splitter: {reason_of_ray(error)}; install the same version there"
+        ) from None
+    difference = guard_process.difference(versions, guard_process.versions())
+    if difference:
+        raise Refused(f"node {node}: {difference}")
+    if seen != token and is_url(folder):
+        raise Refused(f"node {node}: {fault.partition('; mend')[0]}; it needs the same access to the store")
+    if seen != token:
+        raise Refused(f"node {node}: does not see {folder}; {SHARED}")

@@ -1,0 +1,7 @@
+"""What a run would do, before it does it: `splitter plan`.
+
+entry_points     `dataset.plan`, and what the command line calls
+forecast         how many inputs and outputs, how large, how long
+estimate         what will come of inputs, by their headers and by trying a few
+shard_overhead   what shards take beside the files in them
+"""

@@ -1,0 +1,437 @@
+"""What will come of inputs, found out in a short time: by their headers, and by processing a few of them.
+
+headers ──> outputs, and their bytes where these follow from the length
+trial   ──> the rest: a few inputs are done in temporary space, and all others are taken to be like them
+"""
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from splitter.dataset import ProcessorDataset
+from splitter.engine.batches import make_batch
+from splitter.errors import RecipeError, RunStopped, Skip, TimedOut
+from splitter.executors.registry import Limits
+from splitter.executors.temporary import Apart, apart
+from splitter.forecast.shard_overhead import more_in_shards
+from splitter.inputs.survey import Survey
+from splitter.inputs.table import BLOCK, Table
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import FAILED
+from splitter.options import RunOptions
+from splitter.system.cpus import usable_cpus
+from splitter.system.pool import in_processes
+from splitter.text.csv import parse_rows
+from splitter.text.show import one_line, show_failure
+from splitter.text.urls import is_url
+from splitter.worker.messages import Batch, Job
+
+if TYPE_CHECKING:
+    from splitter.forecast.forecast import Forecast
+
+NAMES_SHOWN = 3
+# headers are read for so long; what is left then is taken to be like what was read
+SECONDS_FOR_HEADERS = 20.0
+HEADERS_AT_ONCE, MOST_SECONDS_AT_ONCE = 500, 20.0
+# a trial is tens of inputs, or as many as take a second; of slow ones as many as take some seconds
+MOST_ALONE, MOST_TRIED, MORE_EACH_TIME = 16, 32_768, 8
+ENOUGH_SECONDS, SLOW_TAKE_LONGER, LONGEST_TRIAL = 1.0, 3, 10.0
+# inputs that take less are tried in batches, as they will be run
+SECONDS_OF_QUICK_INPUT = 0.05
+MOST_BYTES_TRIED = 1 << 28
+WARMING_UP = "000000-"
+
+
+class Outlook:
+    """Finds out what will come of the inputs that are to be done."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what is known
+        self,
+        plan: "Forecast",
+        job: Job,
+        table: Table,
+        found: Survey,
+        todo: np.ndarray,
+        options: RunOptions,
+        *,
+        groups: int,
+        known_seconds: float,
+    ) -> None:
+        """`groups`: how many shards there will be at least; `known_seconds`: what a look at all has taken."""
+        self._plan, self._job, self._table, self._found = plan, job, table, found
+        self._todo, self._options = todo, options
+        self._groups, self._known_seconds = groups, known_seconds
+        self._all = Kinds(found.sizes[todo].astype("f8"), _endings(table, todo))
+        # what the recipe cannot count, nor tell the size of, what that may go by, and what will fail
+        self._uncounted: np.ndarray = np.ones(len(todo), bool)
+        self._unsized: np.ndarray = np.ones(len(todo), bool)
+        self._content = self._all.sizes.copy()
+        self._faulty: np.ndarray = np.zeros(len(todo), bool)
+        most = options.workers_asked[1]
+        # on Ray the cluster decides, unless it is told
+        self._knows_workers = options.executor == "local" or most is not None
+        plan.workers = max(1, usable_cpus() if most is None else most)
+
+    def look(self) -> None:
+        """Look at headers, then try a few inputs."""
+        plan = self._plan
+        plan.input_bytes = int(self._all.sizes.sum())
+        if not len(self._todo):
+            plan.seconds = self._known_seconds
+            return
+        self._headers()
+        self._try()
+
+    # -- by headers ----------------------------------------------------------------------------------------
+
+    def _headers(self) -> None:
+        """Ask the recipe what it expects."""
+        elsewhere = self._table.names_urls or is_url(self._job.layout.root) or len(self._found.members)
+        if type(self._job.dataset).expect is ProcessorDataset.expect or elsewhere:
+            # what is elsewhere, or within a shard, would have to be fetched
+            self._plan.exact = False
+            return
+        try:
+            self._ask()
+        except OSError:
+            # the recipe's own code has ended its process, or takes for ever: the trial will tell
+            self._uncounted[:], self._unsized[:], self._faulty[:] = True, True, False
+            self._plan.exact = False
+
+    def _ask(self) -> None:
+        plan, count = self._plan, len(self._todo)
+        parts = max(1, -(-count // HEADERS_AT_ONCE))
+        # each part is spread over the whole list
+        look = partial(_expect, self._job, self._table, self._todo, parts)
+        read = outputs = size = 0
+        exact, first = True, list[str]()
+        content = np.zeros(count)
+        began = time.monotonic()
+        # in other processes, since it is the user's code
+        asked = in_processes(look, range(parts), apart=True, patience=MOST_SECONDS_AT_ONCE)
+        with contextlib.closing(asked) as found:
+            for number, part in enumerate(found):
+                self._uncounted[number::parts] = part.unknown
+                if not number and all(part.unknown):
+                    break
+                read += part.inputs
+                outputs += part.outputs
+                size += part.bytes
+                self._unsized[number::parts], content[number::parts] = part.unsized, part.content
+                self._faulty[number::parts] = part.faulty
+                exact = exact and part.exact
+                first = [*first, *part.first][:NAMES_SHOWN]
+                if time.monotonic() - began > SECONDS_FOR_HEADERS:
+                    break
+        plan.faulty, plan.faulty_first = int(self._faulty.sum()), first
+        plan.outputs, plan.bytes = outputs, size
+        if 0 < read < count:
+            self._take_to_be_alike(read, parts, number)
+        plan.exact = exact and read == count and not self._uncounted.any()
+        if plan.exact and content[self._unsized].any():
+            self._content = content
+
+    def _take_to_be_alike(self, read: int, parts: int, last: int) -> None:
+        """What there was no time for is like what was read, since that was spread over the list."""
+        plan, count = self._plan, len(self._todo)
+        unread = np.arange(count) % parts > last
+        for unknown, name in ((self._uncounted, "outputs"), (self._unsized, "bytes")):
+            unknown[unread] = unknown[~unread].mean() > 1 / 2
+            if not unknown[unread].any():
+                setattr(plan, name, round(getattr(plan, name) * count / read))
+
+    # -- by a trial ----------------------------------------------------------------------------------------
+
+    def _try(self) -> None:
+        """Process some inputs in temporary space, as workers will, and take the rest to be like them."""
+        plan, options = self._plan, self._options
+        patience = min(options.timeout or LONGEST_TRIAL, LONGEST_TRIAL)
+        limits = Limits(plan.workers, 0, patience, options.memory_bytes)
+        chosen, alone = self._all.sample(MOST_ALONE), True
+        began = time.monotonic()
+        while True:
+            with apart(self._job, limits) as place:
+                tested = self._tested(place, chosen, alone=alone)
+                alone = tested.seconds_of_one > SECONDS_OF_QUICK_INPUT
+                enough = ENOUGH_SECONDS * (SLOW_TAKE_LONGER if alone else 1)
+                left = enough - (time.monotonic() - began)
+                others = self._others(tested, len(chosen), left, alone=alone)
+                if not len(others):
+                    self._take(tested)
+                    more = more_in_shards(self._job, place, tested.journal, tested.entries)
+                    shards = min(self._groups, plan.outputs)
+                    plan.bytes += round(more.of_each * plan.outputs + more.of_shard * shards)
+                    return
+            chosen = others
+
+    def _others(self, tested: "_Tested", before: int, seconds: float, *, alone: bool) -> np.ndarray:
+        """Which inputs are to be tried instead, more of them; none if these are enough."""
+        enough = seconds <= 0 or tested.unfinished or before in (len(self._todo), MOST_TRIED)
+        if enough or not tested.seconds_of_one:
+            return np.empty(0, "i8")
+        others = self._more(before, tested, seconds) if alone else self._spread(before)
+        return others if len(others) > before else np.empty(0, "i8")
+
+    def _spread(self, before: int) -> np.ndarray:
+        """More of the inputs, evenly."""
+        more = min(len(self._todo), MOST_TRIED, before * MORE_EACH_TIME)
+        return np.unique(np.linspace(0, len(self._todo) - 1, more).astype("i8"))
+
+    def _more(self, before: int, tested: "_Tested", seconds: float) -> np.ndarray:
+        """As many inputs as can be tried one by one in so many seconds."""
+        in_time = int(seconds * self._plan.workers / tested.seconds_of_one)
+        return self._all.sample(min(before * MORE_EACH_TIME, before + in_time))
+
+    def _take(self, tested: "_Tested") -> None:
+        """Conclude from what was tried."""
+        plan, todo, known = self._plan, self._todo, tested.known
+        plan.tried, plan.tried_failed = len(known), tested.failed
+        plan.failed_first = tested.first_failures
+        plan.unfinished = tested.unfinished
+        if len(known) == len(todo):
+            # there is nothing left to guess
+            plan.exact = True
+            plan.outputs, plan.bytes = int(tested.outputs.sum()), int(tested.bytes.sum())
+        else:
+            if self._uncounted.any():
+                some = self._uncounted[known]
+                plan.outputs += round(self._all.total(known[some], tested.outputs[some], self._uncounted))
+            if self._unsized.any():
+                unsized = self._unsized[known]
+                by_content = replace(self._all, sizes=self._content)
+                plan.bytes += round(by_content.total(known[unsized], tested.bytes[unsized], self._unsized))
+        if self._knows_workers and tested.seconds_of_one:
+            busy = min(plan.workers, len(todo))
+            plan.seconds = self._known_seconds + tested.start + self._work(tested) / busy
+
+    def _work(self, tested: "_Tested") -> float:
+        """The seconds that all inputs take together."""
+        if tested.at_once == 1:
+            return self._all.total(np.array([*tested.seconds]), np.array([*tested.seconds.values()]))
+        # many inputs, evenly spread
+        return tested.seconds_of_one * len(self._todo)
+
+    def _tested(self, place: Apart, chosen: np.ndarray, *, alone: bool) -> "_Tested":
+        """Process some of the inputs that are to be done."""
+        journal = Journal(place.storage)
+        tested = _Tested(1 if alone else -(-len(chosen) // (4 * self._plan.workers)), journal)
+        places = {
+            f"000001-{start:06d}": chosen[start : start + tested.at_once]
+            for start in range(0, len(chosen), tested.at_once)
+        }
+        batches = [
+            make_batch(name, self._table, self._found, self._todo[some]) for name, some in places.items()
+        ]
+        began = ready = time.monotonic()
+        said: dict[str, str] = {}
+        for report in place.reports([*self._warming_up(chosen), *batches]):
+            if report.traceback:
+                raise RecipeError(report.stop, report.traceback)
+            if report.stop:
+                raise RunStopped(report.stop)
+            if report.batch.startswith(WARMING_UP):
+                # what setup() takes is none of a trial's time
+                ready = time.monotonic() if ready == began else ready
+                tested.start = time.monotonic() - began - report.seconds
+            elif report.inputs:
+                tested.seconds[int(places[report.batch][0])] = report.seconds / report.inputs
+                said.update(report.failures)
+            if time.monotonic() - ready > LONGEST_TRIAL and ready > began:
+                break
+        journal.load()
+        entries = journal.find(self._found.keys[self._todo[chosen]])
+        self._sort_out(tested, chosen[entries >= 0], entries[entries >= 0], said)
+        return tested
+
+    def _sort_out(
+        self, tested: "_Tested", known: np.ndarray, entries: np.ndarray, said: dict[str, str]
+    ) -> None:
+        """Tell failures from what only had no time, and from what headers have told already."""
+        journal = tested.journal
+        failed = np.flatnonzero(journal.entries["status"][entries] == FAILED)
+        limited = self._options.timeout is None or self._options.timeout > LONGEST_TRIAL
+        unfinished: list[int] = []
+        for at, (head, rows) in zip(failed.tolist(), journal.rows_of_each(entries[failed]), strict=True):
+            error, message = rows[0][len(head.columns) :][:2]
+            if error == TimedOut.__name__ and limited:
+                # what it was given is the least that it takes
+                unfinished.append(at)
+            elif not self._faulty[known[at]]:
+                listed = one_line(rows[0][self._table.at])
+                tested.failed += 1
+                if len(tested.first_failures) < NAMES_SHOWN:
+                    text = one_line(said.get(listed, f"{error}: {message}"))
+                    tested.first_failures.append(show_failure(listed, text))
+        tested.unfinished = len(unfinished)
+        tested.known, tested.entries = np.delete(known, unfinished), np.delete(entries, unfinished)
+        of_known = journal.entries[tested.entries]
+        tested.outputs, tested.bytes = of_known["outputs"].astype("f8"), of_known["bytes"].astype("f8")
+
+    def _warming_up(self, chosen: np.ndarray) -> list[Batch]:
+        """One small input for each worker: what is loaded with the first one does not count as work."""
+        smallest = self._todo[chosen[[np.argmin(self._all.sizes[chosen])]]]
+        return [
+            replace(make_batch(f"{WARMING_UP}{number:06d}", self._table, self._found, smallest), trial=True)
+            for number in range(self._plan.workers)
+        ]
+
+
+@dataclass
+class _Tested:
+    """What a trial has shown.
+
+    Attributes:
+        at_once: How many inputs were tried in a batch.
+        journal: What was committed.
+        failed: How many have failed, unless it was known that they would.
+        first_failures: The first few of these.
+        unfinished: How many were given up.
+        start: The seconds until the first was begun.
+        seconds: Of each batch, by its first input, what an input took.
+        known: The inputs that have come to something.
+        entries: What they have come to.
+        outputs: How many output files each has given.
+        bytes: Their bytes.
+    """
+
+    at_once: int
+    journal: Journal
+    failed: int = 0
+    first_failures: list[str] = field(default_factory=list)
+    unfinished: int = 0
+    start: float = 0.0
+    seconds: dict[int, float] = field(default_factory=dict)
+    known: np.ndarray = field(default_factory=lambda: np.empty(0, "i8"))
+    entries: np.ndarray = field(default_factory=lambda: np.empty(0, "i8"))
+    outputs: np.ndarray = field(default_factory=lambda: np.empty(0))
+    bytes: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def seconds_of_one(self) -> float:
+        """What an input takes in the mean."""
+        return sum(self.seconds.values()) / len(self.seconds) if self.seconds else 0.0
+
+
+def _endings(table: Table, todo: np.ndarray) -> np.ndarray:
+    """For each input a number that stands for the kind of file, as its name says."""
+    numbers: dict[str, int] = {}
+    found = np.empty(len(todo), "i4")
+    for start in range(0, len(table), BLOCK):
+        first, last = np.searchsorted(todo, (start, start + BLOCK)).tolist()
+        if first < last:
+            texts = table.texts(start, min(len(table), start + BLOCK))
+            names = (parse_rows(texts[index - start])[0][table.at] for index in todo[first:last].tolist())
+            endings = (os.path.splitext(name)[1].lower() for name in names)
+            found[first:last] = [numbers.setdefault(one, len(numbers)) for one in endings]
+    return found
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Inputs by their sizes and kinds: those of a kind are taken to be alike, but for their sizes."""
+
+    sizes: np.ndarray
+    kinds: np.ndarray
+
+    def sample(self, most: int) -> np.ndarray:
+        """All, or so many of the largest kinds: some as there are many of, some as most bytes are in."""
+        if len(self.sizes) <= most and self.sizes.sum() <= MOST_BYTES_TRIED:
+            return np.arange(len(self.sizes))
+        weights = np.bincount(self.kinds, self.sizes + 1)
+        largest = np.argsort(-weights, kind="stable")[: most // 4]
+        each = max(2, most // len(largest) // 2)
+        chosen = [self._of_different_sizes(np.flatnonzero(self.kinds == kind), each) for kind in largest]
+        found: np.ndarray = np.unique(np.concatenate(chosen))
+        small = found[self.sizes[found] <= MOST_BYTES_TRIED]
+        return small if len(small) else np.argsort(self.sizes)[:1]
+
+    def _of_different_sizes(self, some: np.ndarray, each: int) -> np.ndarray:
+        order = some[np.argsort(self.sizes[some], kind="stable")]
+        places = np.linspace(0, len(order) - 1, each).round().astype("i8")
+        sums = np.cumsum(self.sizes[order] + 1)
+        by_bytes = np.searchsorted(sums, np.linspace(0.1, 0.9, each) * sums[-1])
+        chosen: np.ndarray = order[np.concatenate((places, by_bytes))]
+        return chosen
+
+    def total(self, known: np.ndarray, values: np.ndarray, among: np.ndarray | None = None) -> float:
+        """The sum over all inputs, or those among some, of what is known of a few."""
+        if not len(known):
+            return 0.0
+        total = 0.0
+        for kind in np.unique(self.kinds):
+            mine = self.kinds == kind if among is None else (self.kinds == kind) & among
+            alike = self.kinds[known] == kind
+            if not alike.any():
+                alike[:] = True
+            total += _extended(self.sizes[known[alike]], values[alike], self.sizes[mine])
+        return total
+
+
+def _extended(sizes: np.ndarray, values: np.ndarray, all_sizes: np.ndarray) -> float:
+    """The sum over all sizes of a value that has a fixed part, and a part for each byte."""
+    mean_size, mean = sizes.mean(), values.mean()
+    spread = ((sizes - mean_size) ** 2).mean()
+    slope = ((sizes - mean_size) * (values - mean)).mean() / spread if spread else 0.0
+    if slope < 0 or not mean_size:
+        slope = 0.0
+    elif mean < slope * mean_size:
+        slope = mean / mean_size
+    return float(len(all_sizes) * (mean - slope * mean_size) + slope * all_sizes.sum())
+
+
+# -- headers, in a process of many ---------------------------------------------------------------------------
+
+
+@dataclass
+class _Headers:
+    """What a recipe expects of some inputs."""
+
+    inputs: int = 0
+    outputs: int = 0
+    bytes: int = 0
+    exact: bool = True
+    # for each input whether nothing is known of its outputs, or their bytes; what these may go by; whether it
+    # will fail
+    unknown: list[bool] = field(default_factory=list)
+    unsized: list[bool] = field(default_factory=list)
+    content: list[int] = field(default_factory=list)
+    faulty: list[bool] = field(default_factory=list)
+    # the first of those that will, and why
+    first: list[str] = field(default_factory=list)
+
+
+def _expect(job: Job, table: Table, todo: np.ndarray, parts: int, part: int) -> _Headers:
+    """Ask the recipe about every so many-th input."""
+    told = _Headers()
+    job.dataset.ready()
+    for index in todo[part::parts].tolist():
+        told.inputs += 1
+        told.unknown.append(False)
+        told.unsized.append(False)
+        told.content.append(0)
+        told.faulty.append(False)
+        input_file = table.input_file(index, job.layout)
+        try:
+            expected = job.dataset.expect(input_file)
+        except Skip:
+            continue
+        except Exception as error:  # noqa: BLE001 - a user's method may raise anything
+            told.faulty[-1] = True
+            if len(told.first) < NAMES_SHOWN:
+                told.first.append(one_line(str(error) or type(error).__name__))
+            continue
+        finally:
+            input_file.scratch_folder.remove()
+        if expected is None:
+            told.unknown[-1] = told.unsized[-1] = True
+            continue
+        told.outputs += expected.outputs
+        told.exact = told.exact and expected.exact
+        told.unsized[-1], told.content[-1] = expected.bytes is None, expected.content
+        told.bytes += expected.bytes or 0
+    return told

@@ -1,0 +1,103 @@
+"""What shards take beside the output files in them: found by writing some of these, and half of them.
+
+bytes of a shard = those of its outputs + of_each * outputs + of_shard
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from splitter.executors.temporary import Apart
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import OUTPUT_COLUMNS, Head
+from splitter.sinks import GroupWriter, Owner, Sink
+from splitter.sinks.columns import Columns
+from splitter.sinks.shards import NAME_AT
+from splitter.system.pool import from_process
+from splitter.worker.messages import Job
+
+MOST_BYTES, MOST_OUTPUTS = 64 << 20, 2000
+BATCH = "rehearsal"
+
+
+@dataclass(frozen=True)
+class More:
+    """Bytes beside those of the output files.
+
+    Attributes:
+        of_each: With each output.
+        of_shard: With each shard.
+    """
+
+    of_each: float = 0.0
+    of_shard: float = 0.0
+
+
+def more_in_shards(job: Job, place: Apart, journal: Journal, entries: np.ndarray) -> More:
+    """By the outputs of some inputs, which are loose files in a place apart; nothing if that is the sink."""
+    made = journal.entries[entries]
+    few = (np.cumsum(made["bytes"]) <= MOST_BYTES) & (np.cumsum(made["outputs"]) <= MOST_OUTPUTS)
+    some = entries[(made["outputs"] > 0) & few]
+    if job.sink.divisible or not len(some):
+        return More()
+    # in a process of its own, since what writes tables brings threads
+    (more,) = from_process(lambda: _measured(job, place, journal, some))
+    return more
+
+
+def _measured(job: Job, place: Apart, journal: Journal, entries: np.ndarray) -> Iterator[More]:
+    sink = job.sink
+    if sink.needs_columns:
+        sink = sink.with_columns(_columns(job, journal, entries), job.header)
+    outputs, beside = _written(sink, place, journal, entries)
+    if len(entries) == 1:
+        yield More(beside / outputs)
+        return
+    fewer, beside_fewer = _written(sink, place, journal, entries[: len(entries) // 2])
+    of_each = (beside - beside_fewer) / (outputs - fewer)
+    yield More(of_each, max(0.0, beside - of_each * outputs))
+
+
+def _columns(job: Job, journal: Journal, entries: np.ndarray) -> Columns:
+    head, rows = next(journal.rows_of_each(entries[:1]))
+    names = [row[len(head.columns)] for row in rows]
+    rate = job.dataset.parameters.get("sample_rate")
+    return Columns.of((*head.outputs, *head.inputs), job.dataset.metadata_types, filter(None, names), rate)
+
+
+def _written(sink: Sink, place: Apart, journal: Journal, entries: np.ndarray) -> tuple[int, int]:
+    """How many outputs went into shards, and the bytes of these beside their own."""
+    writer = sink.open(place.storage, BATCH)
+    assert isinstance(writer, GroupWriter)  # noqa: S101 - what an indivisible sink opens
+    outputs = size = 0
+    try:
+        for rank, (head, rows) in enumerate(journal.rows_of_each(entries)):
+            contents = []
+            for name in (row[len(head.columns)] for row in rows):
+                if name:
+                    with open(place.storage.path(name), "rb") as file:
+                        contents.append(file.read())
+            writer.carry(_owner(sink, rank, head, rows), contents)
+            writer.passed(rank)
+            outputs, size = outputs + len(contents), size + sum(map(len, contents))
+        writer.finish()
+        in_shards = sum(move.size for move in writer.moves())
+        return outputs, in_shards - size
+    finally:
+        writer.close()
+        place.storage.unstage(BATCH)
+
+
+def _owner(sink: Sink, rank: int, head: Head, rows: list[list[str]]) -> Owner:
+    """An input whose rows have the columns of the sink as well."""
+    at = len(head.columns)
+    stop = at + len(OUTPUT_COLUMNS)
+    own = [""] * len(sink.columns)
+    with_own = [[*row[:stop], *own, *row[stop:]] for row in rows]
+    for row in with_own:
+        row[at + NAME_AT] = os.path.basename(row[at])
+    there = Head(head.columns, (*sink.columns, *head.outputs), head.inputs)
+    types = {"size": "int", **dict((*there.outputs, *there.inputs))}
+    return Owner(rank, rank, there.names, types, at, with_own)

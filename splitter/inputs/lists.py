@@ -1,0 +1,147 @@
+"""Dataset lists: CSV, TSV, JSONL and Parquet."""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+from splitter.archives.row_groups import MOST_AT_ONCE, batches_of
+from splitter.errors import Refused
+from splitter.inputs.shards.index import plain
+from splitter.inputs.shards.parquet import values_of
+from splitter.stores.listings import (
+    fetched_list,
+)
+from splitter.text.csv import CsvFile, Row, csv_rows, empty_list, json_fields, python_text
+from splitter.text.urls import file_name, is_url, parent, without_secrets
+
+# of a list are in memory at once
+ROWS_TOGETHER = 10_000
+
+
+def suffix_of(path: str) -> str:
+    """Return the extension of a path or URL, in lower case."""
+    return os.path.splitext(file_name(path) if is_url(path) else path)[1].lower()
+
+
+def read_list(path: str, delimiter: str | None, held: list[IO[bytes]]) -> tuple[Row, Iterable[Row], str, str]:
+    """The header and the rows of a list, its name for messages, and the folder or URL that it is in."""
+    suffix, name, home = suffix_of(path), path, os.path.dirname(path)
+    if is_url(path):
+        name, home = without_secrets(path), parent(path)
+        file, path = fetched_list(path)
+        held.append(file)
+    elif os.path.exists(path) and not os.path.isfile(path):
+        raise Refused(f"{path}: is not a plain file, and a dataset list is read more than once")
+    reader = READERS.get(suffix)
+    if reader:
+        refuse_option(delimiter, "--delimiter", "a list in a CSV file")
+    delimiter = _usual_delimiter(suffix) if delimiter is None else delimiter
+    try:
+        header, rows = reader(path, name) if reader else _read_csv(path, name, delimiter)
+    except OSError as error:
+        advice = "; check its path" if isinstance(error, FileNotFoundError) else ""
+        raise Refused(f"{name}: the dataset list cannot be read: {error.strerror or error}{advice}") from None
+    return header, rows, name, home
+
+
+def refuse_option(value: object, option: str, use: str) -> None:
+    """Refuse an option that was given for another kind of source."""
+    if value is not None:
+        raise Refused(f"{option} {value!r} is only for {use}; leave it out")
+
+
+def _usual_delimiter(suffix: str) -> str:
+    return "\t" if suffix == ".tsv" else ","
+
+
+def names_shown(header: Row) -> str:
+    """Return the first names of a header, for a message."""
+    return ", ".join(repr(name) for name in header[:10])
+
+
+def column_advice(header: Row) -> str:
+    """Return what to write where the column of the paths is missing."""
+    for sign in (";", "\t", "|", ",") if len(header) == 1 else ():
+        if sign in header[0]:
+            return f"is it --delimiter {sign!r}?"
+    meant = [name for name in header if name.strip().lower() == "input"]
+    if meant:
+        return f"is it --column {meant[0]!r}?"
+    return "name the column of the paths with --column; the first line must hold the names of the columns"
+
+
+def _read_csv(path: str, name: str, delimiter: str) -> tuple[Row, Iterable[Row]]:
+    # a shell hands '\t' on as it is written
+    delimiter = "\t" if delimiter == "\\t" else delimiter
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise Refused(f"--delimiter {delimiter!r}: must be one character, and no quote or line end")
+    with contextlib.closing(csv_rows(path, delimiter, name)) as rows:
+        header = next(rows, None)
+    if header is None:
+        raise empty_list(name)
+    # opened again when the rows are wanted, so that nothing is left open when the list is refused
+    return header, CsvFile(path, delimiter, len(header), name)
+
+
+def _read_jsonl(path: str, name: str) -> tuple[Row, Iterator[Row]]:
+    header: dict[str, None] = {}
+    for entry in _json_objects(path, name):
+        header.update(dict.fromkeys(entry))
+    if not header:
+        raise empty_list(name)
+    rows = ([entry.get(key, "") for key in header] for entry in _json_objects(path, name))
+    return list(header), rows
+
+
+def _json_objects(path: str, name: str) -> Iterator[dict[str, str]]:
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                fields = json_fields(line)
+            except (ValueError, RecursionError) as error:
+                raise Refused(f"{name}: line {number} is not JSON ({error}); mend that line") from None
+            if fields is None:
+                raise Refused(f"{name}: line {number} is not a JSON object; write one object a line")
+            yield fields
+
+
+def _read_parquet(path: str, name: str) -> tuple[Row, Iterator[Row]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise Refused(f"{name}: is not Parquet ({error})") from None
+    return file.schema_arrow.names, _parquet_rows(name, file)
+
+
+def _parquet_rows(name: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyarrow says nothing of its types
+    import pyarrow as pa
+
+    try:
+        rows = size = 0
+        for batch in batches_of(file, file.schema_arrow.names):
+            rows, size = rows + len(batch), size + batch.nbytes
+            if size > MOST_AT_ONCE:
+                raise ValueError(f"{rows:,} rows unpack to {size:,} bytes")  # noqa: TRY301 - as of what Arrow raises
+            if rows >= ROWS_TOGETHER:
+                rows = size = 0
+            columns = map(values_of, batch.columns)
+            yield from ([python_text(value) for value in row] for row in zip(*columns, strict=True))
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise Refused(f"{name}: is damaged Parquet ({plain(error)}); make it again") from None
+
+
+READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}
+LISTS = {".csv", ".tsv", ".txt", *READERS}
+
+
+def refuse_twins(header: Row, name: str = "the dataset list") -> None:
+    """Refuse two columns of one name."""
+    for column in header:
+        if header.count(column) > 1:
+            raise Refused(f"the column {column!r} stands twice in {name}; give one another name")

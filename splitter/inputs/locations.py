@@ -1,0 +1,58 @@
+"""The size and time of an input, wherever it is, and its fingerprint."""
+
+import errno
+import os
+import stat
+
+import xxhash
+
+from splitter.errors import UnreadableInput
+from splitter.stores.clients import Found, look
+from splitter.text.csv import ENCODING, ESCAPE
+from splitter.text.urls import is_url, unsigned_bytes
+
+UNREADABLE = -1
+
+
+def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
+    """What an input was when it was processed: its columns, its file, and how it was to be processed.
+
+    A URL that is signed anew is the same as before.
+    """
+    if b"?" in row:
+        row = unsigned_bytes(row)
+    return xxhash.xxh3_64_intdigest(b"%b%d,%d" % (row, size, changed_ns), seed)
+
+
+def absent(path: str) -> Found:
+    """What stands for a file that is not there: with another --root it is another one that is not there."""
+    place = unsigned_bytes(path.encode(ENCODING, ESCAPE))
+    return Found(UNREADABLE, xxhash.xxh3_64_intdigest(place) >> 1)
+
+
+def look_at(path: str) -> Found:
+    """The file's size and time; refuses what is not a plain file, which could block or never end."""
+    if is_url(path):
+        return look(path)
+    try:
+        found = os.stat(path)
+        if stat.S_ISREG(found.st_mode):
+            return Found(found.st_size, found.st_mtime_ns)
+    except FileNotFoundError:
+        where = (
+            f"is a link to {os.readlink(path)}, which is not there"
+            if os.path.islink(path)
+            else "is not there"
+        )
+        raise UnreadableInput(f"{path}: {where}") from None
+    except (PermissionError, NotADirectoryError) as error:
+        raise UnreadableInput(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UnreadableInput(f"{path!r}: cannot be a file: {error}") from None
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise
+        raise UnreadableInput(f"{path}: cannot be a file: {error.strerror}") from None
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+    kind = kinds.get(stat.S_IFMT(found.st_mode), "a device")
+    raise UnreadableInput(f"{path}: is {kind}, not a file")

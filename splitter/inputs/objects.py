@@ -1,0 +1,67 @@
+"""Inputs that Python gives: lists of paths or rows, DataFrames, datasets."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from splitter.errors import Refused
+from splitter.inputs.lists import column_advice, names_shown
+from splitter.text.csv import Row, python_text
+
+# what pairs hold beside the path
+LABEL = "label"
+
+
+def read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa: ANN401 - what a user has
+    """Return the columns and rows of what Python code gave as inputs."""
+    rows: Iterator[Row]
+    if hasattr(source, "itertuples"):
+        header = [str(name) for name in source.columns]
+        cells = source.astype(object).where(source.notna(), None)
+        rows = ([python_text(value) for value in row] for row in cells.itertuples(index=False, name=None))
+    else:
+        sequence = hasattr(source, "__len__") and hasattr(source, "__getitem__")
+        if not sequence or isinstance(source, Mapping):
+            kind = type(source).__name__
+            raise Refused(
+                f"inputs is of type {kind}; give a file, a folder, a list, a DataFrame or a dataset of paths"
+            )
+        # a torch dataset need not say where it ends, and a pandas Series may count from anywhere
+        values = list(source) if hasattr(source, "__iter__") else [source[at] for at in range(len(source))]
+        header, rows = _rows_of_values(values, column)
+    if column not in header:
+        raise Refused(
+            f"inputs: has no column {column!r}; it has {names_shown(header)}; {column_advice(header)}"
+        )
+    return header, rows
+
+
+def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]:
+    if any(isinstance(value, Mapping) for value in values):
+        # of a DataFrame they may be numbers; 1 and '1' are two columns of one name, and refused as such
+        names = list({name: None for value in values for name in _as_mapping(value)}) or [column]
+        return [*map(str, names)], ([python_text(value.get(name)) for name in names] for value in values)
+    if values and all(map(_is_pair, values)):
+        if column == LABEL:
+            raise Refused(
+                f"inputs: pairs of a path and a label have the columns {LABEL!r} and that of the paths"
+            )
+        return [column, LABEL], ([os.fspath(path), python_text(label)] for path, label in values)
+    for value in values:
+        if not isinstance(value, (str, os.PathLike)):
+            raise Refused(
+                f"inputs: {value!r} is of type {type(value).__name__}; give paths, or dicts that are rows, "
+                "or pairs of a path and a label"
+            )
+    return [column], ([os.fspath(value)] for value in values)
+
+
+def _is_pair(value: Any) -> bool:  # noqa: ANN401 - what a user has
+    two = isinstance(value, (tuple, list)) and len(value) == 2  # noqa: PLR2004
+    return two and isinstance(value[0], (str, os.PathLike))
+
+
+def _as_mapping(value: Any) -> Mapping[Any, Any]:  # noqa: ANN401 - what a user has
+    if not isinstance(value, Mapping):
+        raise Refused(f"inputs: {value!r} stands among dicts; give paths only, or rows only")
+    return value

@@ -1,0 +1,265 @@
+"""A look at a tar archive: its samples, each with the member that is the input, and labels from others."""
+
+import contextlib
+import gzip
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, cast
+
+from splitter.archives.members import split_name
+from splitter.archives.reader import Counting, Head, read_heads
+from splitter.errors import Refused, TarError
+from splitter.inputs.shards.index import (
+    FIELDS_SHOWN,
+    LONGEST_LABEL,
+    LONGEST_NAME,
+    FoundRow,
+    Kind,
+    Looked,
+    Shard,
+    open_shard,
+    state_of,
+)
+from splitter.stores.clients import gives_parts
+from splitter.text.csv import ENCODING, ESCAPE, json_text, json_value
+from splitter.text.endings import SOUND
+from splitter.text.urls import is_url, without_secrets
+
+REST = "(rest)"
+LONGEST_PATH = 2000
+# of one archive, in memory; packed labels may unpack to anything
+MOST_LABELS = 256 << 20
+_GZIP = b"\x1f\x8b"
+
+# by the last extension of a field: what is a label, what is never text
+_LABELS = frozenset(
+    "json jsn txt text transcript cls cls2 class count index inx id key lab url".split()  # noqa: SIM905
+)
+_PICKLED = frozenset({"pyd", "pickle", "pkl", "pth", "pt", "npy", "npz"})
+_JSON = frozenset({"json", "jsn"})
+
+
+@dataclass
+class _Sample:
+    """The members of one key: where the content of each field is; labels as text."""
+
+    fields: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
+    fault: str = ""
+
+
+def look_at_archive(place: str, member: str | None) -> Looked:
+    """All samples of an archive, whether their members stand together or not."""
+    size, changed = state_of(place)
+    remote = is_url(place)
+    parts = remote and gives_parts(place)
+    found = Looked(Shard(place, "tar", size, changed))
+    samples = _Samples({*_asked_for(member)})
+    fault = ""
+    try:
+        with _unpacked(place, None if remote and not parts else size) as (stream, kind):
+            found.shard = found.shard._replace(kind=kind, whole=remote and (kind == "gzip" or not parts))
+            for head in read_heads(stream):
+                samples.add(head, stream)
+    except TarError as error:
+        fault = str(error)
+        samples.drop_last()
+        if not samples.by_key:
+            raise Refused(fault) from None
+    chosen = _Choice(without_secrets(place), member, samples.by_key)
+    for key, sample in samples.by_key.items():
+        row = chosen.row(key, sample, found)
+        if row:
+            found.rows.append(row)
+    # read in the order in which they stand
+    found.rows.sort(key=lambda row: row[1])
+    if fault:
+        found.rows.append(
+            (REST, size, 0, {}, f"{fault}; what stands before is done, mend or remove the archive")
+        )
+        found.cut = True
+    return found
+
+
+def _asked_for(member: str | None) -> list[str]:
+    """The fields that --member names."""
+    return [name.strip().lower() for name in member.split(";")] if member else []
+
+
+class _Samples:
+    """The samples of an archive by their keys."""
+
+    def __init__(self, asked: set[str]) -> None:
+        """The fields that are asked for are no labels."""
+        self.by_key: dict[str, _Sample] = {}
+        self._asked = asked
+        self._last = ""
+        self._held = 0
+
+    def add(self, head: Head, stream: Counting) -> None:
+        """Note a member, unless it is one that is passed over."""
+        name = safe_name(head.name)
+        parts = name.split("/")
+        if any(part.startswith(".") or re.fullmatch("__.*__", part) for part in parts):
+            return
+        self._last, extension = split_name(name)
+        sample = self.by_key.setdefault(self._last, _Sample())
+        what, start = extension.lower(), stream.at
+        if head.wrong:
+            sample.fault = sample.fault or head.wrong
+        elif what in sample.fields:
+            sample.fault = sample.fault or f"member {head.name!r} is there twice"
+        elif is_too_long(parts):
+            sample.fault = f"the name {head.name[:40]!r}… is too long for a file"
+        elif head.size <= LONGEST_LABEL and what not in self._asked and _last(what) not in SOUND | _PICKLED:
+            self._held += head.size
+            if self._held > MOST_LABELS:
+                why = f"the labels of its samples are more than {MOST_LABELS:,} bytes"
+                remedy = "if they are the inputs, say so with --member; if not, divide it: splitter tar split"
+                raise Refused(str(stream.error(f"{why}; {remedy}")))
+            sample.texts[what] = stream.exactly(head.size)
+        else:
+            # to its end, since an archive may end before
+            stream.skip(head.size)
+        sample.fields.setdefault(what, (name, start, head.size))
+
+    def drop_last(self) -> None:
+        """What was being read when the archive ended may be more than was read of it."""
+        self.by_key.pop(self._last, None)
+
+
+@contextlib.contextmanager
+def _unpacked(place: str, size: int | None) -> Iterator[tuple[Counting, Kind]]:
+    """The bytes of an archive; where it is not packed and can be sought, `size` says how many."""
+    name = without_secrets(place)
+    with open_shard(place) as file:
+        start = cast("Any", file).peek(2)[:2]
+        if not start:
+            raise Refused(f"{name}: is empty, and not a tar archive")
+        if start == _GZIP:
+            with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
+                yield Counting(cast("BinaryIO", unpacked), name), "gzip"
+        else:
+            yield Counting(file, name, size), "tar"
+
+
+def safe_name(name: str) -> str:
+    """A name that leads nowhere else, and that a file can have; most names are as they were."""
+    name = name.replace("\0", "%00")
+    if name.startswith("/"):
+        name = f"%2F{name[1:]}"
+    parts = ["%2E%2E" if part == ".." else part for part in name.split("/")]
+    return posixpath.normpath("/".join(parts)) if name else "(no name)"
+
+
+def is_too_long(parts: list[str]) -> bool:
+    """Whether a file cannot be called so."""
+    sizes = [len(part.encode(ENCODING, ESCAPE)) for part in parts]
+    return max(sizes) > LONGEST_NAME or sum(sizes) + len(sizes) > LONGEST_PATH
+
+
+def _last(extension: str) -> str:
+    """What a field such as `seg.png` is: the last of its parts."""
+    return extension.rpartition(".")[2]
+
+
+class _Choice:
+    """Chooses the input of each sample: the member that is asked for, or the only one that is no label."""
+
+    def __init__(self, place: str, member: str | None, samples: Mapping[str, _Sample]) -> None:
+        self._place = place
+        self._asked = _asked_for(member)
+        kinds = {name for sample in samples.values() for name in sample.fields}
+        # where there is nothing but labels, they are the inputs
+        self._labels_only = all(_last(name) in _LABELS | _PICKLED for name in kinds)
+
+    def row(self, key: str, sample: _Sample, found: Looked) -> FoundRow | None:
+        """The input of a sample, with its labels; none if it has only labels."""
+        fields = sample.fields
+        name = self._of(key, [*fields])
+        if name is None and sample.fault:
+            name = next(iter(fields))
+        if name is None:
+            found.without += 1
+            found.instead = found.instead or tuple(fields)
+            return None
+        listed, start, size = fields[name]
+        labels = {} if sample.fault else _labels(sample, name, found)
+        return listed, start, size, labels, sample.fault and f"{self._place}: {sample.fault}"
+
+    def _of(self, key: str, fields: list[str]) -> str | None:
+        if self._asked:
+            return next((name for name in self._asked if name in fields), None)
+        candidates = [name for name in fields if _last(name) not in _LABELS | _PICKLED]
+        if not candidates and self._labels_only:
+            candidates = fields
+        if len(candidates) > 1:
+            sound = [name for name in candidates if _last(name) in SOUND]
+            candidates = sound or candidates
+        if len(candidates) > 1:
+            there = ", ".join(candidates[:FIELDS_SHOWN])
+            raise Refused(
+                f"{self._place}: sample {key!r} has {there}; say which is the input, as --member "
+                f"{candidates[0]!r}"
+            )
+        return candidates[0] if candidates else None
+
+
+def _labels(sample: _Sample, chosen: str, found: Looked) -> dict[str, str]:
+    """The columns that the other members of a sample make."""
+    columns: dict[str, str] = {}
+    objects: list[tuple[str, str]] = []
+    for name in sample.fields:
+        if name == chosen:
+            continue
+        text = _text(sample.texts.get(name))
+        if text is None or not name:
+            found.leave_out(name or "(no extension)")
+        elif _last(name) in _JSON and (flat := _flat(text)) is not None:
+            objects += flat
+        else:
+            columns[name] = text.removesuffix("\n").removesuffix("\r")
+    for name, text in objects:
+        free = name
+        while free in columns:
+            free = f"json.{free}"
+        columns[free] = text
+    return columns
+
+
+def _text(content: bytes | None) -> str | None:
+    if content is None or b"\0" in content:
+        return None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+
+
+def _flat(text: str) -> list[tuple[str, str]] | None:
+    """The values of a JSON object by name, those within others as outer.inner; None if it is not one."""
+    try:
+        value = json_value(text)
+        return [*_flatten(value, "")] if isinstance(value, dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _flatten(value: dict[str, Any], before: str) -> Iterator[tuple[str, str]]:
+    for name, one in value.items():
+        full = _writable(f"{before}{name}") or "json"
+        if isinstance(one, dict):
+            yield from _flatten(one, f"{full}.")
+        else:
+            yield full, _writable(json_text(one))
+
+
+def _writable(text: str) -> str:
+    """A text that can be written as UTF-8."""
+    try:
+        text.encode(ENCODING, ESCAPE)
+    except UnicodeEncodeError:
+        return text.encode(ENCODING, "backslashreplace").decode()
+    return text

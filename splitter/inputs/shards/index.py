@@ -1,0 +1,253 @@
+"""Shards that hold inputs: what is known of each, and where each input is."""
+
+import contextlib
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
+
+import numpy as np
+
+from splitter.archives.members import PIECE
+from splitter.errors import Refused, UnreadableInput
+from splitter.inputs.locations import look_at
+from splitter.storage.layout import key_hash
+from splitter.stores.clients import Found, client, read_from, reason, with_retries
+from splitter.text.urls import is_url, without_secrets
+
+Kind = Literal["tar", "gzip", "parquet"]
+
+# what each input is called in its shard, where it is, its size and labels, and what is wrong with it
+FoundRow = tuple[str, int, int, dict[str, str], str]
+
+LONGEST_NAME = 255
+LONGEST_LABEL = 1 << 16
+_READ_AT_ONCE = 1 << 14
+FIELDS_SHOWN = 8
+# an odd number spreads the starts of members over all bits
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Shard(NamedTuple):
+    """An archive or a Parquet file that holds inputs.
+
+    Attributes:
+        place: Its path, or its URL.
+        kind: How it is read.
+        size: Its bytes, as the survey found it.
+        changed: When it last changed, or a number for its version in a store.
+        whole: Whether it must be fetched as a whole, if it is at a URL.
+        column: In Parquet, the column of the contents.
+        cuts: The rows at which the row groups of Parquet begin.
+    """
+
+    place: str
+    kind: Kind
+    size: int
+    changed: int
+    whole: bool = False
+    column: str = ""
+    cuts: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return without_secrets(self.place)
+
+    @property
+    def found(self) -> Found:
+        """Its size and version."""
+        return Found(self.size, self.changed)
+
+
+class Place(NamedTuple):
+    """Where an input is.
+
+    Attributes:
+        shard: What it stands in.
+        start: The byte at which its content begins, in the unpacked archive; or its row.
+        size: The bytes of its content; about as many, in Parquet.
+    """
+
+    shard: Shard
+    start: int
+    size: int
+
+
+# -- a look at a shard --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Looked:
+    """What a look at a shard has found.
+
+    Attributes:
+        shard: How it is to be read.
+        rows: For each input its name in the shard, start, size, labels, and what is wrong with it.
+        not_text: Fields that are no columns, and how often.
+        without: How many samples have none of the fields that are asked for.
+        instead: The fields of the first of these.
+        cut: Whether it could not be read to its end.
+    """
+
+    shard: Shard
+    rows: list[FoundRow] = field(default_factory=list)
+    not_text: dict[str, int] = field(default_factory=dict)
+    without: int = 0
+    instead: tuple[str, ...] = ()
+    cut: bool = False
+
+    def leave_out(self, name: str) -> None:
+        """Note a field that is no column."""
+        self.not_text[name] = self.not_text.get(name, 0) + 1
+
+
+def state_of(place: str) -> Found:
+    """The size and the version of a shard; one that cannot be looked at is refused."""
+    try:
+        return look_at(place)
+    except UnreadableInput as error:
+        raise Refused(str(error)) from None
+    except OSError as error:
+        raise Refused(f"{place}: cannot be read: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def open_shard(place: str) -> Iterator[BinaryIO]:
+    """The bytes of a shard at a path or a URL; one that cannot be read is refused."""
+    try:
+        file = open(place, "rb", buffering=0) if not is_url(place) else _remote(place)  # noqa: SIM115
+    except OSError as error:
+        raise Refused(f"{without_secrets(place)}: cannot be read: {reason(error)}") from None
+    with file as raw, io.BufferedReader(_Reading(cast("BinaryIO", raw), place), _READ_AT_ONCE) as reader:
+        yield cast("BinaryIO", reader)
+
+
+def _remote(url: str) -> Any:  # noqa: ANN401 - fsspec says nothing of its types
+    store, path = client(url)
+    try:
+        return with_retries(store.open, path, "rb")
+    except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+        raise Refused(f"{without_secrets(url)}: cannot be read: {reason(error)}") from None
+
+
+class _Reading(io.RawIOBase):
+    """A shard while it is looked at: that it cannot be read says nothing of what is in it."""
+
+    def __init__(self, file: BinaryIO, place: str) -> None:
+        self._file, self._place = file, place
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._file.seekable()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
+        size = len(buffer)
+        at = self._file.tell() if is_url(self._place) else None
+        try:
+            content = self._file.read(size) if at is None else read_from(self._file, at, size)
+        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+            raise Refused(f"{without_secrets(self._place)}: cannot be read: {reason(error)}") from None
+        buffer[: len(content)] = content
+        return len(content)
+
+
+def open_parquet(place: str, file: BinaryIO) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+    """A Parquet file; one that is not is an error that names it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # with a buffer a row group is read piece by piece
+        return pq.ParquetFile(file, pre_buffer=False, buffer_size=PIECE)
+    except (pa.ArrowException, ValueError) as error:
+        raise UnreadableInput(f"{without_secrets(place)}: is not Parquet ({plain(error)})") from None
+
+
+def plain(error: Exception) -> str:
+    """What Arrow says, in one line."""
+    return " ".join(str(error).split())
+
+
+# -- what the driver knows of all members -------------------------------------------------------------------
+
+
+class MemberIndex:
+    """All inputs that stand in shards: a few numbers for each, found by what the list calls it.
+
+    Attributes:
+        shards: In the order of the source.
+        faults: Why an input cannot be read, by its position here.
+        unread: Shards that could not be read to their end.
+    """
+
+    def __init__(self) -> None:
+        """There are none yet."""
+        self.shards: list[Shard] = []
+        self.faults: dict[int, str] = {}
+        self.unread: list[str] = []
+        self._pieces = [tuple(np.empty(0, kind) for kind in ("u8", "i4", "i8", "i8", "i8"))]
+        self._count = 0
+        self.in_order()
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self._count
+
+    def add(
+        self,
+        shard: Shard,
+        places: Sequence[str],
+        starts: Sequence[int],
+        sizes: Sequence[int],
+        why: Sequence[str],
+    ) -> None:
+        """Note the inputs of a shard: the path or URL that stands for each, where it is, what is wrong."""
+        self.faults.update((self._count + at, fault) for at, fault in enumerate(why) if fault)
+        begin = np.array(starts, "u8")
+        version = np.uint64(key_hash(f"{shard.size} {shard.changed}"))
+        # as a file's time, it tells whether an input is what it was
+        changed = ((version + begin * _SPREAD) >> np.uint64(1)).astype("i8")
+        hashes = np.fromiter(map(key_hash, places), "u8", len(places))
+        of_shard = np.full(len(places), len(self.shards), "i4")
+        self._pieces.append((hashes, of_shard, begin.astype("i8"), np.array(sizes, "i8"), changed))
+        self.shards.append(shard)
+        self._count += len(places)
+
+    def in_order(self) -> "MemberIndex":
+        """Make ready for questions."""
+        columns = tuple(np.concatenate(column) for column in zip(*self._pieces, strict=True))
+        self._pieces = [columns]
+        hashes, self.shard_of, self.starts, self.sizes, self.changed = columns
+        self._order = np.argsort(hashes, kind="stable").astype("i4")
+        self._hashes = hashes[self._order]
+        return self
+
+    def find(self, places: Sequence[Any]) -> np.ndarray:
+        """The position of each input here, by its path or URL; -1 for what is not in a shard."""
+        found = np.full(len(places), -1, "i4")
+        if len(self._hashes):
+            hashes = np.fromiter(map(key_hash, places), "u8", len(places))
+            at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
+            same = self._hashes[at] == hashes
+            found[same] = self._order[at[same]]
+        return found
+
+    def found(self, position: int) -> Found:
+        """The size of an input, and a number for its version."""
+        return Found(int(self.sizes[position]), int(self.changed[position]))
+
+    def place(self, position: int) -> Place | None:
+        """Where an input is; None for one that cannot be read, or that stands in no shard."""
+        if position < 0 or position in self.faults:
+            return None
+        shard = self.shards[self.shard_of[position]]
+        return Place(shard, int(self.starts[position]), int(self.sizes[position]))

@@ -1,0 +1,191 @@
+"""A look at a Parquet file whose rows hold contents: the labels of each, and what it is called."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from splitter.archives.row_groups import MOST_ROWS, batches_of, rows_at_once
+from splitter.errors import Refused, UnreadableInput
+from splitter.inputs.shards.archives import MOST_LABELS, is_too_long, safe_name
+from splitter.inputs.shards.index import (
+    FIELDS_SHOWN,
+    LONGEST_NAME,
+    Looked,
+    Shard,
+    open_parquet,
+    open_shard,
+    plain,
+    state_of,
+)
+from splitter.text.csv import python_text
+from splitter.text.urls import is_url, without_secrets
+
+_CONTENTS = ("audio", "image", "file", "bytes")
+
+
+def contents_column(place: str, path_column: str, asked: str | None) -> str | None:
+    """The column that holds contents; None if there is none, or if the file is a list of paths."""
+    import pyarrow as pa
+
+    with _parquet(place) as file:
+        schema = file.schema_arrow
+    kinds = {name: schema.field(name).type for name in schema.names}
+    # as datasets writes them: the bytes, and what the file was called
+    files = [name for name, kind in kinds.items() if pa.types.is_struct(kind) and _holds_bytes(kind)]
+    plain = [name for name, kind in kinds.items() if _is_binary(kind)]
+    if asked is not None:
+        if asked not in (*files, *plain):
+            there = (
+                f"; it has {', '.join(map(repr, (*files, *plain)))}" if files or plain else ", and no other"
+            )
+            raise Refused(f"--member {asked}: {without_secrets(place)} has no such column of bytes{there}")
+        return asked
+    is_list = path_column in kinds and not _is_binary(kinds[path_column])
+    candidates = files or ([] if is_list else plain)
+    usual = [name for name in _CONTENTS if name in candidates]
+    if len(candidates) > 1 and not usual:
+        there = ", ".join(map(repr, candidates[:FIELDS_SHOWN]))
+        raise Refused(
+            f"{without_secrets(place)}: has bytes in {there}; say which are the input with --member"
+        )
+    return next(iter((*usual, *candidates)), None)
+
+
+def _is_binary(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
+    return _is_one_of(kind, "binary", "large_binary", "binary_view", "fixed_size_binary")
+
+
+def _is_text(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
+    return _is_one_of(kind, "string", "large_string", "string_view")
+
+
+def _is_one_of(kind: Any, *names: str) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
+    import pyarrow as pa
+
+    # not all of them are as old as others
+    tests = (getattr(pa.types, f"is_{name}", None) for name in names)
+    return any(test is not None and test(kind) for test in tests)
+
+
+def _holds_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
+    at = kind.get_field_index("bytes")
+    return at >= 0 and _is_binary(kind.field(at).type)
+
+
+@contextlib.contextmanager
+def _parquet(place: str) -> Iterator[Any]:
+    """A Parquet file; one that is damaged is refused."""
+    import pyarrow as pa
+
+    try:
+        with open_shard(place) as raw, open_parquet(place, raw) as file:
+            names = file.schema_arrow.names
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise Refused(f"{without_secrets(place)}: has two columns {twice!r}; give one another name")
+            yield file
+    except UnreadableInput as error:
+        raise Refused(str(error)) from None
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        why = plain(error)
+        raise Refused(f"{without_secrets(place)}: is damaged Parquet ({why}); make it again") from None
+
+
+def look_at_parquet(place: str, column: str) -> Looked:
+    """All rows of a Parquet file, without their contents."""
+    size, changed = state_of(place)
+    with _parquet(place) as file:
+        names = file.schema_arrow.names
+        if column not in names:
+            raise Refused(f"{without_secrets(place)}: has no column {column!r} as the first file has")
+        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        cuts = [0]
+        for group in groups:
+            cuts.append(cuts[-1] + group.num_rows)
+        found = Looked(Shard(place, "parquet", size, changed, is_url(place), column, tuple(cuts[:-1])))
+        labels = [
+            name for name in names if name != column and not _any_bytes(file.schema_arrow.field(name).type)
+        ]
+        for name in names:
+            if name not in labels and name != column:
+                found.leave_out(name)
+        columns = _label_columns(file, labels, without_secrets(place))
+        paths = _paths(file, column, cuts[-1])
+        sizes = [about for group in groups for about in [_size_of_row(group, column)] * group.num_rows]
+        for number, size_of_row in enumerate(sizes):
+            values = {name: texts[number] for name, texts in columns.items()}
+            found.rows.append((paths[number], number, size_of_row, values, ""))
+    return found
+
+
+def values_of(column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow says nothing of its types
+    """The values of a column for Python; as text where one is a date or a time beyond Python's."""
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError):
+        return [_value(one) for one in column]
+
+
+def _value(scalar: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+    import pyarrow as pa
+
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.cast(pa.string()).as_py()
+
+
+def _any_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
+    """Whether there are bytes anywhere in a type."""
+    return _is_binary(kind) or any(
+        _any_bytes(kind.field(number).type) for number in range(getattr(kind, "num_fields", 0))
+    )
+
+
+def _label_columns(file: Any, labels: Sequence[str], place: str) -> dict[str, list[str]]:  # noqa: ANN401
+    columns: dict[str, list[str]] = {name: [] for name in labels}
+    held = 0
+    if labels:
+        for batch in batches_of(file, labels):
+            for name, values in zip(batch.schema.names, batch.columns, strict=True):
+                texts = [*map(python_text, values_of(values))]
+                columns[name] += texts
+                held += sum(map(len, texts))
+            if held > MOST_LABELS:
+                why = f"the labels beside the bytes are more than {MOST_LABELS:,} letters"
+                raise Refused(f"{place}: {why}, and would not fit into memory; divide it into several files")
+    return columns
+
+
+def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
+    """What each row is called: by its path, if every row has one of its own, else by its number."""
+    import pyarrow as pa
+
+    kind = file.schema_arrow.field(column).type
+    paths: list[str] = []
+    at = kind.get_field_index("path") if pa.types.is_struct(kind) else -1
+    if at >= 0 and _is_text(kind.field(at).type):
+        held = 0
+        at_once = rows_at_once(file.metadata, range(file.num_row_groups), [column], MOST_ROWS)
+        for batch in file.iter_batches(batch_size=at_once, columns=[f"{column}.path"], use_threads=False):
+            held += batch.nbytes
+            if held > MOST_LABELS:
+                raise ValueError(f"its paths are more than {MOST_LABELS:,} bytes")
+            paths += [(value and value.get("path")) or "" for value in batch.column(0).to_pylist()]
+    safe = [path and safe_name(path) for path in paths]
+    good = all(path and not path.startswith("%2F") and not is_too_long(path.split("/")) for path in safe)
+    if safe and good and len({*safe}) == rows:
+        return safe
+    endings = [os.path.splitext(path)[1] for path in paths] or [""] * rows
+    return [f"{number:08d}{ending[: LONGEST_NAME // 8]}" for number, ending in enumerate(endings)]
+
+
+def _size_of_row(group: Any, column: str) -> int:  # noqa: ANN401 - pyarrow says nothing of its types
+    """The bytes of a content, as many in each row of a row group."""
+    total = sum(
+        chunk.total_uncompressed_size
+        for chunk in map(group.column, range(group.num_columns))
+        if chunk.path_in_schema.split(".")[0] == column
+    )
+    return int(total // max(1, group.num_rows))

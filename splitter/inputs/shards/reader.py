@@ -1,0 +1,322 @@
+"""Inputs that stand in shards, as a worker reads them: each shard in sequence, and from one open file.
+
+A member becomes a file of its own, in scratch space, when somebody asks for its path, and is gone when the
+input is done.
+"""
+
+import bisect
+import gzip
+import io
+import os
+import shutil
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, cast
+
+from splitter.archives.members import HELD_BYTES, PIECE, Part, Waiting
+from splitter.archives.row_groups import rows_at_once
+from splitter.errors import InputError, UnreadableInput
+from splitter.inputs.fetching import Fetcher, Wanted
+from splitter.inputs.locations import look_at
+from splitter.inputs.shards.index import LONGEST_NAME, Place, Shard, open_parquet, plain
+from splitter.records import InputFile, Scratch
+from splitter.text.urls import is_url
+
+HELD_ROWS_BYTES, MOST_HELD_ROWS = 16 << 20, 1024
+# more than this is not written to scratch space without a look at the room there is
+LARGE = 64 << 20
+
+
+class MemberFile(InputFile):
+    """An input that stands in a shard; it becomes a file when its path is asked for.
+
+    Attributes:
+        held: Its content, or where that is; None once it is a file.
+    """
+
+    held: bytes | Part | None = None
+
+    @property
+    def local_path(self) -> str:
+        """The place of a file with the content."""
+        path = self.file_path
+        if self.held is not None:
+            _write(path, [self.held] if isinstance(self.held, bytes) else self.held.pieces())
+            self.held = None
+        return path
+
+    @property
+    def file_path(self) -> str:
+        """Where the file is, or will be."""
+        return cast("str", tuple.__getitem__(self, 1))
+
+    def open(self) -> BinaryIO:
+        """Open the content for reading bytes."""
+        if self.held is None or (isinstance(self.held, Part) and self.held.size > HELD_BYTES):
+            return super().open()
+        return io.BytesIO(self.read_bytes())
+
+    def read_bytes(self) -> bytes:
+        """The whole content."""
+        if self.held is None:
+            return super().read_bytes()
+        return self.held if isinstance(self.held, bytes) else b"".join(self.held.pieces())
+
+
+def _write(path: str, pieces: Iterable[bytes]) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb", buffering=0) as file:
+        for piece in pieces:
+            left = memoryview(piece)
+            while left:
+                left = left[file.write(left) :]
+
+
+class MemberFiles:
+    """The members that a worker has in hand: read from the shard that is open, one shard at a time."""
+
+    def __init__(self, scratch: Scratch, fetcher: Fetcher) -> None:
+        """Members become files in `scratch`; what is at URLs is fetched first."""
+        self._scratch, self._fetcher = scratch, fetcher
+        self._reader: _Reader | None = None
+        self._shard: Shard | None = None
+        self._numbers: dict[Shard, int] = {}
+
+    def begin(self, members: Mapping[int, Place], first: int) -> dict[int, Wanted]:
+        """What is to be fetched for a batch: members by their places, shards by numbers from `first`."""
+        self._numbers = {}
+        wanted = {}
+        for place, one in members.items():
+            shard = one.shard
+            if is_url(shard.place) and not shard.whole:
+                wanted[place] = Wanted(shard.place, shard.found, (one.start, one.size))
+            elif is_url(shard.place):
+                number = self._numbers.setdefault(shard, first + len(self._numbers))
+                wanted[number] = Wanted(shard.place, shard.found)
+        return wanted
+
+    def take(self, listed: InputFile, number: int, place: Place) -> InputFile:
+        """The input that is meant; `number` is its place in the batch."""
+        shard = place.shard
+        if is_url(shard.place) and not shard.whole:
+            fetched = self._fetcher.take(number).path
+            path = f"{os.path.dirname(fetched)}/{_file_name(listed.input)}"
+            os.rename(fetched, path)
+            return listed._replace(local_path=path)
+        path = f"{self._scratch.path}/{number}/{_file_name(listed.input)}"
+        member = MemberFile(listed.input, path, listed.columns, listed.rows, listed.scratch_folder)
+        member.held = self._content(place, path)
+        return member
+
+    @staticmethod
+    def path_of(member: InputFile) -> str:
+        """Where a member is a file, or would become one."""
+        return member.file_path if isinstance(member, MemberFile) else member.local_path
+
+    def _content(self, place: Place, path: str) -> bytes | Part | None:
+        try:
+            if self._reader is None or self._shard != place.shard:
+                self._let_go()
+                self._reader, self._shard = self._opened(place.shard), place.shard
+            return self._reader.content(place, path)
+        except InputError:
+            raise
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            self._let_go()
+            raise UnreadableInput(f"{place.shard.name}: is damaged: {error}") from None
+        except OSError:
+            # a stream that has broken is not where it should be
+            self._let_go()
+            raise
+
+    def _opened(self, shard: Shard) -> "_Reader":
+        """A shard as it was when the run began; one that is not there, or is another by now, is an error."""
+        path = shard.place
+        if is_url(path):
+            fetched = self._fetcher.take(self._numbers[shard])
+            path, now = fetched.path, fetched.found
+        else:
+            now = look_at(path)
+        if now != shard.found:
+            raise UnreadableInput(
+                f"{shard.name}: has changed since the run began; run the same command again"
+            )
+        return _READERS[shard.kind](shard, path)
+
+    def drop(self, number: int) -> None:
+        """The input is done: its file goes."""
+        folder = f"{self._scratch.path}/{number}" if self._reader else ""
+        if folder and os.path.exists(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Leave nothing open, and nothing behind."""
+        self._let_go()
+        self._scratch.remove()
+
+    def _let_go(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = self._shard = None
+
+
+def _file_name(listed: str) -> str:
+    """The name of a member as a file: what is too long loses its beginning."""
+    name = listed.rpartition("/")[2]
+    encoded = os.fsencode(name)
+    return name if len(encoded) <= LONGEST_NAME else os.fsdecode(encoded[-LONGEST_NAME:])
+
+
+# -- shards of each kind ------------------------------------------------------------------------------------
+
+
+class _Reader(ABC):
+    """A shard that is open."""
+
+    def __init__(self, shard: Shard, path: str) -> None:
+        """Open it where it is on this machine."""
+        self._shard = shard
+        self._raw = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+
+    @abstractmethod
+    def content(self, place: Place, path: str) -> bytes | Part | None:
+        """The content of a member, or where it is; None if it was written to `path`, since it is large."""
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._raw.close()
+
+
+class _Tar(_Reader):
+    """An archive that is not packed: a member is where it is."""
+
+    def __init__(self, shard: Shard, path: str) -> None:
+        super().__init__(shard, path)
+        # open for as long as somebody holds a member
+        self._file = Waiting(os.dup(self._raw.fileno()))
+
+    def content(self, place: Place, path: str) -> bytes | Part | None:  # noqa: ARG002 - the seam's signature
+        return Part(self._file, place.start, place.size)
+
+
+class _Packed(_Reader):
+    """An archive that is unpacked on and on."""
+
+    def __init__(self, shard: Shard, path: str) -> None:
+        super().__init__(shard, path)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._raw.seek(0)
+        self._file, self._at = gzip.GzipFile(fileobj=self._raw, mode="rb"), 0
+
+    def content(self, place: Place, path: str) -> bytes | Part | None:
+        if place.start < self._at:
+            self._begin()
+        for _ in self._pieces(place.start - self._at):
+            pass
+        if place.size <= HELD_BYTES:
+            return b"".join(self._pieces(place.size))
+        _refuse_what_has_no_room(place, path)
+        _write(path, self._pieces(place.size))
+        return None
+
+    def _pieces(self, size: int) -> Iterator[bytes]:
+        while size:
+            piece = self._file.read(min(size, PIECE))
+            if not piece:
+                raise EOFError("it has become shorter")
+            self._at += len(piece)
+            size -= len(piece)
+            yield piece
+
+
+def _refuse_what_has_no_room(place: Place, path: str) -> None:
+    """Refuse a member that scratch space cannot hold: what is packed may unpack to anything."""
+    if place.size < LARGE:
+        return
+    folder = os.path.dirname(os.path.dirname(path))
+    there = os.statvfs(folder)
+    free = there.f_bavail * there.f_frsize
+    if place.size > free:
+        raise UnreadableInput(
+            f"{place.shard.name}: the member takes {place.size:,} bytes, and the scratch space has {free:,}"
+        )
+
+
+class _Parquet(_Reader):
+    """A Parquet file whose rows hold contents: read row group by row group, a few rows at a time."""
+
+    def __init__(self, shard: Shard, path: str) -> None:
+        super().__init__(shard, path)
+        self._file = open_parquet(shard.place, self._raw)
+        self._rows: Any = None
+        self._batches: Iterator[Any] = iter(())
+        self._first = self._next = 0
+
+    def content(self, place: Place, path: str) -> bytes | Part | None:
+        import pyarrow as pa
+
+        row = place.start
+        try:
+            self._go_to_past_damage(row, place.size)
+        except (pa.ArrowException, ValueError, OSError) as error:
+            # what was begun does not go on from here
+            self._rows = None
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise UnreadableInput(f"{place.shard.name}: is damaged Parquet ({plain(error)})") from None
+        value = self._rows.column(0)[row - self._first].as_py()
+        content: bytes | None = value["bytes"] if isinstance(value, dict) else value
+        if content is None:
+            raise UnreadableInput(f"{place.shard.name}: row {row} has no bytes in {self._shard.column!r}")
+        if len(content) <= HELD_BYTES:
+            return content
+        _write(path, [content])
+        return None
+
+    def _go_to_past_damage(self, row: int, size: int) -> None:
+        """Go to a row; damage further on is no matter of this one."""
+        try:
+            self._go_to(row, size)
+        except Exception:  # noqa: BLE001 - the same comes again if it is a matter of this row
+            self._rows = None
+            self._go_to(row, size, groups=1)
+
+    def _go_to(self, row: int, size: int, groups: int | None = None) -> None:
+        """Have the rows in hand that a row is among, the last but one being those before it.
+
+        They are read on and on to the end of the file, or of so many row groups.
+        """
+        group = self._group_of(row)
+        if self._rows is None or row < self._first or group > self._group_of(self._next - 1):
+            self._first = self._next = self._shard.cuts[group]
+            chosen = range(self._file.num_row_groups)[group:][:groups]
+            rows = max(1, min(MOST_HELD_ROWS, HELD_ROWS_BYTES // max(1, size)))
+            self._batches = self._file.iter_batches(
+                batch_size=rows_at_once(self._file.metadata, chosen, [self._shard.column], rows),
+                row_groups=chosen,
+                columns=bytes_column(self._file.schema_arrow, self._shard.column),
+                use_threads=False,
+            )
+        while row >= self._next:
+            self._rows = next(self._batches)
+            self._first, self._next = self._next, self._next + len(self._rows)
+
+    def _group_of(self, row: int) -> int:
+        return bisect.bisect_right(self._shard.cuts, row) - 1
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+_READERS: dict[str, type[_Reader]] = {"tar": _Tar, "gzip": _Packed, "parquet": _Parquet}
+
+
+def bytes_column(schema: Any, name: str) -> list[str]:  # noqa: ANN401 - pyarrow says nothing of its types
+    """The columns to ask pyarrow for, so that it reads no more than the bytes."""
+    import pyarrow as pa
+
+    return [f"{name}.bytes"] if pa.types.is_struct(schema.field(name).type) else [name]

@@ -1,0 +1,216 @@
+"""Shards as input: one look at each archive or Parquet file says which inputs it holds, and their labels.
+
+shards-0000.tar      a.flac  a.json  a.txt  b.flac ...      one sample is one input
+                       |       |       |
+dataset list         input   columns  column
+"""
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from splitter.archives.sources import sources_of
+from splitter.errors import Refused
+from splitter.inputs.next_stage import names_in_next_stage
+from splitter.inputs.shards.archives import look_at_archive
+from splitter.inputs.shards.index import FIELDS_SHOWN, LONGEST_LABEL, Looked, MemberIndex
+from splitter.inputs.shards.parquet import contents_column, look_at_parquet
+from splitter.storage.layout import Layout
+from splitter.system.pool import in_processes
+from splitter.text.csv import Row
+from splitter.text.urls import file_name, is_url, parent, without_secrets
+
+# also as patterns, such as shards-*.tar*
+_ARCHIVE = re.compile(r"\.(tar|tgz)([.*{][^/]*)?", re.IGNORECASE)
+_PARQUET = re.compile(r"\.parquet", re.IGNORECASE)
+_INSIDE = re.compile(r"\.(tar|tar\.[^/]*|tgz|parquet)/", re.IGNORECASE)
+
+
+def is_archive(text: str) -> bool:
+    """Whether a DATASET names tar archives."""
+    return _ends_with(_ARCHIVE, text)
+
+
+def is_parquet(text: str) -> bool:
+    """Whether a DATASET names Parquet files."""
+    return _ends_with(_PARQUET, text)
+
+
+def _ends_with(ending: re.Pattern[str], text: str) -> bool:
+    name = file_name(text) if is_url(text) else text.rpartition("/")[2]
+    # the last one: data.tar.parts/list.csv is no archive, and a.tar.b.tar is one
+    return any(ending.fullmatch(name, match.start()) for match in ending.finditer(name))
+
+
+def read_shards(
+    text: str, column: str, member: str | None, index: MemberIndex, tell: Callable[[str], None]
+) -> tuple[Row, Iterator[Row], str] | None:
+    """The header, the rows and the home folder of shards; None for Parquet that is a list of paths.
+
+    Where each input is stands in `index` when this returns.
+    """
+    home = _home(text)
+    # a client of a store brings a thread, and this process is still to fork
+    places = _apart(_places, [text])[0]
+    if is_parquet(text):
+        contents = _apart(partial(contents_column, path_column=column, asked=member), places[:1])[0]
+        if contents is None:
+            if len(places) > 1:
+                first = without_secrets(places[0])
+                raise Refused(f"{text}: {first} has no column of bytes; give one list, or --member COLUMN")
+            return None
+        look: Callable[[str], Looked] = partial(look_at_parquet, column=contents)
+    else:
+        look = partial(look_at_archive, member=member)
+    rows = _Rows()
+    names: dict[str, None] = {}
+    not_text: dict[str, int] = {}
+    before, without = len(index), 0
+    instead: tuple[str, ...] = ()
+    for place, found in zip(places, _each(look, places), strict=True):
+        shard_name = _name(place, home)
+        texts = [f"{shard_name}/{name}" for name, *_ in found.rows]
+        layout = Layout(home)
+        _, starts, sizes, labels, faults = [*map(list, zip(*found.rows, strict=True))] or [[]] * 5
+        index.add(found.shard, [*map(layout.place, texts)], starts, sizes, faults)
+        if found.cut:
+            index.unread.append(shard_name)
+        for listed, columns in zip(texts, labels, strict=True):
+            names.update(dict.fromkeys(columns))
+            rows.add(listed, columns)
+        for name, count in found.not_text.items():
+            not_text[name] = not_text.get(name, 0) + count
+        without, instead = without + found.without, instead or found.instead
+    if len(index) == before:
+        raise _nothing_in(text, member, instead)
+    _tell(tell, not_text, without, member)
+    renamed = _names(list(names), column)
+    return [column, *renamed.values()], rows.all(list(renamed)), home
+
+
+def _nothing_in(text: str, member: str | None, instead: Sequence[str]) -> Refused:
+    """Shards without an input: almost always a slip, or not the shards that were meant."""
+    text = without_secrets(text)
+    if not instead:
+        return Refused(f"{text}: holds no sample; check DATASET")
+    there = ", ".join(map(repr, instead[:FIELDS_SHOWN]))
+    return Refused(f"{text}: no sample has the field of --member {member!r}; the first has {there}")
+
+
+class _Rows:
+    """Rows whose columns are known when the last has come: they wait in a file."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile("w+", encoding="ascii", prefix="splitter-")  # noqa: SIM115
+
+    def add(self, listed: str, columns: Mapping[str, str]) -> None:
+        """Add the row of an input."""
+        self._file.write(json.dumps([listed, columns]) + "\n")
+
+    def all(self, names: Sequence[str]) -> Iterator[Row]:
+        """All of them, with these columns."""
+        self._file.seek(0)
+        for line in self._file:
+            listed, columns = json.loads(line)
+            yield [listed, *(columns.get(name, "") for name in names)]
+
+    def __del__(self) -> None:
+        self._file.close()
+
+
+def _tell(tell: Callable[[str], None], not_text: Mapping[str, int], without: int, member: str | None) -> None:
+    if not_text:
+        named = ", ".join(f"{name} ({count:,})" for name, count in [*not_text.items()][:FIELDS_SHOWN])
+        tell(f"not text, or longer than {LONGEST_LABEL:,} bytes, and so no columns: {named}")
+    if without:
+        samples = "sample has" if without == 1 else "samples have"
+        tell(f"{without:,} {samples} no {member or 'input'} beside the labels: left out")
+
+
+def _names(names: list[str], column: str) -> dict[str, str]:
+    """The column of each label: those of an earlier run's manifest are named as in its next stage."""
+    own = {column, "output", "size", "checksum", "skipped", "error", "message", "traceback", "attempts"}
+    labels = [name for name in _labels_among(names) if name not in own]
+    free = "from_output"
+    while free in labels:
+        free = f"from_{free}"
+    renamed = names_in_next_stage([column, *names], [*labels, column], {"output": free})
+    taken = {name: renamed.get(name, name) for name in names}
+    if column in taken:
+        taken[column] = f"from_{column}"
+        while [*taken.values()].count(taken[column]) > 1:
+            taken[column] = f"from_{taken[column]}"
+    return taken
+
+
+def _labels_among(names: list[str]) -> list[str]:
+    """What is not the work of an earlier run: its rows have the dataset's columns first, then their own."""
+    if not {"size", "checksum"} <= {*names} or not {"output", "key"} & {*names}:
+        return names
+    first = min(names.index(name) for name in ("output", "size") if name in names)
+    return [name for name in names[:first] if name != "key"]
+
+
+# -- which shards -------------------------------------------------------------------------------------------
+
+
+def _apart(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    return [*_each(function, items)]
+
+
+def members_again(places: Iterable[str], member: str | None) -> MemberIndex:
+    """Where members are, from the paths or URLs that stand for them; what cannot be looked at is left out."""
+    shards = dict.fromkeys(filter(None, map(_shard_around, places)))
+    index = MemberIndex()
+    for shard, found in zip(shards, _each(partial(_look_again, member=member), [*shards]), strict=True):
+        if found is not None:
+            names, starts, sizes, _, faults = [*map(list, zip(*found.rows, strict=True))] or [[]] * 5
+            index.add(found.shard, [f"{shard}/{name}" for name in names], starts, sizes, faults)
+    return index.in_order()
+
+
+def _shard_around(place: str) -> str:
+    """The shard that a member stands in; nothing for a file of its own."""
+    ends = (match.end() - 1 for match in _INSIDE.finditer(place))
+    return next((place[:end] for end in ends if is_url(place) or os.path.isfile(place[:end])), "")
+
+
+def _look_again(place: str, member: str | None) -> Looked | None:
+    try:
+        if is_archive(place):
+            return look_at_archive(place, member)
+        contents = contents_column(place, path_column="input", asked=member)
+        return look_at_parquet(place, contents) if contents else None
+    except Refused:
+        return None
+
+
+def _each(function: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
+    """The function of each item; what has to do with a store in another process than this one."""
+    with contextlib.closing(in_processes(function, items, apart=any(map(is_url, items)))) as results:
+        yield from results
+
+
+def _places(text: str) -> list[str]:
+    """The shards that braces and patterns stand for."""
+    return [source.place for source in sources_of([text])]
+
+
+def _home(text: str) -> str:
+    """The folder or URL that holds all that a pattern may stand for."""
+    if is_url(text):
+        return parent(re.split(r"[{*\[]", text, maxsplit=1)[0])
+    if not os.path.lexists(text):
+        text = re.split(r"[{*?\[]", text, maxsplit=1)[0]
+    return os.path.dirname(text)
+
+
+def _name(place: str, home: str) -> str:
+    """What a shard is called in the dataset list."""
+    place = without_secrets(place).partition("?")[0] if is_url(place) else place
+    return place.removeprefix(home.rstrip("/") + "/")

@@ -1,0 +1,303 @@
+"""Look at every input once, before any work, and refuse outputs that would collide."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+import numpy as np
+
+from splitter.errors import Refused, UnreadableInput
+from splitter.inputs.listing import InputList
+from splitter.inputs.locations import UNREADABLE, absent, fingerprint, look_at
+from splitter.inputs.shards.index import MemberIndex
+from splitter.inputs.table import BLOCK, Table
+from splitter.storage.layout import RESERVED_FOLDERS, Layout, folders_around, key_hash, same_name, shard_of
+from splitter.stores.clients import Found, look_at_all
+from splitter.stores.listings import Known
+from splitter.system.pool import in_processes
+from splitter.text.csv import parse_rows
+from splitter.text.urls import has_password, is_url, without_secrets
+
+# of remote inputs, which take longer to look at
+FEW = 1_000
+MOST_FOLDERS = 1000
+
+
+# -- the survey: look at every input once, before any work --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the driver knows of each input, in the order of the list.
+
+    Attributes:
+        keys: The hash of each input's key.
+        sizes: Bytes, or UNREADABLE.
+        changed_ns: When each file last changed; of one that is not there, what stands for its place.
+        folders: The hash of the output folder of each input.
+        outer_folders: The hashes of the folders that these are in, sorted.
+        members: Those that stand in shards.
+        at: The place of each input among these, or -1.
+    """
+
+    keys: np.ndarray
+    sizes: np.ndarray
+    changed_ns: np.ndarray
+    folders: np.ndarray
+    outer_folders: np.ndarray
+    members: MemberIndex
+    at: np.ndarray
+
+    def fingerprints(self, table: Table, seed: int) -> np.ndarray:
+        """The fingerprint of each input as it is now."""
+        marks = np.empty(len(table), "u8")
+        for start in range(0, len(table), BLOCK):
+            stop = min(len(table), start + BLOCK)
+            columns = (
+                table.texts(start, stop),
+                self.sizes[start:stop].tolist(),
+                self.changed_ns[start:stop].tolist(),
+            )
+            marks[start:stop] = [fingerprint(*fields, seed) for fields in zip(*columns, strict=True)]
+        return marks
+
+
+def survey(
+    table: Table,
+    layout: Layout,
+    *,
+    group_rows: bool,
+    known: Known | None = None,
+    members: MemberIndex | None = None,
+) -> Survey:
+    """Look at every input once: take sizes and times, and refuse outputs that would collide.
+
+    `known` is what a store has told already when it listed the inputs; `members` have been looked at.
+    """
+    members = MemberIndex() if members is None else members
+    # made whole at once, since joining blocks would take the memory twice
+    columns = tuple(np.empty(len(table), kind) for kind in ("u8", "i8", "i8", "i8", "i4"))
+    outer_folders = np.empty(0, "i8")
+    remote = table.names_urls or is_url(layout.root)
+    look = partial(_look_at_block, table, layout, (known or Known()).in_order(), members.in_order())
+    starts = range(0, len(table), FEW if remote else BLOCK)
+    # a store's client brings threads, which this process must not have when it starts workers
+    with contextlib.closing(in_processes(look, starts, apart=remote)) as blocks:
+        for start, (block, outer) in zip(starts, blocks, strict=True):
+            for column, numbers in zip(columns, block, strict=True):
+                column[start : start + starts.step] = numbers
+            seen = len(outer_folders)
+            outer_folders.resize(seen + len(outer), refcheck=False)
+            outer_folders[seen:] = outer
+    outer_folders.sort()
+    if group_rows:
+        rows_of_inputs = table.group(columns[0])
+        columns = tuple(numbers[rows_of_inputs] for numbers in columns)
+    keys, folders, sizes, times, at = columns
+    found = Survey(keys, sizes, times, folders, outer_folders, members, at)
+    _refuse_collisions(table, layout, found)
+    return found
+
+
+def _look_at_block(
+    table: Table, layout: Layout, known: Known, members: MemberIndex, start: int
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """Keys, folders, sizes and times of some inputs; and the folders that their folders are in."""
+    keys, folders, sizes, times = [], [], [], []
+    outer_folders: dict[str, int] = {}
+    urls: dict[int, str] = {}
+    step = FEW if table.names_urls or is_url(layout.root) else BLOCK
+    rows = parse_rows(b"".join(table.texts(start, min(len(table), start + step))))
+    at = members.find([layout.place(row[table.at]) for row in rows] if len(members) else rows)
+    for index, (row, member) in enumerate(zip(rows, at.tolist(), strict=True), start):
+        listed = row[table.at]
+        key = layout.key(listed)
+        if key in ("", "."):
+            raise Refused(
+                f"row {index + 1} of the dataset list names no file: {listed!r}; mend or remove that row"
+            )
+        folder = same_name(layout.folder(key))
+        keys.append(key_hash(key))
+        folders.append(hash(folder))
+        inner = folder.rfind("/")
+        if inner < 0 or folder[:inner] not in outer_folders:
+            if folder.partition("/")[0] in RESERVED_FOLDERS:
+                raise _reserved(listed, key)
+            for outer in folders_around(folder):
+                if outer in outer_folders:
+                    break
+                outer_folders[outer] = hash(outer)
+        place = layout.place(listed)
+        found: Found | None = None
+        if member >= 0:
+            found = members.found(member)
+        elif is_url(place):
+            _refuse_password(listed, index)
+            urls[index - start] = place
+        else:
+            with contextlib.suppress(OSError, UnreadableInput):
+                found = look_at(place)
+        found = found or absent(place)
+        sizes.append(found.size)
+        times.append(found.changed)
+    for number, remote in _look_at_urls(urls, known):
+        sizes[number], times[number] = remote
+    numbers = np.array(folders, "i8"), np.array(sizes, "i8"), np.array(times, "i8")
+    block = np.array(keys, "u8"), *numbers, at
+    return block, np.fromiter(outer_folders.values(), "i8", len(outer_folders))
+
+
+def _look_at_urls(urls: dict[int, str], known: Known) -> Iterator[tuple[int, Found]]:
+    """What is known of remote files, by their places; but of those that cannot be looked at."""
+    every = list(dict.fromkeys(urls.values()))
+    told = dict(zip(every, known.of_all(every), strict=True))
+    asked = [url for url, found in told.items() if found is None]
+    told.update((url, found) for url, found in zip(asked, look_at_all(asked), strict=True)
+                if isinstance(found, Found))  # fmt: skip
+    yield from ((at, found) for at, url in urls.items() if (found := told[url]) is not None)
+
+
+def _refuse_password(listed: str, index: int) -> None:
+    if has_password(listed):
+        raise Refused(
+            f"row {index + 1} of the dataset list: {without_secrets(listed)} was written with a password, "
+            "which would come into the manifest; leave it out there, and give it in ~/.netrc or the store's "
+            "own config"
+        )
+
+
+def _reserved(listed: str, key: str) -> Refused:
+    top, slash, _ = key.partition("/")
+    shard, _ = shard_of(listed)
+    if shard:
+        shards = f"{shard.rpartition('/')[0]}/*{os.path.splitext(shard)[1]}"
+        remedy = f"it stands in a shard: give the shards as DATASET, as in 'FOLDER/{shards}'"
+    elif slash:
+        remedy = f"rename the folder {top}/, or start inside it: as DATASET, or with --root {top} for a list"
+    elif same_name(key) in RESERVED_FOLDERS:
+        remedy = "rename it"
+    else:
+        remedy = "use --keep-extension, or rename it"
+    return Refused(f"{listed}: its outputs would take a name of splitter's own; {remedy}")
+
+
+def _refuse_collisions(table: Table, layout: Layout, found: Survey) -> None:
+    """Refuse two inputs whose outputs could meet: the same folder, or one folder inside another."""
+    twin = _first_twins(found.keys)
+    if twin:
+        first, second = (table.listed(index) for index in twin[:2])
+        message = f"{second}: is listed twice, in rows {twin[0] + 1} and {twin[1] + 1}"
+        also = "" if first == second else f", first as {first}"
+        more = f", and {twin[2]:,} more like it" if twin[2] else ""
+        raise Refused(f"{message}{also}{more}; remove one, or use a recipe that groups rows")
+    twin = _first_twins(found.folders)
+    if twin:
+        first, second = (table.listed(index) for index in twin[:2])
+        one, other = (same_name(layout.key(listed)) for listed in (first, second))
+        remedy = _remedy(layout, helps=one != other)
+        more = f", and so would those of {twin[2]:,} more" if twin[2] else ""
+        raise Refused(
+            f"{second}: its outputs would go to the same folder as those of {first}{more}; {remedy}"
+        )
+    for outer in _members(found.folders, found.outer_folders):
+        listed = table.listed(outer)
+        key = layout.key(listed)
+        inner = _first_inside(table, layout, same_name(layout.folder(key)))
+        if inner is not None:
+            around = folders_around(same_name(layout.key(inner)))
+            remedy = _remedy(layout, helps=same_name(key) not in around)
+            raise Refused(
+                f"{inner}: its outputs would go into {layout.folder(key)}/, which is the folder of {listed}; "
+                f"{remedy}"
+            )
+
+
+def _remedy(layout: Layout, *, helps: bool) -> str:
+    return "use --keep-extension, or rename one" if helps and not layout.keep_extension else "rename one"
+
+
+def _first_inside(table: Table, layout: Layout, folder: str) -> str | None:
+    """The first input whose outputs would go into a folder, as it is listed."""
+    for start in range(0, len(table), BLOCK):
+        for row in parse_rows(b"".join(table.texts(start, min(len(table), start + BLOCK)))):
+            own = same_name(layout.folder(layout.key(row[table.at])))
+            if own.startswith(f"{folder}/"):
+                return row[table.at]
+    return None
+
+
+def _first_twins(numbers: np.ndarray) -> tuple[int, int, int] | None:
+    """The first place whose number stood before, and where that was; and how many more there are."""
+    in_order = np.sort(numbers)
+    if not (in_order[1:] == in_order[:-1]).any():
+        return None
+    # places take more memory, and are seldom needed
+    order = np.argsort(numbers, kind="stable")
+    equal = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
+    at = equal[np.argmin(order[equal + 1])]
+    return int(order[at]), int(order[at + 1]), len(equal) - 1
+
+
+def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
+    """The places of the numbers that are among the sorted ones; a block at a time takes little memory."""
+    for start in range(0, len(numbers), BLOCK) if len(sorted_numbers) else ():
+        block = numbers[start : start + BLOCK]
+        at = np.minimum(np.searchsorted(sorted_numbers, block), len(sorted_numbers) - 1)
+        yield from (np.flatnonzero(sorted_numbers[at] == block) + start).tolist()
+
+
+def advice_on_missing(listing: InputList, table: Table, layout: Layout, found: Survey) -> str:
+    """What is probably wrong when not one input can be read; else nothing."""
+    if not len(table) or (found.sizes != UNREADABLE).any():
+        return ""
+    first = table.listed(0)
+    place = layout.place(first)
+    many = f"none of the {len(table):,} inputs can be read, the first" if len(table) > 1 else "the only input"
+    if is_url(place):
+        return f"{many} is {why_unreadable(place)}" if len(table) > 1 else ""
+    if first[:1] == "/" or "://" in first or os.path.lexists(place):
+        return f"{many} is at {place}" if len(table) > 1 else ""
+    roots = [
+        root
+        for root in _likely_roots(listing, layout)
+        if os.path.exists(os.path.join(layout.root, root, first))
+    ]
+    if len(roots) == 1:
+        root = os.path.join(listing.root or "", roots[0])
+        return f"{many} is not at {place} but in {roots[0]}: use --root {root}"
+    return f"{many} is not at {place}; --root says which folder the paths start from"
+
+
+def look_at_places(places: Sequence[str]) -> list[Found | OSError | UnreadableInput]:
+    """What is known of files here and elsewhere; of one that cannot be looked at, why."""
+    urls = list(dict.fromkeys(filter(is_url, places)))
+    (answers,) = in_processes(look_at_all, [urls], apart=True) if urls else [[]]
+    remote = dict(zip(urls, answers, strict=True))
+    return [remote[place] if place in remote else _looked_at(place) for place in places]
+
+
+def _looked_at(place: str) -> Found | OSError | UnreadableInput:
+    try:
+        return look_at(place)
+    except (OSError, UnreadableInput) as error:
+        return error
+
+
+def why_unreadable(place: str) -> str:
+    """Why an input cannot be read, with its name; nothing if it can."""
+    (found,) = look_at_places([place])
+    return "" if isinstance(found, Found) else str(found)
+
+
+def _likely_roots(listing: InputList, layout: Layout) -> list[str]:
+    """Folders that paths may have been meant to start from: beside them, the current one, behind a link."""
+    roots = [os.getcwd()]
+    if isinstance(listing.source, (str, os.PathLike)):
+        roots.append(os.path.dirname(os.path.realpath(listing.source)))
+    roots = [root for root in dict.fromkeys(roots) if root != layout.root]
+    with contextlib.suppress(OSError), os.scandir(layout.root) as entries:
+        roots += [entry.name for entry in islice(entries, MOST_FOLDERS) if entry.is_dir()]
+    return roots

@@ -1,0 +1,180 @@
+"""The manifest in other formats: the rows of manifest.csv, with the types of their metadata."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import xxhash
+
+from splitter.options import FOLDER_CSV, FOLDER_PARQUET, JSONL, PARQUET
+from splitter.storage.base import Storage
+from splitter.storage.content import checksum_of
+from splitter.text.csv import ENCODING, ESCAPE, CsvText, Row
+
+FILE_NAME = "file_name"
+# they take these for the files themselves
+_NOT_LABELS = {"audio", "image", "video", "output"}
+_FILE_ENDINGS = ("file_name", "file_names")
+ROWS_AT_ONCE, TEXT_AT_ONCE = 20_000, 32 << 20
+
+Types = Mapping[str, str]
+Blocks = Iterator[list[Row]]
+
+
+def write_format(storage: Storage, name: str, manifest: str, types: Types) -> str:
+    """Make one of the files, whole or not at all, from the manifest as it now stands; its checksum."""
+    write = _WRITERS[name]
+    types = {**types, "size": "int"}
+    while True:
+        try:
+            with (
+                io.TextIOWrapper(storage.open(manifest), ENCODING, ESCAPE, newline="") as text,
+                storage.replacing(name) as target,
+            ):
+                rows = csv.reader(text, strict=True)
+                file = _Digesting(target)
+                write(file, *_chosen(name, next(rows), _in_blocks(rows)), types)
+        except _TooLarge as error:
+            types = {**types, error.column: "str"}
+        else:
+            return checksum_of(file.digest)
+
+
+class _Digesting(io.BufferedIOBase):
+    """A file to write that takes the checksum of what is written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.digest = xxhash.xxh3_128()
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: "io.ReadableBuffer") -> int:  # type: ignore[name-defined]
+        self.digest.update(data)
+        return self._file.write(data)
+
+
+class _TooLarge(Exception):
+    """A whole number beyond 64 bits: its column is text."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(column)
+        self.column = column
+
+
+def _in_blocks(rows: Iterator[Row]) -> Blocks:
+    """A bounded number of rows at a time."""
+    block: list[Row] = []
+    size = 0
+    for row in rows:
+        block.append(row)
+        size += sum(map(len, row))
+        if len(block) == ROWS_AT_ONCE or size > TEXT_AT_ONCE:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _chosen(name: str, header: Row, blocks: Blocks) -> tuple[Row, Blocks]:
+    """All columns; for Hugging Face the files first, and nothing that it would take for files."""
+    if name not in (FOLDER_CSV, FOLDER_PARQUET):
+        return header, blocks
+    file = header.index("output")
+    kept = [at for at, one in enumerate(header) if not (one in _NOT_LABELS or one.endswith(_FILE_ENDINGS))]
+    places = [file, *kept]
+    rows = ([[row[at] for at in places] for row in block if row[file]] for block in blocks)
+    # of a block without files nothing is left
+    return [FILE_NAME, *(header[at] for at in kept)], filter(None, rows)
+
+
+# -- CSV ---------------------------------------------------------------------------------------------------
+
+
+def _write_csv(file: _Digesting, header: Row, blocks: Blocks, _: Types) -> None:
+    csv_text = CsvText()
+    file.write(csv_text.encode([header]))
+    file.writelines(map(csv_text.encode, blocks))
+
+
+# -- with types --------------------------------------------------------------------------------------------
+
+_VALUES: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": "True".__eq__}
+
+
+def _typed(texts: Sequence[str], kind: str) -> Sequence[Any]:
+    """The values of a column; a missing number is None, missing text is empty."""
+    convert = _VALUES.get(kind)
+    return texts if convert is None else [convert(text) if text else None for text in texts]
+
+
+def _write_jsonl(file: _Digesting, header: Row, blocks: Blocks, types: Types) -> None:
+    dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+    for block in blocks:
+        columns = [_typed(texts, types.get(name, "str")) for name, texts in _columns(header, block)]
+        columns = [[*map(_finite, values)] if types.get(name) == "float" else values
+                   for name, values in zip(header, columns, strict=True)]  # fmt: skip
+        for values in zip(*columns, strict=True):
+            line = dump(dict(zip(header, values, strict=True)))
+            file.write(_encoded(line))
+
+
+def _columns(header: Row, block: list[Row]) -> Iterator[tuple[str, Sequence[str]]]:
+    return zip(header, zip(*block, strict=True), strict=True)
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no other numbers."""
+    return value if value is None or math.isfinite(value) else None
+
+
+def _encoded(line: str) -> bytes:
+    try:
+        return f"{line}\n".encode()
+    except UnicodeEncodeError:
+        # a name that is not UTF-8, which JSON can say in ASCII
+        return f"{json.dumps(json.loads(line))}\n".encode()
+
+
+def _write_parquet(file: _Digesting, header: Row, blocks: Blocks, types: Types) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+    columns = [(_in_utf8(name), kinds.get(types.get(name, "str"), pa.string())) for name in header]
+    schema = pa.schema(columns)
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for block in blocks:
+            arrays = [
+                _array(name, _typed(texts, types.get(name, "str")), kind)
+                for (name, texts), (_, kind) in zip(_columns(header, block), columns, strict=True)
+            ]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+
+
+def _in_utf8(text: str) -> str:
+    """A text as Parquet can have it: other bytes as they would be written in Python."""
+    return text.encode(ENCODING, ESCAPE).decode(ENCODING, "backslashreplace")
+
+
+def _array(name: str, values: Sequence[Any], kind: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:
+        return pa.array([*map(_in_utf8, values)])
+    except (OverflowError, pa.ArrowInvalid):
+        raise _TooLarge(name) from None
+
+
+_WRITERS = {
+    PARQUET: _write_parquet,
+    JSONL: _write_jsonl,
+    FOLDER_CSV: _write_csv,
+    FOLDER_PARQUET: _write_parquet,
+}

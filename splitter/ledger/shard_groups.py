@@ -1,0 +1,161 @@
+"""Which inputs share a shard: dealt out once, so that a shard is always made of the same inputs.
+
+    as dealt    0 1 2 ... G-1 | G ... 2G-1 | 2G ...
+    shards      shard-000000  | shard-000001 | ...
+
+G follows from the dataset alone. New inputs fill up the last group; one that is no longer in the list keeps
+its place.
+"""
+
+import contextlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import xxhash
+
+from splitter.errors import StorageError
+from splitter.inputs.survey import Survey
+from splitter.ledger.records import Head
+from splitter.options import Part
+from splitter.storage.base import Storage
+from splitter.storage.checked_file import sealed, unsealed
+from splitter.storage.layout import OWN_FOLDER
+from splitter.text.csv import Row
+
+GROUPS = f"{OWN_FOLDER}/groups"
+LEAST_BYTES = 16 << 20
+GROUPS_WANTED = 64
+# of inputs that are so small that their number counts, not their size
+MOST_SMALL = 1000
+# so many at least, where samples are to be shuffled
+LEAST_SHUFFLED = 8
+# an input, and the number that its samples are called by
+_DEALT = np.dtype([("key", "<u8"), ("number", "<u4")])
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What an input of a group has in the group's shards already.
+
+    Attributes:
+        rank: Its place in the group.
+        number: What its samples are called by.
+        key: What it is called in commit records.
+        fingerprint: What it was when its outputs were made.
+        head: The columns of its rows.
+        rows: Its rows of the manifest.
+    """
+
+    rank: int
+    number: int
+    key: int
+    fingerprint: int
+    head: Head
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a batch must know whose inputs share a shard.
+
+    Attributes:
+        number: Of the group, and of its shards.
+        ranks: The place in the group of each input of the batch, growing.
+        numbers: What the samples of each are called by.
+        kept: Inputs that have something in its shards.
+        shards: Those that there are.
+        dropped: Inputs whose outputs are to go.
+    """
+
+    number: int
+    ranks: list[int]
+    numbers: list[int]
+    kept: list[Kept] = field(default_factory=list)
+    shards: list[str] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """All inputs that were ever dealt out, in that order.
+
+    Attributes:
+        size: How many are in a group.
+        keys: What each is called in commit records.
+        numbers: What its samples are called by.
+    """
+
+    size: int
+    keys: np.ndarray
+    numbers: np.ndarray
+
+    def places(self, keys: np.ndarray) -> np.ndarray:
+        """The place of each input among all that were dealt out, or -1."""
+        places = np.full(len(keys), -1, "i8")
+        if len(self.keys):
+            order = np.argsort(self.keys, kind="stable")
+            known = self.keys[order]
+            at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+            same = known[at] == keys
+            places[same] = order[at[same]]
+        return places
+
+    def of_part(self, keys: np.ndarray, part: Part) -> np.ndarray:
+        """Which inputs are for a part of a run: those of every so many groups."""
+        mine: np.ndarray = self.places(keys) // self.size % part.of == part.number - 1
+        return mine
+
+    def write(self, storage: Storage) -> None:
+        """Keep it for the runs to come."""
+        dealt = np.empty(len(self.keys), _DEALT)
+        dealt["key"], dealt["number"] = self.keys, self.numbers
+        content = sealed({"size": self.size}, dealt.tobytes())
+        if not storage.exists(GROUPS) or storage.read(GROUPS) != content:
+            storage.write(GROUPS, content)
+
+
+def deal(storage: Storage, found: Survey, *, shard_bytes: int, seed: int | None, afresh: bool) -> Groups:
+    """The groups of an output, with inputs that are new to it added."""
+    part = storage.part
+    with storage.gate() if part else contextlib.nullcontext():
+        known = None if afresh else _read(storage)
+        size = known.size if known else _inputs_in_group(found.sizes, shard_bytes, shuffled=seed is not None)
+        keys = known.keys if known else np.empty(0, "u8")
+        numbers = known.numbers if known else np.empty(0, "u4")
+        new = np.flatnonzero(~np.isin(found.keys, keys))
+        added = np.arange(len(new), dtype="u4") + (int(numbers.max()) + 1 if len(numbers) else 0)
+        if seed is not None:
+            order = np.argsort(_hashes(found.keys[new], seed), kind="stable")
+            new, added = new[order], added[order]
+        groups = Groups(
+            size, np.concatenate((keys, found.keys[new])), np.concatenate((numbers, added)).astype("u4")
+        )
+        if part:
+            # the others must deal alike
+            groups.write(storage)
+    return groups
+
+
+def _inputs_in_group(sizes: np.ndarray, shard_bytes: int, *, shuffled: bool) -> int:
+    """So many that a shard is neither tiny nor too large, and that there are shards enough to share out."""
+    inputs, total = len(sizes), int(sizes[sizes > 0].sum())
+    wanted = min(shard_bytes, max(LEAST_BYTES, total // GROUPS_WANTED))
+    size = wanted * inputs // total if total else inputs
+    size = min(size, max(MOST_SMALL, inputs // GROUPS_WANTED))
+    return max(LEAST_SHUFFLED if shuffled else 1, size)
+
+
+def _hashes(keys: np.ndarray, seed: int) -> np.ndarray:
+    return np.array([xxhash.xxh3_64_intdigest(key.tobytes(), seed) for key in keys], "u8")
+
+
+def _read(storage: Storage) -> Groups | None:
+    if not storage.exists(GROUPS):
+        return None
+    try:
+        content, rest = unsealed(storage.read(GROUPS))
+        size = int(content["size"])
+        dealt = np.frombuffer(rest, _DEALT)
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"{storage.path(GROUPS)}: is damaged ({error}); start over with --fresh") from None
+    return Groups(size, dealt["key"].copy(), dealt["number"].copy())

@@ -1,0 +1,91 @@
+"""Outputs that a power cut may have taken: which those are, and which of them are gone or short.
+
+Without --durable, loose outputs reach the disk in the system's own time until the run ends. So a run notes,
+before its first batch, from which generation on there are such outputs, and during which start of which
+machine. Once all is synced the note is removed. A run that finds the note of another start looks at the
+outputs before it counts them as done.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import DONE
+from splitter.storage.base import Storage
+from splitter.storage.checked_file import sealed, unsealed
+from splitter.storage.durability import boot_id
+from splitter.storage.layout import OWN_FOLDER, shard_of
+
+UNSYNCED = f"{OWN_FOLDER}/unsynced.json"
+
+
+@dataclass(frozen=True)
+class Unsynced:
+    """Which outputs may not be on disk.
+
+    Attributes:
+        generation: The first whose outputs may not be.
+        boots: During which starts of machines they were made.
+    """
+
+    generation: int
+    boots: tuple[str, ...]
+
+    @property
+    def is_restarted(self) -> bool:
+        """Whether the machine was restarted since, or another one made them, or nobody can tell."""
+        now = boot_id()
+        return not now or any(boot != now for boot in self.boots)
+
+    @classmethod
+    def noted(cls, storage: Storage) -> "Unsynced | None":
+        """Read the note, if there is one; a damaged one means all outputs."""
+        if storage.always_durable or not storage.exists(UNSYNCED):
+            return None
+        try:
+            content, _ = unsealed(storage.read(UNSYNCED), strict=True)
+            return cls(int(content["generation"]), tuple(map(str, content["boots"])))
+        except (ValueError, KeyError, TypeError):
+            return cls(0, ("",))
+
+    def note(self, storage: Storage) -> None:
+        """Keep the note until all is synced."""
+        if Unsynced.noted(storage) != self:
+            storage.write(UNSYNCED, sealed({"generation": self.generation, "boots": self.boots}))
+
+    def lost(self, storage: Storage, journal: Journal) -> np.ndarray:
+        """Find the entries with a loose output that is gone, or has another size than was written."""
+        entries = journal.others(np.empty(0, "i8"))
+        entries = entries[journal.entries["status"][entries] == DONE]
+        entries = entries[~journal.is_older(entries, self.generation)]
+        found = journal.rows_of_each(entries)
+        lost = (_is_lost(storage, len(head.columns), rows) for head, rows in found)
+        chosen: np.ndarray = entries[np.fromiter(lost, bool, len(entries))]
+        return chosen
+
+
+def noted_now(storage: Storage, generation: int, before: Unsynced | None, *, lost: bool) -> None:
+    """Note that outputs from a generation on are unsynced.
+
+    `before` is what was noted. It stays while some of those outputs are `lost`.
+    """
+    if before is None or (before.is_restarted and not lost):
+        before = Unsynced(generation, ())
+    boots = dict.fromkeys((*before.boots, boot_id()))
+    Unsynced(min(before.generation, generation), tuple(boots)).note(storage)
+
+
+def forget_unsynced(storage: Storage) -> None:
+    """Remove the note: all outputs are synced."""
+    storage.remove([UNSYNCED])
+
+
+def _is_lost(storage: Storage, at: int, rows: Sequence[Sequence[str]]) -> bool:
+    """Look at the loose outputs that an input's rows name; shards are always synced."""
+    for row in rows:
+        name, size = row[at], row[at + 1]
+        if name and not shard_of(name)[0] and storage.output_size(name) != int(size):
+            return True
+    return False

@@ -1,0 +1,189 @@
+"""`splitter.open`: the outputs of a run as a torch Dataset, whatever sink they are in.
+
+manifest ── rows with an output ── Samples ┬── OutputDataset   any of them, by its number
+                                           └── OutputStream    all of them, shard after shard
+"""
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from tokenize import TokenError
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from splitter.dataset import ProcessorDataset
+from splitter.errors import Refused
+from splitter.outputs.decoding import decoded
+from splitter.outputs.reader import FOLDER, Address, OutputReader, offset_of
+from splitter.text.show import one_line
+from splitter.text.spelling import nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Sample = dict[str, Any]
+Decode = bool | Callable[[bytes, Mapping[str, Any]], Any]
+RATE = "sample_rate"
+MOST_NAMED = 20
+
+
+class Samples:
+    """The outputs that were asked for: their rows, and how to read and decode them."""
+
+    def __init__(self, rows: "pd.DataFrame", folder: str, decode: Decode, content: str) -> None:
+        """Take the rows that have an output."""
+        if content in rows.columns:
+            raise Refused(
+                f"splitter.open: the manifest has a column {content!r}; give content=, another name"
+            )
+        self._reader = OutputReader(folder)
+        self._decode, self._content = decode, content
+        # columns as they are in pandas: small, shared after a fork, and quick to send
+        self._columns = {str(name): rows[name].array for name in rows.columns}
+        self._count = len(rows)
+
+    @classmethod
+    def of(
+        cls, output: "str | os.PathLike[str] | pd.DataFrame", where: str | None, decode: Decode, content: str
+    ) -> "Samples":
+        """Read the manifest, and choose."""
+        rows, folder = _manifest(output)
+        if not (isinstance(decode, bool) or callable(decode)):
+            raise Refused(f"splitter.open: decode is {decode!r:.100}; give True, False or a function")
+        return cls(_chosen(rows[rows["output"] != ""], where), folder, decode, content)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self._count
+
+    def column(self, name: str) -> Any:  # noqa: ANN401 - an array of pandas, or None
+        """A column of the rows."""
+        return self._columns.get(name)
+
+    def row(self, number: int) -> Sample:
+        """The row of an output, with Python's own types."""
+        return {name: _plain(column[number]) for name, column in self._columns.items()}
+
+    def wanted(self, number: int) -> Address:
+        """Where its content is."""
+        output, offsets = str(self._columns["output"][number]), self._columns.get("shard_offset")
+        return Address(
+            output,
+            int(self._columns["size"][number]),
+            str(self._columns["checksum"][number]),
+            None if offsets is None else offset_of(output, offsets[number]),
+        )
+
+    def sample(self, number: int) -> Sample:
+        """One of them, read and decoded."""
+        return self.made(number, self._reader.read(self.wanted(number)))
+
+    def contents(self, numbers: Iterable[int]) -> Iterator[bytes]:
+        """The contents of many, as they are."""
+        return self._reader.read_in_order(map(self.wanted, numbers))
+
+    def made(self, number: int, content: bytes) -> Sample:
+        """What is handed out of an output whose content is read."""
+        row = self.row(number)
+        if not isinstance(self._decode, bool):
+            return {**row, self._content: self._decode(content, row)}
+        if not self._decode:
+            return {**row, self._content: content}
+        value, rate = decoded(row["output"], content)
+        return {**row, self._content: value, **({} if rate is None else {RATE: rate})}
+
+
+def _manifest(output: Any) -> tuple["pd.DataFrame", str]:  # noqa: ANN401 - whatever a caller gave
+    """The rows, and the folder that they are of."""
+    import pandas as pd
+
+    from splitter.outputs.frame import read_manifest
+
+    rows = output if isinstance(output, pd.DataFrame) else read_manifest(output)
+    folder = rows.attrs.get(FOLDER)
+    if folder is None:
+        given = "the table" if rows is output else f"{os.fspath(output)}"
+        raise Refused(f"splitter.open: {given} does not know its output folder; give the folder of a run")
+    return rows, folder
+
+
+def _chosen(rows: "pd.DataFrame", where: str | None) -> "pd.DataFrame":
+    """The rows that an expression of pandas holds for."""
+    import pandas as pd
+
+    if where is None:
+        return rows
+    shown = f"splitter.open: where {where!r:.200}"
+    try:
+        # it may raise what it likes, and knows nothing but the columns
+        holds: Any = rows.eval(where, engine="python", local_dict={}, global_dict={})
+    except Exception as error:  # noqa: BLE001 - whatever pandas raises
+        raise Refused(f"{shown}: {_why_not(error, [*map(str, rows.columns)])}") from None
+    answers = isinstance(holds, pd.Series) and holds.index.equals(rows.index)
+    if not answers or (len(rows) and pd.api.types.infer_dtype(holds, skipna=True) != "boolean"):
+        more = " (equal is ==)" if re.search(r"(?<![=!<>])=(?!=)", str(where)) else ""
+        raise Refused(
+            f"{shown}: is not a condition; write one such as size > 1000{more}; {_columns(rows.columns)}"
+        )
+    found: pd.DataFrame = rows[holds.fillna(value=False).astype(bool)]
+    if len(rows) and not len(found):
+        warnings.warn(f"{shown} holds for none of {len(rows):,} outputs; {_TEXT}", stacklevel=4)
+    return found
+
+
+# what is most often meant
+_TEXT = (
+    "columns of the dataset list are text, so write label == '7', or label.astype('float') < 30 for a number"
+)
+
+
+def _why_not(error: Exception, columns: Sequence[str]) -> str:
+    """What is wrong with an expression, in one line."""
+    name = re.fullmatch(r"name '(?:BACKTICK_QUOTED_STRING_)?(.*)' is not defined", str(error))
+    if name:
+        hint = nearest(name[1], [*columns]) or f"; {_columns(columns)}"
+        return f"there is no column {name[1]!r}{hint} (text stands in quotes)"
+    if isinstance(error, TypeError):
+        return f"{one_line(str(error))}; {_TEXT}"
+    words = "is not a pandas expression" if isinstance(error, (SyntaxError, TokenError)) else ""
+    return f"{words or one_line(str(error))}; write one such as \"split == 'train'\"; {_columns(columns)}"
+
+
+def _columns(names: Iterable[object]) -> str:
+    named = [*map(repr, names)]
+    return f"there is {', '.join(named[:MOST_NAMED])}{', …' if len(named) > MOST_NAMED else ''}"
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - of an array of pandas
+    """A value of Python's own types; what is missing is None."""
+    if isinstance(value, np.generic):
+        return value.item()
+    # pandas' missing value is of its own type
+    return None if type(value).__name__ == "NAType" else value
+
+
+class OutputDataset(Dataset[Sample]):
+    """The outputs of a run, each by its number."""
+
+    def __init__(self, samples: Samples) -> None:
+        """Made by `splitter.open`."""
+        self._samples = samples
+
+    def __len__(self) -> int:
+        """How many outputs there are."""
+        return len(self._samples)
+
+    def __getitem__(self, index: int) -> Sample:
+        """An output: the row of the manifest, and its content."""
+        count = len(self)
+        if not -count <= index < count:
+            raise IndexError(f"output {index} of {count}")
+        return self._samples.sample(int(index) % count)
+
+    @staticmethod
+    def collate_fn(samples: Sequence[Sample]) -> list[Sample]:
+        """A batch for a DataLoader: the samples as they are."""
+        return ProcessorDataset.collate_fn(list(samples))

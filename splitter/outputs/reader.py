@@ -1,0 +1,324 @@
+"""Output files read back, whatever sink has stored them, from a folder or a URL.
+
+What a manifest has in its column `output`, and where that is:
+
+    speech/a/0.wav                                        a file of its own
+    shards/shard-000000.tar/00000000-000000.wav           bytes of an archive, from `shard_offset` on
+    shards/shard-000000.parquet/00000000-000000.wav       row `shard_offset` of a table
+"""
+
+import bisect
+import contextlib
+import functools
+import io
+import itertools
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import xxhash
+
+from splitter.archives.reader import read_members
+from splitter.archives.row_groups import read_group, rows_at_once
+from splitter.errors import Refused, StorageError
+from splitter.outputs.files import READ_AHEAD, Files, Part, RemoteFiles, files_at
+from splitter.storage.content import checksum_of
+from splitter.storage.layout import shard_of
+from splitter.storage.names import is_output
+from splitter.text.urls import is_url, without_scheme
+
+# the columns of a shard's table that may hold contents
+CONTENTS = ("audio", "file")
+FOLDER = "splitter output folder"
+# a table keeps a row group in memory
+MOST_OPEN = {".tar": 16, ".parquet": 4}
+MOST_AT_ONCE = 64
+MOST_FOLDERS = 4
+# of the rows of a table
+MOST_KEYS = 1024
+READ_ANEW = "if the outputs were made anew, read the manifest again; if not, restore the file"
+
+
+def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes:  # noqa: ANN401 - see below
+    """The content of the output file that a row of the manifest names, wherever the sink has put it.
+
+    Args:
+        row: A row of `splitter.read_manifest`: a Series, a namedtuple of `itertuples`, or a dict.
+        output: The output folder. A Series knows it, as long as it was taken from the manifest itself.
+    """
+    values = _values(row)
+    folder = output if output is not None else _attributes(row).get(FOLDER)
+    if folder is None:
+        raise Refused(
+            "read_output: the row does not know its output folder; give it, as read_output(row, 'outputs')"
+        )
+    name = values.get("output")
+    if not isinstance(name, str) or not name:
+        listed = next((value for value in values.values() if isinstance(value, str)), "?")
+        raise Refused(f"read_output: the row of {listed} has no output file; leave out rows without `output`")
+    checksum = values.get("checksum")
+    size, offset = number_of(values.get("size")), offset_of(name, values.get("shard_offset"))
+    wanted = Address(name, size, checksum if isinstance(checksum, str) else "", offset)
+    return _reader(os.fspath(folder)).read(wanted)
+
+
+def _values(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller gave
+    values = row._asdict() if isinstance(row, tuple) and hasattr(row, "_asdict") else row
+    if isinstance(values, Mapping):
+        return values
+    # a Series; a table would give the name of a column for each key
+    if getattr(values, "ndim", None) == 1 and hasattr(values, "to_dict"):
+        found: Mapping[str, Any] = values.to_dict()
+        return found
+    kind = type(row).__name__
+    raise Refused(f"read_output: {kind} is not a row of the manifest; give one row, such as manifest.iloc[0]")
+
+
+def _attributes(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller gave
+    found = getattr(row, "attrs", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+def number_of(value: Any) -> int | None:  # noqa: ANN401 - a number of any library, or text, or missing
+    """A cell of a manifest that holds a whole number."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def offset_of(output: str, value: Any) -> int | None:  # noqa: ANN401 - as above
+    """A cell of `shard_offset`; beside a file of its own it is a label, or metadata, that is called so."""
+    return number_of(value) if shard_of(output)[0] else None
+
+
+class Address(NamedTuple):
+    """An output to read, as a row of the manifest has it; only its place must be known."""
+
+    output: str
+    size: int | None = None
+    checksum: str = ""
+    shard_offset: int | None = None
+
+
+@functools.lru_cache(MOST_FOLDERS)
+def _reader(folder: str) -> "OutputReader":
+    return OutputReader(folder)
+
+
+class OutputReader:
+    """Reads the outputs of one folder; keeps open, in each process, the shards it has used last."""
+
+    def __init__(self, folder: str | os.PathLike[str], remedy: str = READ_ANEW) -> None:
+        """Nothing is opened before the first output is read; `remedy` is said of one that is damaged."""
+        self._remedy = remedy
+        text = os.fspath(folder)
+        self.folder = text if is_url(text) else os.path.abspath(os.path.expanduser(without_scheme(text)))
+        self._process = 0
+        self._files: Files
+        self._shards: dict[str, _Shard] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What is open stays in its process."""
+        return type(self), (self.folder, self._remedy)
+
+    def read(self, wanted: Address) -> bytes:
+        """The content of an output; it must have the size and the checksum, where they are given."""
+        self._be_here()
+        shard, name = shard_of(_checked(wanted.output))
+        if not shard:
+            there = self._files.size(name)
+            if None not in (there, wanted.size) and there != wanted.size:
+                # before memory is taken for it
+                raise self._differs(wanted, self._of_size(there, wanted.size))
+            return self._as_stated(wanted, self._files.read(name, gaps=wanted.size is not None))
+        known = self._shards.get(shard)
+        if known is not None:
+            try:
+                return self._as_stated(wanted, known.read(name, wanted.size, wanted.shard_offset))
+            except StorageError:
+                # it may have been made anew since it was opened
+                self._shards.pop(shard, None)
+        return self._as_stated(wanted, self._opened(shard).read(name, wanted.size, wanted.shard_offset))
+
+    def read_in_order(self, many: Iterable[Address]) -> Iterator[bytes]:
+        """The contents of many outputs; of a store those that lie together come in one request."""
+        self._be_here()
+        for some in _portions(many):
+            parts = [_part_of(wanted) for wanted in some]
+            if isinstance(self._files, RemoteFiles) and None not in parts:
+                contents = self._files.parts([part for part in parts if part is not None])
+                yield from map(self._as_stated, some, contents)
+            else:
+                yield from map(self.read, some)
+
+    def plain_path(self, output: str) -> str:
+        """The path of an output on this machine that is a file of its own; a StorageError if it is none."""
+        self._be_here()
+        self._files.open(_checked(output)).close()
+        return self._files.place(output)
+
+    def _be_here(self) -> None:
+        """Nothing that is open, and no client of a store, is of use after a fork."""
+        if self._process != os.getpid():
+            self._shards = {}
+            self._files = files_at(self.folder)
+            self._process = os.getpid()
+
+    def _opened(self, shard: str) -> "_Shard":
+        kind = TarShard if shard.endswith(".tar") else ParquetShard
+        found = kind(self._files, shard, self._remedy)
+        if len(self._shards) >= MOST_OPEN[os.path.splitext(shard)[1]]:
+            self._shards.pop(next(iter(self._shards)), None)
+        self._shards[shard] = found
+        return found
+
+    def _as_stated(self, wanted: Address, content: bytes) -> bytes:
+        if wanted.size is not None and len(content) != wanted.size:
+            what = self._of_size(len(content), wanted.size)
+        elif wanted.checksum and checksum_of(xxhash.xxh3_128(content)) != wanted.checksum:
+            what = "its checksum differs from the manifest's"
+        else:
+            return content
+        raise self._differs(wanted, what)
+
+    @staticmethod
+    def _of_size(there: int | None, stated: int | None) -> str:
+        return f"has {there:,} bytes where the manifest says {stated:,}"
+
+    def _differs(self, wanted: Address, what: str) -> StorageError:
+        return StorageError(f"{self._files.place(wanted.output)}: {what}; {self._remedy}")
+
+
+def _portions(many: Iterable[Address]) -> Iterator[list[Address]]:
+    """As many at a time as may be in memory."""
+    some: list[Address] = []
+    size = 0
+    for wanted in many:
+        some.append(wanted)
+        size += wanted.size or 0
+        if size >= READ_AHEAD or len(some) == MOST_AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _part_of(wanted: Address) -> Part | None:
+    """Where the bytes of an output are; None if only its shard can tell."""
+    shard, name = shard_of(_checked(wanted.output))
+    if not wanted.size or (shard and not shard.endswith(".tar")):
+        return None
+    if not shard:
+        return Part(name, 0, wanted.size)
+    start = wanted.shard_offset
+    return None if start is None or start < 0 else Part(shard, start, start + wanted.size)
+
+
+def _checked(output: str) -> str:
+    """A name that stays in its folder; a manifest may have been edited."""
+    if not is_output(output):
+        raise Refused(
+            f"{output!r:.200}: is not the name of an output file; it leads out of the output folder"
+        )
+    return output
+
+
+# -- shards ------------------------------------------------------------------------------------------------
+
+
+class _Shard(ABC):
+    """A shard that is open."""
+
+    def __init__(self, files: Files, shard: str, remedy: str) -> None:
+        self._files, self._shard, self._remedy = files, shard, remedy
+
+    @abstractmethod
+    def read(self, name: str, size: int | None, offset: int | None) -> bytes:
+        """The content of an output; without an offset it is looked for by its name."""
+
+    def _missing(self, name: str) -> StorageError:
+        place = self._files.place(self._shard)
+        return StorageError(f"{place}: there is no {name!r:.200} in it; {self._remedy}")
+
+
+class TarShard(_Shard):
+    """An archive."""
+
+    def __init__(self, files: Files, shard: str, remedy: str) -> None:
+        super().__init__(files, shard, remedy)
+        self._ranges = files.ranges(shard)
+
+    def read(self, name: str, size: int | None, offset: int | None) -> bytes:
+        """One read of a range."""
+        if size is not None and offset is not None and offset >= 0:
+            return self._ranges.read(offset, size)
+        with self._files.open(self._shard) as file:
+            stream = io.BufferedReader(file)  # type: ignore[type-var]
+            for member in read_members(stream, self._files.place(self._shard)):
+                if member.name == name:
+                    return member.read()
+        raise self._missing(name)
+
+
+class ParquetShard(_Shard):
+    """A table, of which the row group that was used last is kept."""
+
+    def __init__(self, files: Files, shard: str, remedy: str) -> None:
+        super().__init__(files, shard, remedy)
+        import pyarrow.parquet as pq
+
+        with self._telling():
+            self._table = pq.ParquetFile(files.table(shard), pre_buffer=True)
+            schema = self._table.schema_arrow
+            self._column = next((name for name in CONTENTS if name in schema.names), "")
+            groups = self._table.metadata
+        rows = (groups.row_group(number).num_rows for number in range(groups.num_row_groups))
+        self._ends = list(itertools.accumulate(rows))
+        self._kept: tuple[int, Any] = (-1, None)
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """What Arrow raises is one error that names the shard."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            place = self._files.place(self._shard)
+            raise StorageError(f"{place}: cannot be read: {' '.join(str(error).split())}") from error
+
+    def read(self, name: str, size: int | None, offset: int | None) -> bytes:  # noqa: ARG002 - of the seam
+        """One row of its row group."""
+        import pyarrow as pa
+
+        row = self._row_of(name) if offset is None else offset
+        group = bisect.bisect_right(self._ends, row)
+        if row < 0 or group == len(self._ends) or not self._column:
+            raise self._missing(name)
+        kept, contents = self._kept
+        with self._telling():
+            if kept != group:
+                self._kept = -1, None
+                contents = pa.chunked_array([*read_group(self._table, group, self._column)])
+                self._kept = group, contents
+            start = self._ends[group - 1] if group else 0
+            value = contents[row - start].as_py()
+            content = None if value is None else value["bytes"]
+        if not isinstance(content, bytes):
+            raise self._missing(name)
+        return content
+
+    def _row_of(self, name: str) -> int:
+        key = name.rpartition(".")[0]
+        row = 0
+        with self._telling():
+            groups = range(self._table.metadata.num_row_groups)
+            rows = rows_at_once(self._table.metadata, groups, ["key"], MOST_KEYS)
+            for batch in self._table.iter_batches(batch_size=rows, columns=["key"], use_threads=False):
+                keys: list[str] = batch.column("key").to_pylist()
+                if key in keys:
+                    return row + keys.index(key)
+                row += len(keys)
+        raise self._missing(name)

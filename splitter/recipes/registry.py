@@ -1,0 +1,124 @@
+"""Recipes by name: the shipped ones, and a user's own."""
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from splitter.errors import Refused
+from splitter.system.imports import quick_imports
+from splitter.text.spelling import nearest
+
+if TYPE_CHECKING:
+    from splitter.dataset import ProcessorDataset
+
+# name -> module and class; a module is imported when its recipe is asked for
+RECIPES = {
+    "chunk": "splitter.recipes.chunk:Chunk",
+    "command": "splitter.recipes.command:Command",
+    "segments": "splitter.recipes.segments:Segments",
+    "silence": "splitter.recipes.silence:Silence",
+    "speech": "splitter.recipes.speech:Speech",
+    "words": "splitter.recipes.words:Words",
+}
+DEFAULT = "chunk"
+
+
+def load_recipe(name: str) -> "type[ProcessorDataset]":
+    """The class that a name stands for: a shipped recipe, `module:Class` or `path/to/file.py:Class`."""
+    with quick_imports():
+        from splitter.dataset import ProcessorDataset
+
+    place, colon, class_name = RECIPES.get(name, name).rpartition(":")
+    if not (place and colon):
+        if name.endswith(".py"):
+            there = _recipes_in(_import_file(name))
+            write = f"; write {name}:{there[0] if len(there) == 1 else 'Class'}" if there else ""
+            raise Refused(f"--recipe {name}: names a file{write}; {_listed(there)}")
+        known = ", ".join(RECIPES)
+        hint = (
+            nearest(name, list(RECIPES))
+            or f"; there is {known}, or write module:Class or path/to/file.py:Class"
+        )
+        raise Refused(f"--recipe {name}: is not a recipe{hint}")
+    module = _import_file(place) if place.endswith(".py") else _import_module(place)
+    recipe = getattr(module, class_name, None)
+    if not (isinstance(recipe, type) and issubclass(recipe, ProcessorDataset)):
+        found = _listed(_recipes_in(module))
+        problem = "is not a ProcessorDataset" if recipe is not None else "is not there"
+        raise Refused(f"--recipe {name}: {class_name} {problem} in {place}; {found}")
+    return recipe
+
+
+def _recipes_in(module: ModuleType) -> list[str]:
+    """The names of the recipes that a module defines."""
+    from splitter.dataset import ProcessorDataset
+
+    classes = ((name, value) for name, value in vars(module).items() if isinstance(value, type))
+    return [
+        name
+        for name, kind in classes
+        if issubclass(kind, ProcessorDataset) and kind.__module__ == module.__name__
+    ]
+
+
+def _listed(recipes: list[str]) -> str:
+    return f"it has {', '.join(recipes)}" if recipes else "it has no subclass of ProcessorDataset"
+
+
+def _import_file(path: str) -> ModuleType:
+    path = os.path.abspath(os.path.expanduser(path))
+    if not os.path.isfile(path):
+        raise Refused(f"--recipe {path}: there is no such file")
+    _look_in(os.path.dirname(path))
+    name = os.path.splitext(os.path.basename(path))[0]
+    if name in sys.modules or name in sys.stdlib_module_names:
+        name = f"recipe_file_{name}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise Refused(f"--recipe {path}: cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    with _Importing(path), quick_imports():
+        spec.loader.exec_module(module)
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    _look_in(os.getcwd())
+    with _Importing(name), quick_imports():
+        return importlib.import_module(name)
+
+
+def _look_in(folder: str) -> None:
+    """Let a recipe import the modules beside it."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+class _Importing:
+    """Turns what goes wrong while a user's module is imported into one line with its place."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, (Refused, KeyboardInterrupt)):
+            return
+        if isinstance(error, SyntaxError):
+            of = "" if error.filename == self._name else f" of {error.filename}"
+            raise Refused(f"--recipe {self._name}: line {error.lineno}{of}: {error.msg}") from error
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
+        if not own and isinstance(error, ModuleNotFoundError):
+            raise Refused(
+                f"--recipe {self._name}: there is no such module; a file is written as path/to/file.py:Class"
+            ) from error
+        where = f" (line {own[-1].lineno} of {own[-1].filename})" if own else ""
+        raise Refused(f"--recipe {self._name}: {type(error).__name__}: {error}{where}") from error

@@ -1,0 +1,211 @@
+"""What stores hold: lists that are read from there, and the files of a folder in one listing.
+
+Each is done in a process of its own, since the client of a store brings threads, and since a listing may take
+much memory.
+"""
+
+import fnmatch
+import re
+import sys
+import tempfile
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+import xxhash
+
+from splitter.errors import Refused
+from splitter.storage.layout import OWN_FOLDER, RESERVED_FOLDERS
+from splitter.stores.clients import Found, client, found_in, reason, with_retries
+from splitter.system.pool import from_process
+from splitter.text.urls import has_password, is_url, without_secrets
+
+AT_ONCE = 10_000
+# what a folder below that of the inputs is, when a run has put its outputs there
+OUTPUT_FOLDER = "output folder"
+# called with what might be taken for an input and is none, and what it is
+PassOver = Callable[[str, str], None]
+
+
+class Known:
+    """What a listing has told of files, so that they need not be asked for one by one: 24 bytes for each."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self._marks, self._sizes, self._changed = array("Q"), array("q"), array("q")
+        self._sorted: tuple[np.ndarray, ...] = ()
+
+    def add(self, url: str, found: Found) -> None:
+        """Note what was told of one."""
+        self._marks.append(_mark(url))
+        self._sizes.append(found.size)
+        self._changed.append(found.changed)
+
+    def in_order(self) -> "Known":
+        """Make ready for questions."""
+        columns = np.array(self._marks, "u8"), np.array(self._sizes, "i8"), np.array(self._changed, "i8")
+        order = np.argsort(columns[0], kind="stable")
+        self._sorted = tuple(column[order] for column in columns)
+        return self
+
+    def of_all(self, urls: Sequence[str]) -> list[Found | None]:
+        """What is known of files."""
+        if not self._sorted or not len(self._sorted[0]):
+            return [None] * len(urls)
+        marks, sizes, changed = self._sorted
+        wanted = np.array([_mark(url) for url in urls], "u8")
+        at = np.minimum(np.searchsorted(marks, wanted), len(marks) - 1)
+        rows = zip((marks[at] == wanted).tolist(), sizes[at].tolist(), changed[at].tolist(), strict=True)
+        return [Found(size, version) if known else None for known, size, version in rows]
+
+
+def _mark(url: str) -> int:
+    return xxhash.xxh3_64_intdigest(url.encode("utf-8", "surrogateescape"))
+
+
+def refuse_password(url: str) -> None:
+    """Refuse a URL that would carry a password into files and messages."""
+    if has_password(url):
+        raise Refused(
+            f"{without_secrets(url)}: was given with a password; leave it out, and give it in ~/.netrc or "
+            "the store's own config"
+        )
+
+
+def fetched_list(url: str) -> tuple[IO[bytes], str]:
+    """A remote list as a file that is gone when it is closed, and its path."""
+    if sys.platform == "linux":
+        file: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed with what is read from it
+        path = f"/proc/self/fd/{file.fileno()}"
+    else:
+        file = tempfile.NamedTemporaryFile(prefix="splitter-")  # noqa: SIM115
+        path = file.name
+    try:
+        for _ in from_process(lambda: _fetch(url, path)):
+            pass
+    except BaseException:
+        file.close()
+        raise
+    return file, path
+
+
+def _fetch(url: str, path: str) -> Iterator[None]:
+    try:
+        store, there = client(url)
+        with_retries(store.get_file, there, path)
+    except Refused:
+        raise
+    except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+        raise Refused(f"{without_secrets(url)}: the dataset list cannot be read: {reason(error)}") from None
+    yield None
+
+
+def content_beside(url: str) -> bytes | None:
+    """The content of a small remote file; None if there is none."""
+    (content,) = from_process(lambda: _content(url))
+    return content
+
+
+def _content(url: str) -> Iterator[bytes | None]:
+    try:
+        store, there = client(url)
+        yield with_retries(store.cat_file, there)
+    except FileNotFoundError:
+        yield None
+    except Refused as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        yield None
+    except Exception as error:  # noqa: BLE001
+        raise Refused(f"{without_secrets(url)}: cannot be read: {reason(error)}") from None
+
+
+def is_remote_folder(url: str) -> bool:
+    """Whether a URL names a folder; one that ends in a slash does."""
+    if url.endswith("/"):
+        return True
+    (found,) = from_process(lambda: _is_folder(url))
+    return found
+
+
+def _is_folder(url: str) -> Iterator[bool]:
+    try:
+        store, there = client(url)
+        yield with_retries(store.info, there).get("type") == "directory"
+    except Refused:
+        raise
+    except Exception as error:  # noqa: BLE001
+        raise Refused(f"{without_secrets(url)}: cannot be read: {reason(error)}; check DATASET") from None
+
+
+def remote_files(
+    url: str, patterns: Sequence[str], leave_out: str, known: Known, pass_over: PassOver
+) -> Iterator[str]:
+    """The files of a remote folder and its subfolders, as paths in it, always in the same order."""
+    for names, sizes, versions in from_process(lambda: _list(url, patterns, leave_out)):
+        for name, size, version in zip(names, sizes, versions, strict=True):
+            if name.endswith("/"):
+                pass_over(name, OUTPUT_FOLDER)
+                continue
+            if version is not None:
+                known.add(f"{url.rstrip('/')}/{name}", Found(size, version))
+            yield name
+
+
+def _list(
+    url: str, patterns: Sequence[str], leave_out: str
+) -> Iterator[tuple[list[str], list[Any], list[Any]]]:
+    import fsspec
+
+    try:
+        store, there = client(url)
+        listed = with_retries(store.find, there, detail=True)
+        folder = fsspec.core.strip_protocol(url).rstrip("/") + "/"
+        inner = fsspec.core.strip_protocol(leave_out).rstrip("/") + "/" if is_url(leave_out) else ""
+    except Refused:
+        raise
+    except Exception as error:  # noqa: BLE001
+        raise Refused(f"{without_secrets(url)}: cannot be listed: {reason(error)}; check DATASET") from None
+    outputs = {name.partition(f"/{OWN_FOLDER}/")[0] + "/" for name in listed if f"/{OWN_FOLDER}/" in name}
+    nested = tuple(sorted(outputs - {folder, inner}))
+    files = {
+        name.removeprefix(folder): found_in(info)
+        for name, info in listed.items()
+        if name.startswith(folder)
+        and not (inner and name.startswith(inner))
+        and not name.startswith(nested)
+        and info.get("type") != "directory"
+    }
+    del listed
+    wanted = filter(is_meant(patterns), files)
+    names = sorted((name for name in wanted if _may_be_input(name, folder, outputs)), key=_in_folders)
+    left_out = [name.removeprefix(folder) for name in nested if name.startswith(folder)]
+    yield left_out, [None] * len(left_out), [None] * len(left_out)
+    for start in range(0, len(names), AT_ONCE):
+        some = names[start : start + AT_ONCE]
+        found = [files[name] or (None, None) for name in some]
+        yield some, [size for size, _ in found], [version for _, version in found]
+
+
+def _in_folders(name: str) -> list[str]:
+    """What to sort by, so that a folder of a disk and its copy in a store come in the same order."""
+    return name.split("/")
+
+
+def is_meant(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """What tells by its path in a folder, or by its name alone, whether a file is like one of the patterns.
+
+    Capitals do not count: a recorder that writes a.WAV means what others call a.wav.
+    """
+    rule = re.compile("|".join(map(fnmatch.translate, patterns)) or ".*", re.IGNORECASE)
+    return lambda path: bool(rule.match(path) or rule.match(path.rpartition("/")[2]))
+
+
+def _may_be_input(name: str, folder: str, outputs: set[str]) -> bool:
+    parts = name.split("/")
+    # an object whose name ends in a slash stands for a folder
+    if not parts[-1] or any(part.startswith(".") for part in parts):
+        return False
+    # the tables of the run that made this folder
+    return not (parts[-1] in RESERVED_FOLDERS and (folder + name).rpartition("/")[0] + "/" in outputs)

@@ -1,0 +1,428 @@
+"""Objects of a store below a URL: each appears whole or not at all, and every request is tried again.
+
+Names are relative to the URL, with forward slashes. `S3Objects` speaks S3 itself, for what fsspec has no
+words for: one PUT for an object of any size that S3 takes at once, read from the disk as it is sent; a
+deletion of many that tells which of them failed; uploads that a dead process has left open.
+"""
+
+import contextlib
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO
+
+from splitter.stores.clients import FIRST_PAUSE, client_for, is_missing, is_out_of_reach, may_pass
+from splitter.stores.threads import Answer, in_threads
+from splitter.text.content_types import type_of
+from splitter.text.urls import without_secrets
+
+# S3's word for it, and what a user is told
+NO_SUCH_BUCKET = "NoSuchBucket"
+NO_BUCKET = "there is no such bucket; make it first, or mend the URL"
+
+# seconds for which a request is tried again before a run gives up
+PATIENCE = 120.0
+LONGEST_PAUSE = 15.0
+# what S3 takes in one PUT, or copies in one request
+LARGEST_PUT = 5 << 30
+PART_BYTES = 64 << 20
+MOST_PARTS = 9000
+PARTS_AT_A_TIME = 4
+READ_AT_ONCE = 8 << 20
+KEYS_AT_A_TIME = 1000
+SECONDS_OF_SILENCE = 60
+# S3's words for what a second try mends, though the status says that the request was wrong
+_PASSING_CODES = frozenset(
+    {
+        "BadDigest",
+        "ConditionalRequestConflict",
+        "IncompleteBody",
+        "InternalError",
+        "OperationAborted",
+        "RequestTimeout",
+        "SlowDown",
+        "XAmzContentSHA256Mismatch",
+    }
+)
+# XML, in which many keys are deleted at once, has no words for these
+_NOT_IN_XML = re.compile("[\x00-\x1f\x7f\ufffe\uffff]")
+
+# by process: a client does not survive a fork, and that of the parent must not be ended in a child
+_clients: dict[tuple[int, str], Any] = {}
+
+
+class Objects:
+    """Objects below a URL, through what fsspec has for every store."""
+
+    LONGEST_NAME = 1024
+
+    def __init__(self, root: str, patience: float = PATIENCE) -> None:
+        """Nothing is asked for yet."""
+        self.root = root
+        self.patience = patience
+
+    def _client(self) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
+        key = os.getpid(), self.root
+        if key not in _clients:
+            _clients[key] = client_for(self.root, skip_instance_cache=True, **self._options())
+        return _clients[key]
+
+    def _options(self) -> dict[str, Any]:
+        return {}
+
+    def _address(self, name: str) -> str:
+        return f"{self.root}/{name}" if name else self.root
+
+    def _patiently(self, call: Callable[[], Answer]) -> Answer:
+        """The call's answer; tried again, later and later, while the store is busy or out of reach."""
+        began = time.monotonic()
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return call()
+            except Exception as error:
+                passes = may_pass(error) or is_out_of_reach(error) or code_of(error) in _PASSING_CODES
+                if not passes or time.monotonic() - began > self.patience:
+                    raise
+                # many workers that were refused together must not come back together
+                time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+                pause = min(LONGEST_PAUSE, pause * 2)
+
+    # -- one object
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put a small object in place of what has the name."""
+        self._patiently(lambda: self._client().pipe_file(self._address(name), content))
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Put a small object where there is none; says whether it is this one that is there now."""
+        with contextlib.suppress(FileExistsError):
+            self._patiently(lambda: self._client().pipe_file(self._address(name), content, mode="create"))
+        # the answer to the first try may have been lost; and some stores do not know the condition
+        return self.read(name) == content
+
+    def upload(self, name: str, file: BinaryIO) -> None:
+        """Put a file, which may be large, in place of what has the name."""
+        self._patiently(
+            lambda: self._client().put_file(f"/dev/fd/{_rewound(file).fileno()}", self._address(name))
+        )
+
+    def upload_from(self, name: str, path: str) -> None:
+        """The same for a file that has a name on this machine."""
+        with open(path, "rb") as file:
+            self.upload(name, file)
+
+    def read(self, name: str) -> bytes:
+        """A whole object."""
+        content: bytes = self._patiently(lambda: self._client().cat_file(self._address(name)))
+        return content
+
+    def read_part(self, name: str, start: int, stop: int) -> bytes:
+        """Some bytes of an object, of which it has as many."""
+        content: bytes = self._patiently(
+            lambda: self._client().cat_file(self._address(name), start=start, end=stop)
+        )
+        return content
+
+    def read_up_to(self, name: str, start: int, stop: int) -> bytes:
+        """Some bytes of an object, which may end before."""
+        size = self.size(name)
+        if size is None:
+            raise FileNotFoundError(name)
+        return self.read_part(name, start, min(stop, size)) if start < size else b""
+
+    def size(self, name: str) -> int | None:
+        """The bytes of an object; None if there is none."""
+        try:
+            return int(self._patiently(lambda: self._client().size(self._address(name))))
+        except Exception as error:
+            if is_missing(error):
+                return None
+            raise
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object within the store."""
+        self._patiently(lambda: self._client().cp_file(self._address(source), self._address(target)))
+
+    # -- many
+
+    def listed(self, folder: str, beginning: str = "") -> dict[str, int]:
+        """The names in a folder that begin so, and their sizes; those of folders are 0."""
+        try:
+            found = self._patiently(lambda: self._client().ls(self._address(folder), detail=True))
+        except Exception as error:
+            if is_missing(error):
+                return {}
+            raise
+        sizes = {one["name"].rstrip("/").rpartition("/")[2]: int(one["size"] or 0) for one in found}
+        return {name: size for name, size in sorted(sizes.items()) if name.startswith(beginning)}
+
+    def below(self, folder: str) -> list[str]:
+        """All names in a folder and in the folders below it."""
+        start = self._address(folder).partition("://")[2].rstrip("/") + "/"
+        found = self._patiently(lambda: self._client().find(self._address(folder)))
+        names = (name.lstrip("/").removeprefix(start) for name in found)
+        return sorted(f"{folder}/{name}" for name in names)
+
+    def all_names(self) -> Iterator[str]:
+        """All names below the URL, but for what stands for a folder."""
+        yield from (name.removeprefix("/") for name in self.below(""))
+
+    def any_name(self) -> str:
+        """One name below the URL; nothing if there is none."""
+        return next(iter(self.listed("")), "")
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects; missing ones are no error."""
+        in_threads(self._delete, list(names))
+
+    def _delete(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._patiently(lambda: self._client().rm_file(self._address(name)))
+
+    def abort_uploads(self, names: Iterable[str] = (), below: Collection[str] = ()) -> None:
+        """End uploads that a dead process has left open; most stores forget them by themselves.
+
+        Those of some names, and of all that are called so or lie in folders that are.
+        """
+
+
+def _kind(name: str) -> dict[str, str]:
+    """What browsers that open it are told it is: the report is the one page that is shown as such."""
+    # brings NumPy along
+    from splitter.text.content_types import REPORT
+
+    return {"ContentType": "text/html; charset=utf-8" if name == REPORT else type_of(name)}
+
+
+class S3Objects(Objects):
+    """Objects of S3, and of stores that speak its language."""
+
+    def __init__(self, root: str, patience: float = PATIENCE) -> None:
+        """Nothing is asked for yet."""
+        super().__init__(root, patience)
+        self.bucket, _, prefix = root.partition("://")[2].partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+
+    def _options(self) -> dict[str, Any]:
+        import fsspec
+
+        asked = fsspec.config.conf.get("s3", {}).get("config_kwargs", {})
+        return {"config_kwargs": {"read_timeout": SECONDS_OF_SILENCE, **asked}}
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}{name}"
+
+    def _ask(self, method: str, name: str | None = None, **named: Any) -> Any:  # noqa: ANN401 - botocore's
+        if name is not None:
+            named["Key"] = self._key(name)
+        client = self._client()
+        # tried again here, with patience and at random intervals
+        client.retries = 1
+        return client.call_s3(method, Bucket=self.bucket, **named)
+
+    def write(self, name: str, content: bytes) -> None:
+        """One PUT."""
+        self._patiently(lambda: self._ask("put_object", name, Body=content, **_kind(name)))
+
+    def create(self, name: str, content: bytes) -> bool:
+        """One PUT that fails where there is something, in a store that knows the condition."""
+        try:
+            self._patiently(lambda: self._ask("put_object", name, Body=content, IfNoneMatch="*"))
+        except FileExistsError:
+            pass
+        except Exception as error:
+            if code_of(error) != "NotImplemented":
+                raise
+            if self.size(name) is None:
+                self.write(name, content)
+        return self.read(name) == content
+
+    def upload(self, name: str, file: BinaryIO) -> None:
+        """One PUT, below 5 GB; it is read as it is sent."""
+        if os.fstat(file.fileno()).st_size > LARGEST_PUT:
+            self._upload_in_parts(name, file)
+        else:
+            self._patiently(lambda: self._ask("put_object", name, Body=_rewound(file), **_kind(name)))
+
+    def _upload_in_parts(self, name: str, file: BinaryIO) -> None:
+        size = os.fstat(file.fileno()).st_size
+        step = max(PART_BYTES, -(-size // MOST_PARTS))
+        begun = self._patiently(lambda: self._ask("create_multipart_upload", name, **_kind(name)))
+        upload = begun["UploadId"]
+
+        def send(start: int) -> dict[str, Any]:
+            number = start // step + 1
+            content = os.pread(file.fileno(), step, start)
+            answer = self._patiently(
+                lambda: self._ask("upload_part", name, UploadId=upload, PartNumber=number, Body=content)
+            )
+            return {"PartNumber": number, "ETag": answer["ETag"]}
+
+        try:
+            parts = in_threads(send, range(0, size, step), PARTS_AT_A_TIME)
+            self._patiently(
+                lambda: self._ask(
+                    "complete_multipart_upload", name, UploadId=upload, MultipartUpload={"Parts": parts}
+                )
+            )
+        except BaseException as error:
+            # it may have been done, and the answer was lost
+            if code_of(error) != "NoSuchUpload" or self.size(name) != size:
+                with contextlib.suppress(Exception):
+                    self._patiently(lambda: self._ask("abort_multipart_upload", name, UploadId=upload))
+                raise
+        # where the answer to the first request was lost, there are two
+        self.abort_uploads([name])
+
+    def read(self, name: str) -> bytes:
+        """One GET."""
+        return self._patiently(lambda: self._content("get_object", name))
+
+    def read_part(self, name: str, start: int, stop: int) -> bytes:
+        """One GET of a range."""
+        return self._patiently(lambda: self._content("get_object", name, Range=f"bytes={start}-{stop - 1}"))
+
+    def read_up_to(self, name: str, start: int, stop: int) -> bytes:
+        """One GET of a range."""
+        try:
+            return self.read_part(name, start, stop)
+        except Exception as error:
+            # nothing is left from there on
+            if code_of(error) in ("InvalidRange", "416"):
+                return b""
+            raise
+
+    def _content(self, method: str, name: str, **named: str) -> bytes:
+        from fsspec.asyn import sync
+
+        body = self._ask(method, name, **named)["Body"]
+        content: bytes = sync(self._client().loop, body.read)
+        return content
+
+    def size(self, name: str) -> int | None:
+        """One HEAD."""
+        try:
+            return int(self._patiently(lambda: self._ask("head_object", name))["ContentLength"])
+        except FileNotFoundError:
+            return None
+
+    def copy(self, source: str, target: str) -> None:
+        """One request, below 5 GB."""
+        size = self.size(source)
+        if size is not None and size > LARGEST_PUT:
+            super().copy(source, target)
+            return
+        origin = {"Bucket": self.bucket, "Key": self._key(source)}
+        self._patiently(lambda: self._ask("copy_object", target, CopySource=origin))
+
+    def listed(self, folder: str, beginning: str = "") -> dict[str, int]:
+        """One LIST for each thousand names."""
+        start = self._key(f"{folder}/" if folder else "")
+        found: dict[str, int] = {}
+        for page in self._pages("list_objects_v2", Prefix=f"{start}{beginning}", Delimiter="/"):
+            found.update((one["Key"].removeprefix(start), one["Size"]) for one in page.get("Contents", []))
+            folders = (one["Prefix"].removeprefix(start) for one in page.get("CommonPrefixes", []))
+            found.update((name.rstrip("/"), 0) for name in folders)
+        return dict(sorted(found.items()))
+
+    def below(self, folder: str) -> list[str]:
+        """One LIST for each thousand names."""
+        pages = self._pages("list_objects_v2", Prefix=self._key(f"{folder}/"))
+        keys = (one["Key"] for page in pages for one in page.get("Contents", []))
+        return sorted(key.removeprefix(self._prefix) for key in keys)
+
+    def all_names(self) -> Iterator[str]:
+        """One LIST for each thousand names."""
+        for page in self._pages("list_objects_v2", Prefix=self._prefix):
+            for one in page.get("Contents", []):
+                if one["Size"] or not one["Key"].endswith("/"):
+                    yield one["Key"].removeprefix(self._prefix)
+
+    def any_name(self) -> str:
+        """One LIST for a single name."""
+        page = self._patiently(lambda: self._ask("list_objects_v2", Prefix=self._prefix, MaxKeys=1))
+        return next((one["Key"].removeprefix(self._prefix) for one in page.get("Contents", [])), "")
+
+    def _pages(self, method: str, **named: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - botocore's
+        while True:
+            page = self._patiently(lambda: self._ask(method, **named))
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            if method == "list_objects_v2":
+                named["ContinuationToken"] = page["NextContinuationToken"]
+            else:
+                named.update(KeyMarker=page["NextKeyMarker"], UploadIdMarker=page["NextUploadIdMarker"])
+
+    def delete(self, names: Iterable[str]) -> None:
+        """One request for each thousand names, in their order."""
+        plain = []
+        for name in names:
+            if _NOT_IN_XML.search(self._key(name)):
+                self._patiently(lambda name=name: self._ask("delete_object", name))  # type: ignore[misc]
+            else:
+                plain.append(name)
+        for start in range(0, len(plain), KEYS_AT_A_TIME):
+            self._delete_some(plain[start : start + KEYS_AT_A_TIME])
+
+    def _delete_some(self, names: Sequence[str]) -> None:
+        keys = [{"Key": self._key(name)} for name in names]
+
+        def ask() -> None:
+            answer = self._ask("delete_objects", Delete={"Objects": keys, "Quiet": True})
+            # the answer as a whole is good, whatever came of each
+            failed = [one for one in answer.get("Errors", []) if one.get("Code") != "NoSuchKey"]
+            if failed:
+                keys[:] = [{"Key": one["Key"]} for one in failed]
+                raise NotDeleted(failed[0].get("Code", ""), failed[0].get("Message", ""))
+
+        self._patiently(ask)
+
+    def abort_uploads(self, names: Iterable[str] = (), below: Collection[str] = ()) -> None:
+        """As far as one may see and end them."""
+        chosen = {*names}
+        with contextlib.suppress(PermissionError, NotImplementedError, OSError):
+            for page in self._pages("list_multipart_uploads", Prefix=self._prefix):
+                for one in page.get("Uploads", []):
+                    name = one["Key"].removeprefix(self._prefix)
+                    if name in chosen or name.partition("/")[0] in below:
+                        named = {"Key": one["Key"], "UploadId": one["UploadId"]}
+                        self._patiently(lambda named=named: self._ask("abort_multipart_upload", **named))  # type: ignore[misc]
+
+
+class NotDeleted(OSError):
+    """One of many objects could not be deleted."""
+
+    def __init__(self, code: str, message: str) -> None:
+        """S3's word for the reason, and its sentence."""
+        super().__init__(f"{code}: {message}")
+        self.response = {"Error": {"Code": code}}
+
+
+def objects_at(root: str, patience: float = PATIENCE) -> Objects:
+    """The objects below a URL."""
+    kind = S3Objects if root.partition(":")[0] in ("s3", "s3a") else Objects
+    return kind(root, patience)
+
+
+def code_of(error: BaseException | None) -> str:
+    """S3's word for what went wrong; nothing if it has said none."""
+    while error is not None:
+        response = getattr(error, "response", None)
+        if isinstance(response, dict) and response.get("Error", {}).get("Code"):
+            return str(response["Error"]["Code"])
+        error = error.__cause__
+    return ""
+
+
+def shown(error: BaseException) -> str:
+    """An error in one line, without secrets."""
+    return " ".join(without_secrets(str(error) or type(error).__name__).split())
+
+
+def _rewound(file: BinaryIO) -> BinaryIO:
+    file.seek(0)
+    return file

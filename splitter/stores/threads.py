@@ -1,0 +1,44 @@
+"""Requests in threads, since the clients of stores wait most of the time."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+AT_A_TIME = 10
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+def in_threads(
+    function: Callable[[Item], Answer], items: Sequence[Item], at_a_time: int = AT_A_TIME
+) -> list[Answer]:
+    """The function of each item, several at a time; the first error ends what has not begun."""
+    if len(items) <= 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(min(at_a_time, len(items))) as pool:
+        waiting = [pool.submit(function, item) for item in items]
+        try:
+            return [one.result() for one in waiting]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def each_in_threads(
+    function: Callable[[Item], Answer], items: Iterable[Item], at_a_time: int = AT_A_TIME
+) -> Generator[Answer, None, None]:
+    """The same for items without end: only a few are in hand."""
+    waiting: deque[Future[Answer]] = deque()
+    with ThreadPoolExecutor(at_a_time) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > 2 * at_a_time:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -1,0 +1,62 @@
+"""What user code prints where nobody sees it: kept by input, for the driver to print."""
+
+import os
+import re
+import sys
+
+from splitter.system.memory import nameless_file
+
+LONGEST = 4_000
+MOST_INPUTS = 50
+_MOST_BYTES = 64 << 20
+_MARK = re.compile(rb"\0<(-?\d+)>\0")
+
+
+class Voice:
+    """A nameless file that the runner, and all it starts, prints into, with a mark where an input begins."""
+
+    def __init__(self) -> None:
+        """Nothing is said yet."""
+        self._file = nameless_file()
+
+    def take_over(self) -> None:
+        """Have this process print into the file."""
+        for number in (1, 2):
+            os.dup2(self._file.fileno(), number)
+
+    def mark(self, place: int) -> None:
+        """Note that what comes now is of the input at this place."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._write_mark(place)
+
+    def _write_mark(self, place: int) -> None:
+        os.write(self._file.fileno(), b"\0<%d>\0" % place)
+
+    def trim(self, place: int) -> None:
+        """Let go of what nobody could read; what comes now is of the input at this place."""
+        if os.fstat(self._file.fileno()).st_blocks * 512 > _MOST_BYTES:
+            os.ftruncate(self._file.fileno(), 0)
+            os.lseek(self._file.fileno(), 0, os.SEEK_SET)
+            self._write_mark(place)
+
+    def heard(self) -> list[tuple[int, str]]:
+        """What was printed since the last time: places and texts."""
+        size = os.fstat(self._file.fileno()).st_size
+        if not size:
+            return []
+        content = os.pread(self._file.fileno(), _MOST_BYTES, max(0, size - _MOST_BYTES))
+        os.ftruncate(self._file.fileno(), 0)
+        os.lseek(self._file.fileno(), 0, os.SEEK_SET)
+        _, *pieces = _MARK.split(b"\0<-1>\0" + content)
+        said = [
+            (int(place), _shortened(text.strip(b"\0\r\n").decode("utf-8", "replace")))
+            for place, text in zip(pieces[::2], pieces[1::2], strict=True)
+        ]
+        return [(place, text) for place, text in said if text][:MOST_INPUTS]
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST // 2]}\n… {len(text) - LONGEST:,} characters …\n{text[-LONGEST // 2 :]}"

@@ -1,0 +1,119 @@
+"""Child processes: how they die with their parent, and how they are ended."""
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import psutil
+
+SECONDS_TO_END = 1.0
+PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what this process's descendants leave behind."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    """Set a property of this process, where the system knows it (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def is_at_work(owner: list[str]) -> bool:
+    """Whether a driver, known by its machine and its number there, lives, or cannot be asked."""
+    match owner:
+        case [host, pid, *_] if host == socket.gethostname() and pid.isdecimal():
+            return lives(int(pid))
+        case [_, _, *_]:
+            return True
+    return False
+
+
+def lives(process: int) -> bool:
+    """Whether a process of this machine is not dead yet.
+
+    What a child sees as its parent does not tell: it stays the same until the last thread has ended.
+    """
+    try:
+        # a killed one stays in the table until its parent asks how it ended
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+def process_space() -> int:
+    """Among which processes the numbers are this process's own; 0 where there is but one such space."""
+    with contextlib.suppress(OSError):
+        return os.stat("/proc/self/ns/pid").st_ino
+    return 0
+
+
+def started(process: int) -> float:
+    """When a process began, in seconds; 0 if there is none."""
+    with contextlib.suppress(psutil.Error):
+        return float(psutil.Process(process).create_time())
+    return 0.0
+
+
+def parent_process() -> int:
+    """The process that started this one, also when that is dead by now."""
+    parent = multiprocessing.parent_process()
+    return parent.pid or os.getppid() if parent else os.getppid()
+
+
+def die_with_parent(parent: int, number: int) -> None:
+    """Have a signal sent to this process when its parent dies; ends it if that has happened already."""
+    if sys.platform == "linux":
+        _prctl(PR_SET_PDEATHSIG, number)
+    else:
+        _watch_parent(parent, number)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _watch_parent(parent: int, number: int) -> None:
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def end_session(leader: int) -> None:
+    """End what is left of the session that a killed process has led."""
+    end_all(lambda: [process for process in psutil.process_iter() if _session_of(process) == leader])
+
+
+def _session_of(process: psutil.Process) -> int:
+    with contextlib.suppress(psutil.Error, OSError):
+        return 0 if process.status() == psutil.STATUS_ZOMBIE else os.getsid(process.pid)
+    return 0
+
+
+def end_descendants(spared: Callable[[psutil.Process], bool] = lambda _: False) -> None:
+    """End what the children of this process have left behind."""
+    end_all(lambda: [child for child in psutil.Process().children(recursive=True) if not spared(child)])
+
+
+def end_all(find: Callable[[], list[psutil.Process]]) -> None:
+    """End processes and wait until they are gone; they may be starting more all the while."""
+    give_up = time.monotonic() + SECONDS_TO_END
+    while time.monotonic() < give_up:
+        found = find()
+        if not found:
+            return
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(found, timeout=0.1)

@@ -1,0 +1,14 @@
+"""The CPUs that this process may use."""
+
+import os
+
+
+def usable_cpus() -> int:
+    """The CPUs this process may use: its affinity, and a container's quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+    except (OSError, ValueError):
+        return count
+    return count if quota == "max" else max(1, min(count, -(-int(quota) // int(period))))

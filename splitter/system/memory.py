@@ -1,0 +1,67 @@
+"""The memory that processes take, and files in memory."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from typing import IO
+
+import psutil
+
+_FIRST_TO_GO = 900
+
+
+def nameless_file() -> IO[bytes]:
+    """A file that is gone when it is closed: in memory where that can be, as no disk may have room."""
+    if sys.platform == "linux":
+        return open(os.memfd_create("splitter"), "w+b")
+    else:  # noqa: RET505 - mypy knows what a platform has by this
+        return tempfile.TemporaryFile()
+
+
+def be_first_to_go() -> None:
+    """When memory runs out, the kernel is to end a runner, not the driver or a stranger."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
+        # Ray's workers, and with them a guard, have the most there is already
+        if int(file.read()) < _FIRST_TO_GO:
+            file.seek(0)
+            file.write(str(_FIRST_TO_GO))
+
+
+def memory_of(process: int, without: int = 0) -> int:
+    """Bytes of memory that a process and its descendants, but for one, hold for themselves."""
+    others = (child for child in _descendants(process) if child != without)
+    return _own_memory(process) + sum(map(_unshared_memory, others))
+
+
+def _descendants(process: int) -> list[int]:
+    with contextlib.suppress(OSError), open(f"/proc/{process}/task/{process}/children") as file:
+        children = [int(child) for child in file.read().split()]
+        return children + [one for child in children for one in _descendants(child)]
+    with contextlib.suppress(psutil.Error):
+        return [child.pid for child in psutil.Process(process).children(recursive=True)]
+    return []
+
+
+def _own_memory(process: int) -> int:
+    found = _kilobytes(f"/proc/{process}/status", ("RssAnon", "RssShmem"))
+    if found is None:
+        with contextlib.suppress(psutil.Error):
+            return int(psutil.Process(process).memory_info().rss)
+    return (found or 0) * 1024
+
+
+def _unshared_memory(process: int) -> int:
+    """What a process has but its parent has not: one that was just forked has nothing yet."""
+    found = _kilobytes(f"/proc/{process}/smaps_rollup", ("Private_Dirty",))
+    return _own_memory(process) if found is None else found * 1024
+
+
+def _kilobytes(path: str, names: tuple[str, ...]) -> int | None:
+    """The sum of some lines of a file of the kernel's; None if it is not there."""
+    try:
+        with open(path) as file:
+            fields = dict(line.split(":", 1) for line in file if ":" in line)
+    except OSError:
+        return None
+    return sum(int(fields[name].split()[0]) for name in names if name in fields)

@@ -1,0 +1,67 @@
+"""Signals during a run: held back, or raised as `Interrupted`."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+from splitter.errors import Interrupted
+
+ASKING_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Have signals wait: Python would lose one that strikes while it forks."""
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, ASKING_TO_END)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+def signals_let_in() -> None:
+    """Undo that in a process that was started meanwhile."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING_TO_END)
+
+
+# the signal that has asked this process to end
+_asked: list[int] = []
+
+
+@contextlib.contextmanager
+def signals_raise() -> Iterator[None]:
+    """Turn the first signal that asks to end into Interrupted; the second ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _asked.clear()
+
+    def interrupt(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's arguments
+        if _asked:
+            # nothing is lost: what is done is on storage, and the workers end with this process
+            os._exit(128 + number)
+        _asked.append(number)
+        raise Interrupted(number)
+
+    # what nohup, or a shell's `&`, has had ignored stays ignored, and what C code handles stays with it
+    numbers = [number for number in ASKING_TO_END if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    old = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        with still_interrupted():
+            yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def still_interrupted() -> Iterator[None]:
+    """Of what a signal raises, C code such as Ray's makes a plain KeyboardInterrupt; make it whole again."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if isinstance(error, Interrupted) or not _asked:
+            raise
+        raise Interrupted(_asked[0]) from None

@@ -1,0 +1,150 @@
+"""Archives and tables to write, which appear whole or not at all."""
+
+import contextlib
+import fcntl
+import gzip
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+from splitter.archives.sources import BUFFER_BYTES, STANDARD, is_url, reason_in_words
+from splitter.errors import Refused, TarError
+from splitter.stores.clients import client
+from splitter.stores.objects import objects_at
+
+GZIPPED = (".gz", ".tgz")
+
+
+# -- outputs ----------------------------------------------------------------------------------------------
+
+
+def check_target(place: str) -> None:
+    """Refuse, before any work, an output that cannot be."""
+    if place == STANDARD:
+        if sys.stdout.isatty():
+            raise Refused("-o -: an archive would go to the terminal; pipe it to a program, or name a file")
+    elif place.startswith("pipe:"):
+        raise Refused(f"{place}: commands are not run; write: splitter tar ... -o - | COMMAND")
+    elif is_url(place):
+        client(place)
+    elif os.path.isdir(place):
+        raise Refused(f"{place}: is a folder; name a file")
+    elif os.path.lexists(place) and not os.path.isfile(place):
+        raise Refused(f"{place}: is not a plain file; to write into a pipe or device use -o -")
+    elif not os.path.isdir(os.path.dirname(place) or "."):
+        raise Refused(f"{place}: there is no such folder; make it first")
+
+
+def exists(place: str) -> bool:
+    """Whether a file or an object is there."""
+    if not is_url(place):
+        return os.path.lexists(place)
+    store, path = client(place)
+    return bool(store.exists(path))
+
+
+def remove(place: str) -> None:
+    """Remove a file or an object, if it is there."""
+    if is_url(place):
+        if exists(place):
+            store, path = client(place)
+            store.rm_file(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(place)
+
+
+@contextlib.contextmanager
+def writing(place: str, *, packed: bool = True) -> Iterator[BinaryIO]:
+    """A file to write, which is there when the block has ended without an error, and not before.
+
+    One whose name ends in .gz or .tgz is gzip.
+    """
+    with _raw(place) as raw:
+        if not (packed and place.endswith(GZIPPED)):
+            yield raw
+            return
+        with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as file:
+            yield cast("BinaryIO", file)
+
+
+@contextlib.contextmanager
+def _raw(place: str) -> Iterator[BinaryIO]:
+    if place == STANDARD:
+        with open(sys.stdout.fileno(), "wb", buffering=BUFFER_BYTES, closefd=False) as file:
+            yield file
+    elif is_url(place):
+        with tempfile.TemporaryFile(prefix="splitter-", buffering=BUFFER_BYTES) as file:
+            yield cast("BinaryIO", file)
+            file.flush()
+            folder, _, name = place.rpartition("/")
+            try:
+                objects_at(folder).upload(name, cast("BinaryIO", file))
+            except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
+                raise TarError(f"{place}: cannot be written: {reason_in_words(error, place)}") from None
+    else:
+        with _replacing(place) as file:
+            yield file
+
+
+@contextlib.contextmanager
+def _replacing(place: str) -> Iterator[BinaryIO]:
+    """A file beside the one that is meant, which takes its name at the end.
+
+    The name is always the same, so what a killed process leaves is used up by the next; a lock keeps two
+    apart.
+    """
+    folder, name = os.path.split(place)
+    temporary = os.path.join(folder, f".{name}.partial")
+    try:
+        descriptor = _locked(temporary, place)
+    except OSError as error:
+        raise Refused(f"{place}: cannot be written: {reason_in_words(error, place)}") from None
+    try:
+        with open(descriptor, "wb", buffering=BUFFER_BYTES) as file:
+            file.truncate()
+            yield file
+            file.flush()
+            os.rename(temporary, place)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def is_being_written(place: str) -> bool:
+    """Whether a process has a file open to write it; of an object nobody can tell, and it does not matter."""
+    if is_url(place):
+        return False
+    folder, name = os.path.split(place)
+    try:
+        descriptor = os.open(os.path.join(folder, f".{name}.partial"), os.O_WRONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    with open(descriptor, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _locked(temporary: str, place: str) -> int:
+    while True:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(temporary)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            os.close(descriptor)
+            raise Refused(f"{place}: another process is writing it") from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # it has just taken its final name
+        os.close(descriptor)

@@ -1,0 +1,253 @@
+"""`splitter verify --deep`: inputs are processed once more, apart, and what comes out is compared."""
+
+import enum
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splitter.dataset import ProcessorDataset
+from splitter.errors import Refused, RunStopped
+from splitter.executors.registry import Limits
+from splitter.executors.temporary import Apart, apart
+from splitter.inputs.locations import fingerprint
+from splitter.inputs.shards.index import MemberIndex
+from splitter.inputs.shards.scan import members_again
+from splitter.inputs.survey import look_at_places
+from splitter.inputs.table import Table, copy_list
+from splitter.ledger.journal import Journal
+from splitter.ledger.recipe_record import PARAMETER, how_before, recipe_how, seed_of
+from splitter.ledger.records import FAILED, OUTPUT_COLUMNS, SKIPPED, Head
+from splitter.ledger.run_files import kept_rows
+from splitter.options import RunOptions
+from splitter.recipes.parameters import Parameter, recipe_parameters
+from splitter.recipes.registry import RECIPES, load_recipe
+from splitter.sinks import FilesSink
+from splitter.storage.base import Storage
+from splitter.storage.layout import Layout, key_hash, shard_of
+from splitter.stores.clients import Found
+from splitter.system.cpus import usable_cpus
+from splitter.text.csv import Row, parse_rows
+from splitter.verification.check import Verification
+from splitter.worker.messages import Batch, Job
+
+# what is made at a time, before it is compared and removed
+INPUTS_AT_ONCE, BYTES_AT_ONCE = 2000, 1 << 30
+MOST_IN_BATCH = 64
+# where an output stands in a shard says nothing of what it is
+_PLACES = frozenset({"output", "output_name", "shard_offset"})
+
+
+def recipe_again(
+    storage: Storage, recipe: ProcessorDataset | type[ProcessorDataset] | str | None
+) -> ProcessorDataset:
+    """The recipe that made the outputs, with the parameters of that run; refuses any other."""
+    kept, _ = how_before(storage)
+    if isinstance(recipe, ProcessorDataset):
+        dataset = recipe
+    elif isinstance(recipe, type) and issubclass(recipe, ProcessorDataset):
+        dataset = _made(recipe, recipe.__name__, kept)
+    elif recipe is None or isinstance(recipe, str):
+        name = recipe or _shipped(kept)
+        dataset = _made(load_recipe(name), name, kept)
+    else:
+        raise Refused(
+            f"splitter.verify: recipe {recipe!r:.100}: is no ProcessorDataset; give the dataset, its class, "
+            "or a name as for --recipe"
+        )
+    dataset.device = str(kept.get("device", "cpu"))
+    for what, value in recipe_how(dataset).items():
+        if kept.get(what) != value:
+            name = type(dataset).__name__
+            raise Refused(
+                f"--deep: {name}: {what} is {value!r:.100} and was {kept.get(what)!r:.100} when the outputs "
+                "were made; they can only be compared with what the same recipe makes"
+            )
+    return dataset
+
+
+def _shipped(kept: dict[str, Any]) -> str:
+    """The name of the recipe, where it is one that comes along."""
+    made_by = f"splitter.recipes.{kept.get('file of the recipe')}:{kept.get('recipe')}"
+    for name, place in RECIPES.items():
+        if place == made_by:
+            if name in _NAMED_BY_THE_USER:
+                given = kept.get(f"{PARAMETER}command")
+                raise Refused(
+                    f"--deep: would run a program that stands in the folder, {given!r:.1000}; if you trust "
+                    f"it, say so: --recipe {name}"
+                )
+            return name
+    own = f"{kept.get('file of the recipe')}.py:{kept.get('recipe')}"
+    raise Refused(
+        f"--deep: the outputs were made by a recipe of your own; name it, as --recipe path/to/{own}"
+    )
+
+
+def _made(recipe: type[ProcessorDataset], name: str, kept: dict[str, Any]) -> ProcessorDataset:
+    """The recipe with the parameters that are kept beside the outputs."""
+    given = {
+        one.name: _as_given(one, kept[PARAMETER + one.name])
+        for one in recipe_parameters(recipe)
+        if PARAMETER + one.name in kept
+    }
+    try:
+        return recipe((), **given)
+    except Refused:
+        raise
+    except (Exception, SystemExit) as error:
+        raise Refused(f"--deep: {name}: {type(error).__name__}: {error}") from error
+
+
+def _as_given(parameter: Parameter, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """A parameter from what stands for it in fingerprints."""
+    kind = parameter.kind
+    if isinstance(value, list):
+        return [_as_given(parameter, one) for one in value]
+    if isinstance(value, str) and isinstance(kind, type):
+        if issubclass(kind, Path):
+            return kind(value)
+        if issubclass(kind, enum.Enum) and value in kind.__members__:
+            return kind[value]
+    return value
+
+
+# what they do stands in their parameters, and these in the folder: it may come from a stranger
+_NAMED_BY_THE_USER = frozenset({"command"})
+
+
+class Again:
+    """Makes the outputs of some inputs again, and compares."""
+
+    def __init__(self, recipe: ProcessorDataset, *, most: int | None, workers: int | None) -> None:
+        """All inputs that are done, or at most so many, spread evenly over the list."""
+        self._recipe, self._most = recipe, most
+        self._members = MemberIndex()
+        self._workers = workers or usable_cpus()
+
+    def __call__(self, verification: Verification, done: np.ndarray) -> None:
+        """Process the inputs `done` of the kept list, and note what differs."""
+        if self._most is not None and self._most < len(done):
+            done = done[np.linspace(0, len(done) - 1, self._most).astype("i8")]
+        storage = verification.storage
+        listed, header, rows = kept_rows(storage)
+        layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
+        how, _ = how_before(storage)
+        seed = seed_of(how, header)
+        with tempfile.TemporaryFile() as file:
+            table = copy_list(header, rows, file, listed.column)
+            keys = np.fromiter((key_hash(layout.key(row[at])) for row in kept_rows(storage)[2]), "u8")
+            if listed.group_rows:
+                keys = keys[table.group(keys)]
+            job = Job(self._recipe, storage, FilesSink(RunOptions()), layout, header, at, seed, retries=2)
+            places = (layout.place(table.listed(index)) for index in done.tolist())
+            self._members = members_again(places, listed.member)
+            with apart(job, Limits(self._workers)) as place:
+                for some in self._at_once(verification.journal, keys, done):
+                    self._compare(verification, place, table, keys, some)
+
+    @staticmethod
+    def _at_once(journal: Journal, keys: np.ndarray, chosen: np.ndarray) -> Iterator[np.ndarray]:
+        """The inputs in parts whose outputs do not take too much room."""
+        sizes = journal.entries["bytes"][journal.find(keys[chosen])].astype("i8")
+        group = np.cumsum(sizes) // BYTES_AT_ONCE + np.arange(len(chosen)) // INPUTS_AT_ONCE
+        yield from np.split(chosen, np.flatnonzero(np.diff(group)) + 1)
+
+    def _compare(
+        self, verification: Verification, place: Apart, table: Table, keys: np.ndarray, chosen: np.ndarray
+    ) -> None:
+        """Make some inputs again, and remove what was made."""
+        batch = Batch("", [], [], [], [])
+        journal = verification.journal
+        names = [table.listed(index) for index in chosen.tolist()]
+        places = [place.job.layout.place(listed) for listed in names]
+        in_shards = self._members.find(places).tolist()
+        apart = iter(look_at_places([one for one, at in zip(places, in_shards, strict=True) if at < 0]))
+        looks = [self._members.found(at) if at >= 0 else next(apart) for at in in_shards]
+        entries = journal.find(keys[chosen]).tolist()
+        for index, entry, listed, found, at in zip(
+            chosen.tolist(), entries, names, looks, in_shards, strict=True
+        ):
+            text = table.text(index)
+            if not isinstance(found, Found):
+                verification.find("source", listed, f"cannot be made again: {found}")
+                continue
+            mark = fingerprint(text, found.size, found.changed, place.job.seed)
+            if mark != journal.entries["fingerprint"][entry]:
+                verification.find("source", listed, "cannot be made again: it has changed since")
+                continue
+            member = self._members.place(at)
+            if member:
+                batch.members[len(batch)] = member
+            batch.texts.append(text)
+            batch.keys.append(int(keys[index]))
+            batch.sizes.append(found.size)
+            batch.times.append(found.changed)
+        if not len(batch):
+            return
+        size = max(1, min(MOST_IN_BATCH, -(-len(batch) // (4 * self._workers))))
+        mine = Journal(place.storage)
+        parts = [
+            batch.part(f"{mine.next_generation:06d}-{start:06d}", start, start + size)
+            for start in range(0, len(batch), size)
+        ]
+        for report in place.reports(parts):
+            if report.stop:
+                raise RunStopped(report.stop)
+        mine.load()
+        keys_made = np.array(batch.keys, "u8")
+        made, committed = mine.find(keys_made), journal.find(keys_made)
+        for index, (one, other) in enumerate(zip(made.tolist(), committed.tolist(), strict=True)):
+            name = parse_rows(batch.texts[index])[0][place.job.at]
+            for file, message in _differences(name, _one(journal, other), _one(mine, one), mine, one):
+                verification.find("source" if file == name else "again", file, message)
+        verification.verdict.made_again += len(batch)
+        place.storage.remove(mine.outputs(made[made >= 0]))
+
+
+def _one(journal: Journal, entry: int) -> tuple[Head, list[Row]] | None:
+    return next(journal.rows_of_each(np.array([entry]))) if entry >= 0 else None
+
+
+def _differences(
+    listed: str,
+    committed: tuple[Head, list[Row]] | None,
+    made: tuple[Head, list[Row]] | None,
+    journal: Journal,
+    entry: int,
+) -> Iterator[tuple[str, str]]:
+    """The file that differs, and in what."""
+    assert committed is not None  # noqa: S101 - the entries of inputs that are done
+    if made is None:
+        yield listed, "cannot be made again: its worker was lost"
+        return
+    status = int(journal.entries["status"][entry])
+    if status == FAILED:
+        error, message = made[1][0][len(made[0].columns) :][:2]
+        yield listed, f"cannot be made again: {error}: {message}"
+        return
+    if status == SKIPPED:
+        yield listed, "is left out by the recipe when it is made again"
+        return
+    before, now = (_as_values(*rows) for rows in (committed, made))
+    if len(before) != len(now):
+        yield listed, f"has {len(now):,} rows when it is made again where {len(before):,} are committed"
+        return
+    for one, other in zip(before, now, strict=True):
+        output = one["output"]
+        if bool(output) != bool(other["output"]):
+            yield listed, "has a file where it had none, or none where it had one, when it is made again"
+            continue
+        passed_over = _PLACES if shard_of(output)[0] else {"shard_offset"}
+        names = [name for name in {**one, **other} if name not in passed_over]
+        name = next((name for name in names if one.get(name) != other.get(name)), None)
+        if name is not None:
+            values = f"{other.get(name)!r:.100} where {one.get(name)!r:.100} is committed"
+            yield output or listed, f"made again, its {name} is {values}"
+
+
+def _as_values(head: Head, rows: list[Row]) -> list[dict[str, str]]:
+    names = [*(f"column {name}" for name in head.columns), *OUTPUT_COLUMNS, *head.keys]
+    return [dict(zip(names, row, strict=True)) for row in rows]

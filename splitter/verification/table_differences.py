@@ -1,0 +1,116 @@
+"""Find the rows in which a table differs from what it should hold."""
+
+import csv
+import io
+from collections.abc import Iterator
+from contextlib import suppress
+
+import numpy as np
+import xxhash
+
+from splitter.ledger.manifest import MANIFEST
+from splitter.ledger.records import OUTPUT_COLUMNS
+from splitter.text.csv import Row, parse_rows
+
+READ_AT_ONCE = 1 << 20
+MAKE_TABLES = "'splitter manifest' makes it anew from the commit records"
+
+
+# -- a table that differs, line by line ----------------------------------------------------------------------
+
+
+def has_same_bytes(pieces: Iterator[bytes], file: io.RawIOBase) -> bool:
+    """Return whether a file holds these pieces."""
+    reader = io.BufferedReader(file, READ_AT_ONCE)
+    try:
+        return all(reader.read(len(piece)) == piece for piece in pieces) and not reader.read(1)
+    finally:
+        reader.detach()
+
+
+def blocks_of(file: io.RawIOBase) -> Iterator[bytes]:
+    """Yield the content of a file in blocks."""
+    while block := file.read(READ_AT_ONCE):
+        yield block
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines with their ends; only the last may be without."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+    if rest:
+        yield rest
+
+
+def hashes_of_lines(pieces: Iterator[bytes]) -> np.ndarray:
+    """Return a hash of each line."""
+    return np.fromiter(map(xxhash.xxh3_64_intdigest, _lines(pieces)), "u8")
+
+
+def numbers_only_in(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The places of the lines that are not among the others, or more often than there."""
+    order = np.argsort(some, kind="stable")
+    values, first, counts = np.unique(some[order], return_index=True, return_counts=True)
+    there, how_often = np.unique(others, return_counts=True)
+    allowed = np.zeros(len(values), "i8")
+    if len(there):
+        at = np.minimum(np.searchsorted(there, values), len(there) - 1)
+        allowed = np.where(there[at] == values, how_often[at], 0)
+    rank = np.arange(len(order)) - np.repeat(first, counts)
+    return np.sort(order[rank >= np.repeat(allowed, counts)])
+
+
+def pick_lines(pieces: Iterator[bytes], places: np.ndarray) -> list[tuple[int, bytes]]:
+    """Some lines, with their numbers from 1 on."""
+    wanted = set(places.tolist())
+    return [(number + 1, line) for number, line in enumerate(_lines(pieces)) if number in wanted]
+
+
+def row_differences(
+    table: str, header: Row, lost: list[tuple[int, bytes]], more: list[tuple[int, bytes]]
+) -> Iterator[str]:
+    """What has become of the rows that are not what was committed."""
+    committed: dict[str, list[Row]] = {}
+    for number, line in lost:
+        row = _parsed(line)
+        if number == 1:
+            row = []
+        committed.setdefault(_named(table, header, row) or f"line {number:,}", []).append(row)
+    for number, line in more:
+        row = _parsed(line)
+        name = _named(table, header, row)
+        before = committed.get(name, [])
+        if number == 1 and committed.pop("line 1", []):
+            yield f"line 1 holds other columns than are committed; {MAKE_TABLES}"
+        elif before:
+            yield f"line {number:,}, the row of {name}: {_edited(header, before.pop(0), row)}"
+        else:
+            yield f"line {number:,}{name and f', the row of {name},'} was never committed"
+    for name, rows in committed.items():
+        for _ in rows:
+            yield f"the row of {name} is not there"
+
+
+def _parsed(line: bytes) -> Row:
+    """A row that stands on one line; none where it does not."""
+    with suppress(csv.Error):
+        rows = parse_rows(line)
+        return rows[0] if rows else []
+    return []
+
+
+def _named(table: str, header: Row, row: Row) -> str:
+    """What a row is about: its output file, or its input."""
+    if len(row) != len(header):
+        return ""
+    output = row[header.index(OUTPUT_COLUMNS[0])] if table == MANIFEST else ""
+    return output or row[0]
+
+
+def _edited(header: Row, before: Row, now: Row) -> str:
+    for name, one, other in zip(header, before, now, strict=True):
+        if one != other:
+            return f"{name} is {other[:100]!r} where {one[:100]!r} is committed"
+    return "is not written as it is committed"

@@ -1,0 +1,80 @@
+"""What is shown while a run goes on."""
+
+import re
+import signal
+import threading
+
+import pytest
+from doors import here, write_files
+
+from splitter.engine.display import Display
+from splitter.errors import Interrupted
+from splitter.worker.messages import Report
+
+
+def test_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """How much is done, and on what; how long it will take is said only once there is something to go by."""
+    monkeypatch.setattr("splitter.engine.display.SECONDS_BETWEEN_LINES", 0.0)
+    with Display() as display:
+        display.start(inputs=8, size=80)
+        display.update(Report(), "2 nodes, 3 of 8 CPUs")
+        display.update(Report(inputs=4, outputs=9, bytes=2_000), "2 nodes, 8 of 8 CPUs")
+        display.update(Report(inputs=8, outputs=18, bytes=4_000))
+    lines = [line for line in capfd.readouterr().err.splitlines() if " of 8 inputs, " in line]
+    assert lines[0] == "0 of 8 inputs, 0 outputs, 0 bytes, 0.0 inputs/s on 2 nodes, 3 of 8 CPUs"
+    assert lines[1].startswith("4 of 8 inputs, 9 outputs, 2 kB, ")
+    assert " inputs/s on 2 nodes, 8 of 8 CPUs, 0." in lines[1]
+    assert lines[1].endswith(" s left")
+    assert "node" not in lines[2]
+
+
+def test_a_signal_while_the_wait_for_the_first_begins_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch):
+    """The timer is made and not started yet; the display can be taken away all the same."""
+
+    def interrupted(timer: threading.Timer) -> None:
+        raise Interrupted(signal.SIGINT)
+
+    monkeypatch.setattr("threading.Timer.start", interrupted)
+    display = Display()
+    display.start(inputs=1, size=1)
+    with pytest.raises(Interrupted):
+        display.update(Report())
+    display.stop()
+
+
+KILLER = '''
+import os, signal, time
+from splitter import OutputFile, ProcessorDataset
+
+class Killer(ProcessorDataset):
+    """Two outputs for each text; four times the guard is killed while one is made."""
+
+    def process(self, input_file):
+        if input_file.path.stem in ("07", "15", "20", "33"):
+            try:
+                os.mkdir(input_file.path.with_suffix(".killed"))
+            except FileExistsError:
+                pass
+            else:
+                os.kill(os.getppid(), signal.SIGKILL)
+                time.sleep(60)
+        return [OutputFile(f"{i}", b"12345") for i in range(2)], {}
+'''
+
+
+@pytest.mark.parametrize("sink", ["files", "webdataset"])
+def test_the_numbers_are_right_when_workers_are_lost(folder, capfd, monkeypatch, sink):
+    """Never more than there is to do, never less than before, no negative time; all outputs are counted."""
+    monkeypatch.setattr("splitter.engine.display.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("splitter.ledger.shard_groups.MOST_SMALL", 4)
+    write_files(folder, {"killer.py": KILLER, **{f"inputs/{number:02d}.txt": "x" for number in range(36)}})
+    run = ("run", folder / "inputs", "--pattern=*.txt", f"--recipe={folder}/killer.py:Killer", "--workers=2")
+    size = ("--batch-size=4",) if sink == "files" else ()
+    said = here(capfd, *run, *size, f"--sink={sink}", "-o", folder / "out")
+    assert said.code == 0, said.err
+    assert "a worker process was lost" in said.err
+    done = [int(line.split()[0]) for line in said.lines if " of 36 inputs, " in line]
+    assert done == sorted(done)
+    assert done[-1] <= 36
+    assert not re.search(r"-\d[\d.]* (s|min) left", said.err)
+    assert "36 of 36 inputs done; 72 outputs (360 bytes) made" in said.err

@@ -1,0 +1,358 @@
+"""Train, validation and test: no group on two sides, and no group that moves."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from doors import Said, here, read_table, tree, write_files, write_list
+from hypothesis import given
+from hypothesis import strategies as st
+
+import splitter
+from splitter import InputFile, ProcessorDataset
+from splitter.errors import Refused
+from splitter.ledger.splits import SplitRule
+
+SPEAKERS = {f"{number:02d}.txt": f"speaker {number % 12}" for number in range(40)}
+
+EVEN = ("--train", "0.4", "--validation", "0.3", "--test", "0.3")
+
+
+@pytest.fixture
+def listed(folder: Path) -> Path:
+    """Forty words of a dozen speakers; of some nobody is known."""
+    write_files(folder / "inputs", {name: f"word{name}" for name in SPEAKERS})
+    rows = [
+        [name, speaker, "dog" if number % 3 else "cat"]
+        for number, (name, speaker) in enumerate(SPEAKERS.items())
+    ]
+    return write_list(folder / "list.csv", [["input", "speaker", "label"], *rows, ["lost.txt", "", "dog"]])
+
+
+def run(capfd, listed: Path, *more: str) -> Said:
+    base = ["run", listed, "--recipe", "words", "--root", "inputs", "--workers", "0", "--quiet"]
+    return here(capfd, *base, "--num-chars", "4", "--output", listed.parent / "outputs", *more)
+
+
+@pytest.fixture
+def outputs(listed: Path, capfd) -> Path:
+    assert run(capfd, listed).code == 1
+    return listed.parent / "outputs"
+
+
+def sides(rows: list[dict[str, str]], by: str) -> dict[str, set[str]]:
+    """The splits that each group has rows in."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        found.setdefault(row[by], set()).add(row["split"])
+    return found
+
+
+# -- the rule ------------------------------------------------------------------------------------------------
+
+FRACTIONS = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(sum)
+
+
+@given(
+    st.sets(st.text(max_size=8), max_size=60),
+    st.sets(st.text(max_size=8), max_size=60),
+    FRACTIONS,
+    st.integers(0, 9),
+)
+def test_adding_groups_moves_none_of_those_that_were_there(old, new, parts, seed):
+    """Of a group nothing but its own text decides, whatever else there is and in what order."""
+    fractions = {f"s{number}": part / sum(parts) for number, part in enumerate(parts)}
+    before = pd.DataFrame({"input": sorted(old)})
+    after = pd.DataFrame({"input": [*sorted(new, reverse=True), *sorted(old, reverse=True)]})
+    first = splitter.split(before, fractions, seed=seed)
+    second = splitter.split(after, fractions, seed=seed)
+    known = dict(zip(second["input"], second["split"], strict=True))
+    assert all(known[group] == side for group, side in zip(first["input"], first["split"], strict=True))
+    assert set(known.values()) <= {name for name, part in fractions.items() if part}
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 3)), max_size=40), st.integers(0, 99))
+def test_no_group_stands_on_two_sides(pieces, seed):
+    """However many rows it has, and wherever they are."""
+    manifest = pd.DataFrame({"input": [name for name, _ in pieces], "part": [part for _, part in pieces]})
+    for by in ("input", "part"):
+        rows = splitter.split(manifest, train=0.5, test=0.5, by=by, seed=seed)
+        assert {len(splits) for splits in sides(rows.to_dict("records"), by).values()} <= {1}
+
+
+def test_fractions_are_met():
+    """As near as chance comes, with any names."""
+    manifest = pd.DataFrame({"input": [f"{number}.wav" for number in range(20_000)]})
+    counts = Counter(splitter.split(manifest, {"train": 0.7, "dev": 0.2, "eval": 0.1})["split"])
+    for name, share in {"train": 0.7, "dev": 0.2, "eval": 0.1}.items():
+        assert abs(counts[name] / 20_000 - share) < 0.015
+    usual = Counter(splitter.split(manifest)["split"])
+    assert {name: round(count / 20_000, 1) for name, count in usual.items()} == {
+        "train": 0.8, "validation": 0.1, "test": 0.1,
+    }  # fmt: skip
+    assert not splitter.split(manifest, seed=1)["split"].equals(splitter.split(manifest)["split"])
+
+
+def test_a_larger_test_set_takes_from_its_neighbour_only():
+    """What was in test stays there when its share grows."""
+    groups = [f"{number}.wav" for number in range(3000)]
+    small = SplitRule("input", (("train", 0.8), ("validation", 0.1), ("test", 0.1)))
+    large = SplitRule("input", (("train", 0.75), ("validation", 0.1), ("test", 0.15)))
+    moved = Counter(
+        (small.of(group), large.of(group)) for group in groups if small.of(group) != large.of(group)
+    )
+    assert set(moved) == {("train", "validation"), ("validation", "test")}
+
+
+@pytest.mark.parametrize(
+    ("fractions", "message"),
+    [
+        ({"train": 0.8, "test": 0.1}, "train 0.8, test 0.1: must sum to 1, not 0.9"),
+        ({"train": 1.2, "test": -0.2}, "train 1.2: a split is a fraction from 0 to 1"),
+        ({"train": "0.8", "test": 0.2}, "train '0.8': a split is a fraction"),
+        ({"train": float("nan")}, "train nan: a split is a fraction"),
+        ({"train": True}, "train True: a split is a fraction"),
+    ],
+)
+def test_fractions_that_are_no_division_are_refused(fractions, message):
+    with pytest.raises(Refused) as caught:
+        splitter.split(pd.DataFrame({"input": ["a"]}), fractions)
+    assert message in str(caught.value)
+
+
+def test_what_cannot_be_split_is_refused():
+    manifest = pd.DataFrame({"input": ["a"], "split": ["mine"]})
+    for given_, options, message in [
+        (manifest, {}, "has a column 'split' already"),
+        (manifest[["input"]], {"by": "speaker"}, "the manifest has no such column; it has input"),
+        (pd.DataFrame({"path": ["a"]}), {}, "say which column has the groups"),
+        ("outputs", {}, "is no manifest; give what read_manifest gives"),
+        (manifest[["input"]], {"seed": -1}, "seed -1: must be a whole number"),
+    ]:
+        with pytest.raises(Refused) as caught:
+            splitter.split(given_, **options)
+        assert message in str(caught.value)
+    with pytest.raises(Refused, match="not both"):
+        splitter.split(manifest[["input"]], {"a": 1.0}, b=1.0)
+
+
+def test_thirds_are_a_whole():
+    """Fractions that a computer cannot write exactly."""
+    third = 1 / 3
+    assert len(splitter.split(pd.DataFrame({"input": ["a"]}), a=third, b=third, c=third)) == 1
+    assert SplitRule("input", (("a", 0.1),) * 9 + (("b", 0.1),)).of("x") in "ab"
+
+
+# -- the column in an output folder --------------------------------------------------------------------------
+
+
+def test_the_column_is_that_of_python(outputs: Path, capfd):
+    """`splitter split` and `splitter.split` say the same of each row, and nothing else has changed."""
+    before, parts = splitter.read_manifest(outputs), {"train": 0.4, "validation": 0.3, "test": 0.3}
+    assert here(capfd, "split", outputs, "--by", "speaker", *EVEN).code == 0
+    after = splitter.read_manifest(outputs)
+    assert after["split"].tolist() == splitter.split(before, by="speaker", **parts)["split"].tolist()
+    assert after.drop(columns="split").equals(before)
+    assert len({*after["split"]}) == 3
+    assert splitter.read_output(splitter.split(before).iloc[3]) == splitter.read_output(before.iloc[3])
+
+
+class Numbers(ProcessorDataset):
+    """Metadata of whole numbers and floats, in columns that pandas has as floats."""
+
+    def process(self, input_file: InputFile):
+        n = int(input_file.input[:2])
+        years = {"year": 2000 + n if n % 3 else 2000.5 + n, "floats": n / 2, "some": None if n % 2 else n}
+        return [], {**years, "both": n if n % 2 else float(n), "large": 2**60 + n if n % 2 else 0.5}
+
+
+def test_whole_numbers_among_floats_are_in_the_same_split_in_python(listed: Path, capfd):
+    """As they stand in manifest.csv, 2001 and not 2001.0; where a DataFrame cannot tell, it says so."""
+    outputs = listed.parent / "numbers"
+    before = Numbers(str(listed)).run(
+        outputs, workers=0, quiet=True, root="inputs", where="input != 'lost.txt'"
+    )
+    assert before["year"].dtype == before["both"].dtype == float
+    for by in ("year", "floats", "some"):
+        assert here(capfd, "split", outputs, "--by", by, *EVEN).code == 0
+        after = read_table(outputs / "manifest.csv")
+        for manifest in (before, before[before["year"] > 2010]):
+            found = splitter.split(manifest, train=0.4, validation=0.3, test=0.3, by=by)
+            sides_of = {row["input"]: row["split"] for row in after}
+            assert [*found["split"]] == [sides_of[name] for name in found["input"]]
+    for by in ("both", "large"):
+        with pytest.raises(Refused, match=f"by '{by}': manifest.csv has numbers as 2001 and as 2001.0"):
+            splitter.split(before, by=by)
+        assert here(capfd, "split", outputs, "--by", by, *EVEN).code == 0
+    before.to_parquet(outputs.with_name("copy.parquet"))
+
+
+def test_no_speaker_and_no_recording_stands_on_two_sides(outputs: Path, capfd):
+    for by in ("speaker", "input"):
+        assert here(capfd, "split", outputs, "--by", by, *EVEN).code == 0
+        found = sides(read_table(outputs / "manifest.csv"), by)
+        assert {len(splits) for splits in found.values()} == {1}
+        assert len({split for splits in found.values() for split in splits}) == 3
+
+
+def test_later_runs_keep_the_column(outputs: Path, listed: Path, capfd):
+    """With more inputs, after --retry-failed, and in `splitter manifest`: no group has moved."""
+    here(capfd, "split", outputs, "--by", "speaker", "--train", "0.6", "--test", "0.4", "--seed", "5")
+    first = sides(read_table(outputs / "manifest.csv"), "speaker")
+    write_files(listed.parent / "inputs", {"new.txt": "something", "newer.txt": "else", "lost.txt": "found"})
+    rows = [[*row.values()] for row in read_table(listed)]
+    write_list(
+        listed,
+        [["input", "speaker", "label"], ["new.txt", "speaker 3", "dog"], *rows, ["newer.txt", "me", "cat"]],
+    )
+    assert run(capfd, listed, "--retry-failed").code == 0
+    table = read_table(outputs / "manifest.csv")
+    again = sides(table, "speaker")
+    assert {speaker: again[speaker] for speaker in first} == first
+    assert set(again) - set(first) == {"me", ""}
+    assert {row["split"] for row in table if row["input"] == "new.txt"} == first["speaker 3"]
+    (outputs / "manifest.csv").unlink()
+    assert here(capfd, "manifest", outputs, "--quiet").code == 0
+    assert read_table(outputs / "manifest.csv") == table
+
+
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)], ids=["loud", "quiet"])
+def test_a_column_to_go_by_that_is_gone_is_said(listed: Path, folder: Path, quiet, capfd):
+    """By the run that no longer has it and by `splitter manifest`, until there is another or no split."""
+    out = folder / "outputs"
+    command = [
+        "run",
+        listed,
+        "--recipe",
+        "words",
+        "--root",
+        "inputs",
+        "--workers",
+        "0",
+        "--output",
+        out,
+        *quiet,
+    ]
+    here(capfd, *command)
+    here(capfd, "split", out, "--by", "speaker", *EVEN)
+    said = here(capfd, *command)
+    assert "note: " not in said.err
+    line = (
+        "note: the column 'split' is empty in every row: it goes by 'speaker', and the manifest has no "
+        f"such column any more; divide again, by another (as in splitter split {out} --by COLUMN), or run: "
+        f"splitter split {out} --remove"
+    )
+    for arguments in ([*command, "--rename", "speaker=voice"], ["manifest", out, *quiet]):
+        said = here(capfd, *arguments)
+        assert said.lines.count(line) == 1
+        assert {row["split"] for row in read_table(out / "manifest.csv")} == {""}
+        assert here(capfd, "verify", out).code == 0
+    here(capfd, "split", out, "--by", "voice", *EVEN)
+    said = here(capfd, "manifest", out)
+    assert "note: " not in said.err
+    assert {row["split"] for row in read_table(out / "manifest.csv")} == {"train", "validation", "test"}
+
+
+def test_the_column_is_the_same_for_a_run_that_is_split_before_or_after(outputs: Path, listed: Path, capfd):
+    """The manifest is a function of the inputs and the rule, not of what was done first."""
+    here(capfd, "split", outputs, "--by", "speaker")
+    early = tree(outputs)
+    shutil.rmtree(outputs)
+    run(capfd, listed, "--workers", "2", "--batch-size", "3")
+    here(capfd, "split", outputs, "--by", "speaker")
+    assert tree(outputs) == early
+
+
+def test_remove_takes_it_away(outputs: Path, listed: Path, capfd):
+    before = tree(outputs)
+    here(capfd, "split", outputs)
+    assert tree(outputs) != before
+    assert here(capfd, "split", outputs, "--remove").code == 0
+    assert tree(outputs) == before
+    run(capfd, listed)
+    assert tree(outputs) == before
+
+
+def test_pieces_of_pieces_go_with_the_recording_that_all_began_with(outputs: Path, folder: Path, capfd):
+    """In a second stage the input is a piece itself; its neighbours must not stand on the other side."""
+    command = ["run", outputs / "manifest.csv", "--column", "output", "--recipe", "words", "--num-chars", "2"]
+    assert here(capfd, *command, "--output", folder / "again", "--workers", "0", "--quiet").code == 0
+    assert here(capfd, "split", folder / "again", "--train", "0.5", "--test", "0.5").code == 0
+    rows = read_table(folder / "again" / "manifest.csv")
+    assert len({row["input"] for row in rows}) > len({row["from_input"] for row in rows}) == 40
+    assert {len(splits) for splits in sides(rows, "from_input").values()} == {1}
+    assert splitter.split(
+        splitter.read_manifest(folder / "again").drop(columns="split"), train=0.5, test=0.5
+    )["split"].tolist() == [row["split"] for row in rows]
+
+
+def test_the_report_says_how_much_is_where(outputs: Path, capfd):
+    """Counted by hand from the manifest, classes included."""
+    said = here(capfd, "split", outputs, "--by", "speaker", "--label", "label")
+    rows = read_table(outputs / "manifest.csv")
+    lines = [line.split() for line in said.out.splitlines()]
+    assert lines[0] == ["split", "speaker", "outputs", "share"]
+    # of a dozen speakers chance makes no tenths
+    [far] = [line for line in said.out.splitlines() if "asked for" in line]
+    assert far.endswith("chance deals out 12 groups of speaker, each as a whole; try another --seed")
+    for name, asked in (("train", 80), ("validation", 10), ("test", 10)):
+        share = sum(row["split"] == name for row in rows) / len(rows) * 100
+        assert (f"{share:.1f}% is in {name} where {asked}.0% was asked for" in far) == (
+            abs(share - asked) > 5
+        )
+    for name, line in zip(("train", "validation", "test"), lines[1:4], strict=True):
+        own = [row for row in rows if row["split"] == name]
+        speakers = len({row["speaker"] for row in own})
+        assert line == [name, str(speakers), str(len(own)), f"{len(own) / len(rows):.1%}"]
+    at = next(number for number, line in enumerate(lines) if line and line[0] == "label")
+    for line in lines[at + 1 :]:
+        shares = []
+        for name in ("train", "validation", "test"):
+            own = [row["label"] for row in rows if row["split"] == name]
+            shares.append(f"{own.count(line[0]) / len(own):.1%}" if own else "-")
+        assert line[1:] == [str(sum(row["label"] == line[0] for row in rows)), *shares]
+    assert {line[0] for line in lines[at + 1 :]} == {"dog", "cat"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--by", "nobody"], "by 'nobody': the manifest has no such column; it has input, speaker"),
+        (["--train", "0.5"], "train 0.5: must sum to 1, not 0.5"),
+        (["--label", "nobody"], "--label nobody: the manifest has no such column; it has input, speaker"),
+        (["--remove", "--by", "speaker"], "leave the other options out"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused_and_changes_nothing(outputs: Path, arguments, message, capfd):
+    before = tree(outputs)
+    said = here(capfd, "split", outputs, *arguments)
+    assert said.code == 2
+    assert message in said.err
+    assert len(said.lines) == 1
+    assert tree(outputs) == before
+    assert not (outputs / ".splitter/split.json").exists()
+
+
+def test_a_column_of_that_name_is_never_hidden(outputs: Path, listed: Path, folder: Path, capfd):
+    """Neither one that the dataset has, nor one that it gets later."""
+    own = write_list(folder / "own.csv", [["input", "split"], ["00.txt", "mine"]])
+    base = ["run", own, "--recipe", "words", "--root", "inputs", "--workers", "0", "--quiet"]
+    assert here(capfd, *base, "--output", folder / "own").code == 0
+    said = here(capfd, "split", folder / "own")
+    assert (said.code, "has a column 'split' of the dataset list" in said.err) == (2, True)
+    assert read_table(folder / "own/manifest.csv")[0]["split"] == "mine"
+    here(capfd, "split", outputs)
+    before = tree(outputs)
+    rows = read_table(listed)
+    write_list(listed, [[*rows[0], "split"], *([*row.values(), "mine"] for row in rows)])
+    said = run(capfd, listed)
+    assert (said.code, "use --rename split=NEW" in said.err) == (2, True)
+    assert tree(outputs) == before
+
+
+def test_what_is_no_output_folder_is_refused(folder: Path, capfd):
+    write_files(folder / "plain", {"manifest.csv": "input,output,size,checksum\n"})
+    said = here(capfd, "split", folder / "plain")
+    assert (said.code, "is not a splitter output folder" in said.err) == (2, True)
