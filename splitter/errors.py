@@ -22,10 +22,7 @@ Skip                    raised by a recipe to leave an input out; not an error
 Interrupted             Ctrl-C, SIGTERM or SIGHUP reached the run; a KeyboardInterrupt
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from splitter.engine.summary import Summary
+from typing import Any
 
 
 class SplitterError(Exception):
@@ -126,7 +123,8 @@ class Interrupted(KeyboardInterrupt):
         """Remember which signal it was."""
         super().__init__(f"interrupted by signal {signal_number}")
         self.signal_number = signal_number
-        self.summary: Summary | None = None
+        # of the run, where there is one: an `engine.summary.Summary`
+        self.summary: Any = None
 
     @property
     def exit_code(self) -> int:

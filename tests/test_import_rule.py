@@ -1,6 +1,7 @@
-"""Imports point down the way data takes, and no module reaches into another."""
+"""Imports go one way, through the rooms of docs/design.md, and no module reaches into another."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,91 +14,48 @@ import pytest
 import splitter
 
 PACKAGE = Path(splitter.__file__).parent
+DESIGN = PACKAGE.parent / "docs" / "design.md"
 
-# A module imports only from lines above its own; a package that is named stands for all its modules.
-ROOMS = """
-    content_types ending audio.endings errors audio.hush importing parts row_groups single
-    urls
-    table_names
-    csv_text audio.flac identity audio.mp3 audio.ogg options parameters progress records audio.wav
-    columns audio.decoders inputs.joining keeper processes storage.stores travel inputs.where
-    inputs.places programs
-    storage.names
-    storage.tree
-    storage.content inputs.fetching storage.listings storage.objects storage.power slices surroundings voice
-    storage.sealed temporary
-    storage.ownership stages storage.base
-    commits
-    journal
-    standing unsynced
-    storage.locks
-    storage.folder
-    storage.remote
-    formats splits
-    audio.av_decoder audio.resampling audio.tape
-    audio.recordings
-    audio.sound
-    tar
-    outputs.contents inputs.shards
-    inputs.archives inputs.members
-    inputs.parquet
-    inputs.shard_inputs
-    sinks inputs.sources
-    inputs.table
-    annotations dataset manifest
-    groups
-    jobs outputs.tables rows tables
-    outputs.decoded failures losses state
-    audio.cutting outputs.frame audio.headers inputs.kept task
-    batch
-    outputs.opened outputs.stats
-    outputs.streaming
-    outputs.opening
-    guard how plan recipes summary
-    relay
-    executors
-    apart tar.on_ray trial
-    verification.findings rehearsal verification.reshard
-    verification.own_files
-    verification.check
-    verification.repair
-    outlook work
-    engine
-    assembly forecast
-    verification.again
-    run
-    report
-    __init__
-    completion tar.commands
-    cli
-    __main__
-"""
-LINE_OF = {room: number for number, line in enumerate(ROOMS.split("\n")) for room in line.split()}
-
-# Doors that lead up, opened only when they are used: `dataset.run(...)` is `splitter.run(dataset, ...)`.
-DOORS = {("dataset", "run"), ("dataset", "plan")}
+# A room imports only rooms above it.
+ROOMS = re.findall(r"^\| `(\w+)` \|", DESIGN.read_text(encoding="utf-8"), re.MULTILINE)
+# Doors that lead down the list, opened only when used: `dataset.run(...)` is `splitter.run(dataset, ...)`.
+DOORS = {("dataset", "engine.entry_points"), ("dataset", "forecast.entry_points")}
+# What a type checker sees, one by one.
+TYPES = {
+    ("dataset", "forecast.forecast"),
+    ("ledger.recipe_record", "dataset"),
+    ("outputs.frame", "engine.summary"),
+}
+MOST_FILES_AT_THE_TOP = 8
 
 # Of these packages no module imports another, but for the seams that several of them share.
-APART = {"executors", "recipes", "sinks"}
-SEAMS = {"base", "shards"}
+SEPARATE = {"executors", "recipes", "sinks"}
+SEAMS = {"base", "registry", "parameters", "shards", "columns", "sound"}
 
 # What takes long to import, and where it is imported at once since nothing works there without it.
 HEAVY = {
     "librosa": set(),
     "pandas": {"outputs.frame", "report.looking", "report.summary", "report.table"},
     "pyarrow": set(),
-    "ray": {"executors.ray"},
+    "ray": {"executors.ray.cluster", "executors.ray.executor"},
     "rich": set(),
-    "soundfile": {"audio.sound", "audio.decoders", "audio.recordings"},
-    "torch": {"dataset", "executors.local", "outputs.opened", "outputs.streaming"},
+    "soundfile": {
+        "audio.decoders",
+        "audio.encode",
+        "audio.probe",
+        "audio.sniff",
+        "audio.sources",
+        "audio.target",
+    },
+    "torch": {"dataset", "executors.local", "outputs.dataset", "outputs.streaming"},
 }
 QUICK = [
     "splitter",
     "splitter.cli.main",
     "splitter.options",
     "splitter.recipes.parameters",
+    "splitter.recipes.registry",
     "splitter.cli.report",
-    "splitter.recipes",
     "splitter.records",
 ]
 
@@ -110,15 +68,16 @@ class Import:
     ours: bool
     names: tuple[str, ...]
     at_once: bool
+    typing: bool
 
     @property
     def room(self) -> str:
-        return room_of(self.module) if self.ours else self.module.partition(".")[0]
+        return self.module.partition(".")[0]
 
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """The syntax tree of every module, by its name below `splitter`."""
+    """Return the syntax tree of every module, by its name below `splitter`."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -127,73 +86,95 @@ def modules() -> dict[str, ast.Module]:
     return found
 
 
-def imports(node: ast.AST, *, at_once: bool = True) -> Iterator[Import]:
-    """The imports below a node, but for those that only type checkers see."""
+def imports(node: ast.AST, *, at_once: bool = True, typing: bool = False) -> Iterator[Import]:
+    """Yield the imports below a node."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
-            continue
+        only = typing or (isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"))
         if isinstance(child, ast.Import):
-            yield from (_import(alias.name, (), at_once=at_once) for alias in child.names)
+            yield from (_import(alias.name, (), at_once=at_once, typing=only) for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
             assert not child.level, "relative imports hide where a name comes from"
             names = tuple(alias.name for alias in child.names)
             for module in _modules_of(child.module or "", names):
-                yield _import(module, names, at_once=at_once)
+                yield _import(module, names, at_once=at_once, typing=only)
         deferred = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        yield from imports(child, at_once=at_once and not deferred)
+        yield from imports(child, at_once=at_once and not deferred, typing=only)
 
 
 def _modules_of(module: str, names: tuple[str, ...]) -> list[str]:
-    """`from splitter.engine import main as engine` imports a module by its name, too."""
+    """Return what is imported: a package's module may be imported by its name, too."""
     below = [
         f"{module}.{name}" for name in names if f"{module}.{name}".removeprefix("splitter.") in modules()
     ]
     return below if len(below) == len(names) else [module, *below]
 
 
-def _import(name: str, names: tuple[str, ...], *, at_once: bool) -> Import:
+def _import(name: str, names: tuple[str, ...], *, at_once: bool, typing: bool) -> Import:
     top, _, rest = name.partition(".")
     if top != "splitter":
-        return Import(name, ours=False, names=names, at_once=at_once)
-    return Import(rest or "__init__", ours=True, names=names, at_once=at_once)
+        return Import(name, ours=False, names=names, at_once=at_once, typing=typing)
+    return Import(rest or "__init__", ours=True, names=names, at_once=at_once, typing=typing)
 
 
-def room_of(module: str) -> str:
-    """The module, or the package around it, that has a place in ROOMS."""
-    return next((name for name in _around(module) if name in LINE_OF), module)
+def against_the_order() -> Iterator[tuple[str, Import]]:
+    """Yield the imports of a room from rooms that are not above its own."""
+    for module, tree in modules().items():
+        room = module.partition(".")[0]
+        for one in imports(tree):
+            if one.ours and one.room != room and ROOMS.index(one.room) > ROOMS.index(room):
+                yield module, one
 
 
-def _around(module: str) -> list[str]:
-    parts = module.split(".")
-    return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+def test_every_room_has_its_place_in_the_order():
+    """The list in docs/design.md is whole, and the top of the package is short."""
+    assert {*ROOMS} == {name.partition(".")[0] for name in modules()}
+    assert len(ROOMS) == len({*ROOMS})
+    assert len([*PACKAGE.glob("*.py")]) <= MOST_FILES_AT_THE_TOP
 
 
-@pytest.mark.parametrize("module", modules())
-def test_imports_point_down(module: str):
-    """From the command line to the errors; a new module is given its place in ROOMS."""
-    room, imported = room_of(module), [*imports(modules()[module])]
-    assert room in LINE_OF or not imported, f"{module} has no place in ROOMS"
-    for one in imported:
-        if one.ours and one.room != room and ((module, one.module) not in DOORS or one.at_once):
-            assert LINE_OF[one.room] < LINE_OF[room], f"{module} imports {one.module}"
+def test_imports_go_one_way():
+    """A room imports only rooms above it, but for what DOORS and TYPES name."""
+    for module, one in against_the_order():
+        known = TYPES if one.typing else DOORS
+        assert (module, one.module) in known, f"{module} imports {one.module}, whose room comes later"
+        assert one.typing or not one.at_once, f"{module} opens the door to {one.module} at once"
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if room_of(name) in APART])
+def test_no_exception_is_there_in_vain():
+    found = {(module, one.module) for module, one in against_the_order()}
+    assert found == DOORS | TYPES
+
+
+PACKAGES = [name for name in modules() if (PACKAGE / name.replace(".", "/") / "__init__.py").exists()]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_lists_its_modules(package: str):
+    """The docstring says in one sentence what the package is for, and then has a line for each module."""
+    sentence, listed = (ast.get_docstring(modules()[package]) or "").split("\n\n")
+    below = [name.rpartition(".")[2] for name in modules() if name.rpartition(".")[0] == package]
+    assert sentence.endswith(".")
+    assert sorted(line.split()[0] for line in listed.splitlines()) == sorted(below)
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if name.partition(".")[0] in SEPARATE])
 def test_executors_sinks_and_recipes_do_not_import_each_other(module: str):
     """Each is a file that can be added and removed by itself."""
-    room = room_of(module)
+    room = module.partition(".")[0]
+    own = ".".join(module.split(".")[:2])
+    if own.rpartition(".")[2] in {"registry", "temporary", room}:
+        return
     for one in imports(modules()[module]):
-        if one.ours and one.room in APART:
-            is_list_of_all = module == room and one.room == room
-            assert is_list_of_all or one.module.removeprefix(f"{room}.") in SEAMS, (
-                f"{module} imports {one.module}"
-            )
+        if one.ours and one.room in SEPARATE:
+            parts = one.module.split(".")
+            seam = len(parts) > 1 and parts[1] in SEAMS
+            assert seam or ".".join(parts[:2]) == own, f"{module} imports {one.module}"
 
 
 @pytest.mark.parametrize("module", modules())
 def test_what_takes_long_to_import_is_imported_where_it_is_used(module: str):
     for one in imports(modules()[module]):
-        if not one.ours and one.at_once and one.room in HEAVY:
+        if not one.ours and one.at_once and not one.typing and one.room in HEAVY:
             assert module in HEAVY[one.room], f"{module} imports {one.module} at once"
 
 
@@ -229,7 +210,7 @@ def _is_private(name: str) -> bool:
 
 
 def _defined(node: ast.AST) -> Iterator[str]:
-    """The names that a definition or an assignment gives, attributes of `self` included."""
+    """Yield the names that a definition or an assignment gives, attributes of `self` included."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield node.name
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -252,8 +233,11 @@ def test_no_module_is_a_drawer_for_all_sorts():
 def test_this_test_can_fail():
     """The walk over the modules finds what is there."""
     found = {name: {one.module for one in imports(tree)} for name, tree in modules().items()}
-    assert "engine" in found["run"]
-    assert "work" in found["engine"]
-    assert "splitter.engine.main" not in found["errors"]
-    assert "engine" not in found["errors"]
-    assert not [one for one in imports(modules()["run"]) if one.module == "engine" and one.at_once]
+    assert "engine.main" in found["engine.entry_points"]
+    assert "engine.rounds" in found["engine.main"]
+    assert "engine.main" not in found["errors"]
+    assert not [
+        one
+        for one in imports(modules()["engine.entry_points"])
+        if one.module == "engine.main" and one.at_once
+    ]

@@ -10,6 +10,7 @@ from splitter.inputs.lists import LISTS, refuse_option, suffix_of
 from splitter.storage.layout import OWN_FOLDER, RESERVED_FOLDERS
 from splitter.stores.listings import (
     OUTPUT_FOLDER,
+    OutputFolders,
     PassOver,
     is_meant,
     is_remote_folder,
@@ -64,7 +65,8 @@ def read_folder(path: str, listing: "InputList", reading: "Reading") -> tuple[Ro
             passed_over[kind] += 1
 
     if is_url(path):
-        files = remote_files(path, patterns, leave_out, reading.known, pass_over)
+        outputs = OutputFolders(leave_out, OWN_FOLDER, RESERVED_FOLDERS)
+        files = remote_files(path, patterns, outputs, reading.known, pass_over)
     else:
         files = filter(meant, _walk(path, leave_out, pass_over))
     files = _unless_none(files, path, patterns)

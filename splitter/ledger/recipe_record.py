@@ -5,16 +5,19 @@ It enters each fingerprint, and is kept beside the outputs.
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xxhash
 
-from splitter.dataset import ProcessorDataset
 from splitter.errors import StorageError
 from splitter.ledger.identity import Identity, file_of
 from splitter.ledger.run_files import RUN
 from splitter.storage.base import Storage
 from splitter.storage.checked_file import sealed, unsealed
+
+if TYPE_CHECKING:
+    from splitter.dataset import ProcessorDataset
+
 
 PARAMETER = "parameter "
 LONGEST_VALUE = 100
@@ -22,7 +25,7 @@ LONGEST_VALUE = 100
 _EARLIER = "earlier"
 
 
-def recipe_how(dataset: ProcessorDataset, tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+def recipe_how(dataset: "ProcessorDataset", tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """What the recipe has to do with it; `tell` hears which parameters nothing can be said of."""
     how = {
         "recipe": type(dataset).__qualname__,
@@ -37,7 +40,7 @@ def recipe_how(dataset: ProcessorDataset, tell: Callable[[str], None] = lambda _
     return plain
 
 
-def _identity(name: str, dataset: ProcessorDataset, tell: Callable[[str], None]) -> Any:  # noqa: ANN401 - JSON
+def _identity(name: str, dataset: "ProcessorDataset", tell: Callable[[str], None]) -> Any:  # noqa: ANN401 - JSON
     """What stands for a parameter in fingerprints; says so where nothing can."""
     identity = Identity()
     plain = identity.of(dataset.parameters[name])

@@ -8,11 +8,11 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from splitter.errors import Refused, StorageError
-from splitter.inputs.survey import Survey
 from splitter.storage.base import SHARES, Storage
 from splitter.storage.checked_file import sealed, unsealed
 from splitter.storage.content import measure
@@ -27,6 +27,18 @@ LAST_RUN = f"{OWN_FOLDER}/last_run.json"
 _OF_LIST = "checksum of the list"
 # an input, and the part that it belongs to
 _SHARE = np.dtype([("key", "<u8"), ("part", "<u2")])
+
+
+class Measured(Protocol):
+    """Inputs in the order of the list, of which keys and sizes are known."""
+
+    @property
+    def keys(self) -> np.ndarray:
+        """The hash of each input's key."""
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The bytes of each input."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +124,7 @@ def listed_inputs(storage: Storage, numbers: np.ndarray) -> Iterator[tuple[int, 
             yield number, row[at]
 
 
-def inputs_of_part(storage: Storage, found: Survey, *, keep: bool = True) -> np.ndarray | None:
+def inputs_of_part(storage: Storage, found: Measured, *, keep: bool = True) -> np.ndarray | None:
     """Which inputs are for this part of the run; None if it is for all.
 
     The first part of as many that comes divides the inputs, and keeps that for the others.

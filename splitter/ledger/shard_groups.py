@@ -14,8 +14,8 @@ import numpy as np
 import xxhash
 
 from splitter.errors import StorageError
-from splitter.inputs.survey import Survey
 from splitter.ledger.records import Head
+from splitter.ledger.run_files import Measured
 from splitter.options import Part
 from splitter.storage.base import Storage
 from splitter.storage.checked_file import sealed, unsealed
@@ -114,7 +114,7 @@ class Groups:
             storage.write(GROUPS, content)
 
 
-def deal(storage: Storage, found: Survey, *, shard_bytes: int, seed: int | None, afresh: bool) -> Groups:
+def deal(storage: Storage, found: Measured, *, shard_bytes: int, seed: int | None, afresh: bool) -> Groups:
     """The groups of an output, with inputs that are new to it added."""
     part = storage.part
     with storage.gate() if part else contextlib.nullcontext():

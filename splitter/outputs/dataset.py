@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch.utils.data import Dataset
 
-from splitter.dataset import ProcessorDataset
 from splitter.errors import Refused
 from splitter.outputs.decoding import decoded
 from splitter.outputs.reader import FOLDER, Address, OutputReader, offset_of
@@ -186,4 +185,4 @@ class OutputDataset(Dataset[Sample]):
     @staticmethod
     def collate_fn(samples: Sequence[Sample]) -> list[Sample]:
         """A batch for a DataLoader: the samples as they are."""
-        return ProcessorDataset.collate_fn(list(samples))
+        return list(samples)

@@ -10,13 +10,12 @@ import sys
 import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import xxhash
 
 from splitter.errors import Refused
-from splitter.storage.layout import OWN_FOLDER, RESERVED_FOLDERS
 from splitter.stores.clients import Found, client, found_in, reason, with_retries
 from splitter.system.pool import from_process
 from splitter.text.urls import has_password, is_url, without_secrets
@@ -26,6 +25,20 @@ AT_ONCE = 10_000
 OUTPUT_FOLDER = "output folder"
 # called with what might be taken for an input and is none, and what it is
 PassOver = Callable[[str, str], None]
+
+
+class OutputFolders(NamedTuple):
+    """What is no input: the output folder of this run, and what tells those of other runs.
+
+    Attributes:
+        current: The output folder of this run.
+        own_folder: The name of a folder that only output folders have.
+        reserved: What a run calls its own files and folders.
+    """
+
+    current: str
+    own_folder: str
+    reserved: frozenset[str]
 
 
 class Known:
@@ -140,7 +153,7 @@ def _is_folder(url: str) -> Iterator[bool]:
 
 
 def remote_files(
-    url: str, patterns: Sequence[str], leave_out: str, known: Known, pass_over: PassOver
+    url: str, patterns: Sequence[str], leave_out: OutputFolders, known: Known, pass_over: PassOver
 ) -> Iterator[str]:
     """The files of a remote folder and its subfolders, as paths in it, always in the same order."""
     for names, sizes, versions in from_process(lambda: _list(url, patterns, leave_out)):
@@ -154,20 +167,22 @@ def remote_files(
 
 
 def _list(
-    url: str, patterns: Sequence[str], leave_out: str
+    url: str, patterns: Sequence[str], leave_out: OutputFolders
 ) -> Iterator[tuple[list[str], list[Any], list[Any]]]:
     import fsspec
+
+    current, own = leave_out.current, f"/{leave_out.own_folder}/"
 
     try:
         store, there = client(url)
         listed = with_retries(store.find, there, detail=True)
         folder = fsspec.core.strip_protocol(url).rstrip("/") + "/"
-        inner = fsspec.core.strip_protocol(leave_out).rstrip("/") + "/" if is_url(leave_out) else ""
+        inner = fsspec.core.strip_protocol(current).rstrip("/") + "/" if is_url(current) else ""
     except Refused:
         raise
     except Exception as error:  # noqa: BLE001
         raise Refused(f"{without_secrets(url)}: cannot be listed: {reason(error)}; check DATASET") from None
-    outputs = {name.partition(f"/{OWN_FOLDER}/")[0] + "/" for name in listed if f"/{OWN_FOLDER}/" in name}
+    outputs = {name.partition(own)[0] + "/" for name in listed if own in name}
     nested = tuple(sorted(outputs - {folder, inner}))
     files = {
         name.removeprefix(folder): found_in(info)
@@ -179,7 +194,8 @@ def _list(
     }
     del listed
     wanted = filter(is_meant(patterns), files)
-    names = sorted((name for name in wanted if _may_be_input(name, folder, outputs)), key=_in_folders)
+    meant = (name for name in wanted if _may_be_input(name, folder, outputs, leave_out.reserved))
+    names = sorted(meant, key=_in_folders)
     left_out = [name.removeprefix(folder) for name in nested if name.startswith(folder)]
     yield left_out, [None] * len(left_out), [None] * len(left_out)
     for start in range(0, len(names), AT_ONCE):
@@ -202,10 +218,10 @@ def is_meant(patterns: Sequence[str]) -> Callable[[str], bool]:
     return lambda path: bool(rule.match(path) or rule.match(path.rpartition("/")[2]))
 
 
-def _may_be_input(name: str, folder: str, outputs: set[str]) -> bool:
+def _may_be_input(name: str, folder: str, outputs: set[str], reserved: frozenset[str]) -> bool:
     parts = name.split("/")
     # an object whose name ends in a slash stands for a folder
     if not parts[-1] or any(part.startswith(".") for part in parts):
         return False
     # the tables of the run that made this folder
-    return not (parts[-1] in RESERVED_FOLDERS and (folder + name).rpartition("/")[0] + "/" in outputs)
+    return not (parts[-1] in reserved and (folder + name).rpartition("/")[0] + "/" in outputs)

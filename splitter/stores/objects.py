@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from splitter.stores.clients import FIRST_PAUSE, client_for, is_missing, is_out_of_reach, may_pass
 from splitter.stores.threads import Answer, in_threads
-from splitter.text.content_types import type_of
+from splitter.text.content_types import REPORT, type_of
 from splitter.text.urls import without_secrets
 
 # S3's word for it, and what a user is told
@@ -191,9 +191,6 @@ class Objects:
 
 def _kind(name: str) -> dict[str, str]:
     """What browsers that open it are told it is: the report is the one page that is shown as such."""
-    # brings NumPy along
-    from splitter.text.content_types import REPORT
-
     return {"ContentType": "text/html; charset=utf-8" if name == REPORT else type_of(name)}
 
 
