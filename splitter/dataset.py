@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from torch.utils.data import Dataset
 
 from splitter.errors import BadResult, Refused, UnreadableInput
-from splitter.inputs.fetching import Fetcher, Wanted
+from splitter.inputs.fetching import Fetcher, RemoteInput
 from splitter.inputs.listing import InputList, read_source
 from splitter.inputs.locations import look_at
 from splitter.inputs.shards.reader import MemberFiles
-from splitter.inputs.table import Table, copy_list
+from splitter.inputs.table import InputTable, copy_list
 from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch
 from splitter.storage.layout import Layout
 from splitter.text.urls import is_url
@@ -58,7 +58,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
     device: str = "cpu"
 
     parameters: Mapping[str, Any]
-    _table: Table | None = None
+    _table: InputTable | None = None
     _ready_in: int | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "ProcessorDataset":  # noqa: ANN401
@@ -145,7 +145,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         if not is_url(url):
             look_at(url)
             return input_file
-        fetcher.begin({0: Wanted(url, None)})
+        fetcher.begin({0: RemoteInput(url, None)})
         return input_file._replace(local_path=fetcher.take(0).path)
 
     @staticmethod
@@ -159,7 +159,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
             self.setup()
             self._ready_in = os.getpid()
 
-    def _opened(self) -> Table:
+    def _opened(self) -> InputTable:
         if self._table is None:
             source = read_source(inputs_of(self))
             refuse_columns(self, source.header)

@@ -41,7 +41,7 @@ _OF_A_PART = re.compile(r"\d+-p(\d+)of(\d+)-")
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """One of several runs that work on the same inputs at the same time.
 
     Attributes:
@@ -304,14 +304,14 @@ class RunOptions:
         return int(match[1] or 0), int(match[2])
 
     @property
-    def part_asked(self) -> Part | None:
+    def part_asked(self) -> RunPart | None:
         """What --part says."""
         if self.part is None:
             return None
         match = re.fullmatch(r"(\d{1,5})/(\d{1,5})", self.part.strip())
         if not match or not 1 <= int(match[1]) <= int(match[2]) <= MOST_PARTS:
             raise Refused(f"--part {self.part}: write K/N, such as 1/8 for the first of eight parts, to 8/8")
-        return Part(int(match[1]), int(match[2]))
+        return RunPart(int(match[1]), int(match[2]))
 
     @property
     def resources_asked(self) -> dict[str, float]:

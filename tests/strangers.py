@@ -10,11 +10,11 @@ from pathlib import Path
 
 import xxhash
 
-from splitter.ledger.records import DONE, Head, RecordWriter
+from splitter.ledger.records import DONE, RecordWriter, RowColumns
 from splitter.storage.checked_file import sealed
 from splitter.storage.layout import RECORDS
 
-HEAD = Head(("input",), (("part", "str"),), (("word", "str"),))
+HEAD = RowColumns(("input",), (("part", "str"),), (("word", "str"),))
 OWN = ".splitter"
 
 

@@ -38,7 +38,7 @@ _RAVEN = frozenset(("selection", "begin_time_s", "end_time_s"))
 _FILE_OFFSET = "file_offset_s"
 
 
-class _Columns(NamedTuple):
+class _TableColumns(NamedTuple):
     """Which column is what; `others` are left over."""
 
     start: str
@@ -133,7 +133,7 @@ def looks_like_jsonl(text: str) -> bool:
 
 
 @functools.lru_cache
-def _columns(names: tuple[str, ...]) -> _Columns:
+def _columns(names: tuple[str, ...]) -> _TableColumns:
     by_plain_name = {_plain(name): name for name in reversed(names)}
 
     def first(candidates: Iterable[str]) -> str | None:
@@ -151,7 +151,7 @@ def _columns(names: tuple[str, ...]) -> _Columns:
         raise ValueError(f"has no column {missing}; it has {', '.join(map(shown, names[:10]))}")
     label, recording = first(LABELS), first(RECORDINGS)
     others = tuple(name for name in names if name and name not in (start, last, label, recording))
-    return _Columns(start, last, label, recording, end is None, others)
+    return _TableColumns(start, last, label, recording, end is None, others)
 
 
 def _plain(name: str) -> str:

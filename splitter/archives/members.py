@@ -15,7 +15,7 @@ HELD_BYTES = 4 << 20  # a larger content waits in a temporary file
 HEADER_FIELDS = struct.Struct("100s 8s 8s 8s 12s 12s 8s 1s 100s 6s 2s 32s 32s 8s 8s 155s 12x")
 
 
-class Waiting:
+class SharedFile:
     """A file that is closed when nobody holds a part of it any more."""
 
     def __init__(self, descriptor: int) -> None:
@@ -23,7 +23,7 @@ class Waiting:
         self._descriptor = descriptor
 
     @classmethod
-    def of(cls, pieces: Iterable[bytes]) -> "Waiting":
+    def of(cls, pieces: Iterable[bytes]) -> "SharedFile":
         """A temporary file without a name."""
         with tempfile.TemporaryFile(prefix="splitter-") as file:
             file.writelines(pieces)
@@ -38,10 +38,10 @@ class Waiting:
         os.close(self._descriptor)
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """A part of such a file: a content that is not in memory."""
 
-    file: Waiting
+    file: SharedFile
     start: int
     size: int
 
@@ -68,7 +68,7 @@ class Member(NamedTuple):
 
     name: str
     size: int
-    content: bytes | Part
+    content: bytes | FilePart
 
     @property
     def key(self) -> str:
@@ -82,7 +82,7 @@ class Member(NamedTuple):
 
     def pieces(self) -> Iterator[bytes]:
         """The content, piece by piece."""
-        if isinstance(self.content, Part):
+        if isinstance(self.content, FilePart):
             yield from self.content.pieces()
         else:
             yield self.content

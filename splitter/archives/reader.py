@@ -8,9 +8,9 @@ from splitter.archives.members import (
     HEADER_FIELDS,
     HELD_BYTES,
     PIECE,
+    FilePart,
     Member,
-    Part,
-    Waiting,
+    SharedFile,
     why_unsafe,
 )
 from splitter.errors import TarError
@@ -42,7 +42,7 @@ _EXTENDED, _GLOBAL, _LONG_NAME, _LONG_LINK = (b"x", b"X"), b"g", b"L", b"K"
 # -- reading ----------------------------------------------------------------------------------------------
 
 
-class Head(NamedTuple):
+class MemberHead(NamedTuple):
     """What an archive says of a member before its content.
 
     Attributes:
@@ -64,7 +64,7 @@ def read_members(stream: BinaryIO, place: str, *, contents: bool = True) -> Iter
     Anything else in it is an error, and so is an end before the end. Archives that follow each other are read
     as one. Without `contents` every content is empty.
     """
-    counting = Counting(stream, place)
+    counting = CountedStream(stream, place)
     for head in read_heads(counting):
         if head.wrong:
             plain = head.kind in (*_FILE, _FOLDER)
@@ -74,7 +74,7 @@ def read_members(stream: BinaryIO, place: str, *, contents: bool = True) -> Iter
         yield Member(head.name, head.size, _content(counting, head, contents=contents))
 
 
-def read_heads(stream: "Counting") -> Iterator[Head]:
+def read_heads(stream: "CountedStream") -> Iterator[MemberHead]:
     """The heads of an archive's members, but for its folders; between two, a content may be read or not."""
     own: dict[str, str] = {}
     shared: dict[str, str] = {}
@@ -105,7 +105,7 @@ def read_heads(stream: "Counting") -> Iterator[Head]:
         raise stream.error(CUT_OFF)
 
 
-class Counting:
+class CountedStream:
     """A stream that knows how far it was read; what cannot be read is one error that names the archive."""
 
     def __init__(self, stream: BinaryIO, place: str, size: int | None = None) -> None:
@@ -164,7 +164,7 @@ class Counting:
         return TarError(f"{self._place}: {what}")
 
 
-def _parse(block: bytes, stream: Counting) -> Head:
+def _parse(block: bytes, stream: CountedStream) -> MemberHead:
     (name, _, _, _, size, _, checksum, kind, _, magic, *_, prefix) = HEADER_FIELDS.unpack(block)
     total = sum(block) - sum(checksum) + 8 * 32
     if _number(checksum) != total:
@@ -180,7 +180,7 @@ def _parse(block: bytes, stream: Counting) -> Head:
         full = f"{_text(prefix)}/{full}"
     if kind == b"\0" and full.endswith("/"):
         kind = _FOLDER
-    return Head(full, length, kind)
+    return MemberHead(full, length, kind)
 
 
 def _text(field: bytes) -> str:
@@ -197,7 +197,7 @@ def _number(field: bytes) -> int | None:
     return int(digits, 8) if all(48 <= digit < 56 for digit in digits) else None  # noqa: PLR2004
 
 
-def _short_text(stream: Counting, head: Head) -> bytes:
+def _short_text(stream: CountedStream, head: MemberHead) -> bytes:
     if head.size > LONGEST_HEADER:
         raise stream.error(f"is damaged: the extended header at byte {stream.at - BLOCK} is too long")
     text = stream.exactly(head.size)
@@ -205,7 +205,7 @@ def _short_text(stream: Counting, head: Head) -> bytes:
     return text
 
 
-def _records(text: bytes, stream: Counting) -> Iterator[tuple[str, str]]:
+def _records(text: bytes, stream: CountedStream) -> Iterator[tuple[str, str]]:
     """The records of an extended header, each `LENGTH NAME=VALUE` and the end of the line."""
     at = 0
     while at < len(text) and text[at]:
@@ -222,7 +222,7 @@ def _records(text: bytes, stream: Counting) -> Iterator[tuple[str, str]]:
         at += length
 
 
-def _with(head: Head, records: Mapping[str, str], stream: Counting) -> Head:
+def _with(head: MemberHead, records: Mapping[str, str], stream: CountedStream) -> MemberHead:
     """A header with what extended ones say, checked."""
     if head.kind == b"S":
         # its headers go on in blocks of their own
@@ -251,14 +251,14 @@ def _with(head: Head, records: Mapping[str, str], stream: Counting) -> Head:
     return head._replace(name=name)
 
 
-def _content(stream: Counting, head: Head, *, contents: bool) -> bytes | Part:
-    content: bytes | Part = b""
+def _content(stream: CountedStream, head: MemberHead, *, contents: bool) -> bytes | FilePart:
+    content: bytes | FilePart = b""
     if not contents:
         stream.skip(head.size)
     elif head.size <= HELD_BYTES:
         content = stream.exactly(head.size)
     else:
         sizes = (min(PIECE, head.size - at) for at in range(0, head.size, PIECE))
-        content = Part(Waiting.of(map(stream.exactly, sizes)), 0, head.size)
+        content = FilePart(SharedFile.of(map(stream.exactly, sizes)), 0, head.size)
     stream.skip(-head.size % BLOCK)
     return content

@@ -28,7 +28,7 @@ MOST_IN_BRACES = 10_000_000
 
 
 @dataclass(frozen=True)
-class Source:
+class ArchiveSource:
     """An archive to read.
 
     Attributes:
@@ -116,7 +116,7 @@ def reason_in_words(error: Exception, place: str) -> str:
 # -- inputs -----------------------------------------------------------------------------------------------
 
 
-def sources_of(given: Sequence[str]) -> list[Source]:
+def sources_of(given: Sequence[str]) -> list[ArchiveSource]:
     """The archives that arguments name, in order; refuses one that names none."""
     found = [source for text in given for source in _sources(text)]
     for source in found:
@@ -129,20 +129,20 @@ def sources_of(given: Sequence[str]) -> list[Source]:
     return found
 
 
-def _sources(text: str) -> list[Source]:
+def _sources(text: str) -> list[ArchiveSource]:
     if text == STANDARD:
-        return [Source(text)]
+        return [ArchiveSource(text)]
     if text.startswith("pipe:"):
         raise Refused(f"{text}: commands are not run; write: COMMAND | splitter tar ... -")
     if not is_url(text) and os.path.lexists(text):
-        return [Source(text)]
+        return [ArchiveSource(text)]
     expanded = list(_without_braces(text))
     return [source for one, varying in expanded for source in _matches(one, varying)]
 
 
-def _matches(text: str, varying: str) -> list[Source]:
+def _matches(text: str, varying: str) -> list[ArchiveSource]:
     if not glob.has_magic(text) or (is_url(text) and not re.search(r"[*\[]", text)):
-        return [Source(text, varying)]
+        return [ArchiveSource(text, varying)]
     if is_url(text):
         store, path = client(text)
         try:
@@ -155,7 +155,7 @@ def _matches(text: str, varying: str) -> list[Source]:
         raise Refused(f"{text}: no file has such a name")
     stars = re.compile("(.*)".join(map(re.escape, text.split("*"))), re.DOTALL)
     varied = [(name, stars.fullmatch(name)) for name in found]
-    return [Source(name, varying + "".join(match.groups() if match else ())) for name, match in varied]
+    return [ArchiveSource(name, varying + "".join(match.groups() if match else ())) for name, match in varied]
 
 
 def _in_order(name: str) -> tuple[str, int]:

@@ -21,7 +21,7 @@ from splitter.audio.formats import flac, ogg
 from splitter.audio.formats.mp3 import CountedMp3, bit_rate_of, frame
 from splitter.audio.formats.wav import Extent, Order, RawFormat
 from splitter.errors import AudioError
-from splitter.system.stderr import hushed
+from splitter.system.stderr import silenced_stderr
 
 Truncated = Literal["error", "keep"]
 
@@ -220,7 +220,7 @@ class SndfileDecoder(Decoder):
         self._loss, self._with_lost = "", 0
         self._others: list[tuple[int, int]] = []
         with ExitStack() as opened:
-            with hushed():
+            with silenced_stderr():
                 self._file = self._open(opened)
             self._opened = opened.pop_all()
         self.format = self._format()
@@ -263,7 +263,7 @@ class SndfileDecoder(Decoder):
         return sound if bit_rate == "free" else self._open_mp3(CountedMp3(self._path), opened)
 
     def _open_stream(self, opened: ExitStack) -> "_SoundFile":
-        part = opened.enter_context(_Part(self._path, *self._others.pop(0)))
+        part = opened.enter_context(_FileWindow(self._path, *self._others.pop(0)))
         sound: _SoundFile = opened.enter_context(_SoundFile(part))
         self._with_lost += sound.frames
         return sound
@@ -293,7 +293,7 @@ class SndfileDecoder(Decoder):
         """The next frames."""
         block: np.ndarray = np.empty((0 if self._broken else frames, self.format.channels), self.format.dtype)
         try:
-            with hushed():
+            with silenced_stderr():
                 block = self._file.read(out=block)
         except soundfile.LibsndfileError as error:
             self._broken = True
@@ -335,7 +335,7 @@ class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]
         return False
 
 
-class _Part(io.FileIO):
+class _FileWindow(io.FileIO):
     """A part of a file, as if there were no more."""
 
     def __init__(self, path: str, begin: int, end: int | None = None) -> None:
@@ -368,7 +368,7 @@ _START_BYTES = 512
 _NOT_RECOGNISED = 1
 
 
-class _UnboundFlac(_Part):
+class _UnboundFlac(_FileWindow):
     """A FLAC file that seems to state no number of samples, so that it is read to its end, and has no tags.
 
     Attributes:

@@ -7,8 +7,8 @@ from functools import cache
 from typing import BinaryIO
 
 from splitter.audio.formats.wav import LARGEST_SIZE
-from splitter.ledger.records import OUTPUT_COLUMNS, Head
-from splitter.system.stderr import hushed
+from splitter.ledger.records import OUTPUT_COLUMNS, RowColumns
+from splitter.system.stderr import silenced_stderr
 from splitter.text.csv import Row
 from splitter.text.endings import READABLE
 
@@ -78,13 +78,13 @@ def _of_libsndfile(file: BinaryIO, *, exact: bool) -> SoundHeader | None:
     import soundfile
 
     file.seek(0)
-    with suppress(soundfile.LibsndfileError), hushed(), soundfile.SoundFile(file) as sound:
+    with suppress(soundfile.LibsndfileError), silenced_stderr(), soundfile.SoundFile(file) as sound:
         return SoundHeader(sound.samplerate, sound.channels, sound.frames if exact else None)
     return None
 
 
 @cache
-def header_columns(head: Head) -> tuple[tuple[str, int], ...]:
+def header_columns(head: RowColumns) -> tuple[tuple[str, int], ...]:
     """Where the rows say what the header of a recording says, too."""
     first = len(head.columns) + len(OUTPUT_COLUMNS)
     types = dict((*head.outputs, *head.inputs))

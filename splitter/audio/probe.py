@@ -9,7 +9,7 @@ from splitter.audio.formats.flac import header_of_flac
 from splitter.audio.formats.mp3 import CountedMp3, lacks_bytes
 from splitter.audio.formats.wav import RawFormat, find_samples_in
 from splitter.audio.sniff import open_decoder
-from splitter.system.stderr import hushed
+from splitter.system.stderr import silenced_stderr
 
 # more samples than any recording has
 LONGEST = 1 << 62
@@ -20,7 +20,7 @@ FLAC_SUBTYPES = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}
 
 
 @dataclass(frozen=True)
-class Known:
+class ProbedSound:
     """What a header says of a recording.
 
     Attributes:
@@ -36,25 +36,25 @@ class Known:
     raw: RawFormat | None = None
 
 
-def known_length(path: str, truncated: Truncated = "error") -> Known | None:
+def known_length(path: str, truncated: Truncated = "error") -> ProbedSound | None:
     """How long a recording is, without decoding it; None where nothing tells."""
     with open(path, "rb") as file:
         extent = find_samples_in(file)
         if extent and extent.raw:
             check_whole(path, extent, truncated)
             raw = extent.raw if extent.raw.description else None
-            return Known(SoundFormat.of(extent.raw), extent.frames, raw=raw)
+            return ProbedSound(SoundFormat.of(extent.raw), extent.frames, raw=raw)
         flac = header_of_flac(file.fileno())
     if flac:
         bits, channels, rate, frames = flac
-        return Known(SoundFormat("FLAC", FLAC_SUBTYPES.get(bits, "PCM_24"), channels, rate), frames)
+        return ProbedSound(SoundFormat("FLAC", FLAC_SUBTYPES.get(bits, "PCM_24"), channels, rate), frames)
     return _length_of(path, truncated)
 
 
-def _length_of(path: str, truncated: Truncated) -> Known | None:
+def _length_of(path: str, truncated: Truncated) -> ProbedSound | None:
     """By whoever would decode it."""
     try:
-        with hushed():
+        with silenced_stderr():
             found = soundfile.info(path)
     except soundfile.LibsndfileError:
         # another reader, or an error that says what it is
@@ -69,7 +69,7 @@ def _length_of(path: str, truncated: Truncated) -> Known | None:
     if frames <= 0 or frames >= LONGEST:
         return None
     recorded = SoundFormat(found.format, found.subtype, found.channels, found.samplerate)
-    return Known(recorded, frames, exact=recorded.container in _EXACTLY_LONG)
+    return ProbedSound(recorded, frames, exact=recorded.container in _EXACTLY_LONG)
 
 
 # formats whose header, or last page, libsndfile takes the exact length from

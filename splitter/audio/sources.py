@@ -24,14 +24,14 @@ from splitter.audio.formats.wav import (
     RawFormat,
     find_samples_in,
 )
-from splitter.audio.probe import FLAC_SUBTYPES, LONGEST, Known
+from splitter.audio.probe import FLAC_SUBTYPES, LONGEST, ProbedSound
 from splitter.audio.resampling import resampler
 from splitter.audio.sniff import open_decoder
 from splitter.audio.target import LOSSY, Target, made_format
 from splitter.audio.window import Folder, Tape
 from splitter.errors import AudioError
 from splitter.records import Content
-from splitter.system.stderr import hushed
+from splitter.system.stderr import silenced_stderr
 
 COPY_AT_ONCE = 1 << 18
 LARGEST_IN_MEMORY = 1 << 20
@@ -40,10 +40,10 @@ MANY_SAMPLES = 1 << 22
 _FLOATS = ("FLOAT", "DOUBLE")
 
 
-AnySource = TypeVar("AnySource", bound="Source")
+AnySource = TypeVar("AnySource", bound="SoundSource")
 
 
-class Source(ABC):
+class SoundSource(ABC):
     """A recording as the pieces see it: at the target's rate, with the target's channels.
 
     Attributes:
@@ -95,7 +95,7 @@ class Source(ABC):
 
 def open_source(
     path: str, target: Target, truncated: Truncated = "error", folder: Folder = gettempdir
-) -> Source:
+) -> SoundSource:
     """Open a recording, in the way that loses nothing and costs least; `folder` is for temporary files."""
     with open(path, "rb") as file:
         extent = find_samples_in(file)
@@ -152,7 +152,7 @@ def _mean(block: np.ndarray) -> np.ndarray:
     return total.astype(block.dtype, copy=False)[:, np.newaxis]
 
 
-class DecodedSource(Source):
+class DecodedSource(SoundSource):
     """A recording that is decoded, mixed, resampled and encoded."""
 
     def __init__(self, decoder: Decoder, made: SoundFormat, target: Target, folder: Folder) -> None:
@@ -240,7 +240,7 @@ class DecodedSource(Source):
 _header = functools.lru_cache(maxsize=64)(RawFormat.header)
 
 
-class RawSource(Source):
+class RawSource(SoundSource):
     """A WAV file whose pieces are byte ranges behind a new header."""
 
     _SILENCE = {"PCM_U8": b"\x80", "ALAW": b"\xd5", "ULAW": b"\xff"}  # noqa: RUF012
@@ -301,7 +301,7 @@ class RawSource(Source):
         self._file.close()
 
 
-class FramesSource(Source):
+class FramesSource(SoundSource):
     """A FLAC file whose pieces are made of its own frames; only those at both ends are encoded anew."""
 
     def __init__(self, path: str, flac: FlacSource, truncated: Truncated) -> None:
@@ -358,7 +358,7 @@ class FramesSource(Source):
         self._flac.close()
 
 
-class Mp3FramesSource(Source):
+class Mp3FramesSource(SoundSource):
     """An MP3 file whose pieces are made of its own frames: no sound is decoded, and none is lost."""
 
     def __init__(self, path: str, mp3: Mp3Source) -> None:
@@ -412,7 +412,7 @@ class Mp3FramesSource(Source):
             piece = io.BytesIO()
             self._mp3.cut(at, min(stop, at + at_once), piece)
             piece.seek(0)
-            with hushed():
+            with silenced_stderr():
                 frames, _ = soundfile.read(piece, dtype=self.made.dtype, always_2d=True)
             yield frames
         yield from silent(silence, frames, self.made)
@@ -422,10 +422,10 @@ class Mp3FramesSource(Source):
         self._mp3.close()
 
 
-class Unread(Source):
+class UnreadSource(SoundSource):
     """A recording of a known length that nobody reads: to find out what will be made of it."""
 
-    def __init__(self, known: Known, made: SoundFormat, target: Target) -> None:
+    def __init__(self, known: ProbedSound, made: SoundFormat, target: Target) -> None:
         """Pieces are to be stored as `made`."""
         self.recorded, self.made = known.format, made
         self._recorded_frames = known.frames

@@ -32,7 +32,7 @@ class Tape:
         """Read so many frames at a time; `folder` says where temporary files may be."""
         self._read, self._block, self._folder = read, block, folder
         # those in files come first
-        self._parts: list[np.ndarray | _Stored] = []
+        self._parts: list[np.ndarray | _FileBlock] = []
         self._stored = self._in_memory = 0
         self._file: _File | None = None
         self._needed = 0
@@ -91,7 +91,7 @@ class Tape:
             assert isinstance(part, np.ndarray)  # noqa: S101 - those in files come first
             if self._file is None or self._file.size >= FILE_BYTES:
                 self._file = _File(self._folder())
-            self._parts[self._stored] = _Stored(part, self._file)
+            self._parts[self._stored] = _FileBlock(part, self._file)
             self._stored += 1
             self._in_memory -= part.nbytes
 
@@ -122,7 +122,7 @@ class _File:
             self._file.close()
 
 
-class _Stored:
+class _FileBlock:
     """A part in a file."""
 
     def __init__(self, frames: np.ndarray, file: _File) -> None:

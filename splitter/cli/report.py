@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from splitter.report.looking import Tell
-    from splitter.report.writing import Written
+    from splitter.report.writing import ReportResult
 
 SAMPLE, PREVIEWS = 10_000, 3_000_000
 _SAMPLE_HELP = "Read at most so many outputs, for levels, waveforms and previews; counts are of all."
@@ -66,7 +66,7 @@ def report(output: str, to: str | None, sample: int, previews: int, quiet: bool)
     return int(bool(written.unread))
 
 
-def _unread(written: "Written") -> str:
+def _unread(written: "ReportResult") -> str:
     """Which outputs cannot be read, and why."""
     from splitter.text.show import show_count
 
@@ -76,7 +76,7 @@ def _unread(written: "Written") -> str:
     return f"{show_count(written.unread, 'output')} cannot be read: {named}; {verify}"
 
 
-def _next_step(written: "Written", output: str) -> str:
+def _next_step(written: "ReportResult", output: str) -> str:
     """How to look at it."""
     from splitter.text.urls import is_url
 

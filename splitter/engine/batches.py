@@ -9,12 +9,12 @@ import numpy as np
 
 from splitter.engine.decide import State
 from splitter.errors import UnreadableInput
-from splitter.inputs.shards.index import Shard
+from splitter.inputs.shards.index import InputShard
 from splitter.inputs.survey import Survey
-from splitter.inputs.table import Table
+from splitter.inputs.table import InputTable
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import DONE
-from splitter.ledger.shard_groups import Group, Groups, Kept
+from splitter.ledger.shard_groups import Group, GroupMember, Groups
 from splitter.storage.layout import file_with, shard_of
 from splitter.worker.messages import SECOND_NAME, Batch, Failure, Job, Report
 
@@ -39,7 +39,7 @@ class Planner:
     def __init__(  # noqa: PLR0913
         self,
         job: Job,
-        table: Table,
+        table: InputTable,
         found: Survey,
         state: State,
         journal: Journal,
@@ -154,7 +154,7 @@ class Planner:
         return replace(batch, stale=stale, failures=_known(self._failures, batch))
 
 
-def _divided(inputs: np.ndarray, starts: np.ndarray, shard: Shard, parts: int) -> list[np.ndarray]:
+def _divided(inputs: np.ndarray, starts: np.ndarray, shard: InputShard, parts: int) -> list[np.ndarray]:
     """The inputs of a shard in stretches, each read by another worker; a row group stays whole."""
     if shard.whole:
         return [inputs]
@@ -169,7 +169,7 @@ def _divided(inputs: np.ndarray, starts: np.ndarray, shard: Shard, parts: int) -
     return [inputs]
 
 
-def make_batch(name: str, table: Table, found: Survey, chosen: np.ndarray) -> Batch:
+def make_batch(name: str, table: InputTable, found: Survey, chosen: np.ndarray) -> Batch:
     """Some inputs of the list, by their numbers."""
     texts = [text for first, last in _runs(chosen) for text in table.texts(first, last + 1)]
     keys, sizes, times = (column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns))
@@ -187,7 +187,7 @@ def make_batch(name: str, table: Table, found: Survey, chosen: np.ndarray) -> Ba
     return replace(batch, members=places, failures=failures)
 
 
-def second_of(table: Table, found: Survey, index: int) -> Batch:
+def second_of(table: InputTable, found: Survey, index: int) -> Batch:
     """An input that is tried when another one has failed."""
     return replace(make_batch(SECOND_NAME, table, found, np.array([index])), one_by_one=True, trial=True)
 
@@ -232,7 +232,7 @@ class GroupPlanner:
     def __init__(  # noqa: PLR0913
         self,
         job: Job,
-        table: Table,
+        table: InputTable,
         found: Survey,
         state: State,
         journal: Journal,
@@ -316,7 +316,7 @@ class GroupPlanner:
         files = ([*dict.fromkeys(map(file_with, names))] for names in outputs)
         return dict(zip(places.tolist(), files, strict=True))
 
-    def _kept(self, number: int, dropped: np.ndarray) -> tuple[list[Kept], list[str]]:
+    def _kept(self, number: int, dropped: np.ndarray) -> tuple[list[GroupMember], list[str]]:
         """What inputs of a group have in its shards, and these shards."""
         journal, groups = self._journal, self._groups
         first = number * groups.size
@@ -326,7 +326,7 @@ class GroupPlanner:
         made = journal.entries[entries[there]]
         there = there[(made["status"] == DONE) & (made["outputs"] > 0)]
         gone = set((dropped - first).tolist())
-        kept: list[Kept] = []
+        kept: list[GroupMember] = []
         shards: dict[str, None] = {}
         for rank, (head, rows) in zip(there.tolist(), journal.rows_of_each(entries[there]), strict=True):
             at = len(head.columns)
@@ -337,7 +337,7 @@ class GroupPlanner:
                 if rank not in gone:
                     mark = int(journal.entries["fingerprint"][entries[rank]])
                     called = int(groups.numbers[first + rank])
-                    kept.append(Kept(rank, called, int(keys[rank]), mark, head, rows))
+                    kept.append(GroupMember(rank, called, int(keys[rank]), mark, head, rows))
         return kept, [*shards]
 
 

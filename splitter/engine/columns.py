@@ -10,8 +10,8 @@ from splitter.engine.batches import make_batch, second_of
 from splitter.errors import RecipeError, RunStopped
 from splitter.executors.registry import Executor
 from splitter.inputs.survey import Survey
-from splitter.inputs.table import Table
-from splitter.sinks.columns import COLUMNS, Columns, Written, stored_columns
+from splitter.inputs.table import InputTable
+from splitter.sinks.columns import COLUMNS, ColumnHistory, OutputColumns, stored_columns
 from splitter.storage.checked_file import sealed
 from splitter.worker.messages import Job, Tried
 
@@ -20,7 +20,7 @@ MORE_EACH_TIME = 8
 
 def try_inputs(  # noqa: PLR0913 - what the engine knows
     job: Job,
-    table: Table,
+    table: InputTable,
     found: Survey,
     executor: Executor,
     chosen: np.ndarray,
@@ -58,13 +58,13 @@ def try_inputs(  # noqa: PLR0913 - what the engine knows
 
 def columns_of(  # noqa: PLR0913 - what the engine knows
     job: Job,
-    table: Table,
+    table: InputTable,
     found: Survey,
     executor: Executor,
     chosen: np.ndarray,
     *,
     careful: bool = False,
-) -> Columns | None:
+) -> OutputColumns | None:
     """The columns of a dataset's tables: those that an earlier run has kept, or what a trial shows.
 
     They are kept for as long as inputs are processed in the same way. None if no input gives a file.
@@ -78,17 +78,17 @@ def columns_of(  # noqa: PLR0913 - what the engine knows
             own = dict(job.sink.columns)
             keys = [one for one in (*tried.head.outputs, *tried.head.inputs) if one[0] not in own]
             rate = job.dataset.parameters.get("sample_rate")
-            decided = Columns.of(keys, job.dataset.metadata_types, tried.outputs, rate)
+            decided = OutputColumns.of(keys, job.dataset.metadata_types, tried.outputs, rate)
             return _keep(job, decided)
     return None
 
 
-def _keep(job: Job, columns: Columns) -> Columns:
+def _keep(job: Job, columns: OutputColumns) -> OutputColumns:
     """Keep what was decided; another part of the run may have done so meanwhile."""
     storage = job.storage
     with storage.gate() if storage.part else contextlib.nullcontext():
         columns = stored_columns(storage, job.seed) or columns
-        written = Written.of(storage).and_now(columns, job.header)
+        written = ColumnHistory.of(storage).and_now(columns, job.header)
         content = sealed({"seed": job.seed, **written.to_json()})
         if not storage.exists(COLUMNS) or storage.read(COLUMNS) != content:
             storage.write(COLUMNS, content)

@@ -8,7 +8,7 @@ import numpy as np
 from splitter.engine.display import show_names
 from splitter.errors import Refused
 from splitter.inputs.survey import Survey
-from splitter.inputs.table import Table
+from splitter.inputs.table import InputTable
 from splitter.ledger.journal import PLACE, Journal
 from splitter.ledger.records import DONE, SKIPPED
 from splitter.storage.base import Storage
@@ -78,7 +78,7 @@ def compare(
     )
 
 
-def refuse_taken(journal: Journal, table: Table, layout: Layout, found: Survey, state: State) -> None:
+def refuse_taken(journal: Journal, table: InputTable, layout: Layout, found: Survey, state: State) -> None:
     """Refuse an input whose outputs would meet those of one that is no longer in the list."""
     holders: dict[int, int] = {}
     around: dict[int, int] = {}
@@ -141,7 +141,7 @@ def refuse_to_lose_shards(journal: Journal, job: Job, state: State, others: set[
 
 
 def refuse_samples_without_rows(
-    journal: Journal, job: Job, table: Table, found: Survey, gone: np.ndarray
+    journal: Journal, job: Job, table: InputTable, found: Survey, gone: np.ndarray
 ) -> None:
     """Refuse a list without inputs that shards hold samples of: readers of a shard take all that is in it."""
     gone = gone[journal.entries["outputs"][gone] > 0]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splitter.engine.summary import Summary
-    from splitter.inputs.labels import Tally
+    from splitter.inputs.labels import RowTally
     from splitter.worker.messages import Report
 
 from splitter.text.show import one_line, show_bytes, show_count, show_failure, show_seconds
@@ -198,7 +198,7 @@ def _not_listed(summary: "Summary") -> list[str]:
     ]
 
 
-def _of_tally(tally: "Tally") -> list[str]:
+def _of_tally(tally: "RowTally") -> list[str]:
     """What became of rows before the work."""
     found = [f"{show_count(tally.left_out, 'row')} left out by --where"] if tally.left_out else []
     if tally.unlabelled:

@@ -144,10 +144,12 @@ def verify(
     with signals_raise():
         if deep is None:
             return verification.run()
-        from splitter.verification.reproduce import Again, recipe_again
+        from splitter.verification.reproduce import Reproduction, recipe_of_run
 
         most = deep if isinstance(deep, int) else None
-        return verification.run(lambda: Again(recipe_again(storage, recipe), most=most, workers=workers))
+        return verification.run(
+            lambda: Reproduction(recipe_of_run(storage, recipe), most=most, workers=workers)
+        )
 
 
 def refuse_windows() -> None:

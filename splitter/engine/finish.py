@@ -12,7 +12,7 @@ from splitter.ledger.recipe_record import forget_earlier, how_before
 from splitter.ledger.records import DONE, FAILED, STALE
 from splitter.ledger.run_files import kept_list
 from splitter.ledger.splits import COLUMN, GROUPS, RULE, SplitRule, group_column
-from splitter.ledger.status import Standing, forget_stale
+from splitter.ledger.status import InputStatus, forget_stale
 from splitter.ledger.tables import refuse_in_the_way, write_tables
 from splitter.storage.base import Storage
 from splitter.text.csv import Row
@@ -41,7 +41,7 @@ def assemble_manifest(
         journal = Journal(storage)
         journal.recover()
         journal.load()
-        standing = Standing.of(storage, journal, keys)
+        standing = InputStatus.of(storage, journal, keys)
         if change:
             change(columns_of(journal, standing.entries[standing.entries >= 0], header), path_column)
         advice = write_tables(storage, journal, standing, header, others=others)

@@ -4,7 +4,7 @@ from splitter.errors import Crashed
 from splitter.worker.messages import Failure
 
 
-class Losses:
+class LostWorkers:
     """Who is to blame when a worker is lost is found by smaller and smaller batches.
 
     The guard finds the input that ends a runner. This is for what takes the guard along, such as a cluster

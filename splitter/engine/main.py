@@ -16,13 +16,13 @@ from splitter.engine.rounds import Work
 from splitter.engine.summary import Summary
 from splitter.errors import Refused
 from splitter.executors.registry import Cluster, Executor, Limits, executor_class
-from splitter.inputs.labels import Tally
-from splitter.inputs.listing import InputList, Source, read_source, refuse_no_match
+from splitter.inputs.labels import RowTally
+from splitter.inputs.listing import InputList, ListSource, read_source, refuse_no_match
 from splitter.inputs.survey import Survey, advice_on_missing, survey
-from splitter.inputs.table import Table, copy_list
+from splitter.inputs.table import InputTable, copy_list
 from splitter.ledger.recipe_record import recipe_how, seed_of
 from splitter.ledger.records import OUTPUT_COLUMNS, OWN_COLUMNS
-from splitter.ledger.run_files import LIST, Listed
+from splitter.ledger.run_files import LIST, ListDescription
 from splitter.options import RunOptions
 from splitter.sinks import SINKS, Sink
 from splitter.storage.base import Storage
@@ -37,12 +37,12 @@ MANY_TO_LOOK_AT = 1000
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """What a run is asked for: what runs the batches, the dataset list that is still to be read, the sink."""
 
     executor: Executor
     listing: InputList
-    source: Source
+    source: ListSource
     sink: Sink
 
 
@@ -69,13 +69,15 @@ class Engine:
             job, table, found, how = self.surveyed(asked, file)
             advice = advice_on_missing(asked.listing, table, job.layout, found)
             keep_extension, group_rows = self.options.keep_extension, self.dataset.group_rows
-            listed = Listed(source.column, source.root, keep_extension, group_rows, asked.listing.member)
+            listed = ListDescription(
+                source.column, source.root, keep_extension, group_rows, asked.listing.member
+            )
             work = Work(job, table, found, listed, self.options, executor, self.display, began)
             work.tally = source.reading.tally
             with contextlib.closing(executor):
                 return work.through(how, advice)
 
-    def asked(self) -> "Asked":
+    def asked(self) -> "RunRequest":
         """What the run is asked for, before the rows of the list are read; refuses what cannot be."""
         check_parameters(self.dataset, RunOptions.__dataclass_fields__)
         executor = self._executor()
@@ -94,9 +96,9 @@ class Engine:
                 f"--prune: {unread[0]} cannot be read to its end, and what was made of the rest would be "
                 "removed; mend that archive, or leave --prune out"
             )
-        return Asked(executor, listing, source, sink)
+        return RunRequest(executor, listing, source, sink)
 
-    def surveyed(self, asked: "Asked", file: BinaryIO) -> tuple[Job, Table, Survey, dict[str, Any]]:
+    def surveyed(self, asked: "RunRequest", file: BinaryIO) -> tuple[Job, InputTable, Survey, dict[str, Any]]:
         """Copy the list to a file, and look at every input once; what workers are told, and how they work."""
         source, header = asked.source, asked.source.header
         table = copy_list(header, source.rows, file, source.column)
@@ -116,7 +118,7 @@ class Engine:
         job = Job(self.dataset, self.storage, asked.sink, layout, header, table.at, seed, retries, durable)
         return job, table, found, how
 
-    def _tell_tally(self, tally: Tally) -> None:
+    def _tell_tally(self, tally: RowTally) -> None:
         """Name what did not match, before the work."""
         if tally.passed_over:
             kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(tally.passed_over.items()))

@@ -25,24 +25,24 @@ from splitter.engine.decide import (
     refuse_to_lose_shards,
 )
 from splitter.engine.display import Display, show_names
-from splitter.engine.lost_workers import Losses
+from splitter.engine.lost_workers import LostWorkers
 from splitter.engine.summary import Summary
 from splitter.errors import Interrupted, RecipeError, RunStopped, StorageError
 from splitter.executors.registry import Executor
-from splitter.inputs.labels import Tally
+from splitter.inputs.labels import RowTally
 from splitter.inputs.survey import Survey, why_unreadable
-from splitter.inputs.table import Table
+from splitter.inputs.table import InputTable
 from splitter.ledger.journal import PLACE, Journal
 from splitter.ledger.manifest import MANIFEST
 from splitter.ledger.recipe_record import how_before, note_how, what_changed
 from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED, STALE
-from splitter.ledger.run_files import LAST_RUN, Listed, inputs_of_part, keep_list
+from splitter.ledger.run_files import LAST_RUN, ListDescription, inputs_of_part, keep_list
 from splitter.ledger.shard_groups import Groups, deal
-from splitter.ledger.status import Standing, forget_stale, keep_stale
+from splitter.ledger.status import InputStatus, forget_stale, keep_stale
 from splitter.ledger.tables import refuse_column, refuse_in_the_way, take_away, write_tables
 from splitter.ledger.unsynced import Unsynced, forget_unsynced, noted_now
 from splitter.options import RunOptions
-from splitter.sinks.columns import Columns, earlier_columns, forget_columns
+from splitter.sinks.columns import OutputColumns, earlier_columns, forget_columns
 from splitter.storage.checked_file import sealed
 from splitter.text.show import one_line, show_count
 from splitter.verification.repair import damaged_entries
@@ -64,9 +64,9 @@ class Work:
     def __init__(  # noqa: PLR0913, PLR0917 - what the engine has found out
         self,
         job: Job,
-        table: Table,
+        table: InputTable,
         found: Survey,
-        listed: Listed,
+        listed: ListDescription,
         options: RunOptions,
         executor: Executor,
         display: Display,
@@ -85,10 +85,10 @@ class Work:
         # what this run has tried, as long as there may be reports missing of it
         self.tried = np.empty(0, PLACE)
         self.gone_names: list[str] = []
-        self.losses = Losses()
+        self.losses = LostWorkers()
         # keys of inputs whose outputs are to go from shards
         self.dropped = np.empty(0, "u8")
-        self.tally = Tally()
+        self.tally = RowTally()
         self.stopped = ""
         self.how: dict[str, Any] = {}
         # in which other ways the outputs were made that this run may not replace
@@ -388,7 +388,7 @@ class Work:
         else:
             sink, header = self.job.sink, self.job.header
             if columns is None:
-                sink = sink.with_earlier_columns(earlier_columns(self.storage) or Columns(), header)
+                sink = sink.with_earlier_columns(earlier_columns(self.storage) or OutputColumns(), header)
             else:
                 sink = sink.with_columns(columns, header)
             self.job = replace(self.job, sink=sink)
@@ -482,7 +482,7 @@ class Work:
             fault = str(error)
         self.journal.load()
         self._count_committed()
-        standing = Standing.of(self.storage, self.journal, self.found.keys)
+        standing = InputStatus.of(self.storage, self.journal, self.found.keys)
         why = None
         try:
             if compact and not fault:
@@ -513,11 +513,13 @@ class Work:
         """Let inputs that could not be read keep their rows, though they may be others now."""
         if self.done.unreadable:
             self.journal.load()
-            stale = Standing.of(self.storage, self.journal, self.found.keys).entries_with(STALE)
+            stale = InputStatus.of(self.storage, self.journal, self.found.keys).entries_with(STALE)
             spared = self.journal.find(np.array(self.done.unreadable, "u8"))
             keep_stale(self.storage, self.journal, stale[~np.isin(stale, spared)])
 
-    def _first_failure(self, standing: Standing, among: np.ndarray | None = None) -> tuple[str, str] | None:
+    def _first_failure(
+        self, standing: InputStatus, among: np.ndarray | None = None
+    ) -> tuple[str, str] | None:
         """The first in the list of the inputs that failed, of all or `among` some, and why."""
         failed = standing.status == FAILED
         if self.mine is not None:
@@ -541,7 +543,7 @@ class Work:
         """How many inputs could not be read, then or when they were to be processed."""
         return len(first.unreadable) + len(set(self.done.unreadable))
 
-    def _summary(self, standing: Standing, first: State, why: tuple[str, str] | None) -> Summary:
+    def _summary(self, standing: InputStatus, first: State, why: tuple[str, str] | None) -> Summary:
         status = standing.status if self.mine is None else standing.status[self.mine]
         names = [self.table.listed(int(index)) for index in first.unreadable[:NAMES_SHOWN]]
         names += self.done.unreadable_names

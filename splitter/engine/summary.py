@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from splitter.inputs.labels import Tally
+from splitter.inputs.labels import RowTally
 from splitter.ledger.manifest import MANIFEST
 from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED, STALE
-from splitter.options import Part
+from splitter.options import RunPart
 from splitter.worker.messages import Report
 
 
@@ -60,10 +60,10 @@ class Summary:
     seconds: float
     limited: bool = False
     stopped: str = ""
-    part: Part | None = None
+    part: RunPart | None = None
     assembled: bool = False
     has_manifest: bool = True
-    tally: Tally = field(default_factory=Tally)
+    tally: RowTally = field(default_factory=RowTally)
 
     @classmethod
     def of(cls, status: np.ndarray, **others: Any) -> "Summary":  # noqa: ANN401 - the other fields

@@ -13,7 +13,7 @@ from splitter.worker.messages import Batch, Job, Report
 
 
 @dataclass(frozen=True)
-class Apart:
+class TemporaryOutput:
     """A place for batches that no run has asked for.
 
     Attributes:
@@ -32,11 +32,13 @@ class Apart:
 
 
 @contextlib.contextmanager
-def apart(job: Job, limits: Limits) -> Iterator[Apart]:
+def temporary_output(job: Job, limits: Limits) -> Iterator[TemporaryOutput]:
     """Temporary space in the shape of an output folder, for loose files."""
     executor = executor_class("local")(replace(limits, workers=limits.workers or 1), Cluster())
     with temporary_folder() as folder:
         storage = LocalStorage(f"{folder}/outputs")
         storage.prepare()
         with storage.locked(), contextlib.closing(executor):
-            yield Apart(replace(job, storage=storage, sink=FilesSink(RunOptions())), executor, storage)
+            yield TemporaryOutput(
+                replace(job, storage=storage, sink=FilesSink(RunOptions())), executor, storage
+            )

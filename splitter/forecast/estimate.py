@@ -17,10 +17,10 @@ from splitter.dataset import ProcessorDataset
 from splitter.engine.batches import make_batch
 from splitter.errors import RecipeError, RunStopped, Skip, TimedOut
 from splitter.executors.registry import Limits
-from splitter.executors.temporary import Apart, apart
+from splitter.executors.temporary import TemporaryOutput, temporary_output
 from splitter.forecast.shard_overhead import more_in_shards
 from splitter.inputs.survey import Survey
-from splitter.inputs.table import BLOCK, Table
+from splitter.inputs.table import BLOCK, InputTable
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import FAILED
 from splitter.options import RunOptions
@@ -54,7 +54,7 @@ class Outlook:
         self,
         plan: "Forecast",
         job: Job,
-        table: Table,
+        table: InputTable,
         found: Survey,
         todo: np.ndarray,
         options: RunOptions,
@@ -155,7 +155,7 @@ class Outlook:
         chosen, alone = self._all.sample(MOST_ALONE), True
         began = time.monotonic()
         while True:
-            with apart(self._job, limits) as place:
+            with temporary_output(self._job, limits) as place:
                 tested = self._tested(place, chosen, alone=alone)
                 alone = tested.seconds_of_one > SECONDS_OF_QUICK_INPUT
                 enough = ENOUGH_SECONDS * (SLOW_TAKE_LONGER if alone else 1)
@@ -216,7 +216,7 @@ class Outlook:
         # many inputs, evenly spread
         return tested.seconds_of_one * len(self._todo)
 
-    def _tested(self, place: Apart, chosen: np.ndarray, *, alone: bool) -> "_Tested":
+    def _tested(self, place: TemporaryOutput, chosen: np.ndarray, *, alone: bool) -> "_Tested":
         """Process some of the inputs that are to be done."""
         journal = Journal(place.storage)
         tested = _Tested(1 if alone else -(-len(chosen) // (4 * self._plan.workers)), journal)
@@ -317,7 +317,7 @@ class _Tested:
         return sum(self.seconds.values()) / len(self.seconds) if self.seconds else 0.0
 
 
-def _endings(table: Table, todo: np.ndarray) -> np.ndarray:
+def _endings(table: InputTable, todo: np.ndarray) -> np.ndarray:
     """For each input a number that stands for the kind of file, as its name says."""
     numbers: dict[str, int] = {}
     found = np.empty(len(todo), "i4")
@@ -405,7 +405,7 @@ class _Headers:
     first: list[str] = field(default_factory=list)
 
 
-def _expect(job: Job, table: Table, todo: np.ndarray, parts: int, part: int) -> _Headers:
+def _expect(job: Job, table: InputTable, todo: np.ndarray, parts: int, part: int) -> _Headers:
     """Ask the recipe about every so many-th input."""
     told = _Headers()
     job.dataset.ready()

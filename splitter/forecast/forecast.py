@@ -33,7 +33,7 @@ from splitter.engine.rounds import NO_INPUTS
 from splitter.forecast.estimate import LONGEST_TRIAL, NAMES_SHOWN, Outlook
 from splitter.inputs.locations import UNREADABLE
 from splitter.inputs.survey import Survey, advice_on_missing, why_unreadable
-from splitter.inputs.table import Table
+from splitter.inputs.table import InputTable
 from splitter.ledger.journal import Journal
 from splitter.ledger.recipe_record import how_before
 from splitter.ledger.records import DONE, FAILED, SKIPPED
@@ -180,7 +180,7 @@ def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, d
 
 def _state(  # noqa: PLR0913, PLR0917 - what is known
     job: Job,
-    table: Table,
+    table: InputTable,
     found: Survey,
     options: RunOptions,
     how: dict[str, object],
@@ -235,7 +235,7 @@ def _of_part(job: Job, found: Survey, groups: Groups | None) -> np.ndarray | Non
 
 def _count(  # noqa: PLR0913, PLR0917 - what is known
     plan: Forecast,
-    table: Table,
+    table: InputTable,
     job: Job,
     found: Survey,
     state: State,

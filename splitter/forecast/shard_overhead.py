@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splitter.executors.temporary import Apart
+from splitter.executors.temporary import TemporaryOutput
 from splitter.ledger.journal import Journal
-from splitter.ledger.records import OUTPUT_COLUMNS, Head
-from splitter.sinks import GroupWriter, Owner, Sink
-from splitter.sinks.columns import Columns
+from splitter.ledger.records import OUTPUT_COLUMNS, RowColumns
+from splitter.sinks import GroupWriter, OutputOwner, Sink
+from splitter.sinks.columns import OutputColumns
 from splitter.sinks.shards import NAME_AT
 from splitter.system.pool import from_process
 from splitter.worker.messages import Job
@@ -35,7 +35,7 @@ class More:
     of_shard: float = 0.0
 
 
-def more_in_shards(job: Job, place: Apart, journal: Journal, entries: np.ndarray) -> More:
+def more_in_shards(job: Job, place: TemporaryOutput, journal: Journal, entries: np.ndarray) -> More:
     """By the outputs of some inputs, which are loose files in a place apart; nothing if that is the sink."""
     made = journal.entries[entries]
     few = (np.cumsum(made["bytes"]) <= MOST_BYTES) & (np.cumsum(made["outputs"]) <= MOST_OUTPUTS)
@@ -47,7 +47,7 @@ def more_in_shards(job: Job, place: Apart, journal: Journal, entries: np.ndarray
     return more
 
 
-def _measured(job: Job, place: Apart, journal: Journal, entries: np.ndarray) -> Iterator[More]:
+def _measured(job: Job, place: TemporaryOutput, journal: Journal, entries: np.ndarray) -> Iterator[More]:
     sink = job.sink
     if sink.needs_columns:
         sink = sink.with_columns(_columns(job, journal, entries), job.header)
@@ -60,14 +60,16 @@ def _measured(job: Job, place: Apart, journal: Journal, entries: np.ndarray) -> 
     yield More(of_each, max(0.0, beside - of_each * outputs))
 
 
-def _columns(job: Job, journal: Journal, entries: np.ndarray) -> Columns:
+def _columns(job: Job, journal: Journal, entries: np.ndarray) -> OutputColumns:
     head, rows = next(journal.rows_of_each(entries[:1]))
     names = [row[len(head.columns)] for row in rows]
     rate = job.dataset.parameters.get("sample_rate")
-    return Columns.of((*head.outputs, *head.inputs), job.dataset.metadata_types, filter(None, names), rate)
+    return OutputColumns.of(
+        (*head.outputs, *head.inputs), job.dataset.metadata_types, filter(None, names), rate
+    )
 
 
-def _written(sink: Sink, place: Apart, journal: Journal, entries: np.ndarray) -> tuple[int, int]:
+def _written(sink: Sink, place: TemporaryOutput, journal: Journal, entries: np.ndarray) -> tuple[int, int]:
     """How many outputs went into shards, and the bytes of these beside their own."""
     writer = sink.open(place.storage, BATCH)
     assert isinstance(writer, GroupWriter)  # noqa: S101 - what an indivisible sink opens
@@ -90,7 +92,7 @@ def _written(sink: Sink, place: Apart, journal: Journal, entries: np.ndarray) ->
         place.storage.unstage(BATCH)
 
 
-def _owner(sink: Sink, rank: int, head: Head, rows: list[list[str]]) -> Owner:
+def _owner(sink: Sink, rank: int, head: RowColumns, rows: list[list[str]]) -> OutputOwner:
     """An input whose rows have the columns of the sink as well."""
     at = len(head.columns)
     stop = at + len(OUTPUT_COLUMNS)
@@ -98,6 +100,6 @@ def _owner(sink: Sink, rank: int, head: Head, rows: list[list[str]]) -> Owner:
     with_own = [[*row[:stop], *own, *row[stop:]] for row in rows]
     for row in with_own:
         row[at + NAME_AT] = os.path.basename(row[at])
-    there = Head(head.columns, (*sink.columns, *head.outputs), head.inputs)
+    there = RowColumns(head.columns, (*sink.columns, *head.outputs), head.inputs)
     types = {"size": "int", **dict((*there.outputs, *there.inputs))}
-    return Owner(rank, rank, there.names, types, at, with_own)
+    return OutputOwner(rank, rank, there.names, types, at, with_own)

@@ -32,7 +32,7 @@ TIMES_LOST = 3
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RemoteInput:
     """A remote file that will be needed, and what is known of it: None if nothing is.
 
     Of an archive it may be a part: the byte it starts at, and its size.
@@ -49,7 +49,7 @@ class Wanted:
 
 
 @dataclass
-class Fetched:
+class FetchedFile:
     """A remote file that is here.
 
     Attributes:
@@ -62,7 +62,7 @@ class Fetched:
 
 
 @dataclass
-class _Asked:
+class _FetchRequest:
     """What was asked for by its number: an answer is what was found, or why there is none."""
 
     number: int
@@ -84,19 +84,19 @@ class Fetcher:
     scratch: Scratch
     apart: bool = False
     announce: Callable[[int], None] = lambda _: None
-    _wanted: Mapping[int, Wanted] = field(default_factory=dict)
-    _asked: dict[int, _Asked] = field(default_factory=dict)
+    _wanted: Mapping[int, RemoteInput] = field(default_factory=dict)
+    _asked: dict[int, _FetchRequest] = field(default_factory=dict)
     _number: int = 0
     _process: int = 0
     _pipe: Connection | None = None
 
-    def begin(self, wanted: Mapping[int, Wanted]) -> None:
+    def begin(self, wanted: Mapping[int, RemoteInput]) -> None:
         """Make ready for a batch: what it needs, by place; what the batch before has left is dropped."""
         for place in list(self._asked):
             self.drop(place)
         self._wanted = wanted
 
-    def take(self, place: int) -> Fetched:
+    def take(self, place: int) -> FetchedFile:
         """The file of a place, as soon as it is here; the next ones are on their way meanwhile."""
         there = self._asked.get(place)
         if there is not None and isinstance(there.answer, Found) and not os.path.exists(there.path):
@@ -113,7 +113,7 @@ class Fetcher:
         else:
             raise ChildProcessError("the process that fetches remote files was killed again and again")
         if isinstance(asked.answer, Found):
-            return Fetched(asked.path, asked.answer)
+            return FetchedFile(asked.path, asked.answer)
         assert asked.answer is not None  # noqa: S101 - it was waited for
         raise asked.answer
 
@@ -133,14 +133,16 @@ class Fetcher:
         self._forget_process()
         self.scratch.remove()
 
-    def _ask(self, place: int) -> _Asked:
+    def _ask(self, place: int) -> _FetchRequest:
         asked = self._asked.get(place)
         if asked is None:
             self._number += 1
             wanted = self._wanted[place]
             folder = str(self.scratch.path / f"splitter-{self._number}")
             os.mkdir(folder)
-            asked = self._asked[place] = _Asked(self._number, folder, f"{folder}/{local_name(wanted.url)}")
+            asked = self._asked[place] = _FetchRequest(
+                self._number, folder, f"{folder}/{local_name(wanted.url)}"
+            )
             if self.apart:
                 self._send(asked, wanted)
         return asked
@@ -159,7 +161,7 @@ class Fetcher:
                 return
             self._ask(later)
 
-    def _wait_for(self, asked: _Asked) -> None:
+    def _wait_for(self, asked: _FetchRequest) -> None:
         if asked.answer is not None:
             return
         if not self.apart:
@@ -176,7 +178,7 @@ class Fetcher:
 
     # -- the process -------------------------------------------------------------------------------------
 
-    def _send(self, asked: _Asked, wanted: Wanted) -> None:
+    def _send(self, asked: _FetchRequest, wanted: RemoteInput) -> None:
         if self._pipe is None:
             self._start()
         assert self._pipe is not None  # noqa: S101 - made by _start
@@ -220,7 +222,7 @@ def local_name(url: str) -> str:
     return name if len(os.fsencode(name)) <= LONGEST_NAME else f"{stem[:50]}{dot[:20]}"
 
 
-def _answer(wanted: Wanted, path: str) -> Found | Exception:
+def _answer(wanted: RemoteInput, path: str) -> Found | Exception:
     try:
         if wanted.part and wanted.known:
             return fetch_part(wanted.url, path, wanted.known, *wanted.part)
@@ -251,12 +253,12 @@ def _serve(pipe: Connection, parent: int) -> None:
 def _fetch_all(pipe: Connection) -> None:
     saying = threading.Lock()
 
-    def do(number: int, wanted: Wanted, path: str) -> None:
+    def do(number: int, wanted: RemoteInput, path: str) -> None:
         answer = _answer(wanted, path)
         with saying, contextlib.suppress(OSError):
             pipe.send((number, answer))
 
     with ThreadPoolExecutor(MOST_AHEAD + 1) as many, ThreadPoolExecutor(1) as one_by_one:
         while True:
-            task: tuple[int, Wanted, str] = pipe.recv()
+            task: tuple[int, RemoteInput, str] = pipe.recv()
             (many if takes_many(task[1].url) else one_by_one).submit(do, *task)

@@ -20,7 +20,7 @@ from splitter.text.csv import Row
 from splitter.text.urls import is_url
 
 if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList, Reading
+    from splitter.inputs.listing import InputList, ListReading
 
 
 def _unless_none(files: Iterable[str], path: str, patterns: Sequence[str]) -> Iterator[str]:
@@ -50,7 +50,7 @@ def is_folder(path: str) -> bool:
     return path.endswith("/") or (suffix_of(path) not in LISTS and is_remote_folder(path))
 
 
-def read_folder(path: str, listing: "InputList", reading: "Reading") -> tuple[Row, Iterable[Row]]:
+def read_folder(path: str, listing: "InputList", reading: "ListReading") -> tuple[Row, Iterable[Row]]:
     """Return the columns and rows that the files of a folder make."""
     refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
     refuse_option(listing.root, "--root", "a dataset list")

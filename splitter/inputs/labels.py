@@ -12,7 +12,7 @@ NAMES_SHOWN = 3
 
 
 @dataclass
-class Tally:
+class RowTally:
     """What became of the rows before any work.
 
     Attributes:
@@ -34,7 +34,7 @@ class Tally:
     unused_names: list[str] = field(default_factory=list)
 
 
-class Labels:
+class LabelTable:
     """The columns of a file of labels, by key."""
 
     def __init__(self, name: str, header: Row, rows: Iterable[Row], column: str) -> None:
@@ -60,7 +60,7 @@ class Labels:
                 f"({_first(twice)}); keep one row of each"
             )
 
-    def joined(self, header: Row, rows: Iterable[Row], on: str, path: str, tally: Tally) -> Iterator[Row]:
+    def joined(self, header: Row, rows: Iterable[Row], on: str, path: str, tally: RowTally) -> Iterator[Row]:
         """The rows with their labels behind them; counts what does not match."""
         at, name_at = header.index(on), header.index(path)
         unused = dict.fromkeys(self._labels)

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from splitter.errors import Refused
 from splitter.inputs.folders import is_folder, read_folder, same_folder
-from splitter.inputs.labels import Labels, Tally, columns_to_join_by
+from splitter.inputs.labels import LabelTable, RowTally, columns_to_join_by
 from splitter.inputs.lists import (
     READERS,
     column_advice,
@@ -24,7 +24,7 @@ from splitter.inputs.roots import absolute_path, common_root, path_mover, root_b
 from splitter.inputs.shards.index import MemberIndex
 from splitter.inputs.shards.scan import is_archive, is_parquet, read_shards
 from splitter.inputs.where import condition
-from splitter.stores.listings import Known
+from splitter.stores.listings import ListedFiles
 from splitter.text.csv import Row
 from splitter.text.urls import is_url, joined, parent, without_secrets
 
@@ -83,11 +83,11 @@ class InputList:
         """Both lists as one: the inputs of this, then those of the other."""
         if not isinstance(other, InputList):
             return NotImplemented
-        return InputList(Several((*_parts_of(self), *_parts_of(other))), column=self.path_column)
+        return InputList(ListSequence((*_parts_of(self), *_parts_of(other))), column=self.path_column)
 
     def shown(self) -> str:
         """What is read, in short, for a message."""
-        if isinstance(self.source, Several):
+        if isinstance(self.source, ListSequence):
             return " + ".join(part.shown() for part in self.source.parts)
         if isinstance(self.source, (str, bytes, os.PathLike)):
             return repr(without_secrets(os.fsdecode(self.source)))
@@ -109,7 +109,7 @@ class InputList:
     def with_options(self, **given: Any) -> "InputList":  # noqa: ANN401 - fields of this class
         """The same list read in another way; of several lists each takes what is meant for its kind."""
         rename = {**(self.rename or {}), **given.pop("rename", {})}
-        if not isinstance(self.source, Several):
+        if not isinstance(self.source, ListSequence):
             return replace(self, **given, rename=rename)
         whole = {name: given.pop(name) for name in ("labels", "on", "where") if name in given}
         takes = [_options_of(part) for part in self.source.parts]
@@ -125,23 +125,23 @@ class InputList:
             )
             for part, own in zip(self.source.parts, takes, strict=True)
         )
-        return replace(self, source=Several(parts), column=parts[0].path_column, **whole)
+        return replace(self, source=ListSequence(parts), column=parts[0].path_column, **whole)
 
 
 @dataclass(frozen=True)
-class Several:
+class ListSequence:
     """Lists that are read one after the other."""
 
     parts: tuple[InputList, ...]
 
 
 def _parts_of(listing: InputList) -> tuple[InputList, ...]:
-    plain = isinstance(listing.source, Several) and listing.labels is None and listing.where is None
+    plain = isinstance(listing.source, ListSequence) and listing.labels is None and listing.where is None
     return listing.source.parts if plain else (listing,)
 
 
 @dataclass
-class Reading:
+class ListReading:
     """What comes up while sources are read; whole when all rows have been gone through.
 
     Attributes:
@@ -156,8 +156,8 @@ class Reading:
 
     leave_out: str = ""
     tell: Callable[[str], None] = lambda _: None
-    known: Known = field(default_factory=Known)
-    tally: Tally = field(default_factory=Tally)
+    known: ListedFiles = field(default_factory=ListedFiles)
+    tally: RowTally = field(default_factory=RowTally)
     held: list[IO[bytes]] = field(default_factory=list)
     members: MemberIndex = field(default_factory=MemberIndex)
     unnamed: dict[str, str] = field(default_factory=dict)
@@ -173,7 +173,7 @@ def _close_all(files: list[IO[bytes]]) -> None:
 
 
 @dataclass
-class Source:
+class ListSource:
     """A source as it is read.
 
     Attributes:
@@ -188,20 +188,20 @@ class Source:
     rows: Iterable[Row]
     root: str
     column: str
-    reading: Reading
+    reading: ListReading
 
 
 def read_source(
     listing: InputList, *, leave_out: str = "", tell: Callable[[str], None] = lambda _: None
-) -> Source:
+) -> ListSource:
     """What a list names; `leave_out` is the output folder, `tell` is called with what there is to say."""
-    return _read(listing, Reading(leave_out, tell))
+    return _read(listing, ListReading(leave_out, tell))
 
 
-def _read(listing: InputList, reading: Reading, *, more: bool = False) -> Source:
+def _read(listing: InputList, reading: ListReading, *, more: bool = False) -> ListSource:
     """What a list names; `more` says that labels are joined to it later."""
     has_labels = listing.labels is not None
-    if isinstance(listing.source, Several):
+    if isinstance(listing.source, ListSequence):
         found = _read_several(listing, reading, more=more or has_labels)
     else:
         found = _read_one(listing, reading)
@@ -216,7 +216,7 @@ def _read(listing: InputList, reading: Reading, *, more: bool = False) -> Source
     return found
 
 
-def _join(found: Source, listing: InputList) -> None:
+def _join(found: ListSource, listing: InputList) -> None:
     own, other = columns_to_join_by(listing.on, found.column)
     if own not in found.header:
         raise Refused(
@@ -230,7 +230,7 @@ def _join(found: Source, listing: InputList) -> None:
         name = "labels"
         header, rows = read_object(listing.labels, other)
     refuse_twins(header, name)
-    labels = Labels(name, header, rows, other)
+    labels = LabelTable(name, header, rows, other)
     header = [found.reading.unnamed.pop(column, column) for column in labels.header]
     refuse_twins(header, name)
     taken = [column for column in header if column in found.header]
@@ -242,7 +242,7 @@ def _join(found: Source, listing: InputList) -> None:
     found.header = found.header + header
 
 
-def _matching(rows: Iterable[Row], matches: Callable[[Row], bool], tally: Tally) -> Iterator[Row]:
+def _matching(rows: Iterable[Row], matches: Callable[[Row], bool], tally: RowTally) -> Iterator[Row]:
     for row in rows:
         if matches(row):
             yield row
@@ -260,7 +260,7 @@ def refuse_no_match(condition: str | None, left_out: int) -> None:
 # -- several sources --------------------------------------------------------------------------------------
 
 
-def _read_several(listing: InputList, reading: Reading, *, more: bool) -> Source:
+def _read_several(listing: InputList, reading: ListReading, *, more: bool) -> ListSource:
     """Lists one after the other, their relative paths below the root that all of them have in common."""
     found = [_read(part, reading, more=more) for part in listing.source.parts]
     column = found[0].column
@@ -270,10 +270,10 @@ def _read_several(listing: InputList, reading: Reading, *, more: bool) -> Source
             refuse_twins(part.header)
     header = list(dict.fromkeys(name for part in found for name in part.header))
     root = common_root([part.root for part in found])
-    return Source(header, _one_after_the_other(found, header, column, root), root, column, reading)
+    return ListSource(header, _one_after_the_other(found, header, column, root), root, column, reading)
 
 
-def _one_after_the_other(found: list[Source], header: Row, column: str, root: str) -> Iterator[Row]:
+def _one_after_the_other(found: list[ListSource], header: Row, column: str, root: str) -> Iterator[Row]:
     for part in found:
         places = [header.index(name) for name in part.header]
         at, move = header.index(column), path_mover(part.root, root)
@@ -288,7 +288,7 @@ def _one_after_the_other(found: list[Source], header: Row, column: str, root: st
 def _options_of(part: InputList) -> set[str]:
     """The options that make sense for a source."""
     both = {"column"}
-    if isinstance(part.source, Several):
+    if isinstance(part.source, ListSequence):
         return both.union(*map(_options_of, part.source.parts))
     if not isinstance(part.source, (str, bytes, os.PathLike)):
         return both | {"root"}
@@ -303,7 +303,7 @@ def _options_of(part: InputList) -> set[str]:
 # -- one source -------------------------------------------------------------------------------------------
 
 
-def _read_one(listing: InputList, reading: Reading) -> Source:
+def _read_one(listing: InputList, reading: ListReading) -> ListSource:
     source = listing.source
     if isinstance(source, (str, bytes, os.PathLike)):
         path = absolute_path(os.fsdecode(source), "DATASET")
@@ -327,13 +327,15 @@ def _read_one(listing: InputList, reading: Reading) -> Source:
         header, rows = read_object(source, listing.column)
         home = os.getcwd()
     root = root_below(home, os.fspath(listing.root or ""))
-    return Source(_renamed(header, listing, reading), rows, root, listing.path_column, reading)
+    return ListSource(_renamed(header, listing, reading), rows, root, listing.path_column, reading)
 
 
 _SHARDS = "tar archives and Parquet files with contents"
 
 
-def _read_members(path: str, listing: InputList, reading: Reading) -> tuple[Row, Iterable[Row], str] | None:
+def _read_members(
+    path: str, listing: InputList, reading: ListReading
+) -> tuple[Row, Iterable[Row], str] | None:
     """The inputs that stand in shards; None for any other source."""
     shards = (is_archive(path) or is_parquet(path)) and not os.path.isdir(path)
     found = (
@@ -395,7 +397,7 @@ def _is_printable(name: str) -> bool:
     return all(sign.isprintable() or sign.isspace() for sign in name)
 
 
-def _renamed(header: Row, listing: InputList, reading: Reading) -> Row:
+def _renamed(header: Row, listing: InputList, reading: ListReading) -> Row:
     names = listing.rename or {}
     reading.unnamed |= {old: new for old, new in names.items() if old not in header}
     header = [names.get(name, name) for name in header]

@@ -13,10 +13,10 @@ from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.listing import InputList
 from splitter.inputs.locations import UNREADABLE, absent, fingerprint, look_at
 from splitter.inputs.shards.index import MemberIndex
-from splitter.inputs.table import BLOCK, Table
+from splitter.inputs.table import BLOCK, InputTable
 from splitter.storage.layout import RESERVED_FOLDERS, Layout, folders_around, key_hash, same_name, shard_of
 from splitter.stores.clients import Found, look_at_all
-from splitter.stores.listings import Known
+from splitter.stores.listings import ListedFiles
 from splitter.system.pool import in_processes
 from splitter.text.csv import parse_rows
 from splitter.text.urls import has_password, is_url, without_secrets
@@ -51,7 +51,7 @@ class Survey:
     members: MemberIndex
     at: np.ndarray
 
-    def fingerprints(self, table: Table, seed: int) -> np.ndarray:
+    def fingerprints(self, table: InputTable, seed: int) -> np.ndarray:
         """The fingerprint of each input as it is now."""
         marks = np.empty(len(table), "u8")
         for start in range(0, len(table), BLOCK):
@@ -66,11 +66,11 @@ class Survey:
 
 
 def survey(
-    table: Table,
+    table: InputTable,
     layout: Layout,
     *,
     group_rows: bool,
-    known: Known | None = None,
+    known: ListedFiles | None = None,
     members: MemberIndex | None = None,
 ) -> Survey:
     """Look at every input once: take sizes and times, and refuse outputs that would collide.
@@ -82,7 +82,7 @@ def survey(
     columns = tuple(np.empty(len(table), kind) for kind in ("u8", "i8", "i8", "i8", "i4"))
     outer_folders = np.empty(0, "i8")
     remote = table.names_urls or is_url(layout.root)
-    look = partial(_look_at_block, table, layout, (known or Known()).in_order(), members.in_order())
+    look = partial(_look_at_block, table, layout, (known or ListedFiles()).in_order(), members.in_order())
     starts = range(0, len(table), FEW if remote else BLOCK)
     # a store's client brings threads, which this process must not have when it starts workers
     with contextlib.closing(in_processes(look, starts, apart=remote)) as blocks:
@@ -103,7 +103,7 @@ def survey(
 
 
 def _look_at_block(
-    table: Table, layout: Layout, known: Known, members: MemberIndex, start: int
+    table: InputTable, layout: Layout, known: ListedFiles, members: MemberIndex, start: int
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Keys, folders, sizes and times of some inputs; and the folders that their folders are in."""
     keys, folders, sizes, times = [], [], [], []
@@ -150,7 +150,7 @@ def _look_at_block(
     return block, np.fromiter(outer_folders.values(), "i8", len(outer_folders))
 
 
-def _look_at_urls(urls: dict[int, str], known: Known) -> Iterator[tuple[int, Found]]:
+def _look_at_urls(urls: dict[int, str], known: ListedFiles) -> Iterator[tuple[int, Found]]:
     """What is known of remote files, by their places; but of those that cannot be looked at."""
     every = list(dict.fromkeys(urls.values()))
     told = dict(zip(every, known.of_all(every), strict=True))
@@ -184,7 +184,7 @@ def _reserved(listed: str, key: str) -> Refused:
     return Refused(f"{listed}: its outputs would take a name of splitter's own; {remedy}")
 
 
-def _refuse_collisions(table: Table, layout: Layout, found: Survey) -> None:
+def _refuse_collisions(table: InputTable, layout: Layout, found: Survey) -> None:
     """Refuse two inputs whose outputs could meet: the same folder, or one folder inside another."""
     twin = _first_twins(found.keys)
     if twin:
@@ -219,7 +219,7 @@ def _remedy(layout: Layout, *, helps: bool) -> str:
     return "use --keep-extension, or rename one" if helps and not layout.keep_extension else "rename one"
 
 
-def _first_inside(table: Table, layout: Layout, folder: str) -> str | None:
+def _first_inside(table: InputTable, layout: Layout, folder: str) -> str | None:
     """The first input whose outputs would go into a folder, as it is listed."""
     for start in range(0, len(table), BLOCK):
         for row in parse_rows(b"".join(table.texts(start, min(len(table), start + BLOCK)))):
@@ -249,7 +249,7 @@ def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
         yield from (np.flatnonzero(sorted_numbers[at] == block) + start).tolist()
 
 
-def advice_on_missing(listing: InputList, table: Table, layout: Layout, found: Survey) -> str:
+def advice_on_missing(listing: InputList, table: InputTable, layout: Layout, found: Survey) -> str:
     """What is probably wrong when not one input can be read; else nothing."""
     if not len(table) or (found.sizes != UNREADABLE).any():
         return ""

@@ -20,7 +20,7 @@ BLOCK = 10_000
 # -- the table: the list as one run uses it ---------------------------------------------------------------
 
 
-class Table:
+class InputTable:
     """The copied list: rows on disk, a few numbers for each in memory.
 
     Attributes:
@@ -98,7 +98,7 @@ def make_input(rows: list[Row], header: Row, at: int, layout: Layout, scratch: S
     return InputFile(text, layout.place(text), columns[0], tuple(columns), scratch)
 
 
-def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> Table:
+def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> InputTable:
     """Write the rows as plain CSV and note where each one starts."""
     begin = _append(file, CsvText().encode([header]))
     copied = _copy_plain(rows, file, begin) if isinstance(rows, CsvFile) else None
@@ -107,7 +107,7 @@ def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> 
         file.truncate()
         copied = _copy_rows(rows, file, begin)
     pieces, names_urls = copied
-    return Table(file, header, column, np.concatenate(pieces), names_urls=names_urls)
+    return InputTable(file, header, column, np.concatenate(pieces), names_urls=names_urls)
 
 
 def _copy_rows(rows: Iterable[Row], file: BinaryIO, position: int) -> tuple[list[np.ndarray], bool]:

@@ -34,10 +34,10 @@ _PLACE = "column_in_backquotes_"
 
 def condition(text: str, header: Sequence[str]) -> Condition:
     """What `--where` says, as a function of a row; refuses what it cannot be."""
-    return _Reader(text, header).read()
+    return _ConditionParser(text, header).read()
 
 
-class _Reader:
+class _ConditionParser:
     """Takes a condition apart, for the columns of a list."""
 
     def __init__(self, text: str, header: Sequence[str]) -> None:

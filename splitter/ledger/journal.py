@@ -24,9 +24,9 @@ from splitter.ledger.records import (
     ERROR_COLUMNS,
     FAILED,
     NOT_DONE,
-    Head,
     Record,
     RecordWriter,
+    RowColumns,
     first_line,
 )
 from splitter.storage.base import STAGING, Move, Storage
@@ -58,7 +58,7 @@ class Journal:
         """Use the records of an output folder; call `recover` before anything else."""
         self.storage = storage
         self._names: list[str] = []
-        self.heads: list[Head] = []
+        self.heads: list[RowColumns] = []
         # of all records one after the other; the numbers of heads are made to count through all of them
         self.entries = np.empty(0, ENTRY)
         # for each entry the number of its record, and the place of its text there
@@ -245,7 +245,7 @@ class Journal:
         """Read the index of every record."""
         self._names = [name for name in self._record_names() if not name.endswith(BEGUN)]
         self.storage.have_at_hand([f"{RECORDS}/{name}" for name in self._names])
-        heads: dict[Head, int] = {}
+        heads: dict[RowColumns, int] = {}
         entries, where, text_at = [np.empty(0, ENTRY)], [np.empty(0, "i4")], [np.empty(0, "i8")]
         for number, name in enumerate(self._names):
             record = Record.read(self.storage, name)
@@ -338,7 +338,7 @@ class Journal:
             at = len(head.columns)
             yield [row[at] for row in rows if row[at]] if is_done else []
 
-    def rows_of_each(self, entries: np.ndarray) -> Iterator[tuple[Head, list[Row]]]:
+    def rows_of_each(self, entries: np.ndarray) -> Iterator[tuple[RowColumns, list[Row]]]:
         """The rows of each entry as they stand in its record, and what their columns are."""
         entries = np.asarray(entries, "i8")
         for number, text in zip(entries.tolist(), self._texts(entries), strict=True):
@@ -422,7 +422,7 @@ class Journal:
             self.storage.sync([names[number]])
             self.storage.remove([names[number]])
 
-    def heads_in_order(self, entries: np.ndarray) -> list[Head]:
+    def heads_in_order(self, entries: np.ndarray) -> list[RowColumns]:
         """The columns that some entries have, as they are first met."""
         seen: dict[int, None] = {}
         for block in _blocks(entries):

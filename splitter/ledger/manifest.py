@@ -8,9 +8,17 @@ import numpy as np
 
 from splitter.errors import StorageError
 from splitter.ledger.journal import Journal
-from splitter.ledger.records import DONE, ERROR_COLUMNS, FAILED, OUTPUT_COLUMNS, SKIPPED, SKIPPED_COLUMN, Head
+from splitter.ledger.records import (
+    DONE,
+    ERROR_COLUMNS,
+    FAILED,
+    OUTPUT_COLUMNS,
+    SKIPPED,
+    SKIPPED_COLUMN,
+    RowColumns,
+)
 from splitter.ledger.splits import COLUMN, SplitRule
-from splitter.ledger.status import Standing
+from splitter.ledger.status import InputStatus
 from splitter.storage.layout import OWN_FOLDER
 from splitter.text.csv import CsvText, Row, parse_rows
 
@@ -19,10 +27,10 @@ MANIFEST = "manifest.csv"
 ERRORS = "errors.csv"
 
 
-class Manifest:
+class ManifestTables:
     """The tables of what inputs have come to; those that are stale, or not done, stand in none."""
 
-    def __init__(self, journal: Journal, standing: Standing, columns: Sequence[str]) -> None:
+    def __init__(self, journal: Journal, standing: InputStatus, columns: Sequence[str]) -> None:
         """Take how the inputs stand, and the list's columns."""
         self._journal, self._storage = journal, journal.storage
         self._columns = tuple(columns)
@@ -87,7 +95,7 @@ def columns_of(journal: Journal, entries: np.ndarray, columns: Sequence[str]) ->
     return _union(tuple(columns), journal.heads_in_order(entries)).names
 
 
-def _union(columns: tuple[str, ...], heads: Iterable[Head]) -> Head:
+def _union(columns: tuple[str, ...], heads: Iterable[RowColumns]) -> RowColumns:
     """The columns of all heads, each where it is first seen; but none that hides one of the dataset's."""
     outputs: dict[str, str] = {}
     inputs: dict[str, str] = {}
@@ -99,7 +107,7 @@ def _union(columns: tuple[str, ...], heads: Iterable[Head]) -> Head:
                     target[key] = merged_type(target.get(key, ""), kind)
     if SKIPPED_COLUMN in inputs:
         inputs[SKIPPED_COLUMN] = inputs.pop(SKIPPED_COLUMN)
-    return Head(columns, tuple(outputs.items()), tuple(inputs.items()))
+    return RowColumns(columns, tuple(outputs.items()), tuple(inputs.items()))
 
 
 def merged_type(one: str, other: str) -> str:
@@ -114,7 +122,7 @@ def merged_type(one: str, other: str) -> str:
 Places = list[int | None]
 
 
-def _places(head: Head, union: Head) -> Places:
+def _places(head: RowColumns, union: RowColumns) -> Places:
     """Where the columns of the union are in the rows of a head; a key is never taken for a dataset column."""
     outputs_at = len(head.columns)
     keys_at = outputs_at + len(OUTPUT_COLUMNS)

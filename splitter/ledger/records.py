@@ -60,7 +60,7 @@ assert struct.calcsize("<QQBIIQQ") == ENTRY.itemsize  # noqa: S101 - two descrip
 
 
 @dataclass(frozen=True)
-class Head:
+class RowColumns:
     """The columns of some inputs' rows.
 
     Attributes:
@@ -88,7 +88,7 @@ class Head:
         return [self.columns, self.outputs, self.inputs]
 
     @classmethod
-    def from_json(cls, value: list[Any]) -> "Head":
+    def from_json(cls, value: list[Any]) -> "RowColumns":
         """As it is read from a record."""
         columns, outputs, inputs = value
         head = cls(tuple(columns), tuple(map(tuple, outputs)), tuple(map(tuple, inputs)))
@@ -104,13 +104,21 @@ class RecordWriter:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._heads: dict[Head, int] = {}
+        self._heads: dict[RowColumns, int] = {}
         self._entries: list[bytes] = []
         self._texts: list[bytes] = []
-        self._last: tuple[Head | None, int] = (None, 0)
+        self._last: tuple[RowColumns | None, int] = (None, 0)
 
     def add(  # noqa: PLR0913 - the fields of an entry
-        self, key: int, fingerprint: int, status: int, *, head: Head, outputs: int, size: int, text: bytes
+        self,
+        key: int,
+        fingerprint: int,
+        status: int,
+        *,
+        head: RowColumns,
+        outputs: int,
+        size: int,
+        text: bytes,
     ) -> None:
         """Add what became of one input."""
         last, number = self._last
@@ -122,7 +130,7 @@ class RecordWriter:
 
     def add_not_done(self, key: int) -> None:
         """Say that an input is not done, whatever older records say."""
-        self.add(key, 0, NOT_DONE, head=Head(()), outputs=0, size=0, text=b"")
+        self.add(key, 0, NOT_DONE, head=RowColumns(()), outputs=0, size=0, text=b"")
 
     def to_bytes(self) -> bytes:
         """The record."""
@@ -132,7 +140,7 @@ class RecordWriter:
         return record + xxhash.xxh3_128_digest(record)
 
 
-def first_line(heads: Iterable[Head], entries: int, text: int) -> bytes:
+def first_line(heads: Iterable[RowColumns], entries: int, text: int) -> bytes:
     """What stands at the head of a record."""
     content = {
         "heads": [head.to_json() for head in heads],
@@ -147,7 +155,7 @@ def first_line(heads: Iterable[Head], entries: int, text: int) -> bytes:
 class Record:
     """A record's entries, and where its texts start in the file."""
 
-    heads: list[Head]
+    heads: list[RowColumns]
     entries: np.ndarray
     texts_at: int
 
@@ -189,7 +197,7 @@ class Record:
         first = json_of(line)
         if not line.endswith(b"\n") or not isinstance(first, dict):
             raise ValueError("its first line is wrong")
-        heads = [Head.from_json(head) for head in first["heads"]]
+        heads = [RowColumns.from_json(head) for head in first["heads"]]
         count, text = first["entries"], first["text"]
         if type(count) is not int or type(text) is not int or count < 0 or text < 0:
             raise ValueError("its first line is wrong")

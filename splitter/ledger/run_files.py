@@ -42,7 +42,7 @@ class Measured(Protocol):
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListDescription:
     """How the rows of the list name inputs.
 
     Attributes:
@@ -60,7 +60,7 @@ class Listed:
     member: str | None = None
 
 
-def keep_list(storage: Storage, listed: Listed, checksum: str) -> None:
+def keep_list(storage: Storage, listed: ListDescription, checksum: str) -> None:
     """Keep the list of a run that begins now."""
     content = sealed({**dataclasses.asdict(listed), _OF_LIST: checksum})
     if not storage.exists(LISTED) or storage.read(LISTED) != content:
@@ -78,14 +78,14 @@ def kept_list(storage: Storage) -> tuple[Row, str, np.ndarray]:
     return header, listed.column, keys
 
 
-def kept_rows(storage: Storage) -> tuple[Listed, Row, Iterator[Row]]:
+def kept_rows(storage: Storage) -> tuple[ListDescription, Row, Iterator[Row]]:
     """How the list names inputs, its columns and its rows."""
     if not (storage.exists(LIST) and storage.exists(LISTED)):
         raise Refused(f"{storage.root}: no run has begun its work there yet; start one with 'splitter run'")
     try:
         content, _ = unsealed(storage.read(LISTED))
         content.pop(_OF_LIST, None)
-        listed = Listed(**content)
+        listed = ListDescription(**content)
         texts = listed.column, listed.root, listed.member or ""
         marks = listed.keep_extension, listed.group_rows
         if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, bool) for one in marks):

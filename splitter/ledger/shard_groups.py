@@ -14,9 +14,9 @@ import numpy as np
 import xxhash
 
 from splitter.errors import StorageError
-from splitter.ledger.records import Head
+from splitter.ledger.records import RowColumns
 from splitter.ledger.run_files import Measured
-from splitter.options import Part
+from splitter.options import RunPart
 from splitter.storage.base import Storage
 from splitter.storage.checked_file import sealed, unsealed
 from splitter.storage.layout import OWN_FOLDER
@@ -34,7 +34,7 @@ _DEALT = np.dtype([("key", "<u8"), ("number", "<u4")])
 
 
 @dataclass(frozen=True)
-class Kept:
+class GroupMember:
     """What an input of a group has in the group's shards already.
 
     Attributes:
@@ -50,7 +50,7 @@ class Kept:
     number: int
     key: int
     fingerprint: int
-    head: Head
+    head: RowColumns
     rows: list[Row]
 
 
@@ -70,7 +70,7 @@ class Group:
     number: int
     ranks: list[int]
     numbers: list[int]
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[GroupMember] = field(default_factory=list)
     shards: list[str] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
 
@@ -100,7 +100,7 @@ class Groups:
             places[same] = order[at[same]]
         return places
 
-    def of_part(self, keys: np.ndarray, part: Part) -> np.ndarray:
+    def of_part(self, keys: np.ndarray, part: RunPart) -> np.ndarray:
         """Which inputs are for a part of a run: those of every so many groups."""
         mine: np.ndarray = self.places(keys) // self.size % part.of == part.number - 1
         return mine

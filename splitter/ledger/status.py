@@ -36,7 +36,7 @@ def forget_stale(storage: Storage) -> None:
 
 
 @dataclass(frozen=True)
-class Standing:
+class InputStatus:
     """What each input of the list has come to, and what is there of others.
 
     Attributes:
@@ -52,7 +52,7 @@ class Standing:
     gone_with_outputs: np.ndarray
 
     @classmethod
-    def of(cls, storage: Storage, journal: Journal, keys: np.ndarray) -> "Standing":
+    def of(cls, storage: Storage, journal: Journal, keys: np.ndarray) -> "InputStatus":
         """How the inputs with these keys stand in the journal, as it was loaded last."""
         entries = journal.find(keys)
         status = journal.status(entries)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from splitter.errors import Refused, StorageError
 from splitter.ledger.formats import write_format
 from splitter.ledger.journal import Journal
-from splitter.ledger.manifest import MANIFEST, SCHEMA, Manifest
+from splitter.ledger.manifest import MANIFEST, SCHEMA, ManifestTables
 from splitter.ledger.splits import COLUMN, RULE
-from splitter.ledger.status import Standing
+from splitter.ledger.status import InputStatus
 from splitter.options import OTHERS
 from splitter.storage.base import Storage
 from splitter.storage.checked_file import json_of, sealed, unsealed
@@ -25,7 +25,7 @@ OTHER_TABLES = f"{OWN_FOLDER}/tables.json"
 def write_tables(
     storage: Storage,
     journal: Journal,
-    standing: Standing,
+    standing: InputStatus,
     columns: Row,
     *,
     others: Sequence[str] | None = None,
@@ -42,7 +42,7 @@ def write_tables(
     storage.remove(there)
     if there:
         storage.sync(there)
-    manifest = Manifest(journal, standing, columns)
+    manifest = ManifestTables(journal, standing, columns)
     manifest.write()
     if wanted != there:
         _note(storage, dict.fromkeys(wanted, ""))

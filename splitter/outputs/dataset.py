@@ -29,7 +29,7 @@ RATE = "sample_rate"
 MOST_NAMED = 20
 
 
-class Samples:
+class OutputSamples:
     """The outputs that were asked for: their rows, and how to read and decode them."""
 
     def __init__(self, rows: "pd.DataFrame", folder: str, decode: Decode, content: str) -> None:
@@ -47,7 +47,7 @@ class Samples:
     @classmethod
     def of(
         cls, output: "str | os.PathLike[str] | pd.DataFrame", where: str | None, decode: Decode, content: str
-    ) -> "Samples":
+    ) -> "OutputSamples":
         """Read the manifest, and choose."""
         rows, folder = _manifest(output)
         if not (isinstance(decode, bool) or callable(decode)):
@@ -167,7 +167,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - of an array of pandas
 class OutputDataset(Dataset[Sample]):
     """The outputs of a run, each by its number."""
 
-    def __init__(self, samples: Samples) -> None:
+    def __init__(self, samples: OutputSamples) -> None:
         """Made by `splitter.open`."""
         self._samples = samples
 

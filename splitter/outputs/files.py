@@ -19,7 +19,7 @@ from splitter.text.urls import is_url, without_scheme, without_secrets
 READ_AHEAD, GAP = 16 << 20, 1 << 16
 
 
-class Part(NamedTuple):
+class ByteRange(NamedTuple):
     """Some bytes of a file."""
 
     name: str
@@ -27,9 +27,9 @@ class Part(NamedTuple):
     end: int
 
 
-def _together(parts: Sequence[Part]) -> list[list[Part]]:
+def _together(parts: Sequence[ByteRange]) -> list[list[ByteRange]]:
     """Those that follow each other closely."""
-    groups: list[list[Part]] = []
+    groups: list[list[ByteRange]] = []
     for part in parts:
         last = groups[-1][-1] if groups else None
         if last and last.name == part.name and 0 <= part.start - last.end <= GAP:
@@ -249,7 +249,7 @@ class RemoteFiles(Files):
             "BinaryIO", _RemoteFile(self._asked(name, self._client.open, mode="rb"), self.place(name))
         )
 
-    def parts(self, parts: Sequence[Part]) -> list[bytes]:
+    def parts(self, parts: Sequence[ByteRange]) -> list[bytes]:
         """Many parts, in as few requests as can be, some of them at the same time."""
         from splitter.stores.clients import reason, with_retries
 

@@ -13,7 +13,7 @@ from splitter.ledger.records import ERROR_COLUMNS, OUTPUT_COLUMNS
 from splitter.ledger.splits import BARE
 from splitter.outputs.files import Files
 from splitter.outputs.reader import FOLDER
-from splitter.outputs.tables import AGAIN, open_table, place_of, schema_of
+from splitter.outputs.tables import AGAIN, location_of, open_table, schema_of
 from splitter.text.csv import Row, in_unicode
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
     Dataset columns are text, exactly as they were in the list. Metadata has the types it was made with.
     Its rows know the folder that their output files are in.
     """
-    place = place_of(path, "read_manifest")
+    place = location_of(path, "read_manifest")
     types, columns = schema_of(place.files)
     frame = _read(place.files, place.name, types, OUTPUT_COLUMNS, columns)
     manifest: Manifest = Manifest(frame)

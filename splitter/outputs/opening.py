@@ -7,8 +7,8 @@ manifest ── rows with an output ── Samples ┬── OutputDataset   any
 from typing import TYPE_CHECKING
 
 from splitter.errors import Refused
-from splitter.outputs.dataset import Decode, OutputDataset, Samples
-from splitter.outputs.streaming import OutputStream, Place
+from splitter.outputs.dataset import Decode, OutputDataset, OutputSamples
+from splitter.outputs.streaming import OutputStream, ReaderRank
 
 if TYPE_CHECKING:
     import os
@@ -46,9 +46,9 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one door for both
         rank: Which part of a stream to read, of `world_size`. Default: as torch.distributed says.
         world_size: How many parts there are.
     """
-    samples = Samples.of(output, where, decode, content)
+    samples = OutputSamples.of(output, where, decode, content)
     if streaming:
-        place = Place.given(rank, world_size)
+        place = ReaderRank.given(rank, world_size)
         return OutputStream(samples, shuffle=shuffle, buffer=buffer, seed=seed, place=place)
     asked = {
         "shuffle": shuffle,

@@ -22,7 +22,7 @@ import xxhash
 from splitter.archives.reader import read_members
 from splitter.archives.row_groups import read_group, rows_at_once
 from splitter.errors import Refused, StorageError
-from splitter.outputs.files import READ_AHEAD, Files, Part, RemoteFiles, files_at
+from splitter.outputs.files import READ_AHEAD, ByteRange, Files, RemoteFiles, files_at
 from splitter.storage.content import checksum_of
 from splitter.storage.layout import shard_of
 from splitter.storage.names import is_output
@@ -117,7 +117,7 @@ class OutputReader:
         self.folder = text if is_url(text) else os.path.abspath(os.path.expanduser(without_scheme(text)))
         self._process = 0
         self._files: Files
-        self._shards: dict[str, _Shard] = {}
+        self._shards: dict[str, _OpenShard] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What is open stays in its process."""
@@ -166,8 +166,8 @@ class OutputReader:
             self._files = files_at(self.folder)
             self._process = os.getpid()
 
-    def _opened(self, shard: str) -> "_Shard":
-        kind = TarShard if shard.endswith(".tar") else ParquetShard
+    def _opened(self, shard: str) -> "_OpenShard":
+        kind = TarShardReader if shard.endswith(".tar") else ParquetShardReader
         found = kind(self._files, shard, self._remedy)
         if len(self._shards) >= MOST_OPEN[os.path.splitext(shard)[1]]:
             self._shards.pop(next(iter(self._shards)), None)
@@ -205,15 +205,15 @@ def _portions(many: Iterable[Address]) -> Iterator[list[Address]]:
         yield some
 
 
-def _part_of(wanted: Address) -> Part | None:
+def _part_of(wanted: Address) -> ByteRange | None:
     """Where the bytes of an output are; None if only its shard can tell."""
     shard, name = shard_of(_checked(wanted.output))
     if not wanted.size or (shard and not shard.endswith(".tar")):
         return None
     if not shard:
-        return Part(name, 0, wanted.size)
+        return ByteRange(name, 0, wanted.size)
     start = wanted.shard_offset
-    return None if start is None or start < 0 else Part(shard, start, start + wanted.size)
+    return None if start is None or start < 0 else ByteRange(shard, start, start + wanted.size)
 
 
 def _checked(output: str) -> str:
@@ -228,7 +228,7 @@ def _checked(output: str) -> str:
 # -- shards ------------------------------------------------------------------------------------------------
 
 
-class _Shard(ABC):
+class _OpenShard(ABC):
     """A shard that is open."""
 
     def __init__(self, files: Files, shard: str, remedy: str) -> None:
@@ -243,7 +243,7 @@ class _Shard(ABC):
         return StorageError(f"{place}: there is no {name!r:.200} in it; {self._remedy}")
 
 
-class TarShard(_Shard):
+class TarShardReader(_OpenShard):
     """An archive."""
 
     def __init__(self, files: Files, shard: str, remedy: str) -> None:
@@ -262,7 +262,7 @@ class TarShard(_Shard):
         raise self._missing(name)
 
 
-class ParquetShard(_Shard):
+class ParquetShardReader(_OpenShard):
     """A table, of which the row group that was used last is kept."""
 
     def __init__(self, files: Files, shard: str, remedy: str) -> None:

@@ -16,7 +16,7 @@ from splitter.ledger.records import ERROR_COLUMNS, OUTPUT_COLUMNS, SKIPPED_COLUM
 from splitter.ledger.run_files import LIST, LISTED
 from splitter.ledger.splits import COLUMN, SplitRule
 from splitter.outputs.files import Files
-from splitter.outputs.tables import open_table, place_of, schema_of
+from splitter.outputs.tables import location_of, open_table, schema_of
 from splitter.storage.checked_file import json_of
 from splitter.text.csv import Row
 from splitter.text.show import one_line, show_bytes, show_count, show_seconds
@@ -32,7 +32,7 @@ _FRAMES, _TIMES = ("frames", "sample_rate"), ("start_seconds", "end_seconds")
 
 
 @dataclass
-class Tally:
+class OutputTally:
     """What some rows come to.
 
     Attributes:
@@ -93,8 +93,8 @@ class Stats:
         not_tried: How many inputs of the run's list stand in none of its tables.
     """
 
-    total: Tally = field(default_factory=Tally)
-    groups: dict[str, Tally] = field(default_factory=dict)
+    total: OutputTally = field(default_factory=OutputTally)
+    groups: dict[str, OutputTally] = field(default_factory=dict)
     has_sound: bool = False
     failures_known: bool = True
     not_tried: int = 0
@@ -128,7 +128,7 @@ class Stats:
             lines.append(f"{self.not_tried:,} of {listed} not tried yet")
         return lines
 
-    def _cells(self, tally: Tally) -> list[str]:
+    def _cells(self, tally: OutputTally) -> list[str]:
         hours = [show_hours(tally.seconds)] if self.has_sound else []
         counts = f"{tally.inputs:,}", f"{tally.done:,}", f"{tally.outputs:,}", show_bytes(tally.bytes)
         return [*counts, *hours, f"{tally.skipped:,}", f"{tally.failed:,}"]
@@ -158,7 +158,7 @@ class ManifestRows:
 
     def __init__(self, folder: str) -> None:
         """Open it."""
-        place = place_of(folder, "OUTPUT")
+        place = location_of(folder, "OUTPUT")
         self.files, self.name = place.files, place.name
         _, self.columns = schema_of(self.files)
         self.header, self._rows = open_table(self.files, place.name, OUTPUT_COLUMNS, self.columns)
@@ -179,7 +179,7 @@ class ManifestRows:
         """Row after row."""
         yield from self._rows
 
-    def add(self, row: Row, tallies: Iterable[Tally]) -> None:
+    def add(self, row: Row, tallies: Iterable[OutputTally]) -> None:
         """Add a row to some tallies."""
         seconds = self.seconds_of(row)
         skipped = self._skipped is not None and bool(row[self._skipped])
@@ -227,7 +227,7 @@ def stats_of(folder: str, by: str | None = None) -> Stats:
             continue
         group = stats.groups.get(row[at])
         if group is None:
-            group = stats.groups[row[at]] = Tally()
+            group = stats.groups[row[at]] = OutputTally()
         rows.add(row, [stats.total, group])
     _add_failures(rows, by, stats)
     stats.not_tried = max(0, _listed(rows) - stats.total.inputs)
@@ -262,7 +262,7 @@ def _add_failures(rows: ManifestRows, by: str | None, stats: Stats) -> None:
     for row in errors:
         stats.total.failed += 1
         if at is not None:
-            stats.groups.setdefault(row[at], Tally()).failed += 1
+            stats.groups.setdefault(row[at], OutputTally()).failed += 1
 
 
 # -- splits ------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def split_lines(folder: str, rule: SplitRule, label: str | None) -> list[str]:
     rows = ManifestRows(folder)
     split, group = rows.place_of(COLUMN, "--by"), rows.place_of(by, "--by")
     at = None if label is None else rows.place_of(label, "--label")
-    tallies: dict[str, Tally] = {name: Tally() for name in names}
+    tallies: dict[str, OutputTally] = {name: OutputTally() for name in names}
     groups: dict[str, set[int]] = {name: set() for name in names}
     classes: Counter[tuple[str, str]] = Counter()
     for row in rows:
@@ -289,7 +289,7 @@ def split_lines(folder: str, rule: SplitRule, label: str | None) -> list[str]:
     return [*lines, "", *aligned(_class_rows(classes, names, label))] if label else lines
 
 
-def _far_from(rule: SplitRule, tallies: Mapping[str, Tally], groups: int) -> list[str]:
+def _far_from(rule: SplitRule, tallies: Mapping[str, OutputTally], groups: int) -> list[str]:
     """A line if the shares are not what was asked for."""
     outputs = sum(tally.outputs for tally in tallies.values())
     asked = {name: fraction for name, fraction in rule.fractions if fraction}
@@ -305,7 +305,7 @@ def _far_from(rule: SplitRule, tallies: Mapping[str, Tally], groups: int) -> lis
 
 
 def _split_rows(
-    tallies: Mapping[str, Tally], groups: Mapping[str, set[int]], by: str, *, has_sound: bool
+    tallies: Mapping[str, OutputTally], groups: Mapping[str, set[int]], by: str, *, has_sound: bool
 ) -> list[list[str]]:
     outputs = sum(tally.outputs for tally in tallies.values())
     table = [[COLUMN, by, "outputs", "share", *(["hours"] if has_sound else [])]]

@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from splitter.errors import Refused
-from splitter.outputs.dataset import OutputDataset, Sample, Samples
+from splitter.outputs.dataset import OutputDataset, OutputSamples, Sample
 from splitter.storage.layout import shard_of
 
 # so many shards are open at a time when they are mixed
@@ -26,14 +26,14 @@ LANES = 4
 FILES_TOGETHER = 256
 
 
-class Place(NamedTuple):
+class ReaderRank(NamedTuple):
     """Which of those that read together this one is."""
 
     rank: int
     world_size: int
 
     @classmethod
-    def given(cls, rank: int | None, world_size: int | None) -> "Place | None":
+    def given(cls, rank: int | None, world_size: int | None) -> "ReaderRank | None":
         """As the caller says; None if that is left to torch.distributed."""
         if rank is None and world_size is None:
             return None
@@ -43,7 +43,7 @@ class Place(NamedTuple):
         return cls(rank, world_size)
 
     @classmethod
-    def found(cls) -> "Place | None":
+    def found(cls) -> "ReaderRank | None":
         """As torch.distributed says, if it is in use."""
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
@@ -64,7 +64,7 @@ class OutputStream(IterableDataset[Sample]):
     collate_fn = staticmethod(OutputDataset.collate_fn)
 
     def __init__(
-        self, samples: Samples, *, shuffle: bool, buffer: int, seed: int, place: Place | None
+        self, samples: OutputSamples, *, shuffle: bool, buffer: int, seed: int, place: ReaderRank | None
     ) -> None:
         """Made by `splitter.open`."""
         if buffer < 1:
@@ -82,7 +82,7 @@ class OutputStream(IterableDataset[Sample]):
 
     def __getstate__(self) -> dict[str, Any]:
         """A worker that is not forked knows nothing of torch.distributed."""
-        return {**self.__dict__, "_place": self._place or Place.found()}
+        return {**self.__dict__, "_place": self._place or ReaderRank.found()}
 
     def __iter__(self) -> Iterator[Sample]:
         """All that is this reader's."""
@@ -102,10 +102,10 @@ class OutputStream(IterableDataset[Sample]):
 
     def _part(self) -> tuple[int, int]:
         """From where to where in the row of shards this reader goes."""
-        place = self._place or Place.found() or Place(0, 1)
+        place = self._place or ReaderRank.found() or ReaderRank(0, 1)
         start, stop = place.part(0, len(self._samples))
         worker = get_worker_info()
-        return Place(worker.id, worker.num_workers).part(start, stop) if worker else (start, stop)
+        return ReaderRank(worker.id, worker.num_workers).part(start, stop) if worker else (start, stop)
 
     def _read(self, piece: np.ndarray) -> Iterator[tuple[int, bytes]]:
         numbers = piece.tolist()
@@ -145,7 +145,7 @@ def _pieces(shards: list[np.ndarray], start: int, stop: int) -> Iterator[np.ndar
             yield piece
 
 
-def _in_shards(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+def _in_shards(samples: OutputSamples) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the samples in the order in which they lie in their shards; where each shard ends."""
     names: dict[str, int] = {}
     count = len(samples)

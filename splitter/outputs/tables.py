@@ -23,7 +23,7 @@ AGAIN = "run again with the same output folder to have it made anew"
 
 
 @dataclass(frozen=True)
-class Place:
+class ManifestLocation:
     """Where a manifest is.
 
     Attributes:
@@ -37,7 +37,7 @@ class Place:
     is_home: bool
 
 
-def place_of(path: str | os.PathLike[str], who: str) -> Place:
+def location_of(path: str | os.PathLike[str], who: str) -> ManifestLocation:
     """The manifest of an output folder, or a file that is named."""
     try:
         text = os.fsdecode(path)
@@ -51,7 +51,7 @@ def place_of(path: str | os.PathLike[str], who: str) -> Place:
     if isinstance(files, LocalFiles):
         files.named = name
     is_home = not name or files.exists(SCHEMA) or files.exists(OWN_FOLDER)
-    return Place(files, name or MANIFEST, is_home)
+    return ManifestLocation(files, name or MANIFEST, is_home)
 
 
 def folder_of(output: str) -> str:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from splitter.audio.decoders import Truncated
-from splitter.audio.sources import Source
+from splitter.audio.sources import SoundSource
 from splitter.audio.target import Channels, FileFormat, Lossy
 from splitter.errors import AudioError, Refused
 from splitter.recipes.sound import LabelledRecipe, Span, exactly
@@ -89,7 +89,7 @@ class Chunk(LabelledRecipe):
         """By the length that the header says."""
         return self.expected(input_file)
 
-    def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
+    def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
         """One window after the other, until all of the recording stands in one."""
         rate = source.made.rate
         if self.hop * rate < 1:
@@ -131,7 +131,7 @@ class Chunk(LabelledRecipe):
                 yield window
             start, reached = start + self.hop, stop
 
-    def _last(self, window: Span, end: int, source: Source) -> Iterator[Span]:
+    def _last(self, window: Span, end: int, source: SoundSource) -> Iterator[Span]:
         """The last window, full or not; none of a recording that is empty."""
         rate = source.made.rate
         stop = min(window.stop, _true_end(source))
@@ -148,6 +148,6 @@ class Chunk(LabelledRecipe):
         return self.least is not None and end - round(start * rate) < round(self.least * rate)
 
 
-def _true_end(source: Source) -> Fraction:
+def _true_end(source: SoundSource) -> Fraction:
     """How long the recording is, in exact seconds; its end has been reached."""
     return Fraction(source.recorded_frames, source.recorded.rate)

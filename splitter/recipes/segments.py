@@ -6,7 +6,7 @@ from typing import Any
 
 from splitter.annotations import Annotation, annotations_of_rows, has_times
 from splitter.audio.decoders import Truncated
-from splitter.audio.sources import Source
+from splitter.audio.sources import SoundSource
 from splitter.audio.target import Channels, FileFormat, Lossy
 from splitter.errors import AudioError, Skip
 from splitter.recipes.sound import BESIDE, IN_COLUMN, SoundRecipe, Span
@@ -57,7 +57,7 @@ class Segments(SoundRecipe):
         """By the length that the header says."""
         return self.expected(input_file)
 
-    def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
+    def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
         """One span for each annotation, in order of their starts; no further than the recording goes."""
         annotated = list(self._annotated(input_file))
         if not annotated:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from splitter.audio.decoders import Truncated
-from splitter.audio.sources import DecodedSource, Source
+from splitter.audio.sources import DecodedSource, SoundSource
 from splitter.audio.target import Channels, FileFormat, Lossy, Target
 from splitter.errors import Refused
 from splitter.recipes.sound import LabelledRecipe, Span, exactly, refuse_negative
@@ -78,7 +78,7 @@ class Silence(LabelledRecipe):
         self.min_silence, self.pad = exactly(min_silence), exactly(pad)
         self.least, self.most = exactly(min_seconds), exactly(max_seconds) if max_seconds else None
 
-    def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
+    def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
         """Measure the whole recording, then name the places that are not silent."""
         rate = source.recorded.rate
         target = Target(format="wav", subtype="FLOAT")

@@ -13,7 +13,7 @@ from typing import Any
 from splitter.annotations import Annotation, AnnotationFile, Labels, MinOverlap, find_annotations
 from splitter.audio.decoders import Truncated
 from splitter.audio.probe import known_length
-from splitter.audio.sources import Source, Unread, open_source
+from splitter.audio.sources import SoundSource, UnreadSource, open_source
 from splitter.audio.target import Channels, FileFormat, Lossy, Target, made_format
 from splitter.dataset import ProcessorDataset, Result
 from splitter.errors import AudioError, Refused, Skip
@@ -107,7 +107,7 @@ class SoundRecipe(ProcessorDataset):
             raise Refused(f"--annotations {where}: the dataset list has no column {column!r}; it has {there}")
 
     @abstractmethod
-    def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:
+    def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
         """Where to cut, in order; `source.reach` tells how far the recording goes."""
 
     def process(self, input_file: InputFile) -> Result:
@@ -121,7 +121,7 @@ class SoundRecipe(ProcessorDataset):
         known = known_length(path, self.truncated)
         if known is None:
             return None
-        source = Unread(known, made_format(known.format, self.target, path), self.target)
+        source = UnreadSource(known, made_format(known.format, self.target, path), self.target)
         files = size = content = 0
         try:
             for span in self.spans(source, input_file):
@@ -207,7 +207,7 @@ def _labels_of(piece: OutputFile, labels: Labels) -> dict[str, Scalar]:
     }
 
 
-def _files(source: Source, span: Span, number: int) -> Iterator[OutputFile]:
+def _files(source: SoundSource, span: Span, number: int) -> Iterator[OutputFile]:
     """The files of one span: one, or one for each channel."""
     rate = source.made.rate
     start, stop = span.frames(rate)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from splitter.audio.decoders import Truncated
-from splitter.audio.sources import DecodedSource, Source
+from splitter.audio.sources import DecodedSource, SoundSource
 from splitter.audio.target import Channels, FileFormat, Lossy, Target
 from splitter.errors import Refused
 from splitter.recipes.sound import LabelledRecipe, Span, exactly, refuse_negative
@@ -89,7 +89,7 @@ class Speech(LabelledRecipe):
         super().setup()
         self._model = silero_vad.load_silero_vad()
 
-    def spans(self, source: Source, input_file: InputFile) -> Iterator[Span]:  # noqa: ARG002 - the seam's
+    def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:  # noqa: ARG002 - the seam's
         """Listen to the whole recording, then name the places where there is speech."""
         target = Target(sample_rate=RATE, channels="mono", format="wav", subtype="FLOAT")
         with DecodedSource.open(input_file.local_path, target, self.truncated) as sound:

@@ -14,7 +14,7 @@ import numpy as np
 from splitter.errors import SplitterError, StorageError
 from splitter.outputs.reader import Address, OutputReader, number_of, offset_of
 from splitter.report.levels import Levels, measure, preview
-from splitter.report.table import Table, hash_of, kind_of
+from splitter.report.table import ReportTable, hash_of, kind_of
 from splitter.storage.layout import Layout, shard_of
 from splitter.system.cpus import usable_cpus
 from splitter.system.temporary_folders import temporary_folder
@@ -88,7 +88,7 @@ class Looks:
 class Outputs:
     """The output files of a table, by their rows."""
 
-    def __init__(self, folder: str, table: Table) -> None:
+    def __init__(self, folder: str, table: ReportTable) -> None:
         """Open nothing yet; each thread has a reader of its own."""
         self.folder, self._rows = folder, table.rows
         self.names = table.texts("output")
@@ -154,7 +154,7 @@ def address(output: str, offset: Any, size: Any) -> Address:  # noqa: ANN401 - c
     return Address(output) if size is None or offset is None else Address(output, size, shard_offset=offset)
 
 
-def look(outputs: Outputs, table: Table, layout: Layout | None, effort: Effort) -> Looks:
+def look(outputs: Outputs, table: ReportTable, layout: Layout | None, effort: Effort) -> Looks:
     """Look at all outputs, or at as many as are asked for, chosen by the hashes of their names."""
     there = np.flatnonzero([bool(name) for name in outputs.names])
     if len(there) > effort.sample:
@@ -299,7 +299,7 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
             looks.previews[row] = copy[0], text
 
 
-def _outline_sources(table: Table, layout: Layout, looks: Looks) -> None:
+def _outline_sources(table: ReportTable, layout: Layout, looks: Looks) -> None:
     """What the recordings look like that outputs were cut from, as long as they are not too much to read."""
 
     def work(name: str) -> Any:  # noqa: ANN401 - an array or nothing

@@ -14,12 +14,12 @@ import numpy as np
 
 from splitter.errors import Refused
 from splitter.outputs.frame import read_manifest
-from splitter.outputs.tables import place_of
+from splitter.outputs.tables import location_of
 from splitter.report.looking import POINTS, Effort, Looks, Outputs, look
 from splitter.report.summary import (
     LEVELS,
-    Kept,
     Lengths,
+    RunFacts,
     clipping_of,
     inputs_left,
     kinds_of,
@@ -28,7 +28,7 @@ from splitter.report.summary import (
     plots_of,
     rates_of,
 )
-from splitter.report.table import FAILED, LEFT_OUT, MOST_GROUPS, Table, causes, packed
+from splitter.report.table import FAILED, LEFT_OUT, MOST_GROUPS, ReportTable, causes, packed
 from splitter.storage.layout import Layout, shard_of
 from splitter.text.show import show_failure
 from splitter.text.urls import is_url, without_secrets
@@ -71,11 +71,11 @@ class Page:
 
 def page_of(output: str, place: str, effort: Effort) -> Page:
     """The page about an output folder, as it is to stand in the folder `place`."""
-    files = place_of(output, "report").files
+    files = location_of(output, "report").files
     manifest = read_manifest(output)
     folder = files.folder
-    kept = Kept.of(files)
-    table = Table.of(manifest, MOST_ROWS, str(kept.listed.get("column", "")))
+    kept = RunFacts.of(files)
+    table = ReportTable.of(manifest, MOST_ROWS, str(kept.listed.get("column", "")))
     layout = layout_of(kept)
     outputs = Outputs(folder, table)
     looks = look(outputs, table, layout, effort)
@@ -129,7 +129,7 @@ def page_of(output: str, place: str, effort: Effort) -> Page:
     )
 
 
-def layout_of(kept: Kept) -> Layout | None:
+def layout_of(kept: RunFacts) -> Layout | None:
     """Where the inputs are, if they are on this machine."""
     root = kept.listed.get("root")
     if not isinstance(root, str) or is_url(root) or not os.path.isdir(root):
@@ -148,7 +148,7 @@ def _relative(folder: str, place: str) -> str | None:
 # -- data --------------------------------------------------------------------------------------------------
 
 
-def _rows(table: Table, looks: Looks, lengths: Lengths, cause_of: list[int]) -> dict[str, Any]:
+def _rows(table: ReportTable, looks: Looks, lengths: Lengths, cause_of: list[int]) -> dict[str, Any]:
     count = len(table.rows)
     columns = [name for name in table.rows.columns if name not in LEFT_OUT]
     levels: dict[str, list[Any]] = {name: [None] * count for name in (*LEVELS, "clipped")}

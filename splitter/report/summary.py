@@ -20,7 +20,7 @@ from splitter.report.table import (
     NO_FILE,
     SKIPPED,
     TECHNICAL,
-    Table,
+    ReportTable,
     balance,
     facets,
     kind_of,
@@ -37,7 +37,7 @@ _PLACES = ("start", "end", "frames", "stop_sample", "shard_offset", "size")
 
 
 @dataclass(frozen=True)
-class Kept:
+class RunFacts:
     """What the run itself keeps beside its outputs, as far as it is there.
 
     Attributes:
@@ -51,7 +51,7 @@ class Kept:
     last: Mapping[str, Any]
 
     @classmethod
-    def of(cls, files: Files) -> "Kept":
+    def of(cls, files: Files) -> "RunFacts":
         """Read it."""
         return cls(_json(files, RUN), _json(files, LISTED), _json(files, LAST_RUN))
 
@@ -95,7 +95,7 @@ class Lengths:
     rows: np.ndarray
 
     @classmethod
-    def of(cls, table: Table, looks: Looks) -> "Lengths":
+    def of(cls, table: ReportTable, looks: Looks) -> "Lengths":
         """From `frames` and `sample_rate`, or from what was read."""
         whole = _from_columns(table.manifest)
         listed = _from_columns(table.rows)
@@ -118,7 +118,7 @@ def _from_columns(frame: pd.DataFrame) -> np.ndarray | None:
     return seconds
 
 
-def inputs_left(files: Files, table: Table) -> int:
+def inputs_left(files: Files, table: ReportTable) -> int:
     """How many inputs of the run's list stand in neither table: they were not tried yet."""
     if table.listed not in table.dataset or not files.exists(LIST):
         return 0
@@ -133,7 +133,7 @@ def inputs_left(files: Files, table: Table) -> int:
     return len(listed)
 
 
-def numbers_of(table: Table, lengths: Lengths, kept: Kept, left: int) -> dict[str, Any]:
+def numbers_of(table: ReportTable, lengths: Lengths, kept: RunFacts, left: int) -> dict[str, Any]:
     """How much there is of everything."""
     manifest = table.manifest
     with_file = manifest["output"].to_numpy(object) != ""
@@ -169,7 +169,7 @@ def _counts(manifest: pd.DataFrame) -> dict[int, int]:
 # -- plots -------------------------------------------------------------------------------------------------
 
 
-def plots_of(table: Table, lengths: Lengths, looks: Looks) -> list[dict[str, Any]]:
+def plots_of(table: ReportTable, lengths: Lengths, looks: Looks) -> list[dict[str, Any]]:
     """The histograms, each with the name of the column that it is of."""
     measured = f"{len(looks.levels):,} measured"
     levels = looks.levels.values()
@@ -202,7 +202,7 @@ def plots_of(table: Table, lengths: Lengths, looks: Looks) -> list[dict[str, Any
     return [plot for plot in plots if plot["values"]]
 
 
-def _numeric(table: Table) -> Iterator[tuple[str, np.ndarray]]:
+def _numeric(table: ReportTable) -> Iterator[tuple[str, np.ndarray]]:
     """Metadata that is numbers, but for what says where a piece is."""
     found = 0
     for name in table.manifest.columns:
@@ -274,7 +274,7 @@ def clipping_of(looks: Looks) -> dict[str, int]:
     return {"clipped": clipped, "measured": len(looks.levels)}
 
 
-def labels_of_all(table: Table, lengths: Lengths) -> list[dict[str, Any]]:
+def labels_of_all(table: ReportTable, lengths: Lengths) -> list[dict[str, Any]]:
     """The balance of each column that says of what kind an output is; of many values the most frequent."""
     found = []
     for name in facets(table):
@@ -295,7 +295,7 @@ def rates_of(looks: Looks) -> list[dict[str, Any]]:
     return [{"column": "", "title": "sample_rate (measured)", "values": rows}] if rows else []
 
 
-def kinds_of(table: Table) -> dict[str, int]:
+def kinds_of(table: ReportTable) -> dict[str, int]:
     """How many outputs there are of each kind."""
     found: dict[str, int] = {}
     for name in table.manifest["output"].to_numpy(object):

@@ -47,7 +47,7 @@ def kind_of(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """The rows that the page lists.
 
     Attributes:
@@ -69,7 +69,7 @@ class Table:
     listed: str
 
     @classmethod
-    def of(cls, manifest: Manifest, most: int, listed: str) -> "Table":
+    def of(cls, manifest: Manifest, most: int, listed: str) -> "ReportTable":
         """Take all inputs, or so many whole ones that there are not too many rows."""
         failed, listed = manifest.failed, in_unicode(listed)
         for frame in (manifest, failed):
@@ -150,7 +150,7 @@ def labels_of(name: str, text: str) -> list[str]:
     return [one.replace("\\|", "|") for one in _BETWEEN_LABELS.split(text)] if text else []
 
 
-def facets(table: Table) -> list[str]:
+def facets(table: ReportTable) -> list[str]:
     """The columns whose values say of what kind a row is, those that are looked for most first."""
     names = [name for name in table.manifest.columns if _is_facet(table, name)]
 
@@ -163,7 +163,7 @@ def facets(table: Table) -> list[str]:
     return kept + [name for name in plain if name in TECHNICAL]
 
 
-def _is_facet(table: Table, name: str) -> bool:
+def _is_facet(table: ReportTable, name: str) -> bool:
     never = name in {*LEFT_OUT, *NEVER_LABELS, table.listed} or name.startswith("from_")
     if never or (name.startswith("source_") and name not in TECHNICAL):
         return False
@@ -181,7 +181,7 @@ def _is_facet(table: Table, name: str) -> bool:
     return 1 < len(values) <= most and all(len(one) <= LONGEST_LABEL for one in values)
 
 
-def balance(table: Table, name: str, seconds: np.ndarray | None) -> list[dict[str, Any]]:
+def balance(table: ReportTable, name: str, seconds: np.ndarray | None) -> list[dict[str, Any]]:
     """How many outputs there are of each value, how long they are, and how they are split."""
     mine = table.manifest["output"].to_numpy(object) != ""
     cells = table.manifest[name][mine]
@@ -220,7 +220,7 @@ def _without(message: str, name: str) -> str:
     return before
 
 
-def causes(table: Table) -> tuple[list[dict[str, Any]], list[int]]:
+def causes(table: ReportTable) -> tuple[list[dict[str, Any]], list[int]]:
     """The failures by cause, the most frequent first; and of each row of errors.csv, which cause it has.
 
     Messages are alike when they differ in the input's own name and in numbers only.

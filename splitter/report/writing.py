@@ -9,11 +9,11 @@ from splitter.ledger.manifest import MANIFEST
 from splitter.outputs.files import Files
 from splitter.outputs.frame import Manifest, read_manifest
 from splitter.outputs.reader import Address, number_of, offset_of
-from splitter.outputs.tables import place_of
+from splitter.outputs.tables import location_of
 from splitter.report.looking import Effort
 from splitter.report.page import Page, layout_of, page_of
 from splitter.report.serving import Served, Server
-from splitter.report.summary import Kept
+from splitter.report.summary import RunFacts
 from splitter.storage.layout import OWN_FOLDER, Layout, shard_of
 from splitter.storage.remote import storage_of
 from splitter.storage.tree import Tree
@@ -22,7 +22,7 @@ from splitter.text.urls import is_url, without_secrets
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
+class ReportResult:
     """What making a report came to.
 
     Attributes:
@@ -48,9 +48,9 @@ class Written:
     in_shards: bool
 
 
-def write_report(output: str, to: str | None, effort: Effort) -> Written:
+def write_report(output: str, to: str | None, effort: Effort) -> ReportResult:
     """Look at the outputs of a folder, and write the page about them into it, or to another place."""
-    folder = place_of(output, "report").files.folder
+    folder = location_of(output, "report").files.folder
     if to is None and is_url(folder):
         page = page_of(output, folder, effort)
         storage_of(folder, None).write(REPORT, page.content)
@@ -65,8 +65,8 @@ def write_report(output: str, to: str | None, effort: Effort) -> Written:
     return _written(path, page)
 
 
-def _written(path: str, page: Page) -> Written:
-    return Written(
+def _written(path: str, page: Page) -> ReportResult:
+    return ReportResult(
         path=path,
         size=len(page.content),
         outputs=page.outputs,
@@ -101,7 +101,7 @@ def server_of(output: str, effort: Effort, *, host: str, port: int, sources: boo
 
     It has a page of its own if there is no report.html, or one that is older than the manifest.
     """
-    files = place_of(output, "serve").files
+    files = location_of(output, "serve").files
     manifest = read_manifest(output)
     rows = zip(
         manifest["output"],
@@ -137,7 +137,7 @@ def _is_older(one: str, other: str) -> bool:
 
 
 def _sources(files: Files, manifest: Manifest) -> tuple[Layout, frozenset[str]]:
-    kept = Kept.of(files)
+    kept = RunFacts.of(files)
     layout = layout_of(kept)
     if layout is None:
         raise Refused(f"--sources: the inputs of {files.folder} are not on this machine; leave it out")

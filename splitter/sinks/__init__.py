@@ -9,8 +9,8 @@ discard      nothing is kept
 columns      the columns of a table of outputs, decided once for a dataset
 """
 
-from splitter.sinks.base import GroupWriter, Owner, Sink, SinkWriter
-from splitter.sinks.discard import Nowhere
+from splitter.sinks.base import GroupWriter, OutputOwner, Sink, SinkWriter
+from splitter.sinks.discard import DiscardWriter
 from splitter.sinks.files import FilesSink
 from splitter.sinks.parquet import ParquetSink
 from splitter.sinks.webdataset import WebDatasetSink
@@ -19,10 +19,10 @@ SINKS: dict[str, type[Sink]] = {"files": FilesSink, "webdataset": WebDatasetSink
 
 __all__ = [
     "SINKS",
+    "DiscardWriter",
     "FilesSink",
     "GroupWriter",
-    "Nowhere",
-    "Owner",
+    "OutputOwner",
     "ParquetSink",
     "Sink",
     "SinkWriter",

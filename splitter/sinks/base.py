@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from splitter.options import RunOptions
 from splitter.records import Content, Scratch
-from splitter.sinks.columns import Columns
+from splitter.sinks.columns import OutputColumns
 from splitter.storage.base import Move, Storage
 from splitter.text.csv import Row
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredOutput:
     """An output file as the manifest names it.
 
     Attributes:
@@ -28,7 +28,7 @@ class Stored:
 
 
 @dataclass(slots=True)
-class Owner:
+class OutputOwner:
     """The input that outputs are of, as a shard tells of it.
 
     Attributes:
@@ -52,7 +52,7 @@ class SinkWriter(ABC):
     """Takes the output files of one batch, input after input, into staging."""
 
     @abstractmethod
-    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> Stored:
+    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
         """Stage one output of the input that owns `folder`."""
 
     @abstractmethod
@@ -60,7 +60,7 @@ class SinkWriter(ABC):
         """Forget what was stored since the last input was kept: it failed, and leaves no trace."""
 
     @abstractmethod
-    def keep_input(self, owner: Owner | None = None) -> None:
+    def keep_input(self, owner: OutputOwner | None = None) -> None:
         """The input is done: what was stored for it will be published. Shards ask for its owner."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class GroupWriter(SinkWriter):
     """Takes the outputs of inputs that share a shard, those of an earlier shard among them."""
 
     @abstractmethod
-    def carry(self, owner: Owner, contents: list[bytes]) -> None:
+    def carry(self, owner: OutputOwner, contents: list[bytes]) -> None:
         """Take along what an input has in an older shard, which this batch replaces."""
 
     @abstractmethod
@@ -125,11 +125,11 @@ class Sink(ABC):
         """What metadata has to be, where outputs have columns."""
         return {}
 
-    def with_columns(self, columns: Columns, header: Sequence[str]) -> "Sink":
+    def with_columns(self, columns: OutputColumns, header: Sequence[str]) -> "Sink":
         """The same sink, when the columns are known: those of metadata, and of the dataset."""
         raise NotImplementedError
 
-    def with_earlier_columns(self, columns: Columns, header: Sequence[str]) -> "Sink":
+    def with_earlier_columns(self, columns: OutputColumns, header: Sequence[str]) -> "Sink":
         """The same sink where no input decides the columns: in these stands what is there already."""
         raise NotImplementedError
 

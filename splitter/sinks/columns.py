@@ -17,7 +17,7 @@ TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
 @dataclass(frozen=True)
-class Columns:
+class OutputColumns:
     """The columns beside those of the dataset list.
 
     Attributes:
@@ -37,7 +37,7 @@ class Columns:
         declared: Mapping[str, type],
         names: Iterable[str],
         rate: object,
-    ) -> "Columns":
+    ) -> "OutputColumns":
         """What an input shows: its keys and their types, and the names of its output files.
 
         A type that was declared counts, and what was always None is text, which holds anything. A key that
@@ -55,7 +55,7 @@ class Columns:
         return {key: TYPES[kind] for key, kind in self.metadata}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Columns":
+    def from_json(cls, value: Mapping[str, Any]) -> "OutputColumns":
         """As `dataclasses.asdict` gave it; raises KeyError, TypeError or ValueError."""
         metadata = tuple((str(key), str(kind)) for key, kind in value["metadata"])
         if not {kind for _, kind in metadata} <= TYPES.keys():
@@ -76,7 +76,7 @@ def extension(name: str) -> str:
 COLUMNS = f"{OWN_FOLDER}/columns.json"
 
 
-def earlier_columns(storage: Storage) -> Columns | None:
+def earlier_columns(storage: Storage) -> OutputColumns | None:
     """Those that were kept last, however inputs were processed then."""
     return stored_columns(storage, None)
 
@@ -86,20 +86,20 @@ def forget_columns(storage: Storage) -> None:
     storage.remove([COLUMNS])
 
 
-def stored_columns(storage: Storage, seed: int | None) -> Columns | None:
+def stored_columns(storage: Storage, seed: int | None) -> OutputColumns | None:
     """Return the columns that an earlier run has stored, if they are for this seed."""
     if not storage.exists(COLUMNS):
         return None
     try:
         content = _content(storage)
-        return Columns.from_json(content["columns"]) if seed in (None, content["seed"]) else None
+        return OutputColumns.from_json(content["columns"]) if seed in (None, content["seed"]) else None
     except (ValueError, KeyError, TypeError) as error:
         message = f"{storage.path(COLUMNS)}: is damaged ({error})"
         raise StorageError(f"{message}; remove it, and run the same command again") from None
 
 
 @dataclass(frozen=True)
-class Written:
+class ColumnHistory:
     """What has been written into tables.
 
     Attributes:
@@ -107,18 +107,18 @@ class Written:
         writers: The releases of pyarrow.
     """
 
-    columns: tuple[tuple[Columns, Row], ...] = ()
+    columns: tuple[tuple[OutputColumns, Row], ...] = ()
     writers: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, storage: Storage) -> "Written":
+    def of(cls, storage: Storage) -> "ColumnHistory":
         """What runs have kept of it."""
         if not storage.exists(COLUMNS):
             return cls()
         content = _content(storage)
         try:
             columns = [
-                (Columns.from_json(one["columns"]), [*map(str, one["header"])])
+                (OutputColumns.from_json(one["columns"]), [*map(str, one["header"])])
                 for one in (content, *content["earlier"])
             ]
             return cls(tuple(columns), tuple(map(str, content["writers"])))
@@ -126,11 +126,11 @@ class Written:
             # of before more than the last columns were kept
             return cls()
 
-    def and_now(self, columns: Columns, header: Row) -> "Written":
+    def and_now(self, columns: OutputColumns, header: Row) -> "ColumnHistory":
         """With what is written now."""
         now = (columns, header)
         others = [one for one in self.columns if one != now]
-        return Written((now, *others), tuple(dict.fromkeys((*self.writers, version("pyarrow")))))
+        return ColumnHistory((now, *others), tuple(dict.fromkeys((*self.writers, version("pyarrow")))))
 
     def to_json(self) -> dict[str, Any]:
         """As it is kept."""

@@ -3,12 +3,12 @@
 import os
 
 from splitter.records import Content, Scratch
-from splitter.sinks.base import Owner, SinkWriter, Stored
+from splitter.sinks.base import OutputOwner, SinkWriter, StoredOutput
 from splitter.storage.base import Storage
 from splitter.storage.content import write_content
 
 
-class Nowhere(SinkWriter):
+class DiscardWriter(SinkWriter):
     """Writes each output to staging, so that it is known whether that can be done, and removes it."""
 
     def __init__(self, storage: Storage, batch: str) -> None:
@@ -18,7 +18,7 @@ class Nowhere(SinkWriter):
         self._names: list[str] = []
         self._kept: list[str] = []
 
-    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> Stored:
+    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
         """Write one output, and remove it."""
         if not self._staging:
             self._staging = self._storage.stage(self._batch)
@@ -26,13 +26,13 @@ class Nowhere(SinkWriter):
         size, checksum = write_content(path, content, scratch)
         os.unlink(path)
         self._names.append(name)
-        return Stored(f"{folder}/{name}", size, checksum)
+        return StoredOutput(f"{folder}/{name}", size, checksum)
 
     def drop_input(self) -> None:
         """Forget an input that has failed."""
         self._names = []
 
-    def keep_input(self, owner: Owner | None = None) -> None:  # noqa: ARG002 - of shards
+    def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - of shards
         """Have `names` tell of this input, as the last that was done."""
         self._kept, self._names = self._names, []
 

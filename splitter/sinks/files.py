@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from splitter.errors import BadResult, StorageError
 from splitter.records import Content, Scratch
-from splitter.sinks.base import Owner, Sink, SinkWriter, Stored
+from splitter.sinks.base import OutputOwner, Sink, SinkWriter, StoredOutput
 from splitter.storage.base import Storage
 from splitter.storage.content import write_content
 
@@ -39,7 +39,7 @@ class FilesWriter(SinkWriter):
         self._current: list[str] = []
         self._kept: list[tuple[str, list[str]]] = []
 
-    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> Stored:
+    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
         """Write one output to staging."""
         output = f"{folder}/{name}"
         unfit = self._storage.unfit(output)
@@ -52,7 +52,7 @@ class FilesWriter(SinkWriter):
         if self._there and output not in self._stale:
             self._storage.refuse_taken(output, size, checksum, self._stale)
         self._current.append(output)
-        return Stored(output, size, checksum)
+        return StoredOutput(output, size, checksum)
 
     def _folder(self) -> str:
         if not self._staging:
@@ -73,7 +73,7 @@ class FilesWriter(SinkWriter):
             self._number += 1
         self._current = []
 
-    def keep_input(self, owner: Owner | None = None) -> None:  # noqa: ARG002 - of shards
+    def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - of shards
         """Remember the input's files for publishing."""
         if self._current:
             self._kept.append((f"{self._staging}/{self._number}", self._current))

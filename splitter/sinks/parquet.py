@@ -14,11 +14,11 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from splitter.archives.members import Part
+from splitter.archives.members import FilePart
 from splitter.errors import BadResult
 from splitter.records import Scalar
-from splitter.sinks.columns import Columns
-from splitter.sinks.shards import NAME, OFFSET, Sample, Shard, ShardSink, as_json
+from splitter.sinks.columns import OutputColumns
+from splitter.sinks.shards import NAME, OFFSET, NewShard, ShardSample, ShardSink, as_json
 from splitter.text.csv import in_unicode
 
 KEY, SOUND, FILE, OTHERS = "key", "audio", "file", "other_metadata"
@@ -31,7 +31,7 @@ _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 63) - 1
 _OF_ALL: dict[str, type] = {"size": int, "checksum": str, NAME: str}
 
 
-def schema_of(header: Sequence[str], columns: Columns) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+def schema_of(header: Sequence[str], columns: OutputColumns) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
     """The Arrow schema of every shard of a dataset, with what Hugging Face's datasets make of it."""
     import pyarrow as pa
 
@@ -57,8 +57,8 @@ class ParquetSink(ShardSink):
     suffix = ".parquet"
     needs_columns = True
     own_columns = (KEY, SOUND, FILE, OTHERS)
-    decided: Columns | None = None
-    earlier: Columns | None = None
+    decided: OutputColumns | None = None
+    earlier: OutputColumns | None = None
     header: tuple[str, ...] = ()
 
     @property
@@ -66,13 +66,13 @@ class ParquetSink(ShardSink):
         """What metadata has to be: every shard has the same columns."""
         return self.decided.types if self.decided else {}
 
-    def with_columns(self, columns: Columns, header: Sequence[str]) -> "ParquetSink":
+    def with_columns(self, columns: OutputColumns, header: Sequence[str]) -> "ParquetSink":
         """The same sink for these metadata columns, and those of the dataset."""
         known = copy.copy(self)
         known.decided, known.header = columns, tuple(header)
         return known
 
-    def with_earlier_columns(self, columns: Columns, header: Sequence[str]) -> "ParquetSink":
+    def with_earlier_columns(self, columns: OutputColumns, header: Sequence[str]) -> "ParquetSink":
         """The same sink where no input gives a file: what older shards have is taken along in these."""
         known = copy.copy(self)
         known.earlier, known.header = columns, tuple(header)
@@ -127,7 +127,7 @@ class ParquetSink(ShardSink):
             )
 
 
-class ParquetShard(Shard):
+class ParquetShard(NewShard):
     """A table that is being written, row group after row group."""
 
     def __init__(self, path: str, name: str, sink: ParquetSink) -> None:  # noqa: ARG002 - the seam's signature
@@ -174,7 +174,7 @@ class ParquetShard(Shard):
         """Bytes that were written, or wait to be."""
         return int(self._file.tell()) + self._ends[-1] + self._texts
 
-    def add(self, sample: Sample) -> int:
+    def add(self, sample: ShardSample) -> int:
         """Append a row; returns its number."""
         if self._waiting == GROUP_ROWS or (self._waiting and self._ends[-1] + sample.size > GROUP_BYTES):
             self._write_group()
@@ -197,7 +197,7 @@ class ParquetShard(Shard):
         self._ends: array[int] = array("i", [0])
         self._waiting = self._texts = 0
 
-    def _add_values(self, sample: Sample) -> None:
+    def _add_values(self, sample: ShardSample) -> None:
         row = sample.row
         others = {name: value for name, value in row.items() if name not in self._known}
         values: list[Any] = [sample.key, sample.member]
@@ -270,8 +270,8 @@ def _plain_errors() -> Iterator[None]:
         raise (OSError(error.errno, os.strerror(error.errno)) if error.errno else error) from error
 
 
-def _content(sample: Sample) -> bytes | memoryview:
-    return sample.content.read() if isinstance(sample.content, Part) else sample.content
+def _content(sample: ShardSample) -> bytes | memoryview:
+    return sample.content.read() if isinstance(sample.content, FilePart) else sample.content
 
 
 def _fitting(value: Scalar, kind: type) -> Scalar:

@@ -21,11 +21,11 @@ from typing import IO, Any, ClassVar
 
 import xxhash
 
-from splitter.archives.members import Part, Waiting
+from splitter.archives.members import FilePart, SharedFile
 from splitter.errors import StorageError
 from splitter.options import RunOptions
 from splitter.records import Content, Scalar, Scratch
-from splitter.sinks.base import GroupWriter, Owner, Sink, Stored
+from splitter.sinks.base import GroupWriter, OutputOwner, Sink, StoredOutput
 from splitter.storage.base import Move, Storage
 from splitter.storage.content import READ_AT_ONCE, hold_content, measure
 from splitter.storage.layout import SHARDS
@@ -44,7 +44,7 @@ _PLAIN_EXTENSION = re.compile(r"[a-z0-9_]{1,32}")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ShardSample:
     """An output file on its way into a shard.
 
     Attributes:
@@ -60,7 +60,7 @@ class Sample:
     extension: str
     size: int
     checksum: str
-    content: bytes | memoryview | Part
+    content: bytes | memoryview | FilePart
     row: dict[str, Scalar]
 
     @property
@@ -69,7 +69,7 @@ class Sample:
         return f"{self.key}.{self.extension}"
 
 
-class Shard(ABC):
+class NewShard(ABC):
     """A shard that is being written."""
 
     @abstractmethod
@@ -81,12 +81,12 @@ class Shard(ABC):
     def size(self) -> int:
         """The bytes that it has come to."""
 
-    def takes(self, sample: Sample) -> int:
+    def takes(self, sample: ShardSample) -> int:
         """The bytes that a sample will come to in it, as far as that is known."""
         return sample.size
 
     @abstractmethod
-    def add(self, sample: Sample) -> int:
+    def add(self, sample: ShardSample) -> int:
         """Append a sample; returns its place in the shard."""
 
     @abstractmethod
@@ -108,7 +108,7 @@ class ShardSink(Sink):
 
     divisible = False
     columns = ((NAME, "str"), (OFFSET, "int"))
-    shard: ClassVar[type[Shard]]
+    shard: ClassVar[type[NewShard]]
     taken: Collection[str] = ()
 
     def __init__(self, options: RunOptions) -> None:
@@ -134,13 +134,13 @@ class ShardSink(Sink):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _PendingOutput:
     """An output that waits for its place."""
 
     name: str
     size: int
     checksum: str
-    content: bytes | memoryview | Part
+    content: bytes | memoryview | FilePart
 
 
 class ShardsWriter(GroupWriter):
@@ -153,26 +153,26 @@ class ShardsWriter(GroupWriter):
         self._sink, self._storage, self._batch = sink, storage, batch
         self._stale, self._group = stale, group
         self._staging = ""
-        self._current: list[_Held] = []
+        self._current: list[_PendingOutput] = []
         # by the rank of their input, each with the row to complete and its column of the output
-        self._waiting: dict[int, list[tuple[Sample, Row, int]]] = {}
+        self._waiting: dict[int, list[tuple[ShardSample, Row, int]]] = {}
         self._memory = _free.pop() if _free else memoryview(mmap.mmap(-1, MOST_IN_MEMORY, flags=_OURS_ALONE))
         self._used = 0
         self._spool: IO[bytes] | None = None
-        self._put: Waiting
-        self._shard: Shard | None = None
+        self._put: SharedFile
+        self._shard: NewShard | None = None
         self._count = 0
         self._names: list[str] = []
 
     # -- from the recipe -----------------------------------------------------------------------------------
 
-    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> Stored:  # noqa: ARG002
+    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:  # noqa: ARG002
         """Hold an output until its place is known."""
         held = self._hold(name, content, scratch)
         self._current.append(held)
-        return Stored("", held.size, held.checksum)
+        return StoredOutput("", held.size, held.checksum)
 
-    def _hold(self, name: str, content: Content, scratch: Scratch) -> _Held:
+    def _hold(self, name: str, content: Content, scratch: Scratch) -> _PendingOutput:
         """Keep a content in memory while there is room, else on disk."""
         room = self._memory[self._used :]
         path = f"{self._folder()}/{name}"
@@ -181,23 +181,23 @@ class ShardsWriter(GroupWriter):
             size, checksum, there = hold_content(room, path, content, scratch)
             if there:
                 self._used += size
-                return _Held(name, size, checksum, room[:size])
+                return _PendingOutput(name, size, checksum, room[:size])
             with open(path, "rb") as file:
-                return _Held(name, size, checksum, self._put_away(file))
+                return _PendingOutput(name, size, checksum, self._put_away(file))
         finally:
             if not there:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
 
-    def _put_away(self, source: IO[bytes]) -> Part:
+    def _put_away(self, source: IO[bytes]) -> FilePart:
         """Keep a content on disk, in one file with all others."""
         try:
             if self._spool is None:
                 self._spool = tempfile.TemporaryFile(dir=self._folder(), buffering=0)  # noqa: SIM115
-                self._put = Waiting(os.dup(self._spool.fileno()))
+                self._put = SharedFile(os.dup(self._spool.fileno()))
             start = self._spool.seek(0, os.SEEK_END)
             shutil.copyfileobj(source, self._spool, READ_AT_ONCE)
-            return Part(self._put, start, self._spool.tell() - start)
+            return FilePart(self._put, start, self._spool.tell() - start)
         except OSError as error:
             raise StorageError.of(error, self._folder()) from error
 
@@ -211,20 +211,20 @@ class ShardsWriter(GroupWriter):
         self._used -= sum(held.size for held in self._current if isinstance(held.content, memoryview))
         self._current = []
 
-    def keep_input(self, owner: Owner | None = None) -> None:
+    def keep_input(self, owner: OutputOwner | None = None) -> None:
         """The outputs of the input at hand wait for those before them."""
         assert owner is not None  # noqa: S101 - the seam
         self._wait(owner, self._current)
         self._current = []
 
-    def carry(self, owner: Owner, contents: list[bytes]) -> None:
+    def carry(self, owner: OutputOwner, contents: list[bytes]) -> None:
         """Take along outputs that an older shard has."""
         rows = [row for row in owner.rows if row[owner.at + CHECKSUM_AT]]
         names = [row[owner.at + NAME_AT] for row in rows]
         pairs = zip(names, contents, strict=True)
         self._wait(owner, [self._hold(name, content, _NO_SCRATCH) for name, content in pairs], new=False)
 
-    def _wait(self, owner: Owner, outputs: list[_Held], *, new: bool = True) -> None:
+    def _wait(self, owner: OutputOwner, outputs: list[_PendingOutput], *, new: bool = True) -> None:
         at = owner.at
         # a row without a checksum has no file
         rows = [row for row in owner.rows if row[at + CHECKSUM_AT]]
@@ -237,7 +237,7 @@ class ShardsWriter(GroupWriter):
                 self._sink.check(typed)
             key = f"{owner.number:08d}-{index:06d}"
             extension = self._extension(held.name)
-            sample = Sample(key, extension, held.size, held.checksum, held.content, typed)
+            sample = ShardSample(key, extension, held.size, held.checksum, held.content, typed)
             waiting.append((sample, row, at))
         self._waiting[owner.rank] = waiting
 
@@ -265,7 +265,7 @@ class ShardsWriter(GroupWriter):
         self._write(left)
         self._close()
 
-    def _write(self, ready: list[tuple[Sample, Row, int]]) -> None:
+    def _write(self, ready: list[tuple[ShardSample, Row, int]]) -> None:
         for sample, row, at in ready:
             shard = self._shard
             if shard is None or self._is_full(shard, sample):
@@ -280,12 +280,12 @@ class ShardsWriter(GroupWriter):
         if not (self._waiting or self._current):
             self._used = 0
 
-    def _is_full(self, shard: Shard, sample: Sample) -> bool:
+    def _is_full(self, shard: NewShard, sample: ShardSample) -> bool:
         return (
             self._count >= self._sink.most_samples or shard.size + shard.takes(sample) > self._sink.most_bytes
         )
 
-    def _begin(self) -> Shard:
+    def _begin(self) -> NewShard:
         part = f"-{len(self._names)}" if self._names else ""
         name = f"{SHARDS}/shard-{self._group:06d}{part}{self._sink.suffix}"
         place = self._storage.path(name)
@@ -339,7 +339,7 @@ class ShardsWriter(GroupWriter):
 # -- rows with typed values ----------------------------------------------------------------------------------
 
 
-def typed_row(owner: Owner, row: Row) -> dict[str, Scalar]:
+def typed_row(owner: OutputOwner, row: Row) -> dict[str, Scalar]:
     """A row of the manifest as the values that it was made from; the dataset's columns are text."""
     types = owner.types
     return {

@@ -4,12 +4,12 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, cast
 
-from splitter.archives.members import END, Member, Part
+from splitter.archives.members import END, FilePart, Member
 from splitter.archives.writer import ArchiveWriter, header, size_in_archive
 from splitter.errors import BadResult
 from splitter.options import RunOptions
 from splitter.records import Scalar
-from splitter.sinks.shards import OFFSET, Sample, Shard, ShardSink, as_json
+from splitter.sinks.shards import OFFSET, NewShard, ShardSample, ShardSink, as_json
 from splitter.text.csv import ENCODING, ESCAPE
 
 JSON = "json"
@@ -37,7 +37,7 @@ class WebDatasetSink(ShardSink):
                 raise BadResult(f"--field {name}={column}: is neither a column of the dataset nor metadata")
 
 
-class TarShard(Shard):
+class TarShard(NewShard):
     """A tar archive; the members of a sample stand together."""
 
     def __init__(self, path: str, name: str, sink: WebDatasetSink) -> None:
@@ -45,18 +45,18 @@ class TarShard(Shard):
         self._file = open(path, "wb", buffering=1 << 16)  # noqa: SIM115 - until it is closed
         self._archive = ArchiveWriter(self._file)
         self._name, self._fields = name, sink.fields
-        self._made: tuple[Sample, list[Member]] | None = None
+        self._made: tuple[ShardSample, list[Member]] | None = None
 
     @property
     def size(self) -> int:
         """The bytes written so far."""
         return self._archive.size
 
-    def takes(self, sample: Sample) -> int:
+    def takes(self, sample: ShardSample) -> int:
         """The bytes of its members, and of the end of the archive."""
         return sum(size_in_archive(member) for member in self._members(sample)) + len(END)
 
-    def add(self, sample: Sample) -> int:
+    def add(self, sample: ShardSample) -> int:
         """Write a sample; returns the byte at which its content begins."""
         offset = self._offset(sample)
         for member in self._members(sample):
@@ -64,10 +64,10 @@ class TarShard(Shard):
         self._made = None
         return offset
 
-    def _offset(self, sample: Sample) -> int:
+    def _offset(self, sample: ShardSample) -> int:
         return self._archive.size + len(header(sample.member, sample.size))
 
-    def _members(self, sample: Sample) -> list[Member]:
+    def _members(self, sample: ShardSample) -> list[Member]:
         """The content, the row of the manifest, and the fields; made once, though asked for twice."""
         if self._made is None or self._made[0] is not sample:
             row = {**sample.row, "output": f"{self._name}/{sample.member}", OFFSET: self._offset(sample)}
@@ -80,7 +80,7 @@ class TarShard(Shard):
                 contents[name] = text.encode(ENCODING, ESCAPE)
             others = (Member(f"{sample.key}.{name}", len(text), text) for name, text in contents.items())
             # a view is written as bytes are
-            content = cast("bytes | Part", sample.content)
+            content = cast("bytes | FilePart", sample.content)
             self._made = sample, [Member(sample.member, sample.size, content), *others]
         return self._made[1]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from splitter.errors import StorageError
-from splitter.options import Part
+from splitter.options import RunPart
 from splitter.storage.content import measure_file
 from splitter.storage.layout import OWN_FOLDER
 from splitter.system.pool import in_processes
@@ -67,7 +67,7 @@ class Storage(ABC):
 
     root: str
     staging = STAGING
-    part: Part | None = None
+    part: RunPart | None = None
     run = ""
     only_here = False
     parks_copies = False

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import BinaryIO
 
 from splitter.errors import NameTaken, Refused, StorageError
-from splitter.options import Part
+from splitter.options import RunPart
 from splitter.storage.base import PATIENCE, STAGING, Storage
 from splitter.storage.content import measure
 from splitter.storage.durability import sync_file_system, sync_folder
@@ -34,7 +34,7 @@ class LocalStorage(Storage):
     descriptors, so that no link in it is followed (see `splitter.storage.tree`).
     """
 
-    def __init__(self, root: str, part: Part | None = None) -> None:
+    def __init__(self, root: str, part: RunPart | None = None) -> None:
         """Use the folder `root`, which need not exist yet; as one of several parts, or alone."""
         self.root = os.path.abspath(root)
         self.part = part

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from splitter.errors import Refused, StorageError
-from splitter.options import Part
+from splitter.options import RunPart
 from splitter.storage.base import SECONDS_FOR_DEAD_RUN, SHARED
 from splitter.storage.layout import OWN_FOLDER
 from splitter.storage.tree import InTheWay, Tree
@@ -39,7 +39,7 @@ class FolderLock:
         descriptors: Of the files that are locked, which workers hold open.
     """
 
-    def __init__(self, tree: Tree, part: Part | None) -> None:
+    def __init__(self, tree: Tree, part: RunPart | None) -> None:
         """For a run in the folder of the tree, or for a part of one."""
         self.run = ""
         self.descriptors: list[int] = []
@@ -231,7 +231,7 @@ class FolderLock:
 
     # -- the locks of parts
 
-    def _take_part(self, part: Part) -> int:
+    def _take_part(self, part: RunPart) -> int:
         """The lock of a part; refuses to work beside parts that divide the inputs in another way."""
         with self.gate():
             for other, owner in self._parts_at_work():
@@ -253,7 +253,7 @@ class FolderLock:
         found.sort(key=lambda one: not is_at_work(one[1]))
         return next(((owner, f"{part}{_by(owner)}") for part, owner in found), None)
 
-    def _parts_at_work(self) -> list[tuple[Part, list[str]]]:
+    def _parts_at_work(self) -> list[tuple[RunPart, list[str]]]:
         """The parts whose locks are held, and by whom. Only in the gate."""
         found = []
         for name, part in self._part_locks().items():
@@ -271,14 +271,14 @@ class FolderLock:
                 os.close(descriptor)
         return found
 
-    def _part_locks(self) -> dict[str, Part]:
+    def _part_locks(self) -> dict[str, RunPart]:
         """The locks of parts that there are, held or not."""
         try:
             names = sorted(self._tree.names(OWN_FOLDER))
         except (FileNotFoundError, NotADirectoryError, InTheWay):
             return {}
         matches = [match for name in names if (match := _PART_LOCK.fullmatch(name))]
-        return {f"{OWN_FOLDER}/{match[0]}": Part(int(match[1]), int(match[2])) for match in matches}
+        return {f"{OWN_FOLDER}/{match[0]}": RunPart(int(match[1]), int(match[2])) for match in matches}
 
 
 def unwritable(root: str, error: OSError) -> Refused:

@@ -44,7 +44,7 @@ os.register_at_fork(
 
 
 @dataclass(frozen=True)
-class Owner:
+class LockOwner:
     """What stands in a lock.
 
     Attributes:
@@ -68,7 +68,7 @@ class Owner:
     free: bool = False
 
     @classmethod
-    def read(cls, content: bytes) -> "Owner":
+    def read(cls, content: bytes) -> "LockOwner":
         """The owner as it stands there; nobody known if it is damaged."""
         try:
             owner = cls(**json_of(content))
@@ -119,7 +119,7 @@ class Ownership:
     def __init__(self, objects: Objects) -> None:
         """Nothing is owned yet."""
         self._objects = objects
-        self.owner = Owner()
+        self.owner = LockOwner()
         self.number = 0
         self.lost = ""
         self._dead: tuple[bytes, ...] = ()
@@ -140,11 +140,11 @@ class Ownership:
 
     # -- taking and leaving
 
-    def take(self, *, elsewhere: bool) -> Owner:
+    def take(self, *, elsewhere: bool) -> LockOwner:
         """Become the owner, and stay it; returns the one before. Refuses an output that is in use."""
         process = os.getpid()
         here = (socket.gethostname(), process_space(), process, started(process))
-        mine = Owner(*here, secrets.token_hex(8), elsewhere)
+        mine = LockOwner(*here, secrets.token_hex(8), elsewhere)
         while True:
             number, before = self._highest()
             if number:
@@ -181,7 +181,7 @@ class Ownership:
                     hasty.write(_name(self.number), replace(self.owner, free=True).content())
         self.number = 0
 
-    def _wait_for_end_of(self, number: int, owner: Owner) -> None:
+    def _wait_for_end_of(self, number: int, owner: LockOwner) -> None:
         """Come back when the owner is dead; refuse if it lives."""
         give_up = time.monotonic() + SECONDS_OF_SILENCE
         while not owner.free and not owner.is_gone:
@@ -210,14 +210,14 @@ class Ownership:
     def _locks(self) -> list[str]:
         return [name for name in self._objects.listed(OWN_FOLDER, "lock-") if _LOCK.fullmatch(name)]
 
-    def _highest(self) -> tuple[int, Owner]:
+    def _highest(self) -> tuple[int, LockOwner]:
         number = max(map(_number, self._locks()), default=0)
-        return number, self._read(number) if number else Owner(free=True)
+        return number, self._read(number) if number else LockOwner(free=True)
 
-    def _read(self, number: int) -> Owner:
+    def _read(self, number: int) -> LockOwner:
         if self._objects.size(_name(number)) is None:
-            return Owner(free=True)
-        return Owner.read(self._objects.read(_name(number)))
+            return LockOwner(free=True)
+        return LockOwner.read(self._objects.read(_name(number)))
 
     def confirm(self) -> None:
         """Raise StorageError if another run has taken the output over."""
@@ -232,7 +232,7 @@ class Ownership:
             self._note_loss(max(found, default=0))
 
     def _note_loss(self, number: int) -> None:
-        owner = Owner()
+        owner = LockOwner()
         with contextlib.suppress(Exception):
             owner = self._read(number)
         who = f"process {owner.process} on {owner.host}" if owner.host else "another run"
@@ -259,13 +259,13 @@ class Ownership:
             with _beating, contextlib.suppress(Exception):
                 self._compare(objects)
                 # a store that does not know how to create only what is not there has let another one in
-                if Owner.read(objects.read(_name(self.number))).run != self.owner.run:
+                if LockOwner.read(objects.read(_name(self.number))).run != self.owner.run:
                     self._note_loss(self.number)
                 beat += 1
                 if not stop.is_set():
                     self._send(objects, replace(self.owner, beat=beat))
 
-    def _send(self, objects: Objects, owner: Owner) -> None:
+    def _send(self, objects: Objects, owner: LockOwner) -> None:
         if not self.lost:
             objects.write(_name(self.number), owner.content())
 

@@ -17,13 +17,13 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from typing import Any, BinaryIO, TypeVar, cast
 
 from splitter.errors import NameTaken, Refused, StorageError
-from splitter.options import Part
+from splitter.options import RunPart
 from splitter.storage.base import PATIENCE, SECONDS_FOR_DEAD_RUN, STAGING, Storage
 from splitter.storage.content import measure
 from splitter.storage.folder import LocalStorage
 from splitter.storage.layout import OWN_FOLDER, RESERVED_FOLDERS
 from splitter.storage.names import refuse_unclean
-from splitter.storage.ownership import Owner, Ownership
+from splitter.storage.ownership import LockOwner, Ownership
 from splitter.storage.unnamed_copies import Copy, Pack
 from splitter.stores.clients import is_missing, is_out_of_reach, may_pass
 from splitter.stores.objects import (
@@ -54,7 +54,7 @@ _SECRET = re.compile(r"^(s3a?|gs|gcs|oss|oci|memory)://[^/]*@|^\w+://[^/]*:[^/]*
 _RUN = re.compile(r"[0-9a-f]{16}")
 
 
-def storage_of(output: str, part: Part | None = None) -> Storage:
+def storage_of(output: str, part: RunPart | None = None) -> Storage:
     """The output folder, or the place in an object store, that --output names."""
     if not is_url(output):
         return LocalStorage(os.path.expanduser(without_scheme(output)), part)
@@ -233,7 +233,7 @@ class RemoteStorage(Storage):
                 break
         return path
 
-    def _bury(self, before: Owner) -> None:
+    def _bury(self, before: LockOwner) -> None:
         """Wait for what a dead run has left at work on this machine, and remove what it has left on disk."""
         if before.host != socket.gethostname() or not _RUN.fullmatch(before.run):
             return
@@ -655,7 +655,7 @@ class _ObjectFile(io.RawIOBase):
         return len(content)
 
 
-def _staging_of(owner: Owner) -> str:
+def _staging_of(owner: LockOwner) -> str:
     return f"{tempfile.gettempdir()}/splitter-staging-{owner.run}"
 
 

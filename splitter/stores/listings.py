@@ -41,7 +41,7 @@ class OutputFolders(NamedTuple):
     reserved: frozenset[str]
 
 
-class Known:
+class ListedFiles:
     """What a listing has told of files, so that they need not be asked for one by one: 24 bytes for each."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Known:
         self._sizes.append(found.size)
         self._changed.append(found.changed)
 
-    def in_order(self) -> "Known":
+    def in_order(self) -> "ListedFiles":
         """Make ready for questions."""
         columns = np.array(self._marks, "u8"), np.array(self._sizes, "i8"), np.array(self._changed, "i8")
         order = np.argsort(columns[0], kind="stable")
@@ -153,7 +153,7 @@ def _is_folder(url: str) -> Iterator[bool]:
 
 
 def remote_files(
-    url: str, patterns: Sequence[str], leave_out: OutputFolders, known: Known, pass_over: PassOver
+    url: str, patterns: Sequence[str], leave_out: OutputFolders, known: ListedFiles, pass_over: PassOver
 ) -> Iterator[str]:
     """The files of a remote folder and its subfolders, as paths in it, always in the same order."""
     for names, sizes, versions in from_process(lambda: _list(url, patterns, leave_out)):

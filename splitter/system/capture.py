@@ -12,7 +12,7 @@ _MOST_BYTES = 64 << 20
 _MARK = re.compile(rb"\0<(-?\d+)>\0")
 
 
-class Voice:
+class OutputCapture:
     """A nameless file that the runner, and all it starts, prints into, with a mark where an input begins."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ _LOOKS = 3
 
 
 @contextlib.contextmanager
-def keeping(folder: str, *, all_started: bool = False) -> Iterator[dict[str, str]]:
+def reaper_beside(folder: str, *, all_started: bool = False) -> Iterator[dict[str, str]]:
     """Have all that is started with these variables end with the block, or with this process; so the folder.
 
     With `all_started` none of them is just being started when the block ends, which makes that quicker.
@@ -42,7 +42,7 @@ def keeping(folder: str, *, all_started: bool = False) -> Iterator[dict[str, str
         keeper.communicate(_ALL_STARTED if all_started else b"")
 
 
-def is_keeper(process: psutil.Process) -> bool:
+def is_reaper(process: psutil.Process) -> bool:
     """Whether a process is such a script, which ends by itself when it has cleared up."""
     with contextlib.suppress(psutil.Error, OSError):
         return __file__ in process.cmdline()

@@ -50,7 +50,7 @@ def _stderr() -> _Stderr | None:
 
 
 @contextmanager
-def hushed() -> Iterator[None]:
+def silenced_stderr() -> Iterator[None]:
     """Within this, C code that prints to stderr is not heard, where that can be done."""
     stderr = _stderr()
     if stderr is None:

@@ -10,16 +10,16 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from splitter.archives.sources import Source, is_url
+from splitter.archives.sources import ArchiveSource, is_url
 from splitter.errors import Refused
-from splitter.tar.samples import Sample, SampleWriter, read_samples, samples_of
+from splitter.tar.samples import SampleWriter, TarSample, read_samples, samples_of
 from splitter.tar.targets import check_target, exists, writing
 
 HELD_AHEAD = 16  # samples of one archive that a reader may have ready
 _NUMBER = re.compile(r"\{shard(?::0?(\d{0,2})d)?\}")
 
 
-def write_archive(samples: Iterable[Sample], target: str, *, number_same: bool = False) -> int:
+def write_archive(samples: Iterable[TarSample], target: str, *, number_same: bool = False) -> int:
     """Write samples into one archive; how many they were."""
     with writing(target) as file:
         writer = SampleWriter(file, "standard output" if target == "-" else target, number_same=number_same)
@@ -29,15 +29,15 @@ def write_archive(samples: Iterable[Sample], target: str, *, number_same: bool =
         return writer.count
 
 
-def cut(samples: Iterable[Sample], *, skip: int = 0, count: int | None = None) -> Iterator[Sample]:
+def cut(samples: Iterable[TarSample], *, skip: int = 0, count: int | None = None) -> Iterator[TarSample]:
     """Without the first `skip` samples, and `count` of the rest."""
     return itertools.islice(samples, skip, None if count is None else skip + count)
 
 
-def shuffled(samples: Iterable[Sample], held: int, seed: int) -> Iterator[Sample]:
+def shuffled(samples: Iterable[TarSample], held: int, seed: int) -> Iterator[TarSample]:
     """Samples in an order by chance, of which `held` wait at a time; the same for the same seed."""
     chance = random.Random(seed)  # noqa: S311 - not a secret
-    waiting: list[Sample] = []
+    waiting: list[TarSample] = []
     for sample in samples:
         if len(waiting) < held:
             waiting.append(sample)
@@ -52,13 +52,13 @@ def shuffled(samples: Iterable[Sample], held: int, seed: int) -> Iterator[Sample
 
 # -- several archives at a time ---------------------------------------------------------------------------
 
-_Ready = Sample | BaseException | None
+_Ready = TarSample | BaseException | None
 
 
-class _Reader:
+class _ReaderThread:
     """A thread that reads an archive ahead, as far as its queue takes it."""
 
-    def __init__(self, source: Source, archive: int) -> None:
+    def __init__(self, source: ArchiveSource, archive: int) -> None:
         self._source, self._archive = source, archive
         self._ready: queue.Queue[_Ready] = queue.Queue(HELD_AHEAD)
         self._unwanted = threading.Event()
@@ -82,7 +82,7 @@ class _Reader:
                 return True
         return False
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[TarSample]:
         """What it reads; what it raises is raised here."""
         while (ready := self._ready.get()) is not None:
             if isinstance(ready, BaseException):
@@ -94,19 +94,19 @@ class _Reader:
         self._unwanted.set()
 
 
-def read_together(sources: Sequence[Source], workers: int) -> Generator[Sample, None, None]:
+def read_together(sources: Sequence[ArchiveSource], workers: int) -> Generator[TarSample, None, None]:
     """The samples of archives in order, while up to `workers` of them are read at a time."""
     if workers == 1:
         yield from samples_of(sources)
         return
     waiting = iter(enumerate(sources))
-    readers: list[_Reader] = []
+    readers: list[_ReaderThread] = []
     try:
-        readers += (_Reader(source, number) for number, source in itertools.islice(waiting, workers))
+        readers += (_ReaderThread(source, number) for number, source in itertools.islice(waiting, workers))
         while readers:
             yield from readers[0].samples()
             readers.pop(0)
-            readers += (_Reader(source, number) for number, source in itertools.islice(waiting, 1))
+            readers += (_ReaderThread(source, number) for number, source in itertools.islice(waiting, 1))
     finally:
         for reader in readers:
             reader.end()
@@ -179,7 +179,7 @@ class Divided:
     more: bool
 
 
-def split(samples: Iterable[Sample], shards: Shards) -> Divided:
+def split(samples: Iterable[TarSample], shards: Shards) -> Divided:
     """Write samples into shards, each there when it is whole."""
     waiting = iter(samples)
     places: list[str] = []
@@ -198,7 +198,7 @@ def split(samples: Iterable[Sample], shards: Shards) -> Divided:
     return Divided(places, total, sample is not None)
 
 
-def _has_room(writer: SampleWriter, sample: Sample, shards: Shards) -> bool:
+def _has_room(writer: SampleWriter, sample: TarSample, shards: Shards) -> bool:
     if not writer.count:
         return True
     return writer.count != shards.count and writer.size + sample.size <= shards.size

@@ -17,14 +17,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from splitter.archives.members import HELD_BYTES, Member, Part, Waiting, split_name
+from splitter.archives.members import HELD_BYTES, FilePart, Member, SharedFile, split_name
 from splitter.archives.reader import read_members
-from splitter.archives.sources import STANDARD, Source, is_url
+from splitter.archives.sources import STANDARD, ArchiveSource, is_url
 from splitter.errors import BadResult, CommandFailed, InputError, Refused, RunStopped, TarError, TimedOut
 from splitter.system.programs import complaint, dying_with
-from splitter.system.reaper import keeping
+from splitter.system.reaper import reaper_beside
 from splitter.system.temporary_folders import temporary_folder
-from splitter.tar.samples import Sample, SampleWriter, read_samples, samples_of
+from splitter.tar.samples import SampleWriter, TarSample, read_samples, samples_of
 from splitter.tar.tables import csv_line
 from splitter.tar.targets import exists, remove, writing
 
@@ -36,7 +36,7 @@ _NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
 
 @dataclass(frozen=True)
-class Failure:
+class SampleFailure:
     """A sample that could not be done."""
 
     key: str
@@ -49,7 +49,7 @@ class Failure:
         return self.key, self.place, type(self.error).__name__, str(self.error)
 
 
-Outcome = list[Sample] | Failure
+Outcome = list[TarSample] | SampleFailure
 
 
 @dataclass
@@ -81,11 +81,11 @@ class Program:
         """Within this it can be run; afterwards nothing is left of it, also when this process is killed."""
         with (
             temporary_folder() as self._folder,
-            keeping(self._folder, all_started=True) as self._mark,
+            reaper_beside(self._folder, all_started=True) as self._mark,
         ):
             yield
 
-    def outcomes(self, samples: Iterable[Sample]) -> Generator[Outcome, None, None]:
+    def outcomes(self, samples: Iterable[TarSample]) -> Generator[Outcome, None, None]:
         """What comes of each sample, in order."""
         pool = ThreadPoolExecutor(self.workers)
         waiting: deque[Future[Outcome]] = deque()
@@ -101,7 +101,7 @@ class Program:
             self._stop()
             pool.shutdown(cancel_futures=True)
 
-    def run(self, sample: Sample) -> Outcome:
+    def run(self, sample: TarSample) -> Outcome:
         """Run it on one sample."""
         folder = tempfile.mkdtemp(dir=self._folder)
         try:
@@ -109,11 +109,11 @@ class Program:
             self._call(sample, folder)
             return _collected(sample, folder)
         except InputError as error:
-            return Failure(sample.key, sample.place, error)
+            return SampleFailure(sample.key, sample.place, error)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _call(self, sample: Sample, folder: str) -> None:
+    def _call(self, sample: TarSample, folder: str) -> None:
         # to a file, not a pipe: a process left in the background may hold that open for ever
         with tempfile.TemporaryFile(dir=self._folder) as printed:
             with self._lock:
@@ -188,7 +188,7 @@ def _complaint(code: int, printed: BinaryIO, folder: str) -> str:
     return " ".join(complaint(code, printed, names).split())
 
 
-def _lay_out(sample: Sample, folder: str) -> None:
+def _lay_out(sample: TarSample, folder: str) -> None:
     """Each member as `sample.FIELD`."""
     for member in sample.members:
         name = STEM + member.name[len(sample.key) :]
@@ -203,7 +203,7 @@ def _lay_out(sample: Sample, folder: str) -> None:
             raise BadResult(f"{name[:50]!r} cannot be the name of a file: {error.strerror}") from None
 
 
-def _collected(sample: Sample, folder: str) -> list[Sample]:
+def _collected(sample: TarSample, folder: str) -> list[TarSample]:
     """What the program has left: `sample.*` is the sample, other names are samples of their own."""
     found: dict[str, list[Member]] = {}
     for name in sorted(os.listdir(folder)):
@@ -218,8 +218,8 @@ def _collected(sample: Sample, folder: str) -> list[Sample]:
     return [_sample(sample, found[stem]) for stem in stems]
 
 
-def _sample(sample: Sample, members: Sequence[Member]) -> Sample:
-    return Sample(members[0].key, tuple(members), sample.place, sample.archive)
+def _sample(sample: TarSample, members: Sequence[Member]) -> TarSample:
+    return TarSample(members[0].key, tuple(members), sample.place, sample.archive)
 
 
 def _taken(path: str, name: str) -> Member:
@@ -227,7 +227,7 @@ def _taken(path: str, name: str) -> Member:
         size = os.fstat(file.fileno()).st_size
         if size > HELD_BYTES:
             # it stays open when its name is gone
-            return Member(name, size, Part(Waiting(os.dup(file.fileno())), 0, size))
+            return Member(name, size, FilePart(SharedFile(os.dup(file.fileno())), 0, size))
         content = file.read()
         return Member(name, len(content), content)
 
@@ -268,18 +268,18 @@ class Mapping:
     fresh: bool = False
     number_same: bool = False
 
-    def into_one(self, sources: Sequence[Source], target: str, counts: Counts) -> None:
+    def into_one(self, sources: Sequence[ArchiveSource], target: str, counts: Counts) -> None:
         """Run over the samples of all archives into one."""
         with self.program.ready():
             self._write(samples_of(sources), target, counts)
 
-    def one_by_one(self, pairs: Sequence[tuple[Source, str]], counts: Counts) -> None:
+    def one_by_one(self, pairs: Sequence[tuple[ArchiveSource, str]], counts: Counts) -> None:
         """Run over each archive into one of its own; those that are there and whole are left alone."""
         with self.program.ready():
             for source, target in pairs:
                 self._one(source, target, counts)
 
-    def _one(self, source: Source, target: str, counts: Counts) -> None:
+    def _one(self, source: ArchiveSource, target: str, counts: Counts) -> None:
         if not self.fresh and self._is_done(target):
             counts.skipped += 1
             counts.failed += failures_of(target)
@@ -296,15 +296,15 @@ class Mapping:
         # an object is there whole or not at all
         return is_url(target) or is_whole(target)
 
-    def _write(self, samples: Iterable[Sample], target: str, counts: Counts) -> None:
-        failures: list[Failure] = []
+    def _write(self, samples: Iterable[TarSample], target: str, counts: Counts) -> None:
+        failures: list[SampleFailure] = []
         with writing(target) as file:
             name = "standard output" if target == STANDARD else target
             writer = SampleWriter(file, name, number_same=self.number_same)
             outcomes = self.program.outcomes(samples)
             with contextlib.closing(outcomes):
                 for outcome in outcomes:
-                    if isinstance(outcome, Failure):
+                    if isinstance(outcome, SampleFailure):
                         failures.append(outcome)
                         self._fail(outcome, counts)
                         continue
@@ -316,7 +316,7 @@ class Mapping:
             if target != STANDARD:
                 _write_errors(target + ERRORS, failures)
 
-    def _fail(self, failure: Failure, counts: Counts) -> None:
+    def _fail(self, failure: SampleFailure, counts: Counts) -> None:
         counts.failed += 1
         self.complain(f"{failure.place}: sample {failure.key!r}: {failure.error}")
         self.check_failures(counts)
@@ -329,7 +329,7 @@ class Mapping:
 
 def is_whole(place: str) -> bool:
     """Whether an archive can be read to its end."""
-    source = Source(place)
+    source = ArchiveSource(place)
     try:
         with source.open() as stream:
             for _ in read_members(stream, place, contents=False):
@@ -339,7 +339,7 @@ def is_whole(place: str) -> bool:
     return True
 
 
-def _write_errors(place: str, failures: Sequence[Failure]) -> None:
+def _write_errors(place: str, failures: Sequence[SampleFailure]) -> None:
     if not failures:
         remove(place)
         return
@@ -352,15 +352,15 @@ def failures_of(target: str) -> int:
     """How many samples an archive lacks, by the errors file beside it."""
     if not exists(target + ERRORS):
         return 0
-    with Source(target + ERRORS).open() as stream:
+    with ArchiveSource(target + ERRORS).open() as stream:
         rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline=""))
         return sum(1 for _ in rows) - 1
 
 
-def pairs_of(sources: Sequence[Source], pattern: str) -> list[tuple[Source, str]]:
+def pairs_of(sources: Sequence[ArchiveSource], pattern: str) -> list[tuple[ArchiveSource, str]]:
     """Each archive with the one to make of it: `{}` stands for what its braces or its `*` stood for."""
     pairs = [(source, pattern.replace("{}", source.varying)) for source in sources]
-    taken: dict[str, Source] = {}
+    taken: dict[str, ArchiveSource] = {}
     read = {os.path.realpath(source.place) for source in sources if not is_url(source.place)}
     for source, target in pairs:
         if not source.varying:

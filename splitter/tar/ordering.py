@@ -15,10 +15,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from splitter.archives.members import BLOCK, Member, Part, Waiting
-from splitter.archives.sources import Source
+from splitter.archives.members import BLOCK, FilePart, Member, SharedFile
+from splitter.archives.sources import ArchiveSource
 from splitter.errors import TarError
-from splitter.tar.samples import Sample, samples_in, samples_of
+from splitter.tar.samples import TarSample, samples_in, samples_of
 
 MOST_RUNS = 64  # merged at a time
 A_SAMPLE, A_MEMBER = 500, 300  # bytes of memory beside the contents
@@ -29,14 +29,14 @@ _INT = re.compile(r"[+-]?\d+")
 Kind = Literal["text", "int", "float"]
 
 
-class _Place(NamedTuple):
+class _SampleAddress(NamedTuple):
     """A sample, and the how manyth it was."""
 
     at: int
-    sample: Sample
+    sample: TarSample
 
 
-Value = Callable[[_Place], Any]
+Value = Callable[[_SampleAddress], Any]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Order:
     reverse: bool = False
     seed: int | None = None
 
-    def value(self, place: _Place) -> Any:  # noqa: ANN401 - a text, a number, or bytes
+    def value(self, place: _SampleAddress) -> Any:  # noqa: ANN401 - a text, a number, or bytes
         """What a sample is sorted by."""
         if self.seed is not None:
             return hashlib.blake2b(f"{self.seed} {place.at}".encode(), digest_size=16).digest()
@@ -63,7 +63,7 @@ class Order:
         return sample.key if self.by is None else value_of(sample, self.by, self.kind)
 
 
-def value_of(sample: Sample, field: str, kind: Kind) -> str | int | float:
+def value_of(sample: TarSample, field: str, kind: Kind) -> str | int | float:
     """The value of a field; a sample without it is an error."""
     text = sample.text(field)
     if text is None:
@@ -82,7 +82,7 @@ def value_of(sample: Sample, field: str, kind: Kind) -> str | int | float:
     raise TarError(f"{sample.place}: sample {sample.key!r}: its {field!r} is {text[:50]!r}, not {named}")
 
 
-def ordered(sources: Sequence[Source], order: Order, memory: int) -> Iterator[Sample]:
+def ordered(sources: Sequence[ArchiveSource], order: Order, memory: int) -> Iterator[TarSample]:
     """The samples of archives in an order, with about `memory` bytes of them at hand.
 
     By key, members of a sample that stand apart in its archive come together.
@@ -96,7 +96,9 @@ def ordered(sources: Sequence[Source], order: Order, memory: int) -> Iterator[Sa
     return _sorted(samples_of(sources), order, memory)
 
 
-def gathered(sources: Sequence[Source], memory: int, *, always: bool | None = None) -> Iterator[Sample]:
+def gathered(
+    sources: Sequence[ArchiveSource], memory: int, *, always: bool | None = None
+) -> Iterator[TarSample]:
     """The samples of archives; those of an archive that begins with a folder are sorted by key.
 
     Such comes from `tar -cf - FOLDER`, which takes files as the folder has them. `always` decides for all.
@@ -108,7 +110,7 @@ def gathered(sources: Sequence[Source], memory: int, *, always: bool | None = No
             yield from _joined(_sorted(samples, Order(), memory), {number}) if apart else samples
 
 
-def _pieces(source: Source, number: int, folders: set[int]) -> Iterator[Sample]:
+def _pieces(source: ArchiveSource, number: int, folders: set[int]) -> Iterator[TarSample]:
     """The pieces of samples of an archive, which is added to `folders` if it begins with one."""
     with source.open() as stream:
         if _begins_with_folder(stream):
@@ -126,7 +128,7 @@ def _begins_with_folder(stream: Any) -> bool:  # noqa: ANN401 - a buffered or a 
     return bool(beginning[at + 156 : at + 157] == b"5")
 
 
-def _joined(samples: Iterable[Sample], folders: AbstractSet[int]) -> Iterator[Sample]:
+def _joined(samples: Iterable[TarSample], folders: AbstractSet[int]) -> Iterator[TarSample]:
     """Put pieces of a sample that have become neighbours together, the fields by name.
 
     A sample that was in one piece keeps the order of its fields, unless its archive is among `folders`: a
@@ -134,21 +136,21 @@ def _joined(samples: Iterable[Sample], folders: AbstractSet[int]) -> Iterator[Sa
     """
     for (_, archive), group in itertools.groupby(samples, lambda piece: (piece.key, piece.archive)):
         pieces = list(group)
-        sample = functools.reduce(Sample.joined, pieces)
+        sample = functools.reduce(TarSample.joined, pieces)
         if len(pieces) > 1 or archive in folders:
             members = tuple(sorted(sample.members, key=lambda member: member.name))
-            sample = Sample(sample.key, members, sample.place, sample.archive)
+            sample = TarSample(sample.key, members, sample.place, sample.archive)
         yield sample
 
 
 # -- larger than memory -----------------------------------------------------------------------------------
 
 
-def _sorted(samples: Iterable[Sample], order: Order, memory: int) -> Iterator[Sample]:
-    held: list[_Place] = []
+def _sorted(samples: Iterable[TarSample], order: Order, memory: int) -> Iterator[TarSample]:
+    held: list[_SampleAddress] = []
     runs: list[_Run] = []
     room = memory
-    for place in itertools.starmap(_Place, enumerate(samples)):
+    for place in itertools.starmap(_SampleAddress, enumerate(samples)):
         held.append(place)
         room -= A_SAMPLE + sum(A_MEMBER + member.size for member in place.sample.members)
         if room < 0:
@@ -161,22 +163,22 @@ def _sorted(samples: Iterable[Sample], order: Order, memory: int) -> Iterator[Sa
     return (place.sample for place in places)
 
 
-def _in_memory(held: list[_Place], order: Order) -> list[_Place]:
+def _in_memory(held: list[_SampleAddress], order: Order) -> list[_SampleAddress]:
     return sorted(held, key=order.value, reverse=order.reverse)
 
 
-def _merged(runs: Sequence["_Run"], order: Order) -> Iterator[_Place]:
+def _merged(runs: Sequence["_Run"], order: Order) -> Iterator[_SampleAddress]:
     return heapq.merge(*runs, key=order.value, reverse=order.reverse)
 
 
 class _Run:
     """Sorted samples in a temporary file; of their contents nothing is held in memory."""
 
-    def __init__(self, places: Iterable[_Place]) -> None:
+    def __init__(self, places: Iterable[_SampleAddress]) -> None:
         self._archives: dict[int, str] = {}
-        self._file = Waiting.of(self._packed(places))
+        self._file = SharedFile.of(self._packed(places))
 
-    def _packed(self, places: Iterable[_Place]) -> Iterator[bytes]:
+    def _packed(self, places: Iterable[_SampleAddress]) -> Iterator[bytes]:
         for at, sample in places:
             self._archives[sample.archive] = sample.place
             yield _SAMPLE.pack(at, sample.archive, len(sample.members))
@@ -185,7 +187,7 @@ class _Run:
                 yield _MEMBER.pack(len(name), member.size) + name
                 yield from member.pieces()
 
-    def __iter__(self) -> Iterator[_Place]:
+    def __iter__(self) -> Iterator[_SampleAddress]:
         position = 0
         while head := self._file.read(_SAMPLE.size, position):
             at, archive, count = _SAMPLE.unpack(head)
@@ -196,6 +198,8 @@ class _Run:
                 position += _MEMBER.size
                 name = self._file.read(length, position).decode("utf-8", "surrogateescape")
                 position += length
-                members.append(Member(name, size, Part(self._file, position, size)))
+                members.append(Member(name, size, FilePart(self._file, position, size)))
                 position += size
-            yield _Place(at, Sample(members[0].key, tuple(members), self._archives[archive], archive))
+            yield _SampleAddress(
+                at, TarSample(members[0].key, tuple(members), self._archives[archive], archive)
+            )

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from splitter.archives.sources import Source, is_url
+from splitter.archives.sources import ArchiveSource, is_url
 from splitter.errors import Interrupted, Refused, RunStopped, TarError
 from splitter.executors.ray.guard_process import Errand
 from splitter.system.reaper import VARIABLE
@@ -38,7 +38,7 @@ class Archive:
     """
 
     keys: list[int]
-    source: Source
+    source: ArchiveSource
     target: str
 
 
@@ -68,7 +68,7 @@ class Targets:
     def read(self, name: str) -> bytes:
         """See what was left there."""
         try:
-            with Source(self._place(name)).open() as file:
+            with ArchiveSource(self._place(name)).open() as file:
                 return file.read()
         except TarError as error:
             raise Refused(str(error)) from None
@@ -137,7 +137,7 @@ class MapErrand(Errand):
 
 def map_on_ray(
     job: Mapping,
-    pairs: Sequence[tuple[Source, str]],
+    pairs: Sequence[tuple[ArchiveSource, str]],
     counts: Counts,
     workers: int | None,
     address: str | None,

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from splitter.archives.members import END, Member
 from splitter.archives.reader import read_members
-from splitter.archives.sources import Source
+from splitter.archives.sources import ArchiveSource
 from splitter.archives.writer import ArchiveWriter, size_in_archive
 from splitter.errors import TarError
 
@@ -15,7 +15,7 @@ SOME_KEYS = 1 << 17
 
 
 @dataclass(frozen=True)
-class Sample:
+class TarSample:
     """Members that belong together.
 
     Attributes:
@@ -50,18 +50,18 @@ class Sample:
         """Bytes it takes in an archive."""
         return sum(map(size_in_archive, self.members))
 
-    def renamed(self, key: str) -> "Sample":
+    def renamed(self, key: str) -> "TarSample":
         """The same with another key."""
         members = tuple(one._replace(name=key + one.name[len(self.key) :]) for one in self.members)
-        return Sample(key, members, self.place, self.archive)
+        return TarSample(key, members, self.place, self.archive)
 
-    def joined(self, other: "Sample") -> "Sample":
+    def joined(self, other: "TarSample") -> "TarSample":
         """With the members of another one that has its key."""
         names = {member.name for member in self.members}
         for member in other.members:
             if member.name in names:
                 raise TarError(f"{self.place}: member {member.name!r} is there twice")
-        return Sample(self.key, self.members + other.members, self.place, self.archive)
+        return TarSample(self.key, self.members + other.members, self.place, self.archive)
 
 
 class Keys:
@@ -108,7 +108,7 @@ def _merged(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
     return array("Q", merge(one, other))
 
 
-def read_samples(source: Source, *, archive: int = 0, fragments: bool = False) -> Iterator[Sample]:
+def read_samples(source: ArchiveSource, *, archive: int = 0, fragments: bool = False) -> Iterator[TarSample]:
     """The samples of an archive; with `fragments` also pieces of samples, as their members stand.
 
     Otherwise a sample whose members do not stand together is an error.
@@ -119,7 +119,7 @@ def read_samples(source: Source, *, archive: int = 0, fragments: bool = False) -
 
 def samples_in(
     stream: BinaryIO, place: str, *, archive: int = 0, fragments: bool = False
-) -> Iterator[Sample]:
+) -> Iterator[TarSample]:
     """The same, of an archive that is open."""
     keys = Keys()
     for sample in _neighbours(stream, place, archive):
@@ -131,12 +131,12 @@ def samples_in(
         yield sample
 
 
-def _neighbours(stream: BinaryIO, place: str, archive: int) -> Iterator[Sample]:
+def _neighbours(stream: BinaryIO, place: str, archive: int) -> Iterator[TarSample]:
     held: list[Member] = []
     key, names = "", set[str]()
     for member in read_members(stream, place):
         if held and member.key != key:
-            yield Sample(key, tuple(held), place, archive)
+            yield TarSample(key, tuple(held), place, archive)
             held, names = [], set()
         key = member.key
         if member.name in names:
@@ -144,10 +144,10 @@ def _neighbours(stream: BinaryIO, place: str, archive: int) -> Iterator[Sample]:
         names.add(member.name)
         held.append(member)
     if held:
-        yield Sample(key, tuple(held), place, archive)
+        yield TarSample(key, tuple(held), place, archive)
 
 
-def samples_of(sources: Sequence[Source]) -> Generator[Sample, None, None]:
+def samples_of(sources: Sequence[ArchiveSource]) -> Generator[TarSample, None, None]:
     """The samples of several archives, one after the other."""
     for number, source in enumerate(sources):
         yield from read_samples(source, archive=number)
@@ -171,7 +171,7 @@ class SampleWriter:
         """Bytes of the archive, should it end here."""
         return self._archive.size + len(END)
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: TarSample) -> None:
         """Append a sample."""
         if not self._keys.add(sample.key):
             if not self._number_same:

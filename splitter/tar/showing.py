@@ -9,15 +9,15 @@ from typing import Any
 
 from splitter.archives.members import Member
 from splitter.errors import Refused
-from splitter.system.stderr import hushed
-from splitter.tar.samples import Sample
+from splitter.system.stderr import silenced_stderr
+from splitter.tar.samples import TarSample
 from splitter.text.endings import READABLE
 
 LONGEST_TEXT = 100
 _CONDITION = re.compile(r"([^=~]+)([=~])(.*)", re.DOTALL)
 _JPEG_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
-Test = Callable[[Sample], bool]
+Test = Callable[[TarSample], bool]
 
 
 def condition(text: str) -> Test:
@@ -35,11 +35,11 @@ def condition(text: str) -> Test:
     return lambda sample: bool(expression.search(_text(sample, field) or ""))
 
 
-def _text(sample: Sample, field: str) -> str | None:
+def _text(sample: TarSample, field: str) -> str | None:
     return sample.key if field == "key" else sample.text(field)
 
 
-def described(sample: Sample, *, preview: int = 0) -> Iterator[str]:
+def described(sample: TarSample, *, preview: int = 0) -> Iterator[str]:
     """Lines that show a sample; with `preview` its images, that many characters wide."""
     yield printable(sample.key)
     wide = max(len(printable(member.field)) for member in sample.members)
@@ -78,7 +78,7 @@ def _sound(member: Member) -> str:
     import soundfile
 
     try:
-        with hushed():
+        with silenced_stderr():
             found: Any = soundfile.info(io.BytesIO(member.read()))
     except (soundfile.SoundFileError, RuntimeError, OSError):
         return "cannot be read as sound"
@@ -137,6 +137,6 @@ def _half_block(colours: tuple[Any, Any]) -> str:
     return f"\x1b[38;2;{red};{green};{blue};48;2;{red2};{green2};{blue2}m\u2580"
 
 
-def first_match(samples: Iterator[Sample], tests: Sequence[Test]) -> Sample | None:
+def first_match(samples: Iterator[TarSample], tests: Sequence[Test]) -> TarSample | None:
     """The first sample that passes all tests."""
     return next((sample for sample in samples if all(test(sample) for test in tests)), None)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from splitter.archives.members import HELD_BYTES, Member, Part, Waiting, why_unsafe
+from splitter.archives.members import HELD_BYTES, FilePart, Member, SharedFile, why_unsafe
 from splitter.archives.sources import STANDARD
 from splitter.errors import Refused, TarError
-from splitter.tar.samples import Keys, Sample
+from splitter.tar.samples import Keys, TarSample
 from splitter.tar.targets import writing
 
 KEY = "key"
@@ -147,14 +147,14 @@ def _unreadable(path: str) -> str | None:
     return None if os.access(path, os.R_OK) else "Permission denied"
 
 
-def planned(plan: Plan) -> Iterator[Sample]:
+def planned(plan: Plan) -> Iterator[TarSample]:
     """The samples of a plan that was checked."""
     columns = plan.columns()
     for number, (_, row) in enumerate(plan.rows()):
         key = _key(columns, row, number)
         cells = [pair for pair in zip(columns, row, strict=True) if pair[0] != KEY and pair[1]]
         members = [_member(plan, key, column, cell) for column, cell in cells]
-        yield Sample(key, tuple(members), plan.name)
+        yield TarSample(key, tuple(members), plan.name)
 
 
 def _member(plan: Plan, key: str, column: str, cell: str) -> Member:
@@ -166,7 +166,7 @@ def _member(plan: Plan, key: str, column: str, cell: str) -> Member:
         with open(os.path.join(plan.folder, cell), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > HELD_BYTES:
-                return Member(name, size, Part(Waiting(os.dup(file.fileno())), 0, size))
+                return Member(name, size, FilePart(SharedFile(os.dup(file.fileno())), 0, size))
             content = file.read()
             return Member(name, len(content), content)
     except OSError as error:
@@ -177,7 +177,7 @@ def _member(plan: Plan, key: str, column: str, cell: str) -> Member:
 
 
 def write_table(
-    samples: Iterable[Sample],
+    samples: Iterable[TarSample],
     fields: Sequence[str],
     target: str,
     *,
@@ -210,7 +210,7 @@ def csv_line(cells: Sequence[str], delimiter: str = ",") -> str:
     return text.getvalue()[:-2] + "\n"
 
 
-def _cell(sample: Sample, field: str, missing: str | None) -> str:
+def _cell(sample: TarSample, field: str, missing: str | None) -> str:
     text = sample.text(field)
     if text is not None:
         return text.removesuffix("\n").removesuffix("\r")

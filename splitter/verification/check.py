@@ -23,10 +23,10 @@ import xxhash
 from splitter.audio.headers import header_columns, header_fault, header_of
 from splitter.errors import Refused, StorageError
 from splitter.ledger.journal import Journal
-from splitter.ledger.manifest import ERRORS, MANIFEST, SCHEMA, Manifest
+from splitter.ledger.manifest import ERRORS, MANIFEST, SCHEMA, ManifestTables
 from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED, STALE
 from splitter.ledger.run_files import kept_list, listed_inputs
-from splitter.ledger.status import Standing
+from splitter.ledger.status import InputStatus
 from splitter.ledger.tables import OTHER_TABLES, checksums_of_others
 from splitter.options import OTHERS
 from splitter.storage.base import Storage
@@ -113,7 +113,7 @@ class Verification:
         self.verdict.seconds = time.monotonic() - began
         return self.verdict
 
-    def damaged_files(self, standing: Standing, header: Row) -> set[str]:
+    def damaged_files(self, standing: InputStatus, header: Row) -> set[str]:
         """The outputs and shards of inputs that are done and that are not what was written."""
         self._outputs(standing.entries_with(DONE), np.empty(0, "i8"))
         self._check_shards(header)
@@ -140,11 +140,11 @@ class Verification:
         if half_done is not None:
             self.find("batch", OWN_FOLDER, f"a run was interrupted in the middle of a batch; {RUN_AGAIN}")
         journal = self.journal
-        standing = Standing.of(self.storage, journal, keys)
+        standing = InputStatus.of(self.storage, journal, keys)
         status = standing.status
         self._count(status)
         self._inputs(status)
-        tables = Manifest(journal, standing, header)
+        tables = ManifestTables(journal, standing, header)
         self._table(MANIFEST, tables.rows)
         if (status == FAILED).any():
             self._table(ERRORS, tables.errors)
@@ -306,7 +306,7 @@ Deeper = Callable[[Verification, np.ndarray], None]
 
 
 @dataclass
-class _Part:
+class _BlockResult:
     """What one process has found out about some outputs."""
 
     names: np.ndarray
@@ -323,9 +323,9 @@ def _check_shard(  # noqa: PLR0913, PLR0917 - what all shards are looked at with
     done: int,
     places: dict[str, list[int]],
     shard: str,
-) -> _Part:
+) -> _BlockResult:
     """Look at one shard."""
-    part = _Part(np.empty(0, "u8"))
+    part = _BlockResult(np.empty(0, "u8"))
     is_left = min(places[shard]) >= done
 
     def find(kind: str, file: str, message: str) -> None:
@@ -351,10 +351,10 @@ def _parts_of(entries: np.ndarray, size: int) -> list[tuple[int, int]]:
 
 def _check_block(
     storage: Storage, journal: Journal, entries: np.ndarray, done: int, block: tuple[int, int]
-) -> _Part:
+) -> _BlockResult:
     """Read the outputs of some entries, the first so many being done, and compare them with their rows."""
     names: list[str] = []
-    part = _Part(np.empty(0, "u8"))
+    part = _BlockResult(np.empty(0, "u8"))
     rows = _rows_to_check(journal, entries, block, names, part.shards)
     with closing(storage.of_each_output(partial(_check_output, storage, done), rows)) as checked:
         for size, finding in checked:

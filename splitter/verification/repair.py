@@ -4,7 +4,7 @@ import numpy as np
 
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import DONE
-from splitter.ledger.status import Standing
+from splitter.ledger.status import InputStatus
 from splitter.storage.base import Storage
 from splitter.storage.layout import shard_of
 from splitter.text.csv import Row
@@ -13,7 +13,7 @@ from splitter.verification.check import Verification
 
 def damaged_entries(storage: Storage, journal: Journal, keys: np.ndarray, header: Row) -> np.ndarray:
     """Which entries of the inputs with these keys have an output, or stand in a shard, that is damaged."""
-    standing = Standing.of(storage, journal, keys)
+    standing = InputStatus.of(storage, journal, keys)
     files = Verification(storage, journal=journal).damaged_files(standing, header)
     if not files:
         return np.empty(0, "i8")

@@ -11,15 +11,15 @@ import numpy as np
 from splitter.dataset import ProcessorDataset
 from splitter.errors import Refused, RunStopped
 from splitter.executors.registry import Limits
-from splitter.executors.temporary import Apart, apart
+from splitter.executors.temporary import TemporaryOutput, temporary_output
 from splitter.inputs.locations import fingerprint
 from splitter.inputs.shards.index import MemberIndex
 from splitter.inputs.shards.scan import members_again
 from splitter.inputs.survey import look_at_places
-from splitter.inputs.table import Table, copy_list
+from splitter.inputs.table import InputTable, copy_list
 from splitter.ledger.journal import Journal
 from splitter.ledger.recipe_record import PARAMETER, how_before, recipe_how, seed_of
-from splitter.ledger.records import FAILED, OUTPUT_COLUMNS, SKIPPED, Head
+from splitter.ledger.records import FAILED, OUTPUT_COLUMNS, SKIPPED, RowColumns
 from splitter.ledger.run_files import kept_rows
 from splitter.options import RunOptions
 from splitter.recipes.parameters import Parameter, recipe_parameters
@@ -40,7 +40,7 @@ MOST_IN_BATCH = 64
 _PLACES = frozenset({"output", "output_name", "shard_offset"})
 
 
-def recipe_again(
+def recipe_of_run(
     storage: Storage, recipe: ProcessorDataset | type[ProcessorDataset] | str | None
 ) -> ProcessorDataset:
     """The recipe that made the outputs, with the parameters of that run; refuses any other."""
@@ -118,7 +118,7 @@ def _as_given(parameter: Parameter, value: Any) -> Any:  # noqa: ANN401 - whatev
 _NAMED_BY_THE_USER = frozenset({"command"})
 
 
-class Again:
+class Reproduction:
     """Makes the outputs of some inputs again, and compares."""
 
     def __init__(self, recipe: ProcessorDataset, *, most: int | None, workers: int | None) -> None:
@@ -144,7 +144,7 @@ class Again:
             job = Job(self._recipe, storage, FilesSink(RunOptions()), layout, header, at, seed, retries=2)
             places = (layout.place(table.listed(index)) for index in done.tolist())
             self._members = members_again(places, listed.member)
-            with apart(job, Limits(self._workers)) as place:
+            with temporary_output(job, Limits(self._workers)) as place:
                 for some in self._at_once(verification.journal, keys, done):
                     self._compare(verification, place, table, keys, some)
 
@@ -156,7 +156,12 @@ class Again:
         yield from np.split(chosen, np.flatnonzero(np.diff(group)) + 1)
 
     def _compare(
-        self, verification: Verification, place: Apart, table: Table, keys: np.ndarray, chosen: np.ndarray
+        self,
+        verification: Verification,
+        place: TemporaryOutput,
+        table: InputTable,
+        keys: np.ndarray,
+        chosen: np.ndarray,
     ) -> None:
         """Make some inputs again, and remove what was made."""
         batch = Batch("", [], [], [], [])
@@ -207,14 +212,14 @@ class Again:
         place.storage.remove(mine.outputs(made[made >= 0]))
 
 
-def _one(journal: Journal, entry: int) -> tuple[Head, list[Row]] | None:
+def _one(journal: Journal, entry: int) -> tuple[RowColumns, list[Row]] | None:
     return next(journal.rows_of_each(np.array([entry]))) if entry >= 0 else None
 
 
 def _differences(
     listed: str,
-    committed: tuple[Head, list[Row]] | None,
-    made: tuple[Head, list[Row]] | None,
+    committed: tuple[RowColumns, list[Row]] | None,
+    made: tuple[RowColumns, list[Row]] | None,
     journal: Journal,
     entry: int,
 ) -> Iterator[tuple[str, str]]:
@@ -248,6 +253,6 @@ def _differences(
             yield output or listed, f"made again, its {name} is {values}"
 
 
-def _as_values(head: Head, rows: list[Row]) -> list[dict[str, str]]:
+def _as_values(head: RowColumns, rows: list[Row]) -> list[dict[str, str]]:
     names = [*(f"column {name}" for name in head.columns), *OUTPUT_COLUMNS, *head.keys]
     return [dict(zip(names, row, strict=True)) for row in rows]

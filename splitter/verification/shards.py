@@ -18,13 +18,13 @@ from splitter.audio.headers import header_columns, header_fault, header_of
 from splitter.errors import RunStopped
 from splitter.ledger.journal import Journal
 from splitter.ledger.recipe_record import how_before
-from splitter.ledger.records import Head
+from splitter.ledger.records import RowColumns
 from splitter.options import RunOptions
 from splitter.outputs.reader import Address, OutputReader
-from splitter.sinks import SINKS, Owner
-from splitter.sinks.columns import Columns, Written, earlier_columns
+from splitter.sinks import SINKS, OutputOwner
+from splitter.sinks.columns import ColumnHistory, OutputColumns, earlier_columns
 from splitter.sinks.parquet import ParquetSink
-from splitter.sinks.shards import CHECKSUM_AT, OFFSET_AT, SIZE_AT, Sample, ShardSink, typed_row
+from splitter.sinks.shards import CHECKSUM_AT, OFFSET_AT, SIZE_AT, ShardSample, ShardSink, typed_row
 from splitter.storage.base import Storage
 from splitter.storage.content import checksum_of, measure_file
 from splitter.storage.layout import shard_of
@@ -54,7 +54,7 @@ class Reshard:
         """From what runs have kept, if that is whole."""
         if not whole:
             return cls(storage)
-        written = Written.of(storage)
+        written = ColumnHistory.of(storage)
         columns = written.columns or ((earlier_columns(storage), header),)
         before, earlier = how_before(storage)
         sinks = [one for how in (before, *earlier) for one in _sinks(how, columns)]
@@ -119,7 +119,7 @@ class Reshard:
         return _first_difference(made, there)
 
 
-def _sinks(how: dict[str, Any], written: Iterable[tuple[Columns | None, Row]]) -> Iterator[ShardSink]:
+def _sinks(how: dict[str, Any], written: Iterable[tuple[OutputColumns | None, Row]]) -> Iterator[ShardSink]:
     """The sink of a run; where tables have been written with different columns, one for each."""
     fields = [f"{name}={column}" for name, column in how.get("field", {}).items()]
     sink = SINKS[how["sink"]](RunOptions(sink=how["sink"], field=fields))
@@ -136,16 +136,16 @@ def _sinks(how: dict[str, Any], written: Iterable[tuple[Columns | None, Row]]) -
 class _Contents:
     """What stands in a shard, output by output."""
 
-    def __init__(self, reader: OutputReader, rows: list[tuple[Head, Row, int]]) -> None:
+    def __init__(self, reader: OutputReader, rows: list[tuple[RowColumns, Row, int]]) -> None:
         self._reader, self._rows = reader, rows
         self.bytes = 0
         # the outputs that cannot be read, and why
         self.unreadable: dict[str, str] = {}
 
-    def __iter__(self) -> Iterator[Sample]:
+    def __iter__(self) -> Iterator[ShardSample]:
         yield from self.checked(lambda *_: None)
 
-    def checked(self, find: Find) -> Iterator[Sample]:
+    def checked(self, find: Find) -> Iterator[ShardSample]:
         """Each as it was given to the sink; notes what is wrong with it."""
         for head, row, at in self._rows:
             output, size, offset = row[at], int(row[at + SIZE_AT]), int(row[at + OFFSET_AT])
@@ -159,7 +159,7 @@ class _Contents:
             yield _sample(head, row, at, content)
 
 
-def _write(sink: ShardSink, path: str, shard: str, samples: Iterable[Sample]) -> None:
+def _write(sink: ShardSink, path: str, shard: str, samples: Iterable[ShardSample]) -> None:
     with temporary_errors():
         again = sink.shard(path, shard, sink)
     try:
@@ -173,13 +173,13 @@ def _write(sink: ShardSink, path: str, shard: str, samples: Iterable[Sample]) ->
         raise
 
 
-def _rows(journal: Journal, shard: str, entries: Any) -> Iterator[tuple[Head, Row, int]]:  # noqa: ANN401
+def _rows(journal: Journal, shard: str, entries: Any) -> Iterator[tuple[RowColumns, Row, int]]:  # noqa: ANN401
     for head, rows in journal.rows_of_each(entries):
         at = len(head.columns)
         yield from ((head, row, at) for row in rows if shard_of(row[at])[0] == shard)
 
 
-def _check_content(head: Head, row: Row, at: int, content: bytes, find: Find) -> None:
+def _check_content(head: RowColumns, row: Row, at: int, content: bytes, find: Find) -> None:
     output, stated = row[at], row[at + CHECKSUM_AT]
     found = checksum_of(xxhash.xxh3_128(content))
     if found != stated:
@@ -201,13 +201,13 @@ def _tell_unreadable(shard: str, reasons: dict[str, str], outputs: int, find: Fi
         find("unreadable", output, reason)
 
 
-def _sample(head: Head, row: Row, at: int, content: bytes) -> Sample:
+def _sample(head: RowColumns, row: Row, at: int, content: bytes) -> ShardSample:
     key, _, extension = shard_of(row[at])[1].partition(".")
     types = {"size": "int", **dict((*head.outputs, *head.inputs))}
     blank = [*row]
     blank[at] = blank[at + OFFSET_AT] = ""
-    typed = typed_row(Owner(0, 0, head.names, types, at, [blank]), blank)
-    return Sample(key, extension, len(content), row[at + CHECKSUM_AT], content, typed)
+    typed = typed_row(OutputOwner(0, 0, head.names, types, at, [blank]), blank)
+    return ShardSample(key, extension, len(content), row[at + CHECKSUM_AT], content, typed)
 
 
 def _first_difference(one: str, other: str) -> str:

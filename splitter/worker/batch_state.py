@@ -4,22 +4,22 @@ import shutil
 from dataclasses import replace
 
 from splitter.errors import StorageError
-from splitter.inputs.fetching import Fetcher, Wanted, local_name
+from splitter.inputs.fetching import Fetcher, RemoteInput, local_name
 from splitter.inputs.locations import UNREADABLE, fingerprint, look_at
 from splitter.inputs.shards.reader import MemberFiles
 from splitter.inputs.table import make_input
-from splitter.ledger.records import DONE, FAILED, SKIPPED, Head, RecordWriter
-from splitter.ledger.shard_groups import Kept
+from splitter.ledger.records import DONE, FAILED, SKIPPED, RecordWriter, RowColumns
+from splitter.ledger.shard_groups import GroupMember
 from splitter.outputs.reader import Address, OutputReader
 from splitter.records import InputFile, Scratch
-from splitter.sinks import GroupWriter, Owner, SinkWriter
+from splitter.sinks import GroupWriter, OutputOwner, SinkWriter
 from splitter.storage.base import Storage
 from splitter.storage.layout import shard_of
 from splitter.stores.clients import Found
 from splitter.text.csv import CsvText, Row, in_unicode, parse_rows
 from splitter.text.show import one_line
 from splitter.text.urls import is_url, without_secrets
-from splitter.worker.failures import SCRATCH_SHOWN, Blame, InHand
+from splitter.worker.failures import SCRATCH_SHOWN, Blame, CurrentMember
 from splitter.worker.messages import FAILURES_SHOWN, Batch, Failure, Job, Report, Tried
 from splitter.worker.rows import RowMaker
 
@@ -82,10 +82,10 @@ class Task:
         self.blame: Blame | None = None
         self.is_judged = False
         self.finished: set[int] = set()
-        self.in_hand: dict[int, InHand] = {}
+        self.in_hand: dict[int, CurrentMember] = {}
         # of a group: what was made, and taken along from older shards; the rows are complete at the end
-        self.carried: list[tuple[Kept, Owner]] = []
-        self.made: list[tuple[int, Owner, Head, int, int]] = []
+        self.carried: list[tuple[GroupMember, OutputOwner]] = []
+        self.made: list[tuple[int, OutputOwner, RowColumns, int, int]] = []
         self._job = job
         self.rows = [[row] for row in parse_rows(b"".join(batch.texts))]
         if job.dataset.group_rows:
@@ -93,7 +93,7 @@ class Task:
         self._remote = self._remote_files()
         fetcher.begin({**self._remote, **members.begin(batch.members, len(batch))})
 
-    def _remote_files(self) -> dict[int, Wanted]:
+    def _remote_files(self) -> dict[int, RemoteInput]:
         """What is to be fetched, by place."""
         batch = self.batch
         if not is_url(self._job.layout.root) and not any(b"://" in text for text in batch.texts):
@@ -103,7 +103,9 @@ class Task:
             url = self.path(place)
             if is_url(url) and place not in batch.failures and place not in batch.members:
                 size = batch.sizes[place]
-                found[place] = Wanted(url, Found(size, batch.times[place]) if size != UNREADABLE else None)
+                found[place] = RemoteInput(
+                    url, Found(size, batch.times[place]) if size != UNREADABLE else None
+                )
         return found
 
     def take(self, place: int, scratch: Scratch) -> InputFile:
@@ -112,7 +114,7 @@ class Task:
         input_file = make_input(self.rows[place], job.header, job.at, job.layout, scratch)
         if place in batch.members:
             member = self._members.take(input_file, place, batch.members[place])
-            self.in_hand[place] = InHand(member.input, self._members.path_of(member))
+            self.in_hand[place] = CurrentMember(member.input, self._members.path_of(member))
             return member
         if place in self._remote:
             fetched = self._fetcher.take(place)
@@ -146,7 +148,7 @@ class Task:
         place: int,
         status: int,
         *,
-        head: Head,
+        head: RowColumns,
         outputs: int,
         size: int,
         text: bytes,
@@ -173,7 +175,7 @@ class Task:
         assert isinstance(self.sink, GroupWriter)  # noqa: S101 - what an indivisible sink opens
         return self.sink
 
-    def keep(self, place: int, *, head: Head, outputs: int, size: int, text: bytes) -> None:
+    def keep(self, place: int, *, head: RowColumns, outputs: int, size: int, text: bytes) -> None:
         """Note that an input is done, whose rows are complete when all of the group are."""
         group = self.batch.group
         assert group is not None  # noqa: S101 - given to an indivisible sink
@@ -182,7 +184,7 @@ class Task:
         self.made.append((place, owner, head, outputs, size))
         self.finished.add(place)
 
-    def carry(self, kept: Kept, outputs: OlderShards) -> None:
+    def carry(self, kept: GroupMember, outputs: OlderShards) -> None:
         """Take along what an input has in an older shard."""
         owner = _owner(kept.rank, kept.number, kept.head, kept.rows)
         try:
@@ -232,19 +234,19 @@ class Task:
             self.report.unreadable_why = self.report.unreadable_why or failure.message
             return
         text = CsvText().encode([[*row, failure.error, failure.message, failure.traceback, failure.attempts]])
-        head = Head(tuple(self._job.header))
+        head = RowColumns(tuple(self._job.header))
         self.add(place, FAILED, head=head, outputs=0, size=0, text=text, failure=failure)
         self.report.failed += 1
         if len(self.report.failures) < FAILURES_SHOWN:
             self.report.failures.append((one_line(listed), f"{kind or failure.error}: {failure.message}"))
 
 
-def _owner(rank: int, number: int, head: Head, rows: list[Row]) -> Owner:
+def _owner(rank: int, number: int, head: RowColumns, rows: list[Row]) -> OutputOwner:
     types = {"size": "int", **dict((*head.outputs, *head.inputs))}
-    return Owner(rank, number, head.names, types, len(head.columns), rows)
+    return OutputOwner(rank, number, head.names, types, len(head.columns), rows)
 
 
-def _outputs_of(owner: Owner) -> list[tuple[str, int, str, int]]:
+def _outputs_of(owner: OutputOwner) -> list[tuple[str, int, str, int]]:
     """Where each output of an input is: its name, size, checksum, and place in its shard."""
     at = owner.at
     there = (row[at : at + 5] for row in owner.rows if row[at])

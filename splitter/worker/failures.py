@@ -27,14 +27,14 @@ _STEP = re.compile(r'^[ |]*File "(.+)", line (\d+)', re.MULTILINE)
 _OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN)
 
 
-class InHand(NamedTuple):
+class CurrentMember(NamedTuple):
     """A member of a shard: what the list calls it, and the file that it becomes."""
 
     listed: str
     path: str
 
 
-def failure_of(error: BaseException, attempts: int, in_hand: InHand | None = None) -> Failure:
+def failure_of(error: BaseException, attempts: int, in_hand: CurrentMember | None = None) -> Failure:
     """The row of errors.csv for an exception; a member of a shard is called what the list calls it."""
     shown = "" if isinstance(error, InputError) else shown_from_own(error)
     return Failure(type(error).__name__, _message(error, in_hand), shown, attempts)
@@ -128,7 +128,7 @@ def in_one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(_message(error).split())}"
 
 
-def _message(error: BaseException, in_hand: InHand | None = None) -> str:
+def _message(error: BaseException, in_hand: CurrentMember | None = None) -> str:
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001 - a user's __str__ may do anything

@@ -27,7 +27,7 @@ from typing import NoReturn
 from splitter.errors import Crashed, MemoryExceeded, RunStopped, TimedOut
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import DONE, FAILED, SKIPPED, Record
-from splitter.system.capture import Voice
+from splitter.system.capture import OutputCapture
 from splitter.system.children import adopt_orphans, die_with_parent, end_descendants, lives, parent_process
 from splitter.system.gate import Gate
 from splitter.system.memory import be_first_to_go, memory_of, nameless_file
@@ -116,7 +116,7 @@ class Guard:
         self._name = self._scratch
         # where the runner's last words go: the place in the code that it died or hung at
         self._last_words = nameless_file()
-        self._voice = Voice() if listens else None
+        self._voice = OutputCapture() if listens else None
         self._pipe: multiprocessing.connection.Connection | None = None
 
     def protect(self) -> None:

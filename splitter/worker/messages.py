@@ -8,8 +8,8 @@ from splitter.errors import RecipeError, RunStopped
 if TYPE_CHECKING:
     # values only: what reads them need not have all of this
     from splitter.dataset import ProcessorDataset
-    from splitter.inputs.shards.index import Place
-    from splitter.ledger.records import Head
+    from splitter.inputs.shards.index import MemberLocation
+    from splitter.ledger.records import RowColumns
     from splitter.ledger.shard_groups import Group
     from splitter.sinks import Sink
     from splitter.storage.base import Storage
@@ -89,7 +89,7 @@ class Batch:
     one_by_one: bool = False
     trial: bool = False
     group: "Group | None" = None
-    members: "dict[int, Place]" = field(default_factory=dict)
+    members: "dict[int, MemberLocation]" = field(default_factory=dict)
     step: int | None = None
     second: "Batch | None" = None
     behind: bool = False
@@ -138,7 +138,7 @@ class Tried:
 
     key: int
     status: int
-    head: "Head"
+    head: "RowColumns"
     outputs: list[str]
     failure: Failure | None
 

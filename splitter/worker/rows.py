@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from splitter.errors import BadResult
 from splitter.ledger.manifest import merged_type
-from splitter.ledger.records import OWN_COLUMNS, SKIPPED_COLUMN, Head
+from splitter.ledger.records import OWN_COLUMNS, SKIPPED_COLUMN, RowColumns
 from splitter.records import Scalar
 from splitter.text.csv import ENCODING, ESCAPE, CsvText, Row
 
@@ -44,11 +44,11 @@ class RowMaker:
         self._declared = {**seen, **declared}
         self._said = frozenset(declared)
         self._shapes: dict[tuple[Any, ...], Types | None] = {}
-        self._heads: dict[tuple[Types, Types], Head] = {}
+        self._heads: dict[tuple[Types, Types], RowColumns] = {}
         self._csv = CsvText()
-        self._skipped = Head(self._columns, (), ((SKIPPED_COLUMN, "str"),))
+        self._skipped = RowColumns(self._columns, (), ((SKIPPED_COLUMN, "str"),))
 
-    def make(self, row: Row, outputs: list[Made], metadata: Metadata) -> tuple[Head, bytes]:
+    def make(self, row: Row, outputs: list[Made], metadata: Metadata) -> tuple[RowColumns, bytes]:
         """One row for each output, or a single one for an input that made none."""
         output_types, owns, usual = self._alike([own for _, own, _ in outputs])
         input_types, [metadata], plain = self._alike([metadata])
@@ -63,7 +63,7 @@ class RowMaker:
             _refuse_what_cannot_be_written([*owns, metadata])
             raise
 
-    def skipped(self, row: Row, reason: str) -> tuple[Head, bytes]:
+    def skipped(self, row: Row, reason: str) -> tuple[RowColumns, bytes]:
         """The row of an input that was left out."""
         return self._skipped, self._csv.encode([[*row, *NO_FILE, reason]])
 
@@ -130,11 +130,13 @@ class RowMaker:
             "metadata_types, such as str for both"
         )
 
-    def _head(self, outputs: Types, inputs: Types) -> Head:
+    def _head(self, outputs: Types, inputs: Types) -> RowColumns:
         head = self._heads.get((outputs, inputs))
         if head is None:
             self._check_keys(dict(outputs), dict(inputs))
-            head = self._heads[outputs, inputs] = Head(self._columns, (*self._own_columns, *outputs), inputs)
+            head = self._heads[outputs, inputs] = RowColumns(
+                self._columns, (*self._own_columns, *outputs), inputs
+            )
         return head
 
     def _check_keys(self, outputs: Mapping[Any, str], inputs: Mapping[Any, str]) -> None:

@@ -20,13 +20,13 @@ from splitter.errors import (
     UnreadableInput,
 )
 from splitter.inputs.fetching import Fetcher
-from splitter.inputs.shards.index import Place
+from splitter.inputs.shards.index import MemberLocation
 from splitter.inputs.shards.reader import MemberFiles
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import DONE
 from splitter.ledger.shard_groups import Group
 from splitter.records import InputFile, OutputFile, Scratch
-from splitter.sinks import Nowhere, SinkWriter
+from splitter.sinks import DiscardWriter, SinkWriter
 from splitter.storage.layout import same_name
 from splitter.system.gate import Gate
 from splitter.text.show import one_line
@@ -169,7 +169,7 @@ class Worker:
     def _writer(self, batch: Batch) -> SinkWriter:
         storage = self._job.storage
         if batch.trial:
-            return Nowhere(storage, batch.name)
+            return DiscardWriter(storage, batch.name)
         stale = [name for names in batch.stale.values() for name in names]
         if batch.group is None:
             return self._job.sink.open(storage, batch.name, stale)
@@ -200,7 +200,7 @@ class Worker:
             fetcher = Fetcher(Scratch(self._folder), apart=False, announce=self._announce)
             members = MemberFiles(Scratch(self._folder), fetcher)
             with contextlib.closing(fetcher), contextlib.closing(members):
-                other = Task(second, self._job, Nowhere(storage, second.name), fetcher, members)
+                other = Task(second, self._job, DiscardWriter(storage, second.name), fetcher, members)
                 self._process_one(other, 0)
             storage.unstage(second.name)
             if other.blame is not None and other.blame.is_like(blame):
@@ -403,7 +403,7 @@ class Worker:
         storage.unstage(batch.name)
 
 
-def _as_they_are_read(ranks: list[int], members: dict[int, Place]) -> list[int]:
+def _as_they_are_read(ranks: list[int], members: dict[int, MemberLocation]) -> list[int]:
     """The ranks of a group, those in shards that are read on and on as they stand there.
 
     Where inputs are shuffled, each would else be sought from the beginning of its shard.

@@ -28,7 +28,7 @@ from splitter.ledger.journal import BEGUN, Journal
 from splitter.ledger.records import RecordWriter
 from splitter.storage.folder import LocalStorage
 from splitter.storage.layout import RECORDS
-from splitter.storage.ownership import Owner
+from splitter.storage.ownership import LockOwner
 from splitter.storage.remote import RemoteStorage
 from splitter.verification.check import Verification
 
@@ -95,7 +95,7 @@ def test_a_run_that_is_taken_over_while_it_publishes_commits_nothing(
         publish(storage, folders)
         if not taken:
             taken.append(f"/taken/{sink}/.splitter/lock-{storage._ownership.number + 1:06d}")
-            store.pipe_file(taken[0], Owner("elsewhere", run="0" * 16).content())
+            store.pipe_file(taken[0], LockOwner("elsewhere", run="0" * 16).content())
 
     monkeypatch.setattr(RemoteStorage, "publish_all", publish_slowly)
     said = words_to(capfd, words, output, f"--sink={sink}")
@@ -103,7 +103,7 @@ def test_a_run_that_is_taken_over_while_it_publishes_commits_nothing(
     assert "was taken over by process 0 on elsewhere" in said.err
     records = [Path(name).name for name in store.ls(f"/taken/{sink}/.splitter/records", detail=False)]
     assert [name for name in records if not name.endswith(".begun")] == []
-    store.pipe_file(taken[0], Owner("elsewhere", run="0" * 16, free=True).content())
+    store.pipe_file(taken[0], LockOwner("elsewhere", run="0" * 16, free=True).content())
     assert words_to(capfd, words, output, f"--sink={sink}").code == 0
     assert words_to(capfd, words, folder / "local", f"--sink={sink}").code == 0
     names = [name.removeprefix(f"/taken/{sink}/") for name in store.find(f"/taken/{sink}")]

@@ -16,7 +16,7 @@ from web_server import Answer, Web, web_server
 from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.errors import UnreadableInput
 from splitter.inputs import fetching
-from splitter.inputs.fetching import Fetcher, Wanted
+from splitter.inputs.fetching import Fetcher, RemoteInput
 from splitter.records import Scratch
 from splitter.stores.clients import Found, look
 
@@ -278,7 +278,7 @@ def test_as_many_are_fetched_ahead_as_are_allowed(folder, web):
     web.fault = lambda answer: answer.command == "GET" and "1.txt" in answer.path[:6] and not release.wait(20)
     web.files.update({f"/{number}.txt": b"x" * 1000 for number in range(20)})
     wanted = {
-        number: Wanted(web.url(f"{number}.txt"), look(web.url(f"{number}.txt"))) for number in range(20)
+        number: RemoteInput(web.url(f"{number}.txt"), look(web.url(f"{number}.txt"))) for number in range(20)
     }
     web.requests.clear()
     fetcher = Fetcher(Scratch(str(folder)), apart=True)
@@ -305,8 +305,10 @@ def test_large_ones_are_not_fetched_ahead(folder, web, monkeypatch):
     """The bytes that may come ahead are bounded too, and one of unknown size waits for its turn."""
     monkeypatch.setattr(fetching, "MOST_BYTES_AHEAD", 2500)
     web.files.update({f"/{number}.txt": b"x" * 1000 for number in range(6)})
-    wanted = {number: Wanted(web.url(f"{number}.txt"), look(web.url(f"{number}.txt"))) for number in range(6)}
-    unknown = {**wanted, 2: Wanted(web.url("2.txt"), None)}
+    wanted = {
+        number: RemoteInput(web.url(f"{number}.txt"), look(web.url(f"{number}.txt"))) for number in range(6)
+    }
+    unknown = {**wanted, 2: RemoteInput(web.url("2.txt"), None)}
     scratch = Scratch(str(folder))
     for files, most in ((wanted, 3), (unknown, 2)):
         web.requests.clear()
@@ -333,7 +335,9 @@ def test_a_fetcher_that_is_killed_is_replaced(folder, web):
     web.put(a_txt="a", b_txt="b")
     announced: list[int] = []
     fetcher = Fetcher(Scratch(str(folder)), apart=True, announce=announced.append)
-    fetcher.begin({number: Wanted(web.url(f"{name}.txt"), Found(1, 1)) for number, name in enumerate("ab")})
+    fetcher.begin(
+        {number: RemoteInput(web.url(f"{name}.txt"), Found(1, 1)) for number, name in enumerate("ab")}
+    )
     try:
         assert Path(fetcher.take(0).path).read_text() == "a"
         os.kill(announced[0], 9)
@@ -345,7 +349,7 @@ def test_a_fetcher_that_is_killed_is_replaced(folder, web):
 def test_an_error_comes_to_the_one_that_it_is_of(folder, web):
     """And to it each time that it is asked for."""
     fetcher = Fetcher(Scratch(str(folder)), apart=True)
-    fetcher.begin({0: Wanted(web.url("none"), None)})
+    fetcher.begin({0: RemoteInput(web.url("none"), None)})
     try:
         for _ in range(2):
             with pytest.raises(UnreadableInput, match="there is no such file"):

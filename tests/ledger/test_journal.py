@@ -13,15 +13,15 @@ from doors import read_table, run_words, tree
 
 from splitter.errors import StorageError
 from splitter.ledger.journal import BEGUN, Journal
-from splitter.ledger.manifest import Manifest
-from splitter.ledger.records import DONE, FAILED, Head, RecordWriter
-from splitter.ledger.status import Standing
+from splitter.ledger.manifest import ManifestTables
+from splitter.ledger.records import DONE, FAILED, RecordWriter, RowColumns
+from splitter.ledger.status import InputStatus
 from splitter.storage.base import Move
 from splitter.storage.checked_file import sealed
 from splitter.storage.folder import LocalStorage
 from splitter.storage.layout import RECORDS
 
-HEAD = Head(("input",), (("part", "str"),), (("word", "str"),))
+HEAD = RowColumns(("input",), (("part", "str"),), (("word", "str"),))
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def storage(folder: Path) -> LocalStorage:
     return storage
 
 
-def record(entries: dict[int, list[str] | None], head: Head = HEAD) -> RecordWriter:
+def record(entries: dict[int, list[str] | None], head: RowColumns = HEAD) -> RecordWriter:
     """A record of some inputs, each by its key with the names of its outputs; None is one that failed."""
     writer = RecordWriter()
     for key, outputs in entries.items():
@@ -45,7 +45,9 @@ def record(entries: dict[int, list[str] | None], head: Head = HEAD) -> RecordWri
     return writer
 
 
-def commit(storage: LocalStorage, name: str, entries: dict[int, list[str] | None], head: Head = HEAD) -> None:
+def commit(
+    storage: LocalStorage, name: str, entries: dict[int, list[str] | None], head: RowColumns = HEAD
+) -> None:
     Journal(storage).commit(name, record(entries, head))
 
 
@@ -312,7 +314,7 @@ def test_what_others_left_among_the_records_is_passed_over(words: Path, capfd, n
 
 def test_merging_keeps_what_counts_and_only_that(storage: LocalStorage):
     """And a second merge changes nothing."""
-    other = Head(("input",), (), (("length", "int"),))
+    other = RowColumns(("input",), (), (("length", "int"),))
     for generation in range(1, 101):
         commit(storage, f"{generation:06d}-000000", {generation % 7: [f"{generation}"]})
         commit(storage, f"{generation:06d}-000001", {100 + generation: None}, other)
@@ -349,7 +351,7 @@ def test_thousands_of_records_take_few_open_files(storage: LocalStorage):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 24, hard))
-        Manifest(journal, Standing.of(journal.storage, journal, keys), ["input"]).write()
+        ManifestTables(journal, InputStatus.of(journal.storage, journal, keys), ["input"]).write()
         journal.compact(entries)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from splitter import InputFile, OutputFile, ProcessorDataset, read_manifest
 from splitter.dataset import Result
 from splitter.errors import Refused
-from splitter.ledger.manifest import Manifest
+from splitter.ledger.manifest import ManifestTables
 from splitter.storage.checked_file import sealed
 
 # -- what comes out, against another way to work it out --------------------------------------------------
@@ -159,7 +159,7 @@ def test_a_manifest_with_other_types_is_gone_before_these_are_noted(folder: Path
     options: dict[str, Any] = {"root": str(folder), "workers": 0, "quiet": True}
     assert [*Described(rows[:1]).run(folder / "outputs", **options)["count"]] == [1]
     with monkeypatch.context() as patched:
-        patched.setattr(Manifest, "rows", lambda _: sys.exit(9))
+        patched.setattr(ManifestTables, "rows", lambda _: sys.exit(9))
         with pytest.raises(SystemExit):
             Described(rows).run(folder / "outputs", **options)
     assert not (folder / "outputs/manifest.csv").exists()

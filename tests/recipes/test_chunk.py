@@ -16,7 +16,7 @@ from sounds import chunks_of, half_even, noise, samples_of, tone, wav, write_sou
 
 from splitter import read_manifest
 from splitter.audio.decoders import SoundFormat
-from splitter.audio.sources import Source
+from splitter.audio.sources import SoundSource
 from splitter.errors import AudioError, Refused
 from splitter.recipes.chunk import Chunk
 from splitter.recipes.sound import Span
@@ -85,7 +85,7 @@ def by_hand(  # noqa: PLR0913 - what it depends on
     return [*whole, (first, frames, 0)]
 
 
-class Heard(Source):
+class Heard(SoundSource):
     """A recording of any length, of which nothing is stored."""
 
     def __init__(self, frames: int, rate: int) -> None:
@@ -109,7 +109,7 @@ class Heard(Source):
         pass
 
 
-def spans_of(source: Source, **parameters: Any) -> list[Span]:
+def spans_of(source: SoundSource, **parameters: Any) -> list[Span]:
     recipe = Chunk([], **parameters)
     return list(recipe.spans(source, InputFile("a.wav", "/a.wav", {}, (), Scratch())))
 

@@ -15,7 +15,7 @@ from object_store import Bucket
 
 import splitter
 from splitter.ledger.journal import Journal
-from splitter.ledger.records import DONE, Head, RecordWriter
+from splitter.ledger.records import DONE, RecordWriter, RowColumns
 from splitter.storage.base import Move
 from splitter.storage.remote import RemoteStorage
 
@@ -86,7 +86,7 @@ def test_what_is_parked_is_looked_at_before_it_counts(s3: Bucket, folder: Path, 
     storage = RemoteStorage(s3.url("out"))
     batch = "000001-000000"
     record = RecordWriter()
-    record.add(7, 0, DONE, head=Head(("input",)), outputs=0, size=0, text=b"a\n")
+    record.add(7, 0, DONE, head=RowColumns(("input",)), outputs=0, size=0, text=b"a\n")
     with storage.locked():
         journal = Journal(storage)
         write_files(Path(storage.stage(batch)), {"shards/a.tar": "a", "shards/b.tar": "b"})

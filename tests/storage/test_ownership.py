@@ -12,7 +12,7 @@ import pytest
 
 from splitter.errors import StorageError
 from splitter.storage import ownership, remote
-from splitter.storage.ownership import LOCKS_KEPT, InUse, Owner, Ownership
+from splitter.storage.ownership import LOCKS_KEPT, InUse, LockOwner, Ownership
 from splitter.storage.remote import RemoteStorage
 from splitter.stores.objects import Objects, objects_at
 from splitter.system.children import process_space, started
@@ -49,7 +49,7 @@ def test_a_process_of_this_machine_that_lives_is_in_use_without_a_beat(
     monkeypatch.setattr(ownership, "SECONDS_OF_SILENCE", 1.0)
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     here = (socket.gethostname(), process_space(), other.pid, started(other.pid))
-    objects.write(".splitter/lock-000007", Owner(*here, "0" * 16).content())
+    objects.write(".splitter/lock-000007", LockOwner(*here, "0" * 16).content())
     owned = Ownership(objects)
     try:
         with pytest.raises(InUse, match=f"is in use by process {other.pid} on "):
@@ -67,7 +67,7 @@ def test_a_store_that_lets_two_create_the_same_lock(objects: Objects, monkeypatc
     owned = Ownership(objects)
     owned.take(elsewhere=False)
     owned.confirm()
-    mark = Owner("elsewhere", process=4711, run="0" * 16).content()
+    mark = LockOwner("elsewhere", process=4711, run="0" * 16).content()
 
     def write_over() -> None:
         """Again and again: a beat that was on its way may come after it."""
@@ -96,7 +96,7 @@ def test_a_worker_looks_again_before_a_batch_when_some_time_has_gone_by(
         number = storage._ownership.number
         storage.confirm()
         objects.write(
-            f".splitter/lock-{number + 1:06d}", Owner("elsewhere", run="0" * 16, free=True).content()
+            f".splitter/lock-{number + 1:06d}", LockOwner("elsewhere", run="0" * 16, free=True).content()
         )
         storage.confirm(lately=True)
         monkeypatch.setattr(remote, "SECONDS_OF_TRUST", 0.0)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from splitter.system.capture import LONGEST, MOST_INPUTS, Voice
+from splitter.system.capture import LONGEST, MOST_INPUTS, OutputCapture
 
 
 @pytest.fixture
-def voice() -> Iterator[Voice]:
-    voice = Voice()
+def voice() -> Iterator[OutputCapture]:
+    voice = OutputCapture()
     yield voice
     voice._file.close()
 
@@ -27,7 +27,7 @@ def in_a_child(life: Callable[[], object]) -> None:
     os.waitpid(child, 0)
 
 
-def test_texts_belong_to_inputs(voice: Voice):
+def test_texts_belong_to_inputs(voice: OutputCapture):
     """What is printed after a mark is that input's: also by a program; before any, nobody's."""
 
     def life() -> None:
@@ -47,7 +47,7 @@ def test_texts_belong_to_inputs(voice: Voice):
     assert voice.heard() == [(5, "again")]
 
 
-def test_what_is_too_long_is_cut(voice: Voice):
+def test_what_is_too_long_is_cut(voice: OutputCapture):
     """The beginning and the end of a long text are kept, and the first of many inputs."""
 
     def life() -> None:
@@ -65,7 +65,7 @@ def test_what_is_too_long_is_cut(voice: Voice):
         assert "… 8 characters …" in text
 
 
-def test_what_nobody_could_read_takes_no_memory(voice: Voice):
+def test_what_nobody_could_read_takes_no_memory(voice: OutputCapture):
     """Of an input that prints without end the last is kept, and it is still that input's."""
 
     def life() -> None:

@@ -8,7 +8,7 @@ import threading
 import pytest
 from doors import program
 
-from splitter.system.stderr import hushed
+from splitter.system.stderr import silenced_stderr
 
 pytestmark = pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="only glibc's stderr may be assigned to"
@@ -23,7 +23,7 @@ def say(text: str) -> None:
 
 def test_only_c_code_is_not_heard(capfd):
     """Python's own words, and other programs', are heard; C code is again when it is over."""
-    with hushed():
+    with silenced_stderr():
         say("a")
         sys.stderr.write("b")
         sys.stderr.flush()
@@ -34,7 +34,7 @@ def test_only_c_code_is_not_heard(capfd):
 
 
 def test_it_ends_with_an_error(capfd):
-    with pytest.raises(ValueError, match="x"), hushed():
+    with pytest.raises(ValueError, match="x"), silenced_stderr():
         raise ValueError("x")
     say("a")
     assert capfd.readouterr().err == "a"
@@ -45,13 +45,13 @@ def test_threads_that_overlap(capfd):
     inside, leave = threading.Barrier(2), threading.Event()
 
     def other() -> None:
-        with hushed():
+        with silenced_stderr():
             inside.wait()
             leave.wait()
             say("a")
 
     thread = threading.Thread(target=other)
-    with hushed():
+    with silenced_stderr():
         thread.start()
         inside.wait()
     say("b")
@@ -63,13 +63,13 @@ def test_threads_that_overlap(capfd):
 
 FORKING = """
 import ctypes, os, threading
-from splitter.system.stderr import hushed
+from splitter.system.stderr import silenced_stderr
 
 library = ctypes.CDLL(None)
 inside, leave = threading.Event(), threading.Event()
 
 def other():
-    with hushed():
+    with silenced_stderr():
         inside.set()
         leave.wait()
 
@@ -77,7 +77,7 @@ threading.Thread(target=other).start()
 inside.wait()
 child = os.fork()
 if not child:
-    with hushed():
+    with silenced_stderr():
         pass
     library.fputs(b"heard", ctypes.c_void_p.in_dll(library, "stderr"))
     os._exit(0)

@@ -33,13 +33,13 @@ from splitter.inputs.shards import reader
 from splitter.ledger import journal as journal_module
 from splitter.ledger import records as commits_module
 from splitter.ledger.journal import BEGUN, Journal
-from splitter.ledger.records import DIGEST_BYTES, ENTRY, Head, Record, first_line
+from splitter.ledger.records import DIGEST_BYTES, ENTRY, Record, RowColumns, first_line
 from splitter.ledger.shard_groups import LEAST_BYTES, MOST_SMALL, _inputs_in_group
 from splitter.options import RunOptions
 from splitter.outputs import dataset
 from splitter.records import Scratch
 from splitter.sinks import ParquetSink, parquet
-from splitter.sinks.columns import Columns
+from splitter.sinks.columns import OutputColumns
 from splitter.storage import content as content_module
 from splitter.storage import remote
 from splitter.storage.content import hold_content, measure, write_content
@@ -134,7 +134,7 @@ def test_rows_that_fill_a_row_group(sized, monkeypatch: pytest.MonkeyPatch, coun
 
 @pytest.mark.parametrize("more", NEAR)
 def test_the_largest_value_that_a_table_takes(more: int):
-    sink = ParquetSink(RunOptions()).with_columns(Columns(), ["input"])
+    sink = ParquetSink(RunOptions()).with_columns(OutputColumns(), ["input"])
     row = {"size": parquet.LARGEST + more, "output_name": "a.bin"}
     if more <= 0:
         sink.check(row)
@@ -421,7 +421,7 @@ def storage(folder: Path) -> LocalStorage:
 
 def test_a_record_whose_entries_name_a_head_that_it_does_not_have(storage: LocalStorage):
     """The last that there is, and the one behind it."""
-    heads = [Head(("input",)), Head(("input", "label"))]
+    heads = [RowColumns(("input",)), RowColumns(("input", "label"))]
     for number in range(4):
         entries = np.zeros(1, ENTRY)
         entries["head"] = number
@@ -620,14 +620,14 @@ def test_a_shuffled_stream_holds_as_many_samples_as_its_buffer(sized, monkeypatc
     """One more is in hand when the first comes, and every place of the buffer is used."""
     output = sized(*["1"] * 10, sink="webdataset")
     read = []
-    plain = dataset.Samples.contents
+    plain = dataset.OutputSamples.contents
 
     def counted(samples: Any, numbers: Any) -> Iterator[Any]:
         for one in plain(samples, numbers):
             read.append(one)
             yield one
 
-    monkeypatch.setattr(dataset.Samples, "contents", counted)
+    monkeypatch.setattr(dataset.OutputSamples, "contents", counted)
     orders = []
     for seed in range(40):
         read.clear()

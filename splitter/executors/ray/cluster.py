@@ -18,7 +18,7 @@ from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ig
 
 from splitter.errors import Refused, RunStopped
 from splitter.executors.base import Cluster
-from splitter.system.reaper import keeping
+from splitter.system.reaper import reaper_beside
 from splitter.system.signals import ASKING_TO_END
 
 SECONDS_TO_CONNECT = 10.0
@@ -80,7 +80,7 @@ def private_cluster(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
         "RAY_enable_metrics_collection": "0",
     }
     # threads of Ray's ask with the token until the last moment
-    with keeping(folder) as mark, _environment({**settings, **mark}), _shut_down_after():
+    with reaper_beside(folder) as mark, _environment({**settings, **mark}), _shut_down_after():
         try:
             ray.init(
                 address="local",

@@ -20,7 +20,7 @@ MOST_BYTES = 10_000_000
 MOST_FILES = 2_000
 
 
-class Source(NamedTuple):
+class ModuleText(NamedTuple):
     """The text of a module, and the path it had where it comes from."""
 
     text: str
@@ -28,7 +28,7 @@ class Source(NamedTuple):
     package: bool
 
 
-def code_beside(recipe: type) -> dict[str, Source]:
+def code_beside(recipe: type) -> dict[str, ModuleText]:
     """The modules a recipe's file can import from its own folder, by name; none if it is installed."""
     module = sys.modules[recipe.__module__]
     root = _root_of(module)
@@ -43,10 +43,10 @@ def code_beside(recipe: type) -> dict[str, Source]:
     return found
 
 
-class Travelled(MetaPathFinder, InspectLoader):
+class TextImporter(MetaPathFinder, InspectLoader):
     """Imports modules from texts that came from another machine."""
 
-    def __init__(self, sources: Mapping[str, Source]) -> None:
+    def __init__(self, sources: Mapping[str, ModuleText]) -> None:
         """Nothing is run before it is imported."""
         self._sources = sources
 
@@ -109,9 +109,9 @@ def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}{os.sep}")
 
 
-def _all_below(root: str) -> dict[str, Source] | None:
+def _all_below(root: str) -> dict[str, ModuleText] | None:
     """Every Python file that can be imported from a folder; None if these are too many."""
-    found: dict[str, Source] = {}
+    found: dict[str, ModuleText] = {}
     size = 0
     for name, path in _python_files(root, ""):
         size += os.path.getsize(path)
@@ -145,7 +145,7 @@ def _python_files(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
                 yield from _python_files(entry.path, f"{prefix}{entry.name}.")
 
 
-def _loaded() -> Iterator[tuple[str, Source]]:
+def _loaded() -> Iterator[tuple[str, ModuleText]]:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if (
@@ -157,7 +157,7 @@ def _loaded() -> Iterator[tuple[str, Source]]:
             yield name, _read(file)
 
 
-def _read(path: str) -> Source:
+def _read(path: str) -> ModuleText:
     with open(path, "rb") as file:
         text = importlib.util.decode_source(file.read())
-    return Source(text, os.path.abspath(path), os.path.basename(path) == "__init__.py")
+    return ModuleText(text, os.path.abspath(path), os.path.basename(path) == "__init__.py")

@@ -26,9 +26,9 @@ from importlib.metadata import version
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from splitter.executors.ray.code import Source, Travelled
+from splitter.executors.ray.code import ModuleText, TextImporter
 from splitter.system.children import adopt_orphans, die_with_parent, end_descendants
-from splitter.system.reaper import is_keeper
+from splitter.system.reaper import is_reaper
 from splitter.worker.messages import Report
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Mission:
 
     versions: Mapping[str, str]
     folder: str
-    sources: Mapping[str, Source]
+    sources: Mapping[str, ModuleText]
     job: bytes
     timeout: float | None
     memory: int | None
@@ -194,7 +194,7 @@ def stand_before_a_guard(connection: Connection) -> None:
     connection.close()
     while os.wait()[0] != guard:
         pass
-    end_descendants(spared=is_keeper)
+    end_descendants(spared=is_reaper)
     os._exit(0)
 
 
@@ -226,7 +226,7 @@ def _ready(mission: Mission | Errand) -> Callable[["Batch"], Report]:
     # what a guard itself needs is not to be found beside the recipe
     import splitter.worker.guard  # noqa: F401
 
-    sys.meta_path.insert(0, Travelled(mission.sources))
+    sys.meta_path.insert(0, TextImporter(mission.sources))
     try:
         job = pickle.loads(mission.job)  # noqa: S301 - from the driver of this run
         guard = _guard(job, mission)

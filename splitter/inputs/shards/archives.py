@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
 from splitter.archives.members import split_name
-from splitter.archives.reader import Counting, Head, read_heads
+from splitter.archives.reader import CountedStream, MemberHead, read_heads
 from splitter.errors import Refused, TarError
 from splitter.inputs.shards.index import (
     FIELDS_SHOWN,
     LONGEST_LABEL,
     LONGEST_NAME,
     FoundRow,
+    InputShard,
     Kind,
-    Looked,
-    Shard,
+    ShardScan,
     open_shard,
     state_of,
 )
@@ -42,7 +42,7 @@ _JSON = frozenset({"json", "jsn"})
 
 
 @dataclass
-class _Sample:
+class _MemberGroup:
     """The members of one key: where the content of each field is; labels as text."""
 
     fields: dict[str, tuple[str, int, int]] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class _Sample:
     fault: str = ""
 
 
-def look_at_archive(place: str, member: str | None) -> Looked:
+def look_at_archive(place: str, member: str | None) -> ShardScan:
     """All samples of an archive, whether their members stand together or not."""
     size, changed = state_of(place)
     remote = is_url(place)
     parts = remote and gives_parts(place)
-    found = Looked(Shard(place, "tar", size, changed))
-    samples = _Samples({*_asked_for(member)})
+    found = ShardScan(InputShard(place, "tar", size, changed))
+    samples = _MemberGroups({*_asked_for(member)})
     fault = ""
     try:
         with _unpacked(place, None if remote and not parts else size) as (stream, kind):
@@ -88,24 +88,24 @@ def _asked_for(member: str | None) -> list[str]:
     return [name.strip().lower() for name in member.split(";")] if member else []
 
 
-class _Samples:
+class _MemberGroups:
     """The samples of an archive by their keys."""
 
     def __init__(self, asked: set[str]) -> None:
         """The fields that are asked for are no labels."""
-        self.by_key: dict[str, _Sample] = {}
+        self.by_key: dict[str, _MemberGroup] = {}
         self._asked = asked
         self._last = ""
         self._held = 0
 
-    def add(self, head: Head, stream: Counting) -> None:
+    def add(self, head: MemberHead, stream: CountedStream) -> None:
         """Note a member, unless it is one that is passed over."""
         name = safe_name(head.name)
         parts = name.split("/")
         if any(part.startswith(".") or re.fullmatch("__.*__", part) for part in parts):
             return
         self._last, extension = split_name(name)
-        sample = self.by_key.setdefault(self._last, _Sample())
+        sample = self.by_key.setdefault(self._last, _MemberGroup())
         what, start = extension.lower(), stream.at
         if head.wrong:
             sample.fault = sample.fault or head.wrong
@@ -131,7 +131,7 @@ class _Samples:
 
 
 @contextlib.contextmanager
-def _unpacked(place: str, size: int | None) -> Iterator[tuple[Counting, Kind]]:
+def _unpacked(place: str, size: int | None) -> Iterator[tuple[CountedStream, Kind]]:
     """The bytes of an archive; where it is not packed and can be sought, `size` says how many."""
     name = without_secrets(place)
     with open_shard(place) as file:
@@ -140,9 +140,9 @@ def _unpacked(place: str, size: int | None) -> Iterator[tuple[Counting, Kind]]:
             raise Refused(f"{name}: is empty, and not a tar archive")
         if start == _GZIP:
             with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
-                yield Counting(cast("BinaryIO", unpacked), name), "gzip"
+                yield CountedStream(cast("BinaryIO", unpacked), name), "gzip"
         else:
-            yield Counting(file, name, size), "tar"
+            yield CountedStream(file, name, size), "tar"
 
 
 def safe_name(name: str) -> str:
@@ -168,14 +168,14 @@ def _last(extension: str) -> str:
 class _Choice:
     """Chooses the input of each sample: the member that is asked for, or the only one that is no label."""
 
-    def __init__(self, place: str, member: str | None, samples: Mapping[str, _Sample]) -> None:
+    def __init__(self, place: str, member: str | None, samples: Mapping[str, _MemberGroup]) -> None:
         self._place = place
         self._asked = _asked_for(member)
         kinds = {name for sample in samples.values() for name in sample.fields}
         # where there is nothing but labels, they are the inputs
         self._labels_only = all(_last(name) in _LABELS | _PICKLED for name in kinds)
 
-    def row(self, key: str, sample: _Sample, found: Looked) -> FoundRow | None:
+    def row(self, key: str, sample: _MemberGroup, found: ShardScan) -> FoundRow | None:
         """The input of a sample, with its labels; none if it has only labels."""
         fields = sample.fields
         name = self._of(key, [*fields])
@@ -207,7 +207,7 @@ class _Choice:
         return candidates[0] if candidates else None
 
 
-def _labels(sample: _Sample, chosen: str, found: Looked) -> dict[str, str]:
+def _labels(sample: _MemberGroup, chosen: str, found: ShardScan) -> dict[str, str]:
     """The columns that the other members of a sample make."""
     columns: dict[str, str] = {}
     objects: list[tuple[str, str]] = []

@@ -28,7 +28,7 @@ FIELDS_SHOWN = 8
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
-class Shard(NamedTuple):
+class InputShard(NamedTuple):
     """An archive or a Parquet file that holds inputs.
 
     Attributes:
@@ -60,7 +60,7 @@ class Shard(NamedTuple):
         return Found(self.size, self.changed)
 
 
-class Place(NamedTuple):
+class MemberLocation(NamedTuple):
     """Where an input is.
 
     Attributes:
@@ -69,7 +69,7 @@ class Place(NamedTuple):
         size: The bytes of its content; about as many, in Parquet.
     """
 
-    shard: Shard
+    shard: InputShard
     start: int
     size: int
 
@@ -78,7 +78,7 @@ class Place(NamedTuple):
 
 
 @dataclass
-class Looked:
+class ShardScan:
     """What a look at a shard has found.
 
     Attributes:
@@ -90,7 +90,7 @@ class Looked:
         cut: Whether it could not be read to its end.
     """
 
-    shard: Shard
+    shard: InputShard
     rows: list[FoundRow] = field(default_factory=list)
     not_text: dict[str, int] = field(default_factory=dict)
     without: int = 0
@@ -119,7 +119,7 @@ def open_shard(place: str) -> Iterator[BinaryIO]:
         file = open(place, "rb", buffering=0) if not is_url(place) else _remote(place)  # noqa: SIM115
     except OSError as error:
         raise Refused(f"{without_secrets(place)}: cannot be read: {reason(error)}") from None
-    with file as raw, io.BufferedReader(_Reading(cast("BinaryIO", raw), place), _READ_AT_ONCE) as reader:
+    with file as raw, io.BufferedReader(_ShardAccess(cast("BinaryIO", raw), place), _READ_AT_ONCE) as reader:
         yield cast("BinaryIO", reader)
 
 
@@ -131,7 +131,7 @@ def _remote(url: str) -> Any:  # noqa: ANN401 - fsspec says nothing of its types
         raise Refused(f"{without_secrets(url)}: cannot be read: {reason(error)}") from None
 
 
-class _Reading(io.RawIOBase):
+class _ShardAccess(io.RawIOBase):
     """A shard while it is looked at: that it cannot be read says nothing of what is in it."""
 
     def __init__(self, file: BinaryIO, place: str) -> None:
@@ -191,7 +191,7 @@ class MemberIndex:
 
     def __init__(self) -> None:
         """There are none yet."""
-        self.shards: list[Shard] = []
+        self.shards: list[InputShard] = []
         self.faults: dict[int, str] = {}
         self.unread: list[str] = []
         self._pieces = [tuple(np.empty(0, kind) for kind in ("u8", "i4", "i8", "i8", "i8"))]
@@ -204,7 +204,7 @@ class MemberIndex:
 
     def add(
         self,
-        shard: Shard,
+        shard: InputShard,
         places: Sequence[str],
         starts: Sequence[int],
         sizes: Sequence[int],
@@ -245,9 +245,9 @@ class MemberIndex:
         """The size of an input, and a number for its version."""
         return Found(int(self.sizes[position]), int(self.changed[position]))
 
-    def place(self, position: int) -> Place | None:
+    def place(self, position: int) -> MemberLocation | None:
         """Where an input is; None for one that cannot be read, or that stands in no shard."""
         if position < 0 or position in self.faults:
             return None
         shard = self.shards[self.shard_of[position]]
-        return Place(shard, int(self.starts[position]), int(self.sizes[position]))
+        return MemberLocation(shard, int(self.starts[position]), int(self.sizes[position]))

@@ -11,8 +11,8 @@ from splitter.inputs.shards.archives import MOST_LABELS, is_too_long, safe_name
 from splitter.inputs.shards.index import (
     FIELDS_SHOWN,
     LONGEST_NAME,
-    Looked,
-    Shard,
+    InputShard,
+    ShardScan,
     open_parquet,
     open_shard,
     plain,
@@ -92,7 +92,7 @@ def _parquet(place: str) -> Iterator[Any]:
         raise Refused(f"{without_secrets(place)}: is damaged Parquet ({why}); make it again") from None
 
 
-def look_at_parquet(place: str, column: str) -> Looked:
+def look_at_parquet(place: str, column: str) -> ShardScan:
     """All rows of a Parquet file, without their contents."""
     size, changed = state_of(place)
     with _parquet(place) as file:
@@ -103,7 +103,9 @@ def look_at_parquet(place: str, column: str) -> Looked:
         cuts = [0]
         for group in groups:
             cuts.append(cuts[-1] + group.num_rows)
-        found = Looked(Shard(place, "parquet", size, changed, is_url(place), column, tuple(cuts[:-1])))
+        found = ShardScan(
+            InputShard(place, "parquet", size, changed, is_url(place), column, tuple(cuts[:-1]))
+        )
         labels = [
             name for name in names if name != column and not _any_bytes(file.schema_arrow.field(name).type)
         ]

@@ -14,12 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, cast
 
-from splitter.archives.members import HELD_BYTES, PIECE, Part, Waiting
+from splitter.archives.members import HELD_BYTES, PIECE, FilePart, SharedFile
 from splitter.archives.row_groups import rows_at_once
 from splitter.errors import InputError, UnreadableInput
-from splitter.inputs.fetching import Fetcher, Wanted
+from splitter.inputs.fetching import Fetcher, RemoteInput
 from splitter.inputs.locations import look_at
-from splitter.inputs.shards.index import LONGEST_NAME, Place, Shard, open_parquet, plain
+from splitter.inputs.shards.index import LONGEST_NAME, InputShard, MemberLocation, open_parquet, plain
 from splitter.records import InputFile, Scratch
 from splitter.text.urls import is_url
 
@@ -35,7 +35,7 @@ class MemberFile(InputFile):
         held: Its content, or where that is; None once it is a file.
     """
 
-    held: bytes | Part | None = None
+    held: bytes | FilePart | None = None
 
     @property
     def local_path(self) -> str:
@@ -53,7 +53,7 @@ class MemberFile(InputFile):
 
     def open(self) -> BinaryIO:
         """Open the content for reading bytes."""
-        if self.held is None or (isinstance(self.held, Part) and self.held.size > HELD_BYTES):
+        if self.held is None or (isinstance(self.held, FilePart) and self.held.size > HELD_BYTES):
             return super().open()
         return io.BytesIO(self.read_bytes())
 
@@ -79,24 +79,24 @@ class MemberFiles:
     def __init__(self, scratch: Scratch, fetcher: Fetcher) -> None:
         """Members become files in `scratch`; what is at URLs is fetched first."""
         self._scratch, self._fetcher = scratch, fetcher
-        self._reader: _Reader | None = None
-        self._shard: Shard | None = None
-        self._numbers: dict[Shard, int] = {}
+        self._reader: _ShardReader | None = None
+        self._shard: InputShard | None = None
+        self._numbers: dict[InputShard, int] = {}
 
-    def begin(self, members: Mapping[int, Place], first: int) -> dict[int, Wanted]:
+    def begin(self, members: Mapping[int, MemberLocation], first: int) -> dict[int, RemoteInput]:
         """What is to be fetched for a batch: members by their places, shards by numbers from `first`."""
         self._numbers = {}
         wanted = {}
         for place, one in members.items():
             shard = one.shard
             if is_url(shard.place) and not shard.whole:
-                wanted[place] = Wanted(shard.place, shard.found, (one.start, one.size))
+                wanted[place] = RemoteInput(shard.place, shard.found, (one.start, one.size))
             elif is_url(shard.place):
                 number = self._numbers.setdefault(shard, first + len(self._numbers))
-                wanted[number] = Wanted(shard.place, shard.found)
+                wanted[number] = RemoteInput(shard.place, shard.found)
         return wanted
 
-    def take(self, listed: InputFile, number: int, place: Place) -> InputFile:
+    def take(self, listed: InputFile, number: int, place: MemberLocation) -> InputFile:
         """The input that is meant; `number` is its place in the batch."""
         shard = place.shard
         if is_url(shard.place) and not shard.whole:
@@ -114,7 +114,7 @@ class MemberFiles:
         """Where a member is a file, or would become one."""
         return member.file_path if isinstance(member, MemberFile) else member.local_path
 
-    def _content(self, place: Place, path: str) -> bytes | Part | None:
+    def _content(self, place: MemberLocation, path: str) -> bytes | FilePart | None:
         try:
             if self._reader is None or self._shard != place.shard:
                 self._let_go()
@@ -130,7 +130,7 @@ class MemberFiles:
             self._let_go()
             raise
 
-    def _opened(self, shard: Shard) -> "_Reader":
+    def _opened(self, shard: InputShard) -> "_ShardReader":
         """A shard as it was when the run began; one that is not there, or is another by now, is an error."""
         path = shard.place
         if is_url(path):
@@ -171,16 +171,16 @@ def _file_name(listed: str) -> str:
 # -- shards of each kind ------------------------------------------------------------------------------------
 
 
-class _Reader(ABC):
+class _ShardReader(ABC):
     """A shard that is open."""
 
-    def __init__(self, shard: Shard, path: str) -> None:
+    def __init__(self, shard: InputShard, path: str) -> None:
         """Open it where it is on this machine."""
         self._shard = shard
         self._raw = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
 
     @abstractmethod
-    def content(self, place: Place, path: str) -> bytes | Part | None:
+    def content(self, place: MemberLocation, path: str) -> bytes | FilePart | None:
         """The content of a member, or where it is; None if it was written to `path`, since it is large."""
 
     def close(self) -> None:
@@ -188,22 +188,22 @@ class _Reader(ABC):
         self._raw.close()
 
 
-class _Tar(_Reader):
+class _Tar(_ShardReader):
     """An archive that is not packed: a member is where it is."""
 
-    def __init__(self, shard: Shard, path: str) -> None:
+    def __init__(self, shard: InputShard, path: str) -> None:
         super().__init__(shard, path)
         # open for as long as somebody holds a member
-        self._file = Waiting(os.dup(self._raw.fileno()))
+        self._file = SharedFile(os.dup(self._raw.fileno()))
 
-    def content(self, place: Place, path: str) -> bytes | Part | None:  # noqa: ARG002 - the seam's signature
-        return Part(self._file, place.start, place.size)
+    def content(self, place: MemberLocation, path: str) -> bytes | FilePart | None:  # noqa: ARG002 - the seam's signature
+        return FilePart(self._file, place.start, place.size)
 
 
-class _Packed(_Reader):
+class _Packed(_ShardReader):
     """An archive that is unpacked on and on."""
 
-    def __init__(self, shard: Shard, path: str) -> None:
+    def __init__(self, shard: InputShard, path: str) -> None:
         super().__init__(shard, path)
         self._begin()
 
@@ -211,7 +211,7 @@ class _Packed(_Reader):
         self._raw.seek(0)
         self._file, self._at = gzip.GzipFile(fileobj=self._raw, mode="rb"), 0
 
-    def content(self, place: Place, path: str) -> bytes | Part | None:
+    def content(self, place: MemberLocation, path: str) -> bytes | FilePart | None:
         if place.start < self._at:
             self._begin()
         for _ in self._pieces(place.start - self._at):
@@ -232,7 +232,7 @@ class _Packed(_Reader):
             yield piece
 
 
-def _refuse_what_has_no_room(place: Place, path: str) -> None:
+def _refuse_what_has_no_room(place: MemberLocation, path: str) -> None:
     """Refuse a member that scratch space cannot hold: what is packed may unpack to anything."""
     if place.size < LARGE:
         return
@@ -245,17 +245,17 @@ def _refuse_what_has_no_room(place: Place, path: str) -> None:
         )
 
 
-class _Parquet(_Reader):
+class _Parquet(_ShardReader):
     """A Parquet file whose rows hold contents: read row group by row group, a few rows at a time."""
 
-    def __init__(self, shard: Shard, path: str) -> None:
+    def __init__(self, shard: InputShard, path: str) -> None:
         super().__init__(shard, path)
         self._file = open_parquet(shard.place, self._raw)
         self._rows: Any = None
         self._batches: Iterator[Any] = iter(())
         self._first = self._next = 0
 
-    def content(self, place: Place, path: str) -> bytes | Part | None:
+    def content(self, place: MemberLocation, path: str) -> bytes | FilePart | None:
         import pyarrow as pa
 
         row = place.start
@@ -312,7 +312,7 @@ class _Parquet(_Reader):
         super().close()
 
 
-_READERS: dict[str, type[_Reader]] = {"tar": _Tar, "gzip": _Packed, "parquet": _Parquet}
+_READERS: dict[str, type[_ShardReader]] = {"tar": _Tar, "gzip": _Packed, "parquet": _Parquet}
 
 
 def bytes_column(schema: Any, name: str) -> list[str]:  # noqa: ANN401 - pyarrow says nothing of its types

@@ -18,7 +18,7 @@ from splitter.archives.sources import sources_of
 from splitter.errors import Refused
 from splitter.inputs.next_stage import names_in_next_stage
 from splitter.inputs.shards.archives import look_at_archive
-from splitter.inputs.shards.index import FIELDS_SHOWN, LONGEST_LABEL, Looked, MemberIndex
+from splitter.inputs.shards.index import FIELDS_SHOWN, LONGEST_LABEL, MemberIndex, ShardScan
 from splitter.inputs.shards.parquet import contents_column, look_at_parquet
 from splitter.storage.layout import Layout
 from splitter.system.pool import in_processes
@@ -64,7 +64,7 @@ def read_shards(
                 first = without_secrets(places[0])
                 raise Refused(f"{text}: {first} has no column of bytes; give one list, or --member COLUMN")
             return None
-        look: Callable[[str], Looked] = partial(look_at_parquet, column=contents)
+        look: Callable[[str], ShardScan] = partial(look_at_parquet, column=contents)
     else:
         look = partial(look_at_archive, member=member)
     rows = _Rows()
@@ -180,7 +180,7 @@ def _shard_around(place: str) -> str:
     return next((place[:end] for end in ends if is_url(place) or os.path.isfile(place[:end])), "")
 
 
-def _look_again(place: str, member: str | None) -> Looked | None:
+def _look_again(place: str, member: str | None) -> ShardScan | None:
     try:
         if is_archive(place):
             return look_at_archive(place, member)

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from splitter.audio.formats.mp3.layout import HEADER_BYTES, MPEG1, Layout, frame
+from splitter.audio.formats.mp3.layout import HEADER_BYTES, MPEG1, FrameLayout, frame
 
 _TAG_BYTES = 10
 END_TAGS = (b"TAG", b"APE", b"ID3")
@@ -179,7 +179,7 @@ def _next_frame(content: mmap.mmap, at: int, kind: int = 0, before: int | None =
 
 def _is_tag(first: bytes) -> bool:
     """Whether a frame is one that states what follows: proof enough, though the next ones may be damaged."""
-    layout = Layout.of(first[:HEADER_BYTES])
+    layout = FrameLayout.of(first[:HEADER_BYTES])
     at = layout.head
     return first[at : at + 4] in TAGS and not any(first[HEADER_BYTES:at])
 

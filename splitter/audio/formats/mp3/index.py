@@ -12,7 +12,7 @@ from typing import BinaryIO
 import numpy as np
 
 from splitter.audio.formats.mp3.counted import TAGS, CountedMp3
-from splitter.audio.formats.mp3.layout import HEADER_BYTES, Bytes, Layout, frame
+from splitter.audio.formats.mp3.layout import HEADER_BYTES, Bytes, FrameLayout, frame
 from splitter.errors import InputError
 
 # of so many frames the place of one is kept
@@ -29,7 +29,7 @@ class Mp3Index(CountedMp3):
         is_constant: Whether they are all of one bit rate.
     """
 
-    layout: Layout
+    layout: FrameLayout
 
     def __init__(self, path: str) -> None:
         """Look at all frames."""
@@ -58,7 +58,7 @@ class Mp3Index(CountedMp3):
             return
         if not hasattr(self, "layout"):
             header = content[places[0] : places[0] + HEADER_BYTES]
-            self.layout = Layout.of(header)
+            self.layout = FrameLayout.of(header)
             self.cuttable = bool(header[1] & _UNPROTECTED)
             at = places[0] + self.layout.head
             self._tagged = content[at : at + 4] in TAGS

@@ -58,7 +58,7 @@ class SideInformation:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FrameLayout:
     """What all frames of a recording have in common.
 
     Attributes:
@@ -79,7 +79,7 @@ class Layout:
     preroll: int
 
     @classmethod
-    def of(cls, header: bytes) -> "Layout":
+    def of(cls, header: bytes) -> "FrameLayout":
         """That of a frame without a checksum, by its header."""
         _, kind = frame(header)
         mono, first = kind & 1, header[1] >> 3 & 3 == MPEG1

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from splitter.audio.formats.mp3.layout import Layout
+from splitter.audio.formats.mp3.layout import FrameLayout
 
 TAG_BYTES = 156
 # what a decoder is late itself
@@ -22,7 +22,13 @@ _ENCODER, _DELAYS, _LENGTH, _CHECKSUM = 120, 141, 148, 154
 
 
 def info_frame(  # noqa: PLR0913 - each is a field of it
-    layout: Layout, like: bytes, *, constant: bool, delay: int, padding: int, known: list[tuple[int, int]]
+    layout: FrameLayout,
+    like: bytes,
+    *,
+    constant: bool,
+    delay: int,
+    padding: int,
+    known: list[tuple[int, int]],
 ) -> bytes:
     """Make one that other frames follow.
 
