@@ -36,7 +36,7 @@ class ProbedSound:
     raw: RawFormat | None = None
 
 
-def known_length(path: str, truncated: Truncated = "error") -> ProbedSound | None:
+def probed_length(path: str, truncated: Truncated = "error") -> ProbedSound | None:
     """How long a recording is, without decoding it; None where nothing tells."""
     with open(path, "rb") as file:
         extent = find_samples_in(file)

@@ -151,7 +151,7 @@ class Planner:
             outputs = self._journal.outputs_of_each(self._state.entries[chosen[places]])
             stale = dict(zip(places.tolist(), outputs, strict=True))
         batch = make_batch(name, self._table, self._found, chosen)
-        return replace(batch, stale=stale, failures=_known(self._failures, batch))
+        return replace(batch, stale=stale, failures=_failures_by_index(self._failures, batch))
 
 
 def _divided(inputs: np.ndarray, starts: np.ndarray, shard: InputShard, parts: int) -> list[np.ndarray]:
@@ -177,7 +177,7 @@ def make_batch(name: str, table: InputTable, found: Survey, chosen: np.ndarray) 
     if not len(found.members):
         return batch
     at = found.at[chosen].tolist()
-    places = {number: place for number, one in enumerate(at) if (place := found.members.place(one))}
+    places = {number: place for number, one in enumerate(at) if (place := found.members.location(one))}
     faults = found.members.faults
     failures = {
         number: Failure(UnreadableInput.__name__, faults[one])
@@ -199,7 +199,7 @@ def _to_try(inputs: np.ndarray, sizes: np.ndarray) -> tuple[int, int]:
     return (int(small[0]), int(small[-1])) if len(small) > 1 else (int(some[0]), int(some[-1]))
 
 
-def _known(failures: Mapping[int, Failure], batch: Batch) -> dict[int, Failure]:
+def _failures_by_index(failures: Mapping[int, Failure], batch: Batch) -> dict[int, Failure]:
     """By place in a batch, the inputs that are known to fail."""
     if not failures:
         return batch.failures
@@ -247,7 +247,7 @@ class GroupPlanner:
         self._table, self._found, self._state, self._journal = table, found, state, journal
         self._groups, self._failures = groups, failures or {}
         self._name = _batch_names(job, journal)
-        places = groups.places(found.keys)
+        places = groups.ranks(found.keys)
         self._input_at = np.full(len(groups.keys), -1, "i8")
         self._input_at[places] = np.arange(len(places))
         # asked for once: a group may be a single input, and there may be millions of those
@@ -255,7 +255,7 @@ class GroupPlanner:
         self._changed = np.zeros(len(places), bool)
         self._changed[state.changed] = True
         self._todo = _first_of_each(places[state.todo], groups.size, most)
-        self._dropped = np.sort(groups.places(journal.entries["key"][dropped]))
+        self._dropped = np.sort(groups.ranks(journal.entries["key"][dropped]))
         self._numbers = self._largest_first()
         self._careful = careful
 
@@ -303,10 +303,14 @@ class GroupPlanner:
         inputs = self._input_at[todo]
         ranks, numbers = (todo - first).tolist(), groups.numbers[todo].tolist()
         group = Group(
-            number, ranks, numbers, *self._kept(number, dropped), dropped=groups.keys[dropped].tolist()
+            number,
+            ranks,
+            numbers,
+            *self._members_of_group(number, dropped),
+            dropped=groups.keys[dropped].tolist(),
         )
         batch = make_batch(self._name(number), self._table, self._found, inputs)
-        failures = _known(self._failures, batch)
+        failures = _failures_by_index(self._failures, batch)
         return replace(batch, stale=self._stale(inputs), failures=failures, group=group)
 
     def _stale(self, inputs: np.ndarray) -> dict[int, list[str]]:
@@ -316,7 +320,7 @@ class GroupPlanner:
         files = ([*dict.fromkeys(map(file_with, names))] for names in outputs)
         return dict(zip(places.tolist(), files, strict=True))
 
-    def _kept(self, number: int, dropped: np.ndarray) -> tuple[list[GroupMember], list[str]]:
+    def _members_of_group(self, number: int, dropped: np.ndarray) -> tuple[list[GroupMember], list[str]]:
         """What inputs of a group have in its shards, and these shards."""
         journal, groups = self._journal, self._groups
         first = number * groups.size

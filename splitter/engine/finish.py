@@ -10,7 +10,7 @@ from splitter.ledger.journal import Journal
 from splitter.ledger.manifest import columns_of
 from splitter.ledger.recipe_record import forget_earlier, how_before
 from splitter.ledger.records import DONE, FAILED, STALE
-from splitter.ledger.run_files import kept_list
+from splitter.ledger.run_files import stored_list
 from splitter.ledger.splits import COLUMN, GROUPS, RULE, SplitRule, group_column
 from splitter.ledger.status import InputStatus, forget_stale
 from splitter.ledger.tables import refuse_in_the_way, write_tables
@@ -36,7 +36,7 @@ def assemble_manifest(
         raise Refused(f"{storage.root}: is not a splitter output folder; give the --output of a run")
     storage.prepare()
     with storage.locked():
-        header, path_column, keys = kept_list(storage)
+        header, path_column, keys = stored_list(storage)
         refuse_in_the_way(storage, others or [])
         journal = Journal(storage)
         journal.recover()
@@ -56,7 +56,7 @@ def assemble_manifest(
         gone_names = standing.first_gone(journal, path_column)
         # a skipped input has neither
         made = journal.entries[standing.entries_with(DONE)]
-        journal.compact(standing.kept)
+        journal.compact(standing.all_entries)
         return Summary.of(
             standing.status,
             output=storage.root,

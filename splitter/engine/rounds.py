@@ -331,7 +331,7 @@ class Work:
     def _do(self, state: State) -> None:
         careful = self._is_careful(state)
         if (len(state.todo) or len(self.dropped)) and self.job.sink.needs_columns:
-            self._settle_columns(careful=careful)
+            self._choose_columns(careful=careful)
         # without an input done, and without one found that is to blame
         stalled = known = 0
         self.tried = state.todo
@@ -373,7 +373,7 @@ class Work:
         done.inputs = len(entries) + len(set(done.unreadable))
         done.outputs, done.bytes = (int(made[name].sum()) for name in ("outputs", "bytes"))
 
-    def _settle_columns(self, *, careful: bool) -> None:
+    def _choose_columns(self, *, careful: bool) -> None:
         """Have all tables of the dataset agree, before the first of them is written."""
         among = first_inputs(self.options.limit, len(self.table), None)
         chosen = np.arange(len(self.table)) if among is None else np.flatnonzero(among)
@@ -432,7 +432,7 @@ class Work:
                     self.display.warn(f"{what}; the inputs of that batch were tried one by one")
                 self._tell(report)
                 self.done += report
-                self.display.update(self.done, self.executor.place())
+                self.display.update(self.done, self.executor.status())
                 reported += report.inputs
                 self.stopped = report.stop or self.storage.lost
                 if self.done.failed > allowed:
@@ -502,7 +502,7 @@ class Work:
                     if not (self._unreadable(first) or self._left_in_shards(standing.gone)):
                         note_how(self.storage, self.how, [])
                 if compact:
-                    self.journal.compact(standing.kept)
+                    self.journal.compact(standing.all_entries)
                 self._note_what_it_took()
         except StorageError as error:
             fault = str(error)
@@ -575,5 +575,5 @@ class Work:
 
     def _why_unreadable(self, unreadable: np.ndarray) -> str:
         for index in unreadable[:1].tolist():
-            return why_unreadable(self.job.layout.place(self.table.listed(index))) or "it is there again"
+            return why_unreadable(self.job.layout.location(self.table.listed(index))) or "it is there again"
         return self.done.unreadable_why

@@ -83,7 +83,7 @@ class Executor(ABC):
         When the generator ends, or is closed, none of them is at work any more.
         """
 
-    def place(self) -> str:
+    def status(self) -> str:
         """What is in use, for the display."""
         return ""
 

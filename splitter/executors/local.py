@@ -27,7 +27,7 @@ from splitter.system.children import end_session
 from splitter.system.cpus import usable_cpus
 from splitter.system.gate import Gate
 from splitter.system.pickling import by_value
-from splitter.system.signals import signals_held_back, signals_let_in
+from splitter.system.signals import signals_blocked, unblock_signals
 from splitter.worker.guard import Guard
 from splitter.worker.messages import Batch, Job, Report
 from splitter.worker.worker import Worker
@@ -190,7 +190,7 @@ class _Guarded(Dataset[Report]):
         self._guard.protect()
         # when there is no more to do the DataLoader lets its workers go; what user code started goes along
         multiprocessing.util.Finalize(None, self._guard.stop, exitpriority=1)
-        signals_let_in()
+        unblock_signals()
 
 
 def _loader(
@@ -294,7 +294,7 @@ class _Processes:
 
     def start(self, loader: DataLoader[Any]) -> Iterator[Report]:
         """Start the workers; their reports."""
-        with signals_held_back():
+        with signals_blocked():
             if threading.current_thread() is threading.main_thread():
                 # one that torch has set in an earlier run raises as well
                 self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -315,7 +315,7 @@ class _Processes:
 
     def __exit__(self, *error: object) -> None:
         # what comes next counts on the workers being gone
-        with signals_held_back():
+        with signals_blocked():
             self._end()
 
     def _end(self) -> None:

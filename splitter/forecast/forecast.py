@@ -172,7 +172,7 @@ def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, d
         todo = state.todo[found.sizes[state.todo] != UNREADABLE]
         shards = 0
         if groups is not None:
-            shards = len(np.unique(groups.places(found.keys[todo]) // groups.size))
+            shards = len(np.unique(groups.ranks(found.keys[todo]) // groups.size))
         known_seconds = time.monotonic() - began
         Outlook(plan, job, table, found, todo, options, groups=shards, known_seconds=known_seconds).look()
     return plan
@@ -258,7 +258,7 @@ def _count(  # noqa: PLR0913, PLR0917 - what is known
     plan.to_do = len(state.todo)
     for index in np.flatnonzero(missing)[:NAMES_SHOWN].tolist():
         listed = table.listed(index)
-        plan.missing_first.append(one_line(why_unreadable(job.layout.place(listed)) or listed))
+        plan.missing_first.append(one_line(why_unreadable(job.layout.location(listed)) or listed))
 
 
 def _free(storage: Storage) -> int | None:

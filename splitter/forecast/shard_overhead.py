@@ -82,7 +82,7 @@ def _written(sink: Sink, place: TemporaryOutput, journal: Journal, entries: np.n
                     with open(place.storage.path(name), "rb") as file:
                         contents.append(file.read())
             writer.carry(_owner(sink, rank, head, rows), contents)
-            writer.passed(rank)
+            writer.advance(rank)
             outputs, size = outputs + len(contents), size + sum(map(len, contents))
         writer.finish()
         in_shards = sum(move.size for move in writer.moves())

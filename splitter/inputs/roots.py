@@ -18,7 +18,7 @@ def path_mover(root: str, common: str) -> Callable[[str], str]:
     layout = Layout(root)
     below = common.rstrip("/") + "/"
     if not root.startswith(below) or below == "/":
-        return layout.place
+        return layout.location
     inner = root.removeprefix(below)
 
     def moved(text: str) -> str:

@@ -111,7 +111,7 @@ def _look_at_block(
     urls: dict[int, str] = {}
     step = FEW if table.names_urls or is_url(layout.root) else BLOCK
     rows = parse_rows(b"".join(table.texts(start, min(len(table), start + step))))
-    at = members.find([layout.place(row[table.at]) for row in rows] if len(members) else rows)
+    at = members.find([layout.location(row[table.at]) for row in rows] if len(members) else rows)
     for index, (row, member) in enumerate(zip(rows, at.tolist(), strict=True), start):
         listed = row[table.at]
         key = layout.key(listed)
@@ -130,7 +130,7 @@ def _look_at_block(
                 if outer in outer_folders:
                     break
                 outer_folders[outer] = hash(outer)
-        place = layout.place(listed)
+        place = layout.location(listed)
         found: Found | None = None
         if member >= 0:
             found = members.found(member)
@@ -254,7 +254,7 @@ def advice_on_missing(listing: InputList, table: InputTable, layout: Layout, fou
     if not len(table) or (found.sizes != UNREADABLE).any():
         return ""
     first = table.listed(0)
-    place = layout.place(first)
+    place = layout.location(first)
     many = f"none of the {len(table):,} inputs can be read, the first" if len(table) > 1 else "the only input"
     if is_url(place):
         return f"{many} is {why_unreadable(place)}" if len(table) > 1 else ""
@@ -271,7 +271,7 @@ def advice_on_missing(listing: InputList, table: InputTable, layout: Layout, fou
     return f"{many} is not at {place}; --root says which folder the paths start from"
 
 
-def look_at_places(places: Sequence[str]) -> list[Found | OSError | UnreadableInput]:
+def look_at_all_paths(places: Sequence[str]) -> list[Found | OSError | UnreadableInput]:
     """What is known of files here and elsewhere; of one that cannot be looked at, why."""
     urls = list(dict.fromkeys(filter(is_url, places)))
     (answers,) = in_processes(look_at_all, [urls], apart=True) if urls else [[]]
@@ -288,7 +288,7 @@ def _looked_at(place: str) -> Found | OSError | UnreadableInput:
 
 def why_unreadable(place: str) -> str:
     """Why an input cannot be read, with its name; nothing if it can."""
-    (found,) = look_at_places([place])
+    (found,) = look_at_all_paths([place])
     return "" if isinstance(found, Found) else str(found)
 
 

@@ -95,7 +95,7 @@ def make_input(rows: list[Row], header: Row, at: int, layout: Layout, scratch: S
     """The value that `process` takes, from the parsed rows of one input."""
     text = rows[0][at]
     columns = [dict(zip(header, row, strict=True)) for row in rows]
-    return InputFile(text, layout.place(text), columns[0], tuple(columns), scratch)
+    return InputFile(text, layout.location(text), columns[0], tuple(columns), scratch)
 
 
 def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> InputTable:

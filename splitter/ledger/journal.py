@@ -130,18 +130,18 @@ class Journal:
 
     def keep_own(self, batch: str) -> None:
         """Keep a promise right after it was made, by whoever has staged the files."""
-        if not self._settle(batch, trusted=True):
+        if not self._finish_batch(batch, trusted=True):
             path = self.storage.path(f"{self.storage.staging}/{batch}")
             raise StorageError(
                 f"{path}: what was staged there is gone; whatever removes it must leave .splitter alone; "
                 "run the same command again to continue"
             )
 
-    def settle(self, batch: str) -> bool:
+    def finish_batch(self, batch: str) -> bool:
         """Bring to its end a batch that was begun: as promised, else undone; says whether it counts."""
-        return self._settle(batch, trusted=False)
+        return self._finish_batch(batch, trusted=False)
 
-    def _settle(self, batch: str, *, trusted: bool) -> bool:
+    def _finish_batch(self, batch: str, *, trusted: bool) -> bool:
         begun = f"{RECORDS}/{batch}{BEGUN}"
         committed = self.storage.exists(f"{RECORDS}/{batch}")
         if not committed and self.storage.exists(begun):
@@ -227,7 +227,7 @@ class Journal:
                 # nothing is touched where one of them is of a stranger
                 self._begun(f"{RECORDS}/{name}")
             for name in begun:
-                self.settle(name.removesuffix(BEGUN))
+                self.finish_batch(name.removesuffix(BEGUN))
         self.storage.clear_staging()
         if part is None:
             self.storage.forget_parts()
@@ -236,7 +236,7 @@ class Journal:
         """Remove the outputs of some inputs, and that they were done; returns how many files went."""
         names = [*dict.fromkeys(map(file_with, self.outputs(entries)))]
         self.begin(batch, self.entries["key"][entries].tolist(), names)
-        self.settle(batch)
+        self.finish_batch(batch)
         return len(names)
 
     # -- what is done --------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class ManifestTables:
 
     def advice(self) -> str:
         """What to do about a column `split` that is empty in every row; nothing if it is not."""
-        rule = SplitRule.kept(self._storage)
+        rule = SplitRule.stored(self._storage)
         if rule is None or not len(self._made) or rule.by in self._union.names:
             return ""
         split = f"splitter split {self._storage.root}"
@@ -78,8 +78,8 @@ class ManifestTables:
     def rows(self) -> Iterator[bytes]:
         """manifest.csv in pieces of whole rows: of the inputs that are done."""
         union = self._union
-        places = [_places(head, union) for head in self._journal.heads]
-        rule = SplitRule.kept(self._storage)
+        places = [_positions_in_union(head, union) for head in self._journal.heads]
+        rule = SplitRule.stored(self._storage)
         split_of = None if rule is None else _split_of(rule, union.names, self._storage.root)
         return _table(union.names, self._journal.pieces(self._made), places, split_of)
 
@@ -119,10 +119,10 @@ def merged_type(one: str, other: str) -> str:
     return "float" if {one, other} == {"int", "float"} else "str"
 
 
-Places = list[int | None]
+ColumnPositions = list[int | None]
 
 
-def _places(head: RowColumns, union: RowColumns) -> Places:
+def _positions_in_union(head: RowColumns, union: RowColumns) -> ColumnPositions:
     """Where the columns of the union are in the rows of a head; a key is never taken for a dataset column."""
     outputs_at = len(head.columns)
     keys_at = outputs_at + len(OUTPUT_COLUMNS)
@@ -130,7 +130,7 @@ def _places(head: RowColumns, union: RowColumns) -> Places:
     return [*columns, *range(outputs_at, keys_at), *keys]
 
 
-def _positions(names: Iterable[str], there: Iterable[str], start: int = 0) -> Places:
+def _positions(names: Iterable[str], there: Iterable[str], start: int = 0) -> ColumnPositions:
     positions = {name: at for at, name in enumerate(there, start)}
     return [positions.get(name) for name in names]
 
@@ -153,7 +153,7 @@ def _split_of(rule: SplitRule, header: Row, root: str) -> Callable[[Row], str]:
 def _table(
     header: Row,
     pieces: Iterator[tuple[int, bytes]],
-    places_of: list[Places],
+    places_of: list[ColumnPositions],
     split_of: Callable[[Row], str] | None = None,
 ) -> Iterator[bytes]:
     """A table from pieces whose columns may be fewer or in another order."""

@@ -65,12 +65,12 @@ def keep_list(storage: Storage, listed: ListDescription, checksum: str) -> None:
     content = sealed({**dataclasses.asdict(listed), _OF_LIST: checksum})
     if not storage.exists(LISTED) or storage.read(LISTED) != content:
         storage.write(LISTED, content)
-    storage.settle(LIST)
+    storage.publish_file(LIST)
 
 
-def kept_list(storage: Storage) -> tuple[Row, str, np.ndarray]:
+def stored_list(storage: Storage) -> tuple[Row, str, np.ndarray]:
     """The columns of the list, which of them holds the paths, and the key of each input, in its order."""
-    listed, header, rows = kept_rows(storage)
+    listed, header, rows = stored_rows(storage)
     layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
     keys = np.fromiter((key_hash(layout.key(row[at])) for row in rows), "u8")
     if listed.group_rows:
@@ -78,7 +78,7 @@ def kept_list(storage: Storage) -> tuple[Row, str, np.ndarray]:
     return header, listed.column, keys
 
 
-def kept_rows(storage: Storage) -> tuple[ListDescription, Row, Iterator[Row]]:
+def stored_rows(storage: Storage) -> tuple[ListDescription, Row, Iterator[Row]]:
     """How the list names inputs, its columns and its rows."""
     if not (storage.exists(LIST) and storage.exists(LISTED)):
         raise Refused(f"{storage.root}: no run has begun its work there yet; start one with 'splitter run'")
@@ -107,7 +107,7 @@ def list_is_whole(storage: Storage) -> bool:
 
 def listed_inputs(storage: Storage, numbers: np.ndarray) -> Iterator[tuple[int, str]]:
     """Some inputs of the list as they are written there, by their numbers."""
-    listed, header, rows = kept_rows(storage)
+    listed, header, rows = stored_rows(storage)
     layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
     wanted = np.zeros(int(numbers.max(initial=0)) + 1, bool)
     wanted[numbers] = True
@@ -134,7 +134,7 @@ def inputs_of_part(storage: Storage, found: Measured, *, keep: bool = True) -> n
         return None
     name = f"{SHARES}{part.of}"
     with storage.gate() if keep else contextlib.nullcontext():
-        known = _known_shares(storage, name)
+        known = _stored_shares(storage, name)
         part_of, now = _shares(known, found.keys, found.sizes, part.of)
         if keep and len(now) > len(known):
             storage.write(name, sealed({"of": part.of}, now.tobytes()))
@@ -142,7 +142,7 @@ def inputs_of_part(storage: Storage, found: Measured, *, keep: bool = True) -> n
     return mine
 
 
-def _known_shares(storage: Storage, name: str) -> np.ndarray:
+def _stored_shares(storage: Storage, name: str) -> np.ndarray:
     try:
         return np.frombuffer(unsealed(storage.read(name))[1] if storage.exists(name) else b"", _SHARE)
     except ValueError as error:

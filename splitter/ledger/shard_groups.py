@@ -89,7 +89,7 @@ class Groups:
     keys: np.ndarray
     numbers: np.ndarray
 
-    def places(self, keys: np.ndarray) -> np.ndarray:
+    def ranks(self, keys: np.ndarray) -> np.ndarray:
         """The place of each input among all that were dealt out, or -1."""
         places = np.full(len(keys), -1, "i8")
         if len(self.keys):
@@ -102,7 +102,7 @@ class Groups:
 
     def of_part(self, keys: np.ndarray, part: RunPart) -> np.ndarray:
         """Which inputs are for a part of a run: those of every so many groups."""
-        mine: np.ndarray = self.places(keys) // self.size % part.of == part.number - 1
+        mine: np.ndarray = self.ranks(keys) // self.size % part.of == part.number - 1
         return mine
 
     def write(self, storage: Storage) -> None:

@@ -92,7 +92,7 @@ class SplitRule:
         storage.write(RULE, sealed(content))
 
     @classmethod
-    def kept(cls, storage: Storage) -> "SplitRule | None":
+    def stored(cls, storage: Storage) -> "SplitRule | None":
         """What was kept, if there is something."""
         if not storage.exists(RULE):
             return None

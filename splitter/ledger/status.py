@@ -72,7 +72,7 @@ class InputStatus:
         return chosen
 
     @property
-    def kept(self) -> np.ndarray:
+    def all_entries(self) -> np.ndarray:
         """All entries that count, those of the list first."""
         return np.concatenate((self.entries[self.entries >= 0], self.gone))
 

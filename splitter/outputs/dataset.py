@@ -66,7 +66,7 @@ class OutputSamples:
         """The row of an output, with Python's own types."""
         return {name: _plain(column[number]) for name, column in self._columns.items()}
 
-    def wanted(self, number: int) -> Address:
+    def address(self, number: int) -> Address:
         """Where its content is."""
         output, offsets = str(self._columns["output"][number]), self._columns.get("shard_offset")
         return Address(
@@ -78,11 +78,11 @@ class OutputSamples:
 
     def sample(self, number: int) -> Sample:
         """One of them, read and decoded."""
-        return self.made(number, self._reader.read(self.wanted(number)))
+        return self.made(number, self._reader.read(self.address(number)))
 
     def contents(self, numbers: Iterable[int]) -> Iterator[bytes]:
         """The contents of many, as they are."""
-        return self._reader.read_in_order(map(self.wanted, numbers))
+        return self._reader.read_in_order(map(self.address, numbers))
 
     def made(self, number: int, content: bytes) -> Sample:
         """What is handed out of an output whose content is read."""

@@ -64,7 +64,7 @@ class Files(ABC):
         """Refuse a bucket that is not there, where a file was not found."""
 
     @abstractmethod
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """What messages call a file."""
 
     @abstractmethod
@@ -106,14 +106,14 @@ class LocalFiles(Files):
         # a file that the user has named is taken as it is
         self.named = ""
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """The path."""
         return f"{self.folder}/{name}"
 
     def exists(self, name: str) -> bool:
         """Whether it is there."""
         if name == self.named:
-            return os.path.exists(self.place(name))
+            return os.path.exists(self.location(name))
         try:
             return self._tree.exists(name)
         except OSError as error:
@@ -139,14 +139,14 @@ class LocalFiles(Files):
         file = self._open(name)
         if not gaps and is_mostly_nothing(file.fileno()):
             file.close()
-            raise StorageError(f"{self.place(name)}: is damaged (most of it was never written)")
+            raise StorageError(f"{self.location(name)}: is damaged (most of it was never written)")
         return file
 
     def _open(self, name: str) -> BinaryIO:
         try:
             if name == self.named:
-                look_at(self.place(name))
-                return open(self.place(name), "rb", buffering=0)
+                look_at(self.location(name))
+                return open(self.location(name), "rb", buffering=0)
             return open(name, "rb", buffering=0, opener=self._tree.open)
         except UnreadableInput as error:
             raise StorageError(f"cannot read {error}") from None
@@ -159,19 +159,19 @@ class LocalFiles(Files):
         if isinstance(error, FileNotFoundError):
             reason = "is not there"
         elif isinstance(error, InTheWay) and error.is_link:
-            where = "it" if error.path == self.place(name) else error.path
+            where = "it" if error.path == self.location(name) else error.path
             reason = (
                 f"{where} is a link, and none in an output folder is followed; put there what it leads to "
                 "(git annex unlock; with DVC, cache.type copy)"
             )
-        return StorageError(f"cannot read {self.place(name)}: {reason}")
+        return StorageError(f"cannot read {self.location(name)}: {reason}")
 
     def table(self, name: str) -> Any:  # noqa: ANN401 - of Arrow
         """A file of Arrow's own."""
         import pyarrow as pa
 
         self.open(name).close()
-        return pa.OSFile(self.place(name))
+        return pa.OSFile(self.location(name))
 
     def ranges(self, name: str) -> "_LocalRanges":
         """Read by position, which threads may share."""
@@ -214,7 +214,7 @@ class RemoteFiles(Files):
         # elsewhere a name is taken as it is
         self._quoted = folder.lower().startswith(("http:", "https:"))
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """The URL."""
         return f"{self._shown}/{name}"
 
@@ -246,7 +246,7 @@ class RemoteFiles(Files):
     def open(self, name: str, *, gaps: bool = True) -> BinaryIO:  # noqa: ARG002 - an object has none
         """An object to seek in."""
         return cast(
-            "BinaryIO", _RemoteFile(self._asked(name, self._client.open, mode="rb"), self.place(name))
+            "BinaryIO", _RemoteFile(self._asked(name, self._client.open, mode="rb"), self.location(name))
         )
 
     def parts(self, parts: Sequence[ByteRange]) -> list[bytes]:
@@ -259,7 +259,7 @@ class RemoteFiles(Files):
         try:
             found = with_retries(self._client.cat_ranges, paths, starts, ends, on_error="raise")
         except Exception as error:  # the client of a store raises what it likes
-            raise StorageError(f"cannot read {self.place(parts[0].name)}: {reason(error)}") from error
+            raise StorageError(f"cannot read {self.location(parts[0].name)}: {reason(error)}") from error
         return [
             content[part.start - group[0].start : part.end - group[0].start]
             for group, content in zip(groups, found, strict=True)
@@ -275,7 +275,7 @@ class RemoteFiles(Files):
         try:
             return with_retries(call, self._path(name), **how)
         except Exception as error:  # the client of a store raises what it likes
-            raise StorageError(f"cannot read {self.place(name)}: {reason(error)}") from error
+            raise StorageError(f"cannot read {self.location(name)}: {reason(error)}") from error
 
     def table(self, name: str) -> Any:  # noqa: ANN401 - of fsspec
         """The same."""

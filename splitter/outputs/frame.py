@@ -76,7 +76,7 @@ def _read(
     files: Files, name: str, types: Mapping[str, str], needed: Sequence[str], columns: Sequence[str]
 ) -> pd.DataFrame:
     header, rows = open_table(files, name, needed, columns)
-    return _frame(files.place(name), header, [*rows], types)
+    return _frame(files.location(name), header, [*rows], types)
 
 
 def _frame(path: str, header: Row, rows: Sequence[Row], types: Mapping[str, str]) -> pd.DataFrame:

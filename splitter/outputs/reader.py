@@ -157,7 +157,7 @@ class OutputReader:
         """The path of an output on this machine that is a file of its own; a StorageError if it is none."""
         self._be_here()
         self._files.open(_checked(output)).close()
-        return self._files.place(output)
+        return self._files.location(output)
 
     def _be_here(self) -> None:
         """Nothing that is open, and no client of a store, is of use after a fork."""
@@ -188,7 +188,7 @@ class OutputReader:
         return f"has {there:,} bytes where the manifest says {stated:,}"
 
     def _differs(self, wanted: Address, what: str) -> StorageError:
-        return StorageError(f"{self._files.place(wanted.output)}: {what}; {self._remedy}")
+        return StorageError(f"{self._files.location(wanted.output)}: {what}; {self._remedy}")
 
 
 def _portions(many: Iterable[Address]) -> Iterator[list[Address]]:
@@ -239,7 +239,7 @@ class _OpenShard(ABC):
         """The content of an output; without an offset it is looked for by its name."""
 
     def _missing(self, name: str) -> StorageError:
-        place = self._files.place(self._shard)
+        place = self._files.location(self._shard)
         return StorageError(f"{place}: there is no {name!r:.200} in it; {self._remedy}")
 
 
@@ -256,7 +256,7 @@ class TarShardReader(_OpenShard):
             return self._ranges.read(offset, size)
         with self._files.open(self._shard) as file:
             stream = io.BufferedReader(file)  # type: ignore[type-var]
-            for member in read_members(stream, self._files.place(self._shard)):
+            for member in read_members(stream, self._files.location(self._shard)):
                 if member.name == name:
                     return member.read()
         raise self._missing(name)
@@ -286,7 +286,7 @@ class ParquetShardReader(_OpenShard):
         try:
             yield
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            place = self._files.place(self._shard)
+            place = self._files.location(self._shard)
             raise StorageError(f"{place}: cannot be read: {' '.join(str(error).split())}") from error
 
     def read(self, name: str, size: int | None, offset: int | None) -> bytes:  # noqa: ARG002 - of the seam

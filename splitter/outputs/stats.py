@@ -167,7 +167,7 @@ class ManifestRows:
         self._skipped = self.header.index(SKIPPED_COLUMN) if SKIPPED_COLUMN in self.header else None
         self.seconds_of, self.has_sound = _length(self.header)
 
-    def place_of(self, column: str, option: str) -> int:
+    def index_of(self, column: str, option: str) -> int:
         """Where a column is; refuses one that is not there."""
         if column not in self.header:
             raise Refused(
@@ -220,7 +220,7 @@ def stats_of(folder: str, by: str | None = None) -> Stats:
     """The tallies of a run, from its folder or a URL."""
     rows = ManifestRows(folder)
     stats = Stats(has_sound=rows.has_sound)
-    at = None if by is None else rows.place_of(by, "--by")
+    at = None if by is None else rows.index_of(by, "--by")
     for row in rows:
         if at is None:
             rows.add(row, [stats.total])
@@ -272,8 +272,8 @@ def split_lines(folder: str, rule: SplitRule, label: str | None) -> list[str]:
     """What `splitter split` has come to: how much is in each split, and how its classes are shared."""
     by, names = rule.by, rule.names
     rows = ManifestRows(folder)
-    split, group = rows.place_of(COLUMN, "--by"), rows.place_of(by, "--by")
-    at = None if label is None else rows.place_of(label, "--label")
+    split, group = rows.index_of(COLUMN, "--by"), rows.index_of(by, "--by")
+    at = None if label is None else rows.index_of(label, "--label")
     tallies: dict[str, OutputTally] = {name: OutputTally() for name in names}
     groups: dict[str, set[int]] = {name: set() for name in names}
     classes: Counter[tuple[str, str]] = Counter()

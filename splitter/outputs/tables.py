@@ -82,7 +82,7 @@ def schema_of(files: Files) -> tuple[dict[str, str], list[str]]:
         if not all(isinstance(one, str) for one in (*types, *types.values(), *columns)):
             raise ValueError("its types are wrong")  # noqa: TRY301 - as of what is no JSON
     except (StorageError, ValueError, KeyError, TypeError, AttributeError) as error:
-        place = files.place(SCHEMA)
+        place = files.location(SCHEMA)
         raise Refused(f"{place}: cannot be read ({error}); run again with the same output folder") from None
     return {**types, "size": "int"}, columns
 
@@ -94,7 +94,7 @@ def open_table(
 
     `needed` are columns that it must have, `columns` those of the dataset.
     """
-    path = files.place(name)
+    path = files.location(name)
     if not files.exists(name):
         files.refuse_nowhere()
         if files.exists(OWN_FOLDER):

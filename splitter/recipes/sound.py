@@ -12,7 +12,7 @@ from typing import Any
 
 from splitter.annotations import Annotation, AnnotationFile, Labels, MinOverlap, find_annotations
 from splitter.audio.decoders import Truncated
-from splitter.audio.probe import known_length
+from splitter.audio.probe import probed_length
 from splitter.audio.sources import SoundSource, UnreadSource, open_source
 from splitter.audio.target import Channels, FileFormat, Lossy, Target, made_format
 from splitter.dataset import ProcessorDataset, Result
@@ -118,7 +118,7 @@ class SoundRecipe(ProcessorDataset):
     def expected(self, input_file: InputFile) -> Expected | None:
         """How many pieces `spans` will give and how large they are, by what the header says of the length."""
         path = input_file.local_path
-        known = known_length(path, self.truncated)
+        known = probed_length(path, self.truncated)
         if known is None:
             return None
         source = UnreadSource(known, made_format(known.format, self.target, path), self.target)

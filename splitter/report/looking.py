@@ -164,7 +164,7 @@ def look(outputs: Outputs, table: ReportTable, layout: Layout | None, effort: Ef
     with outputs.at_hand():
         _measure(outputs, looks, effort.tell)
         _read_texts(outputs, looks)
-        looks.worth = standing_out(looks)
+        looks.worth = outliers(looks)
         _copy(outputs, looks, effort.previews)
     if layout:
         _outline_sources(table, layout, looks)
@@ -239,7 +239,7 @@ def _read_texts(outputs: Outputs, looks: Looks) -> None:
 
 
 _Choice = tuple[str, Callable[[Levels], float], Callable[[Levels], bool]]
-_STANDING_OUT: tuple[_Choice, ...] = (
+_OUTLIERS: tuple[_Choice, ...] = (
     ("most clipped", lambda one: -one.clipped, lambda one: one.clipped > 0),
     ("loudest", lambda one: -one.rms_db, lambda _: True),
     ("quietest", lambda one: one.rms_db, lambda _: True),
@@ -249,10 +249,10 @@ _STANDING_OUT: tuple[_Choice, ...] = (
 )
 
 
-def standing_out(looks: Looks) -> list[tuple[int, str]]:
+def outliers(looks: Looks) -> list[tuple[int, str]]:
     """Rows to listen to first: the extremes, and some others by chance that is the same each time."""
     found: dict[int, str] = {}
-    for reason, key, counts in _STANDING_OUT:
+    for reason, key, counts in _OUTLIERS:
         keys = {row: key(levels) for row, levels in looks.levels.items()}
         # where all are alike none stands out
         if len({*keys.values()}) > 1:
@@ -304,7 +304,7 @@ def _outline_sources(table: ReportTable, layout: Layout, looks: Looks) -> None:
 
     def work(name: str) -> Any:  # noqa: ANN401 - an array or nothing
         try:
-            return np.abs(measure(layout.place(name), SOURCE_POINTS).wave).max(0)
+            return np.abs(measure(layout.location(name), SOURCE_POINTS).wave).max(0)
         except (SplitterError, OSError):
             return None
 
@@ -328,7 +328,7 @@ def _outline_sources(table: ReportTable, layout: Layout, looks: Looks) -> None:
 
 
 def _size_of(layout: Layout, name: str) -> int | None:
-    place = layout.place(name)
+    place = layout.location(name)
     try:
         return os.stat(place).st_size if not is_url(place) and os.path.isfile(place) else None
     except (OSError, ValueError):

@@ -165,7 +165,7 @@ class Served:
         if self._sources is None or name not in self._sources[1]:
             raise NotThere
         try:
-            descriptor = os.open(self._sources[0].place(name), os.O_RDONLY | os.O_NONBLOCK)
+            descriptor = os.open(self._sources[0].location(name), os.O_RDONLY | os.O_NONBLOCK)
         except (OSError, ValueError) as error:
             raise NotThere from error
         file = _plain(descriptor)

@@ -78,7 +78,7 @@ def _json(files: Files, name: str) -> dict[str, Any]:
     try:
         content = json_of(files.read(name))
     except ValueError as error:
-        raise Refused(f"{files.place(name)}: is damaged ({error}); remove it") from None
+        raise Refused(f"{files.location(name)}: is damaged ({error}); remove it") from None
     return content if isinstance(content, dict) else {}
 
 

@@ -119,7 +119,7 @@ def server_of(output: str, effort: Effort, *, host: str, port: int, sources: boo
     served = Served(files, members, _sources(files, manifest) if sources else None)
     server = Server(served, host, port)
     there = files.exists(REPORT)
-    old = there and not remote and _is_older(files.place(REPORT), files.place(MANIFEST))
+    old = there and not remote and _is_older(files.location(REPORT), files.location(MANIFEST))
     if not there or old:
         try:
             served.page = page_of(output, files.folder, effort).content

@@ -83,7 +83,7 @@ class GroupWriter(SinkWriter):
         """Take along what an input has in an older shard, which this batch replaces."""
 
     @abstractmethod
-    def passed(self, rank: int) -> None:
+    def advance(self, rank: int) -> None:
         """Inputs up to this place of the group are settled, one way or another."""
 
     @abstractmethod

@@ -249,7 +249,7 @@ class ShardsWriter(GroupWriter):
 
     # -- into shards -----------------------------------------------------------------------------------------
 
-    def passed(self, rank: int) -> None:
+    def advance(self, rank: int) -> None:
         """Write what has waited for this."""
         if self._sink.seed is None:
             for ready in sorted(one for one in self._waiting if one <= rank):

@@ -145,7 +145,7 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def settle(self, name: str) -> None:
+    def publish_file(self, name: str) -> None:
         """Give a working file its name: this run will not be refused any more."""
 
     @abstractmethod

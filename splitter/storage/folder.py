@@ -139,7 +139,7 @@ class LocalStorage(Storage):
     def locked(self, *, elsewhere: bool = False) -> Iterator[None]:
         """Hold the folder for this run."""
         del elsewhere
-        with self._lock.held():
+        with self._lock.hold():
             self.run = self._lock.run
             yield
 
@@ -214,9 +214,9 @@ class LocalStorage(Storage):
             file.close()
         except OSError as error:
             raise StorageError.of(error, self.path(name)) from error
-        self.settle(name)
+        self.publish_file(name)
 
-    def settle(self, name: str) -> None:
+    def publish_file(self, name: str) -> None:
         """Give a working file its name: this run will not be refused any more."""
         if name in self._settled:
             return

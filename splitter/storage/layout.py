@@ -25,7 +25,7 @@ class Layout:
     root: str
     keep_extension: bool = False
 
-    def place(self, text: str) -> str:
+    def location(self, text: str) -> str:
         """The local path, or the URL, of an input as it is listed."""
         if "://" in text:
             if is_url(text):
@@ -40,7 +40,7 @@ class Layout:
         """What identifies an input: its path below the root, or its whole path without leading slash."""
         if "//" not in text and text[:1] != "/" and _is_plain(text):
             return text
-        path, root = self.place(text), self.root
+        path, root = self.location(text), self.root
         if is_url(path):
             path, root = path_in(path), path_in(root) if is_url(root) else "/"
         else:

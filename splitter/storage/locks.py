@@ -51,7 +51,7 @@ class FolderLock:
         return {**self.__dict__, "descriptors": []}
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Hold the folder for this run; raises Refused if another one is at work in it.
 
         Workers inherit the lock on purpose: it is free only when the last of them is gone, so a new

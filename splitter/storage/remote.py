@@ -130,18 +130,18 @@ class RemoteStorage(Storage):
         if self.lost:
             raise StorageError(self.lost)
         refuse_unclean(self.root, (name,))
-        with self._said(f"cannot write {self.path(name)}"):
+        with self._named_errors(f"cannot write {self.path(name)}"):
             yield
 
     @contextlib.contextmanager
     def _reading(self, name: str) -> Iterator[None]:
         if name:
             refuse_unclean(self.root, (name,))
-        with self._said(f"cannot read {self.path(name)}"):
+        with self._named_errors(f"cannot read {self.path(name)}"):
             yield
 
     @contextlib.contextmanager
-    def _said(self, what: str) -> Iterator[None]:
+    def _named_errors(self, what: str) -> Iterator[None]:
         try:
             yield
         except (StorageError, Refused, _Unreadable):
@@ -317,9 +317,9 @@ class RemoteStorage(Storage):
         with self._temporary(name) as file:
             self._working[name] = file
             yield file
-            self.settle(name)
+            self.publish_file(name)
 
-    def settle(self, name: str) -> None:
+    def publish_file(self, name: str) -> None:
         """Put it there."""
         if name in self._settled:
             return

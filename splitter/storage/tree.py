@@ -119,7 +119,7 @@ class Tree:
 
     def _folder(self, name: str) -> int:
         """The descriptor of a folder, which stays open while the next is asked for."""
-        opened = self._known(name)
+        opened = self._still_open(name)
         if opened is not None:
             return opened
         steps = name.split("/") if name else []
@@ -127,7 +127,7 @@ class Tree:
         opened = None
         while opened is None and start > 0:
             start -= 1
-            opened = self._known("/".join(steps[:start]))
+            opened = self._still_open("/".join(steps[:start]))
         if opened is None:
             opened = self._keep("", os.open(self.root, _SEARCH & ~os.O_NOFOLLOW))
         inner = opened
@@ -149,7 +149,7 @@ class Tree:
             self._tell_what_is_there(error, folder, step, "/".join(way))
             raise
 
-    def _known(self, name: str) -> int | None:
+    def _still_open(self, name: str) -> int | None:
         """A folder that is open, if it is still that folder.
 
         User code in this process may have closed it, and opened another file under its number; and another
@@ -164,13 +164,13 @@ class Tree:
             is_same = opened[1:] == (found.st_dev, found.st_ino)
         except OSError:
             is_same = False
-        if is_same and found.st_nlink and self._is_in_place(name, found):
+        if is_same and found.st_nlink and self._is_still_there(name, found):
             folders.move_to_end(name)
             return opened[0]
         _close(folders.pop(name))
         return None
 
-    def _is_in_place(self, name: str, found: os.stat_result) -> bool:
+    def _is_still_there(self, name: str, found: os.stat_result) -> bool:
         """Whether it is there by its name, where a folder that is open does not tell that it was removed."""
         if _TELLS_REMOVAL:
             return True

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from splitter.system.children import die_with_parent, parent_process
 from splitter.system.cpus import usable_cpus
-from splitter.system.signals import signals_held_back, signals_let_in
+from splitter.system.signals import signals_blocked, unblock_signals
 
 FEW_ITEMS = 4
 
@@ -42,7 +42,7 @@ def in_processes(
         return
     helpers: list[_Helper[Item, Result]] = []
     try:
-        with signals_held_back():
+        with signals_blocked():
             count = min(cpus, len(items))
             helpers += (_Helper(function, items[number::count]) for number in range(count))
         for number, item in enumerate(items):
@@ -64,7 +64,7 @@ def from_process(generate: Callable[[], Iterable[Item]]) -> Generator[Item, None
         return
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    with signals_held_back():
+    with signals_blocked():
         process = context.Process(target=_yield_to, args=(generate, theirs), daemon=True)
         process.start()
     theirs.close()
@@ -143,7 +143,7 @@ def _become_helper() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signals_let_in()
+    unblock_signals()
 
 
 def _help(function: Callable[[Any], Any], items: Sequence[Any], results: Connection) -> None:

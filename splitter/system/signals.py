@@ -12,7 +12,7 @@ ASKING_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
-def signals_held_back() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """Have signals wait: Python would lose one that strikes while it forks."""
     old = signal.pthread_sigmask(signal.SIG_BLOCK, ASKING_TO_END)
     try:
@@ -21,7 +21,7 @@ def signals_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
 
-def signals_let_in() -> None:
+def unblock_signals() -> None:
     """Undo that in a process that was started meanwhile."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING_TO_END)
 

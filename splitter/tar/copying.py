@@ -135,7 +135,7 @@ class Shards:
     most: int | None = None
     number_same: bool = False
 
-    def place(self, number: int) -> str:
+    def name_of(self, number: int) -> str:
         """The name of a shard."""
         return _NUMBER.sub(lambda match: f"{number:0{match[1] or 0}d}", self.pattern)
 
@@ -146,7 +146,7 @@ class Shards:
             raise Refused(
                 f"-o {self.pattern}: has no place for the number; write it as prefix-{{shard:06d}}.tar"
             )
-        check_target(self.place(self.start))
+        check_target(self.name_of(self.start))
         for number, name in self._there():
             if number >= self.start:
                 raise Refused(
@@ -156,8 +156,8 @@ class Shards:
     def _there(self) -> Iterator[tuple[int, str]]:
         """Shards of such names that there are, with their numbers."""
         if is_url(self.pattern):
-            if exists(self.place(self.start)):
-                yield self.start, self.place(self.start)
+            if exists(self.name_of(self.start)):
+                yield self.start, self.name_of(self.start)
             return
         folder, name = os.path.split(self.pattern)
         if "{" in folder:
@@ -186,7 +186,7 @@ def split(samples: Iterable[TarSample], shards: Shards) -> Divided:
     total = 0
     sample = next(waiting, None)
     while sample is not None and len(places) != shards.most:
-        place = shards.place(shards.start + len(places))
+        place = shards.name_of(shards.start + len(places))
         with writing(place) as file:
             writer = SampleWriter(file, place, number_same=shards.number_same)
             while sample is not None and _has_room(writer, sample, shards):

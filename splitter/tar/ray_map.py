@@ -60,7 +60,7 @@ class Targets:
         """Leave something there for the nodes to see."""
         del durable
         try:
-            with writing(self._place(name)) as file:
+            with writing(self._path(name)) as file:
                 file.write(content)
         except TarError as error:
             raise Refused(str(error)) from None
@@ -68,7 +68,7 @@ class Targets:
     def read(self, name: str) -> bytes:
         """See what was left there."""
         try:
-            with ArchiveSource(self._place(name)).open() as file:
+            with ArchiveSource(self._path(name)).open() as file:
                 return file.read()
         except TarError as error:
             raise Refused(str(error)) from None
@@ -76,9 +76,9 @@ class Targets:
     def remove(self, names: Sequence[str]) -> None:
         """Take it away again."""
         for name in names:
-            remove(self._place(name))
+            remove(self._path(name))
 
-    def _place(self, name: str) -> str:
+    def _path(self, name: str) -> str:
         return f"{self.root}/.splitter-{self.run}-{os.path.basename(name)}"
 
     def wait_for_workers(self, seconds: float) -> None:

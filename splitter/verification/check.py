@@ -25,7 +25,7 @@ from splitter.errors import Refused, StorageError
 from splitter.ledger.journal import Journal
 from splitter.ledger.manifest import ERRORS, MANIFEST, SCHEMA, ManifestTables
 from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED, STALE
-from splitter.ledger.run_files import kept_list, listed_inputs
+from splitter.ledger.run_files import listed_inputs, stored_list
 from splitter.ledger.status import InputStatus
 from splitter.ledger.tables import OTHER_TABLES, checksums_of_others
 from splitter.options import OTHERS
@@ -135,7 +135,7 @@ class Verification:
                 "record", OWN_FOLDER, "nothing else was looked at, since it is held against what is there"
             )
             return
-        header, _, keys = kept_list(self.storage)
+        header, _, keys = stored_list(self.storage)
         half_done = self.journal.peek()
         if half_done is not None:
             self.find("batch", OWN_FOLDER, f"a run was interrupted in the middle of a batch; {RUN_AGAIN}")

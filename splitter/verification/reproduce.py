@@ -14,13 +14,13 @@ from splitter.executors.registry import Limits
 from splitter.executors.temporary import TemporaryOutput, temporary_output
 from splitter.inputs.locations import fingerprint
 from splitter.inputs.shards.index import MemberIndex
-from splitter.inputs.shards.scan import members_again
-from splitter.inputs.survey import look_at_places
+from splitter.inputs.shards.scan import members_at
+from splitter.inputs.survey import look_at_all_paths
 from splitter.inputs.table import InputTable, copy_list
 from splitter.ledger.journal import Journal
 from splitter.ledger.recipe_record import PARAMETER, how_before, recipe_how, seed_of
 from splitter.ledger.records import FAILED, OUTPUT_COLUMNS, SKIPPED, RowColumns
-from splitter.ledger.run_files import kept_rows
+from splitter.ledger.run_files import stored_rows
 from splitter.options import RunOptions
 from splitter.recipes.parameters import Parameter, recipe_parameters
 from splitter.recipes.registry import RECIPES, load_recipe
@@ -132,18 +132,18 @@ class Reproduction:
         if self._most is not None and self._most < len(done):
             done = done[np.linspace(0, len(done) - 1, self._most).astype("i8")]
         storage = verification.storage
-        listed, header, rows = kept_rows(storage)
+        listed, header, rows = stored_rows(storage)
         layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
         how, _ = how_before(storage)
         seed = seed_of(how, header)
         with tempfile.TemporaryFile() as file:
             table = copy_list(header, rows, file, listed.column)
-            keys = np.fromiter((key_hash(layout.key(row[at])) for row in kept_rows(storage)[2]), "u8")
+            keys = np.fromiter((key_hash(layout.key(row[at])) for row in stored_rows(storage)[2]), "u8")
             if listed.group_rows:
                 keys = keys[table.group(keys)]
             job = Job(self._recipe, storage, FilesSink(RunOptions()), layout, header, at, seed, retries=2)
-            places = (layout.place(table.listed(index)) for index in done.tolist())
-            self._members = members_again(places, listed.member)
+            places = (layout.location(table.listed(index)) for index in done.tolist())
+            self._members = members_at(places, listed.member)
             with temporary_output(job, Limits(self._workers)) as place:
                 for some in self._at_once(verification.journal, keys, done):
                     self._compare(verification, place, table, keys, some)
@@ -167,9 +167,9 @@ class Reproduction:
         batch = Batch("", [], [], [], [])
         journal = verification.journal
         names = [table.listed(index) for index in chosen.tolist()]
-        places = [place.job.layout.place(listed) for listed in names]
+        places = [place.job.layout.location(listed) for listed in names]
         in_shards = self._members.find(places).tolist()
-        apart = iter(look_at_places([one for one, at in zip(places, in_shards, strict=True) if at < 0]))
+        apart = iter(look_at_all_paths([one for one, at in zip(places, in_shards, strict=True) if at < 0]))
         looks = [self._members.found(at) if at >= 0 else next(apart) for at in in_shards]
         entries = journal.find(keys[chosen]).tolist()
         for index, entry, listed, found, at in zip(
@@ -183,7 +183,7 @@ class Reproduction:
             if mark != journal.entries["fingerprint"][entry]:
                 verification.find("source", listed, "cannot be made again: it has changed since")
                 continue
-            member = self._members.place(at)
+            member = self._members.location(at)
             if member:
                 batch.members[len(batch)] = member
             batch.texts.append(text)

@@ -136,7 +136,7 @@ class Task:
 
     def path(self, place: int) -> str:
         """Where the input is on this machine."""
-        return self._job.layout.place(self.rows[place][0][self._job.at])
+        return self._job.layout.location(self.rows[place][0][self._job.at])
 
     def folder(self, place: int) -> str:
         """The folder of the output that is this input's own."""

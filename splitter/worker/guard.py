@@ -140,7 +140,7 @@ class Guard:
             name = f"{batch.name}-{attempt:06d}"
             attempt += 1
             report, death = self._try(replace(piece, name=name))
-            total.said += self._said(piece)
+            total.said += self._printed(piece)
             if report is not None:
                 total += report
                 if total.stop:
@@ -233,7 +233,7 @@ class Guard:
             )
         return None
 
-    def _said(self, batch: Batch) -> list[tuple[str, str]]:
+    def _printed(self, batch: Batch) -> list[tuple[str, str]]:
         """What user code has printed, by input."""
         if self._voice is None:
             return []
@@ -277,7 +277,7 @@ class Guard:
         self, death: "_Death", batch: Batch, name: str, killed: dict[int, int], total: Report
     ) -> list[Batch]:
         """What is left to do of a batch whose runner died; the next piece stands last."""
-        is_committed = self._journal.settle(name)
+        is_committed = self._journal.finish_batch(name)
         self._journal.release(name)
         if is_committed:
             total += _report_of(Record.read(self._job.storage, name), len(batch))

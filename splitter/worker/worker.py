@@ -235,7 +235,7 @@ class Worker:
                     task.carry(kept_of[rank], older)
                 finished.add(rank)
                 while passed < len(ranks) and ranks[passed] in finished:
-                    task.group_sink.passed(ranks[passed])
+                    task.group_sink.advance(ranks[passed])
                     passed += 1
 
     def _process_one(self, task: Task, place: int) -> None:

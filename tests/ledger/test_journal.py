@@ -75,7 +75,7 @@ def test_an_attempt_that_was_undone_does_not_undo_the_next(storage: LocalStorage
     """A runner dies in the middle of publishing; its batch is tried again, and then the guard dies, too."""
     journal = Journal(storage)
     journal.begin("000001-000000-000000", [1, 2], ["1/0.txt", "2/0.txt"])
-    assert not journal.settle("000001-000000-000000")
+    assert not journal.finish_batch("000001-000000-000000")
     journal.begin("000001-000000-000001", [1], ["1/0.txt"])
     storage.publish(_staged(storage), ["1/0.txt"])
     commit(storage, "000001-000000-000001", {1: ["1/0.txt"]})
@@ -109,7 +109,7 @@ def test_a_batch_that_committed_only_loses_its_begun_record(storage: LocalStorag
     journal.begin("000001-000000", [1], ["1/0.txt"])
     storage.publish(_staged(storage), ["1/0.txt"])
     commit(storage, "000001-000000", {1: ["1/0.txt"]})
-    assert journal.settle("000001-000000")
+    assert journal.finish_batch("000001-000000")
     assert storage.names(RECORDS) == ["000001-000000"]
     assert done(storage) == {1: ["1/0.txt"]}
 
@@ -226,7 +226,7 @@ def test_nobody_removes_what_was_promised(storage: LocalStorage):
     promised(storage, "a.tar")
     journal.release(BATCH)
     assert storage.names(f"{storage.staging}/{BATCH}") == ["a.tar"]
-    assert journal.settle(BATCH)
+    assert journal.finish_batch(BATCH)
     journal.release(BATCH)
     assert storage.names(storage.staging) == []
 

@@ -63,7 +63,7 @@ def test_a_working_file_that_is_left_by_an_error_takes_nothing_away(storage: Loc
     with contextlib.suppress(kind), storage.working_file(".splitter/other.csv") as file:
         file.write(b"whole")
         file.flush()
-        storage.settle(".splitter/other.csv")
+        storage.publish_file(".splitter/other.csv")
         raise kind
     again = LocalStorage(storage.root)
     with contextlib.suppress(kind), again.working_file(".splitter/dataset.csv") as file:
@@ -295,6 +295,6 @@ def test_a_signal_right_after_a_working_file_was_renamed_does_no_harm(folder: Pa
 
         monkeypatch.setattr(storage, step, interrupted)
         with pytest.raises(Interrupted):
-            storage.settle(".splitter/list")
-        storage.settle(".splitter/list")
+            storage.publish_file(".splitter/list")
+        storage.publish_file(".splitter/list")
     assert (folder / "out" / ".splitter" / "list").read_bytes() == b"content"

@@ -123,7 +123,7 @@ def test_a_lock_that_is_withdrawn_while_another_run_opens_it(storage: LocalStora
     """A refused run takes its files away: one that has them open already keeps others out all the same."""
     refused, second, third = (locks.FolderLock(Tree(storage.root), None) for _ in range(3))
     holding = contextlib.ExitStack()
-    holding.enter_context(refused.held())
+    holding.enter_context(refused.hold())
     opened = second._opened
 
     def opening(name: str) -> int:
@@ -134,7 +134,7 @@ def test_a_lock_that_is_withdrawn_while_another_run_opens_it(storage: LocalStora
         return descriptor
 
     monkeypatch.setattr(second, "_opened", opening)
-    with second.held(), pytest.raises(Refused, match="is in use by process"), third.held():
+    with second.hold(), pytest.raises(Refused, match="is in use by process"), third.hold():
         pass
 
 

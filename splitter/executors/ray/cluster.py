@@ -115,7 +115,7 @@ def _environment(settings: dict[str, str]) -> Iterator[None]:
     """The environment that Ray's processes inherit."""
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
-    _read_environment_again()
+    _reread_environment()
     try:
         yield
     finally:
@@ -124,10 +124,10 @@ def _environment(settings: dict[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-        _read_environment_again()
+        _reread_environment()
 
 
-def _read_environment_again() -> None:
+def _reread_environment() -> None:
     """Ray reads its settings once, when it is imported."""
     Config.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()

@@ -108,7 +108,7 @@ class RayExecutor(Executor):
         if self.cluster.address:
             self._probe(job)
 
-    def place(self) -> str:
+    def status(self) -> str:
         """The nodes that take batches, and how much of them is in use."""
         self._look()
         busy = min(len(self._at_work), self._slots)
@@ -216,7 +216,7 @@ class RayExecutor(Executor):
                 yield report
             if time.monotonic() - heard > SECONDS_BETWEEN_NOTES and not self._slots:
                 heard = time.monotonic()
-                yield Report(notes=[f"waiting for a node that has {self._wanted()}"])
+                yield Report(notes=[f"waiting for a node that has {self._needs_told()}"])
 
     def _room(self) -> int:
         """How many batches may be in Ray's hands: a few for each place, and some that ask for more places."""
@@ -278,7 +278,7 @@ class RayExecutor(Executor):
         all_of_it = {"CPU": self.cluster.cpus, "GPU": self.cluster.gpus, **self.cluster.resources}
         return {name: amount for name, amount in all_of_it.items() if amount}
 
-    def _wanted(self) -> str:
+    def _needs_told(self) -> str:
         return ", ".join(f"{amount:g} {name}" for name, amount in self._needs().items())
 
     def _refuse_without_room(self) -> None:
@@ -286,7 +286,7 @@ class RayExecutor(Executor):
         self._look()
         if not self._slots and not self.limits.least:
             raise Refused(
-                f"no node of the Ray cluster has {self._wanted()} for a batch; ask for less, add one, "
+                f"no node of the Ray cluster has {self._needs_told()} for a batch; ask for less, add one, "
                 "or say --workers 1:8, or the like, if one comes when it is asked for"
             )
 

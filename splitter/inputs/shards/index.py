@@ -245,7 +245,7 @@ class MemberIndex:
         """The size of an input, and a number for its version."""
         return Found(int(self.sizes[position]), int(self.changed[position]))
 
-    def place(self, position: int) -> MemberLocation | None:
+    def location(self, position: int) -> MemberLocation | None:
         """Where an input is; None for one that cannot be read, or that stands in no shard."""
         if position < 0 or position in self.faults:
             return None

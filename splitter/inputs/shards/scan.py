@@ -56,9 +56,9 @@ def read_shards(
     """
     home = _home(text)
     # a client of a store brings a thread, and this process is still to fork
-    places = _apart(_places, [text])[0]
+    places = _in_helper(_shards_named, [text])[0]
     if is_parquet(text):
-        contents = _apart(partial(contents_column, path_column=column, asked=member), places[:1])[0]
+        contents = _in_helper(partial(contents_column, path_column=column, asked=member), places[:1])[0]
         if contents is None:
             if len(places) > 1:
                 first = without_secrets(places[0])
@@ -77,7 +77,7 @@ def read_shards(
         texts = [f"{shard_name}/{name}" for name, *_ in found.rows]
         layout = Layout(home)
         _, starts, sizes, labels, faults = [*map(list, zip(*found.rows, strict=True))] or [[]] * 5
-        index.add(found.shard, [*map(layout.place, texts)], starts, sizes, faults)
+        index.add(found.shard, [*map(layout.location, texts)], starts, sizes, faults)
         if found.cut:
             index.unread.append(shard_name)
         for listed, columns in zip(texts, labels, strict=True):
@@ -159,15 +159,15 @@ def _labels_among(names: list[str]) -> list[str]:
 # -- which shards -------------------------------------------------------------------------------------------
 
 
-def _apart(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+def _in_helper(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
     return [*_each(function, items)]
 
 
-def members_again(places: Iterable[str], member: str | None) -> MemberIndex:
+def members_at(places: Iterable[str], member: str | None) -> MemberIndex:
     """Where members are, from the paths or URLs that stand for them; what cannot be looked at is left out."""
     shards = dict.fromkeys(filter(None, map(_shard_around, places)))
     index = MemberIndex()
-    for shard, found in zip(shards, _each(partial(_look_again, member=member), [*shards]), strict=True):
+    for shard, found in zip(shards, _each(partial(_rescan, member=member), [*shards]), strict=True):
         if found is not None:
             names, starts, sizes, _, faults = [*map(list, zip(*found.rows, strict=True))] or [[]] * 5
             index.add(found.shard, [f"{shard}/{name}" for name in names], starts, sizes, faults)
@@ -180,7 +180,7 @@ def _shard_around(place: str) -> str:
     return next((place[:end] for end in ends if is_url(place) or os.path.isfile(place[:end])), "")
 
 
-def _look_again(place: str, member: str | None) -> ShardScan | None:
+def _rescan(place: str, member: str | None) -> ShardScan | None:
     try:
         if is_archive(place):
             return look_at_archive(place, member)
@@ -196,7 +196,7 @@ def _each(function: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
         yield from results
 
 
-def _places(text: str) -> list[str]:
+def _shards_named(text: str) -> list[str]:
     """The shards that braces and patterns stand for."""
     return [source.place for source in sources_of([text])]
 

@@ -50,7 +50,7 @@ class Mp3Index(CountedMp3):
         self.end = self.runs[-1][1] if self.runs else 0
         self._file: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
         self._path = path
-        self._group = lru_cache(maxsize=4)(self._places_of_group)
+        self._group = lru_cache(maxsize=4)(self._offsets_of_group)
 
     def note(self, content: mmap, places: "array[int]") -> None:
         """Check the next frames, and keep some of their places."""
@@ -86,14 +86,14 @@ class Mp3Index(CountedMp3):
         alike = (data[places + 1] == layout.start[1]).all()
         return bool(alike and side.valid.all() and (first >= before).all() and (last <= ends * 8).all())
 
-    def place(self, number: int) -> int:
+    def offset_of(self, number: int) -> int:
         """Where a frame begins; that of the one behind the last is where it ends."""
         if number == self.frames:
             return self.end
         group, index = divmod(number, STRIDE)
         return self._group(group)[index]
 
-    def _places_of_group(self, group: int) -> list[int]:
+    def _offsets_of_group(self, group: int) -> list[int]:
         """The places of as many frames as share one that is kept."""
         at = self._kept[group]
         end = self._kept[group + 1] if group + 1 < len(self._kept) else self.end
@@ -107,7 +107,7 @@ class Mp3Index(CountedMp3):
             at += size
         return places
 
-    def places_between(self, first: int, last: int) -> list[tuple[int, int]]:
+    def offsets_between(self, first: int, last: int) -> list[tuple[int, int]]:
         """Some frames from one to before another, with their places."""
         groups = range(-(-first // STRIDE), -(-last // STRIDE))
         return [(group * STRIDE, self._kept[group]) for group in groups]

@@ -41,7 +41,7 @@ class Mp3Source(Mp3Index):
         first, last = start // samples, -(-stop // samples)
         # before the first frame there is silence
         copied = max(0, first - layout.preroll)
-        at, end = self.place(copied), self.place(last)
+        at, end = self.offset_of(copied), self.offset_of(last)
         header = self.read(at, at + HEADER_BYTES + 2)
         silent = layout.silent(header)
         head = self._filler(copied, header) + silent * (layout.preroll - first + copied)
@@ -52,7 +52,7 @@ class Mp3Source(Mp3Index):
         tail = silent * more
         known = [
             (before + number - first, len(head) + place - at)
-            for number, place in [*self.places_between(copied, last), (last, end)]
+            for number, place in [*self.offsets_between(copied, last), (last, end)]
         ]
         if more:
             known.append((known[-1][0] + more, known[-1][1] + len(tail)))
@@ -77,6 +77,6 @@ class Mp3Source(Mp3Index):
         found = b""
         while len(found) < wanted:
             number -= 1
-            found = self.read(self.place(number) + self.layout.head, self.place(number + 1)) + found
+            found = self.read(self.offset_of(number) + self.layout.head, self.offset_of(number + 1)) + found
         filler[len(filler) - wanted :] = found[len(found) - wanted :]
         return bytes(filler)
