@@ -138,10 +138,10 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         at = int(index.find([url])[0])
         if at in index.faults:
             raise UnreadableInput(index.faults[at])
-        place = index.location(at)
-        if place is not None:
-            fetcher.begin(members.begin({0: place}, 1))
-            return members.take(input_file, 0, place)
+        member = index.location(at)
+        if member is not None:
+            fetcher.begin(members.begin({0: member}, 1))
+            return members.take(input_file, 0, member)
         if not is_url(url):
             look_at(url)
             return input_file

@@ -58,13 +58,13 @@ class MemberHead(NamedTuple):
     wrong: str = ""
 
 
-def read_members(stream: BinaryIO, place: str, *, contents: bool = True) -> Iterator[Member]:
+def read_members(stream: BinaryIO, location: str, *, contents: bool = True) -> Iterator[Member]:
     """The files of an archive, in its order; its folders are passed over.
 
     Anything else in it is an error, and so is an end before the end. Archives that follow each other are read
     as one. Without `contents` every content is empty.
     """
-    counting = CountedStream(stream, place)
+    counting = CountedStream(stream, location)
     for head in read_heads(counting):
         if head.wrong:
             plain = head.kind in (*_FILE, _FOLDER)
@@ -108,9 +108,9 @@ def read_heads(stream: "CountedStream") -> Iterator[MemberHead]:
 class CountedStream:
     """A stream that knows how far it was read; what cannot be read is one error that names the archive."""
 
-    def __init__(self, stream: BinaryIO, place: str, size: int | None = None) -> None:
+    def __init__(self, stream: BinaryIO, location: str, size: int | None = None) -> None:
         """Of a stream that can be sought `size` says how many bytes there are."""
-        self._stream, self._place, self._size, self.at = stream, place, size, 0
+        self._stream, self._name, self._size, self.at = stream, location, size, 0
 
     def read(self, size: int) -> bytes:
         """As many bytes; none at the end."""
@@ -161,7 +161,7 @@ class CountedStream:
 
     def error(self, what: str) -> TarError:
         """What is wrong with the archive."""
-        return TarError(f"{self._place}: {what}")
+        return TarError(f"{self._name}: {what}")
 
 
 def _parse(block: bytes, stream: CountedStream) -> MemberHead:

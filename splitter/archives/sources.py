@@ -32,22 +32,22 @@ class ArchiveSource:
     """An archive to read.
 
     Attributes:
-        place: A path, a URL, or `-` for standard input.
+        location: A path, a URL, or `-` for standard input.
         varying: What braces and patterns stand for in it.
     """
 
-    place: str
+    location: str
     varying: str = ""
 
     @property
     def name(self) -> str:
         """What messages call it."""
-        return "standard input" if self.place == STANDARD else self.place
+        return "standard input" if self.location == STANDARD else self.location
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Its bytes, unpacked if they are gzip."""
-        with _opened(self.place) as raw:
+        with _opened(self.location) as raw:
             beginning = io.BufferedReader(cast("io.RawIOBase", raw), BUFFER_BYTES)
             if beginning.peek(2)[:2] == _GZIP:
                 yield cast("BinaryIO", gzip.GzipFile(fileobj=beginning, mode="rb"))
@@ -57,25 +57,25 @@ class ArchiveSource:
                 raise TarError(f"{self.name}: is empty, and not a tar archive")
 
 
-def is_url(place: str) -> bool:
+def is_url(location: str) -> bool:
     """Whether a place is a URL."""
-    return bool(_URL.match(place))
+    return bool(_URL.match(location))
 
 
 @contextlib.contextmanager
-def _opened(place: str) -> Iterator[BinaryIO]:
-    name = "standard input" if place == STANDARD else place
+def _opened(location: str) -> Iterator[BinaryIO]:
+    name = "standard input" if location == STANDARD else location
     try:
-        if place == STANDARD:
+        if location == STANDARD:
             raw: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115 - closed below
-        elif is_url(place):
-            raw = _Remote(place)
+        elif is_url(location):
+            raw = _Remote(location)
         else:
-            raw = open(place, "rb", buffering=0)  # noqa: SIM115
+            raw = open(location, "rb", buffering=0)  # noqa: SIM115
     except Exception as error:  # the client of a store raises what it likes
-        if not isinstance(error, OSError) and not is_url(place):
+        if not isinstance(error, OSError) and not is_url(location):
             raise
-        raise TarError(f"{name}: cannot be read: {reason_in_words(error, place)}") from None
+        raise TarError(f"{name}: cannot be read: {reason_in_words(error, location)}") from None
     with raw:
         yield raw
 
@@ -105,9 +105,9 @@ class _Remote(io.RawIOBase):
         super().close()
 
 
-def reason_in_words(error: Exception, place: str) -> str:
+def reason_in_words(error: Exception, location: str) -> str:
     """Why a place cannot be read or written."""
-    if is_url(place):
+    if is_url(location):
         return reason(error)
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(str(said).split())
@@ -120,11 +120,11 @@ def sources_of(given: Sequence[str]) -> list[ArchiveSource]:
     """The archives that arguments name, in order; refuses one that names none."""
     found = [source for text in given for source in _sources(text)]
     for source in found:
-        if is_url(source.place):
-            client(source.place)
-        elif source.place != STANDARD:
-            _check_readable(source.place)
-    if sum(source.place == STANDARD for source in found) > 1:
+        if is_url(source.location):
+            client(source.location)
+        elif source.location != STANDARD:
+            _check_readable(source.location)
+    if sum(source.location == STANDARD for source in found) > 1:
         raise Refused("-: standard input can only be read once")
     return found
 

@@ -89,16 +89,16 @@ def header_columns(head: RowColumns) -> tuple[tuple[str, int], ...]:
     first = len(head.columns) + len(OUTPUT_COLUMNS)
     types = dict((*head.outputs, *head.inputs))
     return tuple(
-        (key, place)
-        for place, key in enumerate(head.keys, first)
+        (key, index)
+        for index, key in enumerate(head.keys, first)
         if key in HEADER_COLUMNS and types[key] == "int"
     )
 
 
 def header_fault(header: SoundHeader, row: Row, sound: tuple[tuple[str, int], ...]) -> tuple[str, str] | None:
     """What a header says that the row of its recording does not."""
-    for key, place in sound:
+    for key, index in sound:
         there = getattr(header, key)
-        if there is not None and row[place] and row[place] != str(there):
-            return "header", f"its header says {there:,} for {key} where the manifest says {row[place]}"
+        if there is not None and row[index] and row[index] != str(there):
+            return "header", f"its header says {there:,} for {key} where the manifest says {row[index]}"
     return None

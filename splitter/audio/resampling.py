@@ -195,8 +195,8 @@ def _filters(old: int, new: int, device: str, dtype: str) -> "torch.nn.Module":
     # julius computes its filters in 32 bits: the same in 64
     length = resample.get_buffer("kernel").shape[-1]
     first = (old - length) // 2
-    places = np.arange(first, first + length) * new - np.arange(new)[:, np.newaxis] * old
-    crossings = np.clip(places * (ROLLOFF / max(old, new)), -ZEROS, ZEROS)
+    positions = np.arange(first, first + length) * new - np.arange(new)[:, np.newaxis] * old
+    crossings = np.clip(positions * (ROLLOFF / max(old, new)), -ZEROS, ZEROS)
     exact = np.sinc(crossings) * np.cos(crossings * (np.pi / 2 / ZEROS)) ** 2
     exact /= exact.sum(axis=1, keepdims=True)
     resample.to(dtype=torch.float64).get_buffer("kernel").copy_(torch.from_numpy(exact[:, np.newaxis]))

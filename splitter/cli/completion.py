@@ -31,22 +31,22 @@ def parameters_in_text(recipe: str) -> list[Parameter]:
     The file is read and not run: a key that is pressed in a shell is no reason to do that, and torch alone
     would take a second.
     """
-    place, _, name = RECIPES.get(recipe, recipe).rpartition(":")
+    location, _, name = RECIPES.get(recipe, recipe).rpartition(":")
     with contextlib.suppress(OSError, SyntaxError, ValueError, ImportError):
-        body = ast.parse(_file_of(place).read_text(encoding="utf-8")).body
+        body = ast.parse(_file_of(location).read_text(encoding="utf-8")).body
         for kind in (one for one in body if isinstance(one, ast.ClassDef) and one.name == name):
             return _parameters(kind)
     return []
 
 
-def _file_of(place: str) -> Path:
+def _file_of(location: str) -> Path:
     """The file of a module, found without importing it."""
-    if place.endswith(".py"):
-        return Path(place).expanduser()
-    first, *rest = place.split(".")
+    if location.endswith(".py"):
+        return Path(location).expanduser()
+    first, *rest = location.split(".")
     spec = importlib.util.find_spec(first)
     if spec is None or spec.origin is None:
-        raise ImportError(place)
+        raise ImportError(location)
     return Path(spec.origin).parent.joinpath(*rest).with_suffix(".py") if rest else Path(spec.origin)
 
 

@@ -158,12 +158,12 @@ def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: 
     )
     shards.check()
     divided = copying.split(gathered(sources, memory, always=options["gather"]), shards)
-    first, last = (divided.places[at] if divided.places else "" for at in (0, -1))
+    first, last = (divided.names[at] if divided.names else "" for at in (0, -1))
     names = first if first == last else f"{first} to {last}"
-    counted = f"{_counted(divided.samples, 'sample')} in {_counted(len(divided.places), 'shard')}"
+    counted = f"{_counted(divided.samples, 'sample')} in {_counted(len(divided.names), 'shard')}"
     _say(counted + (f": {names}" if names else ""))
     if divided.more:
-        _say(f"stopped after {_counted(len(divided.places), 'shard')} (--max-shards); there are more samples")
+        _say(f"stopped after {_counted(len(divided.names), 'shard')} (--max-shards); there are more samples")
 
 
 @tar.command(short_help="Sort samples, or shuffle them; larger than memory.")

@@ -122,7 +122,9 @@ class Planner:
             stop = min(len(self._order), start + (size if number or not self._alone else 1))
             batch = self._batch(self._name(number), start, stop)
             if self._second is not None and not self._seconds_per_input:
-                batch = replace(batch, behind=True) if number else replace(batch, second=self._second)
+                batch = (
+                    replace(batch, waits_for_verdict=True) if number else replace(batch, second=self._second)
+                )
             yield replace(batch, step=self._step()) if in_shard else batch
             start, number = stop, number + 1
 
@@ -147,9 +149,9 @@ class Planner:
         chosen = np.sort(self._order[start:stop])
         stale: dict[int, list[str]] = {}
         if self._stale[start:stop].any():
-            places = np.flatnonzero(np.isin(chosen, self._state.changed))
-            outputs = self._journal.outputs_of_each(self._state.entries[chosen[places]])
-            stale = dict(zip(places.tolist(), outputs, strict=True))
+            positions = np.flatnonzero(np.isin(chosen, self._state.changed))
+            outputs = self._journal.outputs_of_each(self._state.entries[chosen[positions]])
+            stale = dict(zip(positions.tolist(), outputs, strict=True))
         batch = make_batch(name, self._table, self._found, chosen)
         return replace(batch, stale=stale, failures=_failures_by_index(self._failures, batch))
 
@@ -177,14 +179,14 @@ def make_batch(name: str, table: InputTable, found: Survey, chosen: np.ndarray) 
     if not len(found.members):
         return batch
     at = found.at[chosen].tolist()
-    places = {number: place for number, one in enumerate(at) if (place := found.members.location(one))}
+    positions = {number: place for number, one in enumerate(at) if (place := found.members.location(one))}
     faults = found.members.faults
     failures = {
         number: Failure(UnreadableInput.__name__, faults[one])
         for number, one in enumerate(at)
         if one in faults
     }
-    return replace(batch, members=places, failures=failures)
+    return replace(batch, members=positions, failures=failures)
 
 
 def second_of(table: InputTable, found: Survey, index: int) -> Batch:
@@ -247,14 +249,14 @@ class GroupPlanner:
         self._table, self._found, self._state, self._journal = table, found, state, journal
         self._groups, self._failures = groups, failures or {}
         self._name = _batch_names(job, journal)
-        places = groups.ranks(found.keys)
+        positions = groups.ranks(found.keys)
         self._input_at = np.full(len(groups.keys), -1, "i8")
-        self._input_at[places] = np.arange(len(places))
+        self._input_at[positions] = np.arange(len(positions))
         # asked for once: a group may be a single input, and there may be millions of those
         self._entries = journal.find(groups.keys)
-        self._changed = np.zeros(len(places), bool)
+        self._changed = np.zeros(len(positions), bool)
         self._changed[state.changed] = True
-        self._todo = _first_of_each(places[state.todo], groups.size, most)
+        self._todo = _first_of_each(positions[state.todo], groups.size, most)
         self._dropped = np.sort(groups.ranks(journal.entries["key"][dropped]))
         self._numbers = self._largest_first()
         self._careful = careful
@@ -289,7 +291,7 @@ class GroupPlanner:
             if self._careful and first and len(batch):
                 others = self._state.todo[self._found.keys[self._state.todo] != batch.keys[0]]
                 batch = replace(batch, second=second_of(self._table, self._found, int(others[-1])))
-            yield replace(batch, behind=self._careful and not first)
+            yield replace(batch, waits_for_verdict=self._careful and not first)
             # one that only leaves something out shows nothing
             first = first and not len(batch)
 
@@ -297,8 +299,8 @@ class GroupPlanner:
         groups = self._groups
         first = number * groups.size
         todo, dropped = (
-            places[slice(*np.searchsorted(places, [first, first + groups.size]))]
-            for places in (self._todo, self._dropped)
+            positions[slice(*np.searchsorted(positions, [first, first + groups.size]))]
+            for positions in (self._todo, self._dropped)
         )
         inputs = self._input_at[todo]
         ranks, numbers = (todo - first).tolist(), groups.numbers[todo].tolist()
@@ -315,10 +317,10 @@ class GroupPlanner:
 
     def _stale(self, inputs: np.ndarray) -> dict[int, list[str]]:
         """By place in the batch, the files with the outputs of inputs that were finished before."""
-        places = np.flatnonzero(self._changed[inputs])
-        outputs = self._journal.outputs_of_each(self._state.entries[inputs[places]])
+        positions = np.flatnonzero(self._changed[inputs])
+        outputs = self._journal.outputs_of_each(self._state.entries[inputs[positions]])
         files = ([*dict.fromkeys(map(file_with, names))] for names in outputs)
-        return dict(zip(places.tolist(), files, strict=True))
+        return dict(zip(positions.tolist(), files, strict=True))
 
     def _members_of_group(self, number: int, dropped: np.ndarray) -> tuple[list[GroupMember], list[str]]:
         """What inputs of a group have in its shards, and these shards."""
@@ -345,11 +347,11 @@ class GroupPlanner:
         return kept, [*shards]
 
 
-def _first_of_each(places: np.ndarray, size: int, most: int | None) -> np.ndarray:
+def _first_of_each(positions: np.ndarray, size: int, most: int | None) -> np.ndarray:
     """The first few places of each group, or all of them."""
-    places = np.sort(places)
-    if most is None or not len(places):
-        return places
-    groups = places // size
+    positions = np.sort(positions)
+    if most is None or not len(positions):
+        return positions
+    groups = positions // size
     starts = np.searchsorted(groups, groups)
-    return places[np.arange(len(places)) - starts < most]
+    return positions[np.arange(len(positions)) - starts < most]

@@ -36,7 +36,7 @@ def try_inputs(  # noqa: PLR0913 - what the engine knows
     start, size = 0, 1
     while start < len(chosen):
         batch = make_batch(f"trial-{start:06d}", table, found, chosen[start : start + size])
-        order = {key: place for place, key in enumerate(batch.keys)}
+        order = {key: index for index, key in enumerate(batch.keys)}
         tried: list[Tried] = []
         trial = replace(batch, one_by_one=True, trial=True)
         if careful and not start and len(chosen) > 1:

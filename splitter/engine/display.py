@@ -96,13 +96,13 @@ class Display:
         self._task = self._live.add_task("", total=self._inputs, completed=self._done_before)
         self._live.start()
 
-    def update(self, work: "Report", place: str = "") -> None:
+    def update(self, work: "Report", status: str = "") -> None:
         """Show what is done so far, and what it is done on."""
         self._wait_for_first(done=work.inputs > 0)
         if not self._live and not self._quiet and sys.stderr.isatty():
             self._go_live()
         if self._live:
-            self._live.update(self._task, completed=work.inputs, description=self._numbers(work, place))
+            self._live.update(self._task, completed=work.inputs, description=self._numbers(work, status))
             return
         now = time.monotonic()
         if now - self._last_line >= SECONDS_BETWEEN_LINES:
@@ -112,7 +112,7 @@ class Display:
             left = max(0, self._inputs - work.inputs) * (now - self._began) / max(1, fresh)
             # before the first is done nobody can tell
             more = f", {show_seconds(left)} left" if fresh > 0 else ""
-            self.say(f"{done}, {self._numbers(work, place)}{more}")
+            self.say(f"{done}, {self._numbers(work, status)}{more}")
 
     def _wait_for_first(self, *, done: bool) -> None:
         """Have it said when the first input takes long. It brings a thread, as the live line does."""
@@ -125,11 +125,11 @@ class Display:
             self._patience.daemon = True
             self._patience.start()
 
-    def _numbers(self, work: "Report", place: str) -> str:
+    def _numbers(self, work: "Report", status: str) -> str:
         rate = (work.inputs - self._done_before) / max(1e-3, time.monotonic() - self._began)
         failed = f"{work.failed:,} failed, " if work.failed else ""
         made = f"{show_count(work.outputs, 'output')}, {show_bytes(work.bytes)}"
-        where = f" on {place}" if place else ""
+        where = f" on {status}" if status else ""
         return f"{failed}{made}, {rate:,.1f} inputs/s{where}"
 
     def stop(self) -> None:

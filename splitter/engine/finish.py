@@ -41,26 +41,26 @@ def assemble_manifest(
         journal = Journal(storage)
         journal.recover()
         journal.load()
-        standing = InputStatus.of(storage, journal, keys)
+        input_status = InputStatus.of(storage, journal, keys)
         if change:
-            change(columns_of(journal, standing.entries[standing.entries >= 0], header), path_column)
-        advice = write_tables(storage, journal, standing, header, others=others)
+            change(columns_of(journal, input_status.entries[input_status.entries >= 0], header), path_column)
+        advice = write_tables(storage, journal, input_status, header, others=others)
         if advice and tell:
             tell(advice)
-        why = journal.first_failure(standing.entries_with(FAILED), path_column)
-        if not len(standing.entries_with(STALE)):
+        why = journal.first_failure(input_status.entries_with(FAILED), path_column)
+        if not len(input_status.entries_with(STALE)):
             forget_stale(storage)
             _, earlier = how_before(storage)
-            if earlier and not in_shards(journal, standing.gone).any():
+            if earlier and not in_shards(journal, input_status.gone).any():
                 forget_earlier(storage)
-        gone_names = standing.first_gone(journal, path_column)
+        gone_names = input_status.first_gone(journal, path_column)
         # a skipped input has neither
-        made = journal.entries[standing.entries_with(DONE)]
-        journal.compact(standing.all_entries)
+        made = journal.entries[input_status.entries_with(DONE)]
+        journal.compact(input_status.all_entries)
         return Summary.of(
-            standing.status,
+            input_status.status,
             output=storage.root,
-            gone=len(standing.gone_with_outputs),
+            gone=len(input_status.gone_with_outputs),
             gone_names=gone_names,
             first_failure=why,
             work=Report(outputs=int(made["outputs"].sum()), bytes=int(made["bytes"].sum())),
@@ -80,7 +80,7 @@ def split_manifest(
 
     `label` is a column that the report will ask for.
     """
-    kept = []
+    stored = []
     # before anything is looked at
     SplitRule("", fractions, seed)
 
@@ -92,11 +92,11 @@ def split_manifest(
             )
         if label is not None and label not in columns:
             raise Refused(f"--label {label}: the manifest has no such column; it has {', '.join(columns)}")
-        kept.append(SplitRule(group_column(columns, by, (GROUPS[0], path_column)), fractions, seed))
-        kept[0].keep(storage)
+        stored.append(SplitRule(group_column(columns, by, (GROUPS[0], path_column)), fractions, seed))
+        stored[0].keep(storage)
 
     assemble_manifest(storage, change=change)
-    return kept[0]
+    return stored[0]
 
 
 def unsplit_manifest(storage: Storage) -> None:

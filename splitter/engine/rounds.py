@@ -77,7 +77,7 @@ class Work:
         self.storage = job.storage
         self.groups = self._dealt()
         self.mine = self._of_part()
-        self.asked = first_inputs(options.limit, len(table), self.mine)
+        self.request = first_inputs(options.limit, len(table), self.mine)
         self.journal = Journal(self.storage)
         self.done = Report()
         self.began = began
@@ -293,7 +293,7 @@ class Work:
         marks = None
         if len(self.journal.entries):
             marks = self.found.fingerprints(self.table, self.job.seed)
-        return compare(self.journal, self.found, marks, asked=self.asked, again=again)
+        return compare(self.journal, self.found, marks, asked=self.request, again=again)
 
     def _announce(self, state: State, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
         """Say what will be done, before it is done; loudly where finished work is done again."""
@@ -319,7 +319,7 @@ class Work:
             self.display.alert("; ".join(changes))
 
     def _why_nothing(self, state: State) -> str:
-        numbers = state.entries if self.asked is None else state.entries[self.asked]
+        numbers = state.entries if self.request is None else state.entries[self.request]
         failed = int((self.journal.entries["status"][numbers[numbers >= 0]] == FAILED).sum())
         if not len(numbers):
             return f"nothing to do: {NO_INPUTS if self.mine is None else 'no input is for this part'}"
@@ -482,32 +482,34 @@ class Work:
             fault = str(error)
         self.journal.load()
         self._count_committed()
-        standing = InputStatus.of(self.storage, self.journal, self.found.keys)
+        input_status = InputStatus.of(self.storage, self.journal, self.found.keys)
         why = None
         try:
             if compact and not fault:
                 self._sync_all()
-            self.gone_names = standing.first_gone(self.journal, self.table.column)
+            self.gone_names = input_status.first_gone(self.journal, self.table.column)
             if fault:
                 why = next(iter(self.done.failures), None)
             else:
-                why = self._first_failure(standing, first.todo) or self._first_failure(standing)
+                why = self._first_failure(input_status, first.todo) or self._first_failure(input_status)
             if not fault and self.mine is None:
                 others = self.options.other_tables
-                advice = write_tables(self.storage, self.journal, standing, self.table.header, others=others)
+                advice = write_tables(
+                    self.storage, self.journal, input_status, self.table.header, others=others
+                )
                 if advice:
                     self.display.alert(advice)
-                if not len(standing.entries_with(STALE)):
+                if not len(input_status.entries_with(STALE)):
                     forget_stale(self.storage)
-                    if not (self._unreadable(first) or self._left_in_shards(standing.gone)):
+                    if not (self._unreadable(first) or self._left_in_shards(input_status.gone)):
                         note_how(self.storage, self.how, [])
                 if compact:
-                    self.journal.compact(standing.all_entries)
+                    self.journal.compact(input_status.all_entries)
                 self._note_what_it_took()
         except StorageError as error:
             fault = str(error)
         self.stopped = self.stopped or fault
-        return self._summary(standing, first, why)
+        return self._summary(input_status, first, why)
 
     def _spare_unreadable(self) -> None:
         """Let inputs that could not be read keep their rows, though they may be others now."""
@@ -518,15 +520,17 @@ class Work:
             keep_stale(self.storage, self.journal, stale[~np.isin(stale, spared)])
 
     def _first_failure(
-        self, standing: InputStatus, among: np.ndarray | None = None
+        self, input_status: InputStatus, among: np.ndarray | None = None
     ) -> tuple[str, str] | None:
         """The first in the list of the inputs that failed, of all or `among` some, and why."""
-        failed = standing.status == FAILED
+        failed = input_status.status == FAILED
         if self.mine is not None:
             failed &= self.mine
         numbers = np.flatnonzero(failed) if among is None else among[failed[among]]
         kind = functools.partial(kind_and_line, dataset=self.job.dataset)
-        return self.journal.first_failure(standing.entries[numbers], self.table.header[self.table.at], kind)
+        return self.journal.first_failure(
+            input_status.entries[numbers], self.table.header[self.table.at], kind
+        )
 
     def _note_what_it_took(self) -> None:
         """For the report: what is published has no clock."""
@@ -543,8 +547,8 @@ class Work:
         """How many inputs could not be read, then or when they were to be processed."""
         return len(first.unreadable) + len(set(self.done.unreadable))
 
-    def _summary(self, standing: InputStatus, first: State, why: tuple[str, str] | None) -> Summary:
-        status = standing.status if self.mine is None else standing.status[self.mine]
+    def _summary(self, input_status: InputStatus, first: State, why: tuple[str, str] | None) -> Summary:
+        status = input_status.status if self.mine is None else input_status.status[self.mine]
         names = [self.table.listed(int(index)) for index in first.unreadable[:NAMES_SHOWN]]
         names += self.done.unreadable_names
         return Summary.of(
@@ -554,7 +558,7 @@ class Work:
             unreadable_names=[one_line(name) for name in names[:NAMES_SHOWN]],
             first_failure=why,
             unreadable_why=self._why_unreadable(first.unreadable),
-            gone=len(standing.gone_with_outputs),
+            gone=len(input_status.gone_with_outputs),
             gone_names=self.gone_names,
             pruned=self.pruned,
             work=self.done,

@@ -155,15 +155,15 @@ class Outlook:
         chosen, alone = self._all.sample(MOST_ALONE), True
         began = time.monotonic()
         while True:
-            with temporary_output(self._job, limits) as place:
-                tested = self._tested(place, chosen, alone=alone)
+            with temporary_output(self._job, limits) as temporary:
+                tested = self._tested(temporary, chosen, alone=alone)
                 alone = tested.seconds_of_one > SECONDS_OF_QUICK_INPUT
                 enough = ENOUGH_SECONDS * (SLOW_TAKE_LONGER if alone else 1)
                 left = enough - (time.monotonic() - began)
                 others = self._others(tested, len(chosen), left, alone=alone)
                 if not len(others):
                     self._take(tested)
-                    more = more_in_shards(self._job, place, tested.journal, tested.entries)
+                    more = more_in_shards(self._job, temporary, tested.journal, tested.entries)
                     shards = min(self._groups, plan.outputs)
                     plan.bytes += round(more.of_each * plan.outputs + more.of_shard * shards)
                     return
@@ -216,9 +216,9 @@ class Outlook:
         # many inputs, evenly spread
         return tested.seconds_of_one * len(self._todo)
 
-    def _tested(self, place: TemporaryOutput, chosen: np.ndarray, *, alone: bool) -> "_Tested":
+    def _tested(self, temporary: TemporaryOutput, chosen: np.ndarray, *, alone: bool) -> "_Tested":
         """Process some of the inputs that are to be done."""
-        journal = Journal(place.storage)
+        journal = Journal(temporary.storage)
         tested = _Tested(1 if alone else -(-len(chosen) // (4 * self._plan.workers)), journal)
         places = {
             f"000001-{start:06d}": chosen[start : start + tested.at_once]
@@ -229,7 +229,7 @@ class Outlook:
         ]
         began = ready = time.monotonic()
         said: dict[str, str] = {}
-        for report in place.reports([*self._warming_up(chosen), *batches]):
+        for report in temporary.reports([*self._warming_up(chosen), *batches]):
             if report.traceback:
                 raise RecipeError(report.stop, report.traceback)
             if report.stop:

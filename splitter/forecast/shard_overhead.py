@@ -35,7 +35,7 @@ class More:
     of_shard: float = 0.0
 
 
-def more_in_shards(job: Job, place: TemporaryOutput, journal: Journal, entries: np.ndarray) -> More:
+def more_in_shards(job: Job, temporary: TemporaryOutput, journal: Journal, entries: np.ndarray) -> More:
     """By the outputs of some inputs, which are loose files in a place apart; nothing if that is the sink."""
     made = journal.entries[entries]
     few = (np.cumsum(made["bytes"]) <= MOST_BYTES) & (np.cumsum(made["outputs"]) <= MOST_OUTPUTS)
@@ -43,19 +43,19 @@ def more_in_shards(job: Job, place: TemporaryOutput, journal: Journal, entries: 
     if job.sink.divisible or not len(some):
         return More()
     # in a process of its own, since what writes tables brings threads
-    (more,) = from_process(lambda: _measured(job, place, journal, some))
+    (more,) = from_process(lambda: _measured(job, temporary, journal, some))
     return more
 
 
-def _measured(job: Job, place: TemporaryOutput, journal: Journal, entries: np.ndarray) -> Iterator[More]:
+def _measured(job: Job, temporary: TemporaryOutput, journal: Journal, entries: np.ndarray) -> Iterator[More]:
     sink = job.sink
     if sink.needs_columns:
         sink = sink.with_columns(_columns(job, journal, entries), job.header)
-    outputs, beside = _written(sink, place, journal, entries)
+    outputs, beside = _written(sink, temporary, journal, entries)
     if len(entries) == 1:
         yield More(beside / outputs)
         return
-    fewer, beside_fewer = _written(sink, place, journal, entries[: len(entries) // 2])
+    fewer, beside_fewer = _written(sink, temporary, journal, entries[: len(entries) // 2])
     of_each = (beside - beside_fewer) / (outputs - fewer)
     yield More(of_each, max(0.0, beside - of_each * outputs))
 
@@ -69,9 +69,11 @@ def _columns(job: Job, journal: Journal, entries: np.ndarray) -> OutputColumns:
     )
 
 
-def _written(sink: Sink, place: TemporaryOutput, journal: Journal, entries: np.ndarray) -> tuple[int, int]:
+def _written(
+    sink: Sink, temporary: TemporaryOutput, journal: Journal, entries: np.ndarray
+) -> tuple[int, int]:
     """How many outputs went into shards, and the bytes of these beside their own."""
-    writer = sink.open(place.storage, BATCH)
+    writer = sink.open(temporary.storage, BATCH)
     assert isinstance(writer, GroupWriter)  # noqa: S101 - what an indivisible sink opens
     outputs = size = 0
     try:
@@ -79,7 +81,7 @@ def _written(sink: Sink, place: TemporaryOutput, journal: Journal, entries: np.n
             contents = []
             for name in (row[len(head.columns)] for row in rows):
                 if name:
-                    with open(place.storage.path(name), "rb") as file:
+                    with open(temporary.storage.path(name), "rb") as file:
                         contents.append(file.read())
             writer.carry(_owner(sink, rank, head, rows), contents)
             writer.advance(rank)
@@ -89,7 +91,7 @@ def _written(sink: Sink, place: TemporaryOutput, journal: Journal, entries: np.n
         return outputs, in_shards - size
     finally:
         writer.close()
-        place.storage.unstage(BATCH)
+        temporary.storage.unstage(BATCH)
 
 
 def _owner(sink: Sink, rank: int, head: RowColumns, rows: list[list[str]]) -> OutputOwner:

@@ -92,20 +92,20 @@ class Fetcher:
 
     def begin(self, wanted: Mapping[int, RemoteInput]) -> None:
         """Make ready for a batch: what it needs, by place; what the batch before has left is dropped."""
-        for place in list(self._asked):
-            self.drop(place)
+        for index in list(self._asked):
+            self.drop(index)
         self._wanted = wanted
 
-    def take(self, place: int) -> FetchedFile:
+    def take(self, index: int) -> FetchedFile:
         """The file of a place, as soon as it is here; the next ones are on their way meanwhile."""
-        there = self._asked.get(place)
+        there = self._asked.get(index)
         if there is not None and isinstance(there.answer, Found) and not os.path.exists(there.path):
             # a recipe has moved it, and is tried again
-            self.drop(place)
+            self.drop(index)
         for _ in range(TIMES_LOST):
             try:
-                asked = self._ask(place)
-                self._ask_ahead(place)
+                asked = self._ask(index)
+                self._ask_ahead(index)
                 self._wait_for(asked)
                 break
             except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -117,15 +117,15 @@ class Fetcher:
         assert asked.answer is not None  # noqa: S101 - it was waited for
         raise asked.answer
 
-    def drop(self, place: int) -> None:
+    def drop(self, index: int) -> None:
         """Remove the file of a place, which is done with; one that is still on its way goes when it comes."""
-        asked = self._asked.get(place)
+        asked = self._asked.get(index)
         if asked is not None and (asked.answer is not None or not self._process):
             shutil.rmtree(asked.folder, ignore_errors=True)
-            del self._asked[place]
+            del self._asked[index]
         elif asked is not None:
             # kept under a number that no place has
-            del self._asked[place]
+            del self._asked[index]
             self._asked[-asked.number] = asked
 
     def close(self) -> None:
@@ -133,27 +133,27 @@ class Fetcher:
         self._forget_process()
         self.scratch.remove()
 
-    def _ask(self, place: int) -> _FetchRequest:
-        asked = self._asked.get(place)
+    def _ask(self, index: int) -> _FetchRequest:
+        asked = self._asked.get(index)
         if asked is None:
             self._number += 1
-            wanted = self._wanted[place]
+            wanted = self._wanted[index]
             folder = str(self.scratch.path / f"splitter-{self._number}")
             os.mkdir(folder)
-            asked = self._asked[place] = _FetchRequest(
+            asked = self._asked[index] = _FetchRequest(
                 self._number, folder, f"{folder}/{local_name(wanted.url)}"
             )
             if self.apart:
                 self._send(asked, wanted)
         return asked
 
-    def _ask_ahead(self, place: int) -> None:
+    def _ask_ahead(self, index: int) -> None:
         """Have the next files fetched: so many, and so many bytes. One of unknown size waits for its turn."""
         if not self.apart:
             return
         count = size = 0
         for later, wanted in self._wanted.items():
-            if later <= place:
+            if later <= index:
                 continue
             count += 1
             size += wanted.size
@@ -165,16 +165,16 @@ class Fetcher:
         if asked.answer is not None:
             return
         if not self.apart:
-            wanted = next(self._wanted[place] for place, one in self._asked.items() if one is asked)
+            wanted = next(self._wanted[index] for index, one in self._asked.items() if one is asked)
             asked.answer = _answer(wanted, asked.path)
         while asked.answer is None:
             assert self._pipe is not None  # noqa: S101 - it was asked through it
             number, answer = self._pipe.recv()
-            for place, one in list(self._asked.items()):
+            for index, one in list(self._asked.items()):
                 if one.number == number:
                     one.answer = answer
-                    if place < 0:
-                        self.drop(place)
+                    if index < 0:
+                        self.drop(index)
 
     # -- the process -------------------------------------------------------------------------------------
 
@@ -207,10 +207,10 @@ class Fetcher:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._process, 0)
             self._process = 0
-        for place, asked in list(self._asked.items()):
+        for index, asked in list(self._asked.items()):
             if asked.answer is None:
                 shutil.rmtree(asked.folder, ignore_errors=True)
-                del self._asked[place]
+                del self._asked[index]
 
 
 def local_name(url: str) -> str:

@@ -109,16 +109,16 @@ def _walk_below(folder: str, prefix: str, leave_out: set[str], pass_over: PassOv
         pass_over(prefix, OUTPUT_FOLDER)
         return
     for entry in entries:
-        place = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-        if entry.name.startswith(".") or place in leave_out:
+        path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+        if entry.name.startswith(".") or path in leave_out:
             if _may_be_missed(entry):
                 pass_over(prefix + entry.name, "hidden")
             continue
         if is_output and entry.name in RESERVED_FOLDERS and not entry.is_dir():
             # the tables of the run that made this folder
             continue
-        if os.path.isdir(place) if entry.is_symlink() else entry.is_dir():
-            yield from _walk_below(place, f"{prefix}{entry.name}/", leave_out, pass_over)
+        if os.path.isdir(path) if entry.is_symlink() else entry.is_dir():
+            yield from _walk_below(path, f"{prefix}{entry.name}/", leave_out, pass_over)
         elif _may_hold_data(entry):
             yield prefix + entry.name
         else:

@@ -26,8 +26,8 @@ def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
 
 def absent(path: str) -> Found:
     """What stands for a file that is not there: with another --root it is another one that is not there."""
-    place = unsigned_bytes(path.encode(ENCODING, ESCAPE))
-    return Found(UNREADABLE, xxhash.xxh3_64_intdigest(place) >> 1)
+    location = unsigned_bytes(path.encode(ENCODING, ESCAPE))
+    return Found(UNREADABLE, xxhash.xxh3_64_intdigest(location) >> 1)
 
 
 def look_at(path: str) -> Found:

@@ -130,17 +130,17 @@ def _look_at_block(
                 if outer in outer_folders:
                     break
                 outer_folders[outer] = hash(outer)
-        place = layout.location(listed)
+        location = layout.location(listed)
         found: Found | None = None
         if member >= 0:
             found = members.found(member)
-        elif is_url(place):
+        elif is_url(location):
             _refuse_password(listed, index)
-            urls[index - start] = place
+            urls[index - start] = location
         else:
             with contextlib.suppress(OSError, UnreadableInput):
-                found = look_at(place)
-        found = found or absent(place)
+                found = look_at(location)
+        found = found or absent(location)
         sizes.append(found.size)
         times.append(found.changed)
     for number, remote in _look_at_urls(urls, known):
@@ -254,12 +254,12 @@ def advice_on_missing(listing: InputList, table: InputTable, layout: Layout, fou
     if not len(table) or (found.sizes != UNREADABLE).any():
         return ""
     first = table.listed(0)
-    place = layout.location(first)
+    location = layout.location(first)
     many = f"none of the {len(table):,} inputs can be read, the first" if len(table) > 1 else "the only input"
-    if is_url(place):
-        return f"{many} is {why_unreadable(place)}" if len(table) > 1 else ""
-    if first[:1] == "/" or "://" in first or os.path.lexists(place):
-        return f"{many} is at {place}" if len(table) > 1 else ""
+    if is_url(location):
+        return f"{many} is {why_unreadable(location)}" if len(table) > 1 else ""
+    if first[:1] == "/" or "://" in first or os.path.lexists(location):
+        return f"{many} is at {location}" if len(table) > 1 else ""
     roots = [
         root
         for root in _likely_roots(listing, layout)
@@ -267,28 +267,28 @@ def advice_on_missing(listing: InputList, table: InputTable, layout: Layout, fou
     ]
     if len(roots) == 1:
         root = os.path.join(listing.root or "", roots[0])
-        return f"{many} is not at {place} but in {roots[0]}: use --root {root}"
-    return f"{many} is not at {place}; --root says which folder the paths start from"
+        return f"{many} is not at {location} but in {roots[0]}: use --root {root}"
+    return f"{many} is not at {location}; --root says which folder the paths start from"
 
 
-def look_at_all_paths(places: Sequence[str]) -> list[Found | OSError | UnreadableInput]:
+def look_at_all_paths(locations: Sequence[str]) -> list[Found | OSError | UnreadableInput]:
     """What is known of files here and elsewhere; of one that cannot be looked at, why."""
-    urls = list(dict.fromkeys(filter(is_url, places)))
+    urls = list(dict.fromkeys(filter(is_url, locations)))
     (answers,) = in_processes(look_at_all, [urls], apart=True) if urls else [[]]
     remote = dict(zip(urls, answers, strict=True))
-    return [remote[place] if place in remote else _looked_at(place) for place in places]
+    return [remote[location] if location in remote else _looked_at(location) for location in locations]
 
 
-def _looked_at(place: str) -> Found | OSError | UnreadableInput:
+def _looked_at(location: str) -> Found | OSError | UnreadableInput:
     try:
-        return look_at(place)
+        return look_at(location)
     except (OSError, UnreadableInput) as error:
         return error
 
 
-def why_unreadable(place: str) -> str:
+def why_unreadable(location: str) -> str:
     """Why an input cannot be read, with its name; nothing if it can."""
-    (found,) = look_at_all_paths([place])
+    (found,) = look_at_all_paths([location])
     return "" if isinstance(found, Found) else str(found)
 
 

@@ -86,8 +86,8 @@ def _chosen(name: str, header: Row, blocks: Blocks) -> tuple[Row, Blocks]:
         return header, blocks
     file = header.index("output")
     kept = [at for at, one in enumerate(header) if not (one in _NOT_LABELS or one.endswith(_FILE_ENDINGS))]
-    places = [file, *kept]
-    rows = ([[row[at] for at in places] for row in block if row[file]] for block in blocks)
+    positions = [file, *kept]
+    rows = ([[row[at] for at in positions] for row in block if row[file]] for block in blocks)
     # of a block without files nothing is left
     return [FILE_NAME, *(header[at] for at in kept)], filter(None, rows)
 

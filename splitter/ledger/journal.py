@@ -360,8 +360,8 @@ class Journal:
             elif not failed and row[at] and not is_output(row[at]):
                 problem = f"it names the output {shown(row[at])}"
         if problem:
-            place = self.storage.path(f"{RECORDS}/{self._names[self._where[number]]}")
-            raise StorageError(f"{place}: is damaged ({problem}); remove it to do its inputs again")
+            path = self.storage.path(f"{RECORDS}/{self._names[self._where[number]]}")
+            raise StorageError(f"{path}: is damaged ({problem}); remove it to do its inputs again")
         return rows
 
     def listed(self, entries: np.ndarray, column: str) -> list[str]:
@@ -509,6 +509,6 @@ class _OpenRecords:
         file.seek(start)
         text = file.read(length)
         if len(text) != length:
-            place = self._storage.path(f"{RECORDS}/{self._names[number]}")
-            raise StorageError(f"{place}: is cut short; remove it to do its inputs again")
+            path = self._storage.path(f"{RECORDS}/{self._names[number]}")
+            raise StorageError(f"{path}: is cut short; remove it to do its inputs again")
         return text

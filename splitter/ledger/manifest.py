@@ -30,12 +30,12 @@ ERRORS = "errors.csv"
 class ManifestTables:
     """The tables of what inputs have come to; those that are stale, or not done, stand in none."""
 
-    def __init__(self, journal: Journal, standing: InputStatus, columns: Sequence[str]) -> None:
+    def __init__(self, journal: Journal, input_status: InputStatus, columns: Sequence[str]) -> None:
         """Take how the inputs stand, and the list's columns."""
         self._journal, self._storage = journal, journal.storage
         self._columns = tuple(columns)
-        self._made = standing.entries_with(DONE, SKIPPED)
-        self._failed = standing.entries_with(FAILED)
+        self._made = input_status.entries_with(DONE, SKIPPED)
+        self._failed = input_status.entries_with(FAILED)
         self._union = _union(self._columns, journal.heads_in_order(self._made))
 
     def write(self) -> None:
@@ -78,16 +78,16 @@ class ManifestTables:
     def rows(self) -> Iterator[bytes]:
         """manifest.csv in pieces of whole rows: of the inputs that are done."""
         union = self._union
-        places = [_positions_in_union(head, union) for head in self._journal.heads]
+        positions = [_positions_in_union(head, union) for head in self._journal.heads]
         rule = SplitRule.stored(self._storage)
         split_of = None if rule is None else _split_of(rule, union.names, self._storage.root)
-        return _table(union.names, self._journal.pieces(self._made), places, split_of)
+        return _table(union.names, self._journal.pieces(self._made), positions, split_of)
 
     def errors(self) -> Iterator[bytes]:
         """errors.csv, likewise: of the inputs that failed."""
         names = [*self._columns, *ERROR_COLUMNS]
-        places = [_positions(names, [*head.columns, *ERROR_COLUMNS]) for head in self._journal.heads]
-        return _table(names, self._journal.pieces(self._failed), places)
+        positions = [_positions(names, [*head.columns, *ERROR_COLUMNS]) for head in self._journal.heads]
+        return _table(names, self._journal.pieces(self._failed), positions)
 
 
 def columns_of(journal: Journal, entries: np.ndarray, columns: Sequence[str]) -> Row:
@@ -153,7 +153,7 @@ def _split_of(rule: SplitRule, header: Row, root: str) -> Callable[[Row], str]:
 def _table(
     header: Row,
     pieces: Iterator[tuple[int, bytes]],
-    places_of: list[ColumnPositions],
+    positions_of: list[ColumnPositions],
     split_of: Callable[[Row], str] | None = None,
 ) -> Iterator[bytes]:
     """A table from pieces whose columns may be fewer or in another order."""
@@ -161,16 +161,16 @@ def _table(
     if split_of is not None:
         yield csv_text.encode([[*header, COLUMN]])
         for number, piece in pieces:
-            places = places_of[number]
-            rows = [["" if at is None else row[at] for at in places] for row in parse_rows(piece)]
+            positions = positions_of[number]
+            rows = [["" if at is None else row[at] for at in positions] for row in parse_rows(piece)]
             yield csv_text.encode([[*row, split_of(row)] for row in rows])
         return
     yield csv_text.encode([header])
     as_they_are = [*range(len(header))]
     for number, piece in pieces:
-        places = places_of[number]
-        if places == as_they_are:
+        positions = positions_of[number]
+        if positions == as_they_are:
             yield piece
             continue
-        rows = [["" if at is None else row[at] for at in places] for row in parse_rows(piece)]
+        rows = [["" if at is None else row[at] for at in positions] for row in parse_rows(piece)]
         yield csv_text.encode(rows)

@@ -166,9 +166,9 @@ class Record:
             try:
                 return cls.parse(file)
             except (ValueError, KeyError, TypeError) as error:
-                place = storage.path(f"{RECORDS}/{name}")
+                path = storage.path(f"{RECORDS}/{name}")
                 remedy = "remove it to do its inputs again, or start over with --fresh"
-                raise StorageError(f"{place}: is damaged ({error}); {remedy}") from None
+                raise StorageError(f"{path}: is damaged ({error}); {remedy}") from None
 
     @classmethod
     def fault(cls, storage: Storage, name: str) -> str:

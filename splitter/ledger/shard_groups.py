@@ -62,7 +62,7 @@ class Group:
         number: Of the group, and of its shards.
         ranks: The place in the group of each input of the batch, growing.
         numbers: What the samples of each are called by.
-        kept: Inputs that have something in its shards.
+        members: Inputs that have something in its shards.
         shards: Those that there are.
         dropped: Inputs whose outputs are to go.
     """
@@ -70,7 +70,7 @@ class Group:
     number: int
     ranks: list[int]
     numbers: list[int]
-    kept: list[GroupMember] = field(default_factory=list)
+    members: list[GroupMember] = field(default_factory=list)
     shards: list[str] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
 
@@ -91,14 +91,14 @@ class Groups:
 
     def ranks(self, keys: np.ndarray) -> np.ndarray:
         """The place of each input among all that were dealt out, or -1."""
-        places = np.full(len(keys), -1, "i8")
+        ranks = np.full(len(keys), -1, "i8")
         if len(self.keys):
             order = np.argsort(self.keys, kind="stable")
             known = self.keys[order]
             at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
             same = known[at] == keys
-            places[same] = order[at[same]]
-        return places
+            ranks[same] = order[at[same]]
+        return ranks
 
     def of_part(self, keys: np.ndarray, part: RunPart) -> np.ndarray:
         """Which inputs are for a part of a run: those of every so many groups."""

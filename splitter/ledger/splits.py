@@ -100,8 +100,8 @@ class SplitRule:
             content, _ = unsealed(storage.read(RULE))
             return cls(content["by"], tuple(content["fractions"].items()), content["seed"])
         except (ValueError, KeyError, TypeError, AttributeError, Refused) as error:
-            place = storage.path(RULE)
-            raise StorageError(f"{place}: is damaged ({error}); split again, or remove it") from None
+            path = storage.path(RULE)
+            raise StorageError(f"{path}: is damaged ({error}); split again, or remove it") from None
 
 
 def _is_number(value: object) -> bool:

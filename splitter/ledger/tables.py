@@ -25,7 +25,7 @@ OTHER_TABLES = f"{OWN_FOLDER}/tables.json"
 def write_tables(
     storage: Storage,
     journal: Journal,
-    standing: InputStatus,
+    input_status: InputStatus,
     columns: Row,
     *,
     others: Sequence[str] | None = None,
@@ -42,7 +42,7 @@ def write_tables(
     storage.remove(there)
     if there:
         storage.sync(there)
-    manifest = ManifestTables(journal, standing, columns)
+    manifest = ManifestTables(journal, input_status, columns)
     manifest.write()
     if wanted != there:
         _note(storage, dict.fromkeys(wanted, ""))

@@ -289,8 +289,8 @@ class RemoteFiles(Files):
 class _RemoteFile(io.RawIOBase):
     """An open object; where the store fails for a moment, it is read on from there."""
 
-    def __init__(self, file: Any, place: str) -> None:  # noqa: ANN401 - fsspec says nothing of its types
-        self._file, self._place = file, place
+    def __init__(self, file: Any, location: str) -> None:  # noqa: ANN401 - fsspec says nothing of its types
+        self._file, self._location = file, location
 
     def readable(self) -> bool:
         return True
@@ -310,7 +310,7 @@ class _RemoteFile(io.RawIOBase):
         try:
             content = read_from(self._file, self._file.tell(), len(buffer))
         except Exception as error:  # the client of a store raises what it likes
-            raise StorageError(f"cannot read {self._place}: {reason(error)}") from error
+            raise StorageError(f"cannot read {self._location}: {reason(error)}") from error
         buffer[: len(content)] = content
         return len(content)
 

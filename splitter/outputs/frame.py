@@ -40,16 +40,16 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
     Dataset columns are text, exactly as they were in the list. Metadata has the types it was made with.
     Its rows know the folder that their output files are in.
     """
-    place = location_of(path, "read_manifest")
-    types, columns = schema_of(place.files)
-    frame = _read(place.files, place.name, types, OUTPUT_COLUMNS, columns)
+    location = location_of(path, "read_manifest")
+    types, columns = schema_of(location.files)
+    frame = _read(location.files, location.name, types, OUTPUT_COLUMNS, columns)
     manifest: Manifest = Manifest(frame)
     # pandas passes on to what is selected what is noted there
     manifest.attrs |= frame.attrs
-    manifest.failed = _failed(place.files, columns)
+    manifest.failed = _failed(location.files, columns)
     manifest.summary = summary
-    if place.is_home:
-        manifest.attrs[FOLDER] = place.files.folder
+    if location.is_home:
+        manifest.attrs[FOLDER] = location.files.folder
     return manifest
 
 

@@ -48,8 +48,8 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one door for both
     """
     samples = OutputSamples.of(output, where, decode, content)
     if streaming:
-        place = ReaderRank.given(rank, world_size)
-        return OutputStream(samples, shuffle=shuffle, buffer=buffer, seed=seed, place=place)
+        reader_rank = ReaderRank.given(rank, world_size)
+        return OutputStream(samples, shuffle=shuffle, buffer=buffer, seed=seed, reader_rank=reader_rank)
     asked = {
         "shuffle": shuffle,
         "buffer": buffer != BUFFER,

@@ -239,8 +239,8 @@ class _OpenShard(ABC):
         """The content of an output; without an offset it is looked for by its name."""
 
     def _missing(self, name: str) -> StorageError:
-        place = self._files.location(self._shard)
-        return StorageError(f"{place}: there is no {name!r:.200} in it; {self._remedy}")
+        location = self._files.location(self._shard)
+        return StorageError(f"{location}: there is no {name!r:.200} in it; {self._remedy}")
 
 
 class TarShardReader(_OpenShard):
@@ -286,8 +286,8 @@ class ParquetShardReader(_OpenShard):
         try:
             yield
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            place = self._files.location(self._shard)
-            raise StorageError(f"{place}: cannot be read: {' '.join(str(error).split())}") from error
+            location = self._files.location(self._shard)
+            raise StorageError(f"{location}: cannot be read: {' '.join(str(error).split())}") from error
 
     def read(self, name: str, size: int | None, offset: int | None) -> bytes:  # noqa: ARG002 - of the seam
         """One row of its row group."""

@@ -158,10 +158,10 @@ class ManifestRows:
 
     def __init__(self, folder: str) -> None:
         """Open it."""
-        place = location_of(folder, "OUTPUT")
-        self.files, self.name = place.files, place.name
+        location = location_of(folder, "OUTPUT")
+        self.files, self.name = location.files, location.name
         _, self.columns = schema_of(self.files)
-        self.header, self._rows = open_table(self.files, place.name, OUTPUT_COLUMNS, self.columns)
+        self.header, self._rows = open_table(self.files, location.name, OUTPUT_COLUMNS, self.columns)
         self._path = self.header.index(path_column(self.files, self.header))
         self._size = self.header.index("size")
         self._skipped = self.header.index(SKIPPED_COLUMN) if SKIPPED_COLUMN in self.header else None

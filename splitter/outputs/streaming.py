@@ -64,12 +64,12 @@ class OutputStream(IterableDataset[Sample]):
     collate_fn = staticmethod(OutputDataset.collate_fn)
 
     def __init__(
-        self, samples: OutputSamples, *, shuffle: bool, buffer: int, seed: int, place: ReaderRank | None
+        self, samples: OutputSamples, *, shuffle: bool, buffer: int, seed: int, reader_rank: ReaderRank | None
     ) -> None:
         """Made by `splitter.open`."""
         if buffer < 1:
             raise Refused(f"splitter.open: buffer {buffer}: must be at least 1")
-        self._samples, self._place = samples, place
+        self._samples, self._reader_rank = samples, reader_rank
         self._shuffle, self._buffer, self._seed = shuffle, buffer, seed
         self._order, self._ends = _in_shards(samples)
         # seen by workers that live on from epoch to epoch
@@ -82,7 +82,7 @@ class OutputStream(IterableDataset[Sample]):
 
     def __getstate__(self) -> dict[str, Any]:
         """A worker that is not forked knows nothing of torch.distributed."""
-        return {**self.__dict__, "_place": self._place or ReaderRank.found()}
+        return {**self.__dict__, "_reader_rank": self._reader_rank or ReaderRank.found()}
 
     def __iter__(self) -> Iterator[Sample]:
         """All that is this reader's."""
@@ -102,8 +102,8 @@ class OutputStream(IterableDataset[Sample]):
 
     def _part(self) -> tuple[int, int]:
         """From where to where in the row of shards this reader goes."""
-        place = self._place or ReaderRank.found() or ReaderRank(0, 1)
-        start, stop = place.part(0, len(self._samples))
+        reader_rank = self._reader_rank or ReaderRank.found() or ReaderRank(0, 1)
+        start, stop = reader_rank.part(0, len(self._samples))
         worker = get_worker_info()
         return ReaderRank(worker.id, worker.num_workers).part(start, stop) if worker else (start, stop)
 
@@ -158,6 +158,6 @@ def _in_shards(samples: OutputSamples) -> tuple[np.ndarray, np.ndarray]:
         ends = [*range(FILES_TOGETHER, count, FILES_TOGETHER), count]
         return np.arange(count), np.array(ends)
     offsets = samples.column("shard_offset")
-    places = np.arange(count) if offsets is None else np.array([int(offset) for offset in offsets], "i8")
-    order = np.lexsort((places, shards))
+    positions = np.arange(count) if offsets is None else np.array([int(offset) for offset in offsets], "i8")
+    order = np.lexsort((positions, shards))
     return order, np.cumsum(np.bincount(shards, minlength=len(names)))

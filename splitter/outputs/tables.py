@@ -82,8 +82,8 @@ def schema_of(files: Files) -> tuple[dict[str, str], list[str]]:
         if not all(isinstance(one, str) for one in (*types, *types.values(), *columns)):
             raise ValueError("its types are wrong")  # noqa: TRY301 - as of what is no JSON
     except (StorageError, ValueError, KeyError, TypeError, AttributeError) as error:
-        place = files.location(SCHEMA)
-        raise Refused(f"{place}: cannot be read ({error}); run again with the same output folder") from None
+        path = files.location(SCHEMA)
+        raise Refused(f"{path}: cannot be read ({error}); run again with the same output folder") from None
     return {**types, "size": "int"}, columns
 
 

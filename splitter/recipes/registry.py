@@ -32,8 +32,8 @@ def load_recipe(name: str) -> "type[ProcessorDataset]":
     with quick_imports():
         from splitter.dataset import ProcessorDataset
 
-    place, colon, class_name = RECIPES.get(name, name).rpartition(":")
-    if not (place and colon):
+    location, colon, class_name = RECIPES.get(name, name).rpartition(":")
+    if not (location and colon):
         if name.endswith(".py"):
             there = _recipes_in(_import_file(name))
             write = f"; write {name}:{there[0] if len(there) == 1 else 'Class'}" if there else ""
@@ -44,12 +44,12 @@ def load_recipe(name: str) -> "type[ProcessorDataset]":
             or f"; there is {known}, or write module:Class or path/to/file.py:Class"
         )
         raise Refused(f"--recipe {name}: is not a recipe{hint}")
-    module = _import_file(place) if place.endswith(".py") else _import_module(place)
+    module = _import_file(location) if location.endswith(".py") else _import_module(location)
     recipe = getattr(module, class_name, None)
     if not (isinstance(recipe, type) and issubclass(recipe, ProcessorDataset)):
         found = _listed(_recipes_in(module))
         problem = "is not a ProcessorDataset" if recipe is not None else "is not there"
-        raise Refused(f"--recipe {name}: {class_name} {problem} in {place}; {found}")
+        raise Refused(f"--recipe {name}: {class_name} {problem} in {location}; {found}")
     return recipe
 
 

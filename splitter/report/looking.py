@@ -328,8 +328,8 @@ def _outline_sources(table: ReportTable, layout: Layout, looks: Looks) -> None:
 
 
 def _size_of(layout: Layout, name: str) -> int | None:
-    place = layout.location(name)
+    path = layout.location(name)
     try:
-        return os.stat(place).st_size if not is_url(place) and os.path.isfile(place) else None
+        return os.stat(path).st_size if not is_url(path) and os.path.isfile(path) else None
     except (OSError, ValueError):
         return None

@@ -69,7 +69,7 @@ class Page:
     in_shards: bool
 
 
-def page_of(output: str, place: str, effort: Effort) -> Page:
+def page_of(output: str, location: str, effort: Effort) -> Page:
     """The page about an output folder, as it is to stand in the folder `place`."""
     files = location_of(output, "report").files
     manifest = read_manifest(output)
@@ -104,8 +104,8 @@ def page_of(output: str, place: str, effort: Effort) -> Page:
             "count": sum(one["count"] for one in groups[MOST_GROUPS:]),
         },
         "worth": [{"row": row, "why": why} for row, why in looks.worth],
-        "folder": _relative(folder, place),
-        "sources": _relative(layout.root, place) if layout and looks.beside else None,
+        "folder": _relative(folder, location),
+        "sources": _relative(layout.root, location) if layout and looks.beside else None,
         "shards": bool(len(table.rows) and shard_of(str(table.rows["output"].iloc[0]))[0]),
         "points": POINTS,
     }
@@ -137,11 +137,11 @@ def layout_of(kept: RunFacts) -> Layout | None:
     return Layout(root)
 
 
-def _relative(folder: str, place: str) -> str | None:
+def _relative(folder: str, location: str) -> str | None:
     """The way from the page to a folder: nothing if it is the same, None if there is no way."""
-    if is_url(folder) or is_url(place):
-        return "" if folder == place else None
-    way = os.path.relpath(folder, place)
+    if is_url(folder) or is_url(location):
+        return "" if folder == location else None
+    way = os.path.relpath(folder, location)
     return "" if way == os.curdir else f"{way}/"
 
 

@@ -288,10 +288,10 @@ class ShardsWriter(GroupWriter):
     def _begin(self) -> NewShard:
         part = f"-{len(self._names)}" if self._names else ""
         name = f"{SHARDS}/shard-{self._group:06d}{part}{self._sink.suffix}"
-        place = self._storage.path(name)
+        final = self._storage.path(name)
         if name not in self._stale and self._storage.exists(name):
             raise StorageError(
-                f"{place}: is there already, and no run has made it; move it away, and run the same command "
+                f"{final}: is there already, and no run has made it; move it away, and run the same command "
                 "again"
             )
         self._names.append(name)
@@ -301,7 +301,7 @@ class ShardsWriter(GroupWriter):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             return self._sink.shard(path, name, self._sink)
         except OSError as error:
-            raise StorageError.of(error, place) from error
+            raise StorageError.of(error, final) from error
 
     def _close(self) -> None:
         if self._shard is not None:
@@ -343,8 +343,8 @@ def typed_row(owner: OutputOwner, row: Row) -> dict[str, Scalar]:
     """A row of the manifest as the values that it was made from; the dataset's columns are text."""
     types = owner.types
     return {
-        name: _typed(types[name], text) if place >= owner.at and name in types else text
-        for place, (name, text) in enumerate(zip(owner.names, row, strict=True))
+        name: _typed(types[name], text) if index >= owner.at and name in types else text
+        for index, (name, text) in enumerate(zip(owner.names, row, strict=True))
     }
 
 

@@ -132,15 +132,15 @@ class FolderLock:
         It may be on another machine, and outlive its driver. A run that comes later waits for it, and it
         does nothing more once there is a later run.
         """
-        place = f"{socket.gethostname()}: {self._root}"
+        location = f"{socket.gethostname()}: {self._root}"
         try:
             descriptor = self._opened_lock(WORKERS)
         except OSError as error:
-            raise StorageError(f"{place}: cannot be written there: {error.strerror}; {SHARED}") from None
+            raise StorageError(f"{location}: cannot be written there: {error.strerror}; {SHARED}") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             if self._owner_of(LOCK) != self.run:
-                raise StorageError(f"{place}: is taken over by another run, or is another folder there")
+                raise StorageError(f"{location}: is taken over by another run, or is another folder there")
             yield
         finally:
             # a runner that was forked meanwhile holds the descriptor as well

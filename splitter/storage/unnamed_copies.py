@@ -16,29 +16,29 @@ class Pack:
     def __init__(self) -> None:
         """Make no file before there is a first copy."""
         self._file: BinaryIO | None = None
-        self._places: dict[str, tuple[int, int]] = {}
+        self._positions: dict[str, tuple[int, int]] = {}
         self._end = 0
 
     def __contains__(self, name: str) -> bool:
         """Whether a file was copied."""
-        return name in self._places
+        return name in self._positions
 
     def reserve(self, name: str, size: int) -> None:
         """Make room for a copy."""
         if self._file is None:
             self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="splitter-", buffering=0))  # noqa: SIM115
-        self._places[name] = self._end, size
+        self._positions[name] = self._end, size
         self._end += size
 
     def forget(self, names: Iterable[str]) -> None:
         """Copies that were not finished."""
         for name in names:
-            self._places.pop(name, None)
+            self._positions.pop(name, None)
 
     def write(self, name: str, at: int, content: bytes) -> None:
         """Some bytes of a copy."""
         assert self._file is not None  # noqa: S101 - made with the room
-        start, _ = self._places[name]
+        start, _ = self._positions[name]
         while content:
             written = os.pwrite(self._file.fileno(), content, start + at)
             content, at = content[written:], at + written
@@ -46,7 +46,7 @@ class Pack:
     def open(self, name: str) -> BinaryIO:
         """A copy to read from."""
         assert self._file is not None  # noqa: S101 - made with the room
-        return cast("BinaryIO", io.BufferedReader(Slice(self._file, *self._places[name])))
+        return cast("BinaryIO", io.BufferedReader(Slice(self._file, *self._positions[name])))
 
     def close(self) -> None:
         """Give back the disk."""

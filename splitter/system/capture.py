@@ -24,21 +24,21 @@ class OutputCapture:
         for number in (1, 2):
             os.dup2(self._file.fileno(), number)
 
-    def mark(self, place: int) -> None:
+    def mark(self, index: int) -> None:
         """Note that what comes now is of the input at this place."""
         sys.stdout.flush()
         sys.stderr.flush()
-        self._write_mark(place)
+        self._write_mark(index)
 
-    def _write_mark(self, place: int) -> None:
-        os.write(self._file.fileno(), b"\0<%d>\0" % place)
+    def _write_mark(self, index: int) -> None:
+        os.write(self._file.fileno(), b"\0<%d>\0" % index)
 
-    def trim(self, place: int) -> None:
+    def trim(self, index: int) -> None:
         """Let go of what nobody could read; what comes now is of the input at this place."""
         if os.fstat(self._file.fileno()).st_blocks * 512 > _MOST_BYTES:
             os.ftruncate(self._file.fileno(), 0)
             os.lseek(self._file.fileno(), 0, os.SEEK_SET)
-            self._write_mark(place)
+            self._write_mark(index)
 
     def heard(self) -> list[tuple[int, str]]:
         """What was printed since the last time: places and texts."""
@@ -50,10 +50,10 @@ class OutputCapture:
         os.lseek(self._file.fileno(), 0, os.SEEK_SET)
         _, *pieces = _MARK.split(b"\0<-1>\0" + content)
         said = [
-            (int(place), _shortened(text.strip(b"\0\r\n").decode("utf-8", "replace")))
-            for place, text in zip(pieces[::2], pieces[1::2], strict=True)
+            (int(index), _shortened(text.strip(b"\0\r\n").decode("utf-8", "replace")))
+            for index, text in zip(pieces[::2], pieces[1::2], strict=True)
         ]
-        return [(place, text) for place, text in said if text][:MOST_INPUTS]
+        return [(index, text) for index, text in said if text][:MOST_INPUTS]
 
 
 def _shortened(text: str) -> str:

@@ -174,7 +174,7 @@ class Shards:
 class Divided:
     """What `split` has done: the shards, the samples in them, and whether some were left."""
 
-    places: list[str]
+    names: list[str]
     samples: int
     more: bool
 
@@ -182,20 +182,20 @@ class Divided:
 def split(samples: Iterable[TarSample], shards: Shards) -> Divided:
     """Write samples into shards, each there when it is whole."""
     waiting = iter(samples)
-    places: list[str] = []
+    locations: list[str] = []
     total = 0
     sample = next(waiting, None)
-    while sample is not None and len(places) != shards.most:
-        place = shards.name_of(shards.start + len(places))
-        with writing(place) as file:
-            writer = SampleWriter(file, place, number_same=shards.number_same)
+    while sample is not None and len(locations) != shards.most:
+        location = shards.name_of(shards.start + len(locations))
+        with writing(location) as file:
+            writer = SampleWriter(file, location, number_same=shards.number_same)
             while sample is not None and _has_room(writer, sample, shards):
                 writer.add(sample)
                 sample = next(waiting, None)
             writer.finish()
-        places.append(place)
+        locations.append(location)
         total += writer.count
-    return Divided(places, total, sample is not None)
+    return Divided(locations, total, sample is not None)
 
 
 def _has_room(writer: SampleWriter, sample: TarSample, shards: Shards) -> bool:

@@ -40,13 +40,13 @@ class SampleFailure:
     """A sample that could not be done."""
 
     key: str
-    place: str
+    location: str
     error: InputError
 
     @property
     def row(self) -> tuple[str, str, str, str]:
         """Its row of the errors file."""
-        return self.key, self.place, type(self.error).__name__, str(self.error)
+        return self.key, self.location, type(self.error).__name__, str(self.error)
 
 
 Outcome = list[TarSample] | SampleFailure
@@ -109,7 +109,7 @@ class Program:
             self._call(sample, folder)
             return _collected(sample, folder)
         except InputError as error:
-            return SampleFailure(sample.key, sample.place, error)
+            return SampleFailure(sample.key, sample.location, error)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -126,7 +126,7 @@ class Program:
                         **os.environ,
                         **self._mark,
                         "SPLITTER_KEY": sample.key,
-                        "SPLITTER_ARCHIVE": sample.place,
+                        "SPLITTER_ARCHIVE": sample.location,
                     },
                     stdin=subprocess.DEVNULL,
                     stdout=printed,
@@ -219,7 +219,7 @@ def _collected(sample: TarSample, folder: str) -> list[TarSample]:
 
 
 def _sample(sample: TarSample, members: Sequence[Member]) -> TarSample:
-    return TarSample(members[0].key, tuple(members), sample.place, sample.archive)
+    return TarSample(members[0].key, tuple(members), sample.location, sample.archive)
 
 
 def _taken(path: str, name: str) -> Member:
@@ -318,7 +318,7 @@ class Mapping:
 
     def _fail(self, failure: SampleFailure, counts: Counts) -> None:
         counts.failed += 1
-        self.complain(f"{failure.place}: sample {failure.key!r}: {failure.error}")
+        self.complain(f"{failure.location}: sample {failure.key!r}: {failure.error}")
         self.check_failures(counts)
 
     def check_failures(self, counts: Counts) -> None:
@@ -327,24 +327,24 @@ class Mapping:
             raise RunStopped(f"more than {self.max_failures} samples failed; stopped (--max-failures)")
 
 
-def is_whole(place: str) -> bool:
+def is_whole(location: str) -> bool:
     """Whether an archive can be read to its end."""
-    source = ArchiveSource(place)
+    source = ArchiveSource(location)
     try:
         with source.open() as stream:
-            for _ in read_members(stream, place, contents=False):
+            for _ in read_members(stream, location, contents=False):
                 pass
     except TarError:
         return False
     return True
 
 
-def _write_errors(place: str, failures: Sequence[SampleFailure]) -> None:
+def _write_errors(location: str, failures: Sequence[SampleFailure]) -> None:
     if not failures:
-        remove(place)
+        remove(location)
         return
     lines = [csv_line(row) for row in (ERROR_COLUMNS, *(failure.row for failure in failures))]
-    with writing(place) as file:
+    with writing(location) as file:
         file.write("".join(lines).encode("utf-8", "surrogateescape"))
 
 
@@ -361,12 +361,12 @@ def pairs_of(sources: Sequence[ArchiveSource], pattern: str) -> list[tuple[Archi
     """Each archive with the one to make of it: `{}` stands for what its braces or its `*` stood for."""
     pairs = [(source, pattern.replace("{}", source.varying)) for source in sources]
     taken: dict[str, ArchiveSource] = {}
-    read = {os.path.realpath(source.place) for source in sources if not is_url(source.place)}
+    read = {os.path.realpath(source.location) for source in sources if not is_url(source.location)}
     for source, target in pairs:
         if not source.varying:
-            raise Refused(f"{source.place}: has no braces or * whose value {{}} of -o {pattern} could be")
+            raise Refused(f"{source.location}: has no braces or * whose value {{}} of -o {pattern} could be")
         if target in taken:
-            raise Refused(f"{target}: would be made of both {taken[target].place} and {source.place}")
+            raise Refused(f"{target}: would be made of both {taken[target].location} and {source.location}")
         if not is_url(target) and os.path.realpath(target) in read:
             raise Refused(f"{target}: is an archive to read as well; choose another -o")
         taken[target] = source

@@ -67,7 +67,7 @@ def value_of(sample: TarSample, field: str, kind: Kind) -> str | int | float:
     """The value of a field; a sample without it is an error."""
     text = sample.text(field)
     if text is None:
-        raise TarError(f"{sample.place}: sample {sample.key!r} has no field {field!r} to sort by")
+        raise TarError(f"{sample.location}: sample {sample.key!r} has no field {field!r} to sort by")
     if kind == "text":
         return text
     text = text.strip()
@@ -79,7 +79,7 @@ def value_of(sample: TarSample, field: str, kind: Kind) -> str | int | float:
     except ValueError:
         pass
     named = {"int": "a whole number", "float": "a number"}[kind]
-    raise TarError(f"{sample.place}: sample {sample.key!r}: its {field!r} is {text[:50]!r}, not {named}")
+    raise TarError(f"{sample.location}: sample {sample.key!r}: its {field!r} is {text[:50]!r}, not {named}")
 
 
 def ordered(sources: Sequence[ArchiveSource], order: Order, memory: int) -> Iterator[TarSample]:
@@ -139,7 +139,7 @@ def _joined(samples: Iterable[TarSample], folders: AbstractSet[int]) -> Iterator
         sample = functools.reduce(TarSample.joined, pieces)
         if len(pieces) > 1 or archive in folders:
             members = tuple(sorted(sample.members, key=lambda member: member.name))
-            sample = TarSample(sample.key, members, sample.place, sample.archive)
+            sample = TarSample(sample.key, members, sample.location, sample.archive)
         yield sample
 
 
@@ -180,7 +180,7 @@ class _Run:
 
     def _packed(self, places: Iterable[_SampleAddress]) -> Iterator[bytes]:
         for at, sample in places:
-            self._archives[sample.archive] = sample.place
+            self._archives[sample.archive] = sample.location
             yield _SAMPLE.pack(at, sample.archive, len(sample.members))
             for member in sample.members:
                 name = member.name.encode("utf-8", "surrogateescape")

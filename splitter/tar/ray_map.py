@@ -47,12 +47,12 @@ class Targets:
     """What is written, as the executor asks about it.
 
     Attributes:
-        places: The archives to write.
+        locations: The archives to write.
         root: The folder of the first of them, by its whole path; the others may be elsewhere.
         run: What this job is called; no other is called the same.
     """
 
-    places: Sequence[str]
+    locations: Sequence[str]
     root: str
     run: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -84,7 +84,7 @@ class Targets:
     def wait_for_workers(self, seconds: float) -> None:
         """Wait, but no longer than that, until no worker that was lost still writes."""
         give_up = time.monotonic() + seconds
-        while any(map(is_being_written, self.places)) and time.monotonic() < give_up:
+        while any(map(is_being_written, self.locations)) and time.monotonic() < give_up:
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
@@ -173,13 +173,13 @@ def map_on_ray(
             for key, archive in left.items():
                 if losses[key] >= MOST_LOSSES:
                     raise RunStopped(
-                        f"{archive.source.place}: its worker was lost {MOST_LOSSES} times "
+                        f"{archive.source.location}: its worker was lost {MOST_LOSSES} times "
                         "(killed, or out of memory); what is done is kept"
                     )
 
 
-def _folder(place: str) -> str:
-    return os.path.dirname(place if is_url(place) else os.path.abspath(place))
+def _folder(location: str) -> str:
+    return os.path.dirname(location if is_url(location) else os.path.abspath(location))
 
 
 def _take(report: Report, job: Mapping, counts: Counts, left: dict[int, Archive]) -> None:

@@ -21,13 +21,13 @@ class TarSample:
     Attributes:
         key: What their names have in common.
         members: In the order of the archive.
-        place: The archive it comes from.
+        location: The archive it comes from.
         archive: The number of that archive among the inputs.
     """
 
     key: str
     members: tuple[Member, ...]
-    place: str = ""
+    location: str = ""
     archive: int = 0
 
     def field(self, alternatives: str) -> Member | None:
@@ -43,7 +43,7 @@ class TarSample:
         try:
             return member.read().decode()
         except UnicodeDecodeError:
-            raise TarError(f"{self.place}: {member.name!r} is not text: it is not UTF-8") from None
+            raise TarError(f"{self.location}: {member.name!r} is not text: it is not UTF-8") from None
 
     @property
     def size(self) -> int:
@@ -53,15 +53,15 @@ class TarSample:
     def renamed(self, key: str) -> "TarSample":
         """The same with another key."""
         members = tuple(one._replace(name=key + one.name[len(self.key) :]) for one in self.members)
-        return TarSample(key, members, self.place, self.archive)
+        return TarSample(key, members, self.location, self.archive)
 
     def joined(self, other: "TarSample") -> "TarSample":
         """With the members of another one that has its key."""
         names = {member.name for member in self.members}
         for member in other.members:
             if member.name in names:
-                raise TarError(f"{self.place}: member {member.name!r} is there twice")
-        return TarSample(self.key, self.members + other.members, self.place, self.archive)
+                raise TarError(f"{self.location}: member {member.name!r} is there twice")
+        return TarSample(self.key, self.members + other.members, self.location, self.archive)
 
 
 class Keys:
@@ -118,33 +118,33 @@ def read_samples(source: ArchiveSource, *, archive: int = 0, fragments: bool = F
 
 
 def samples_in(
-    stream: BinaryIO, place: str, *, archive: int = 0, fragments: bool = False
+    stream: BinaryIO, location: str, *, archive: int = 0, fragments: bool = False
 ) -> Iterator[TarSample]:
     """The same, of an archive that is open."""
     keys = Keys()
-    for sample in _neighbours(stream, place, archive):
+    for sample in _neighbours(stream, location, archive):
         if not fragments and not keys.add(sample.key):
             raise TarError(
-                f"{place}: sample {sample.key!r} comes a second time; if its members only stand apart, "
+                f"{location}: sample {sample.key!r} comes a second time; if its members only stand apart, "
                 f"'splitter tar sort' puts them together"
             )
         yield sample
 
 
-def _neighbours(stream: BinaryIO, place: str, archive: int) -> Iterator[TarSample]:
+def _neighbours(stream: BinaryIO, location: str, archive: int) -> Iterator[TarSample]:
     held: list[Member] = []
     key, names = "", set[str]()
-    for member in read_members(stream, place):
+    for member in read_members(stream, location):
         if held and member.key != key:
-            yield TarSample(key, tuple(held), place, archive)
+            yield TarSample(key, tuple(held), location, archive)
             held, names = [], set()
         key = member.key
         if member.name in names:
-            raise TarError(f"{place}: member {member.name!r} is there twice")
+            raise TarError(f"{location}: member {member.name!r} is there twice")
         names.add(member.name)
         held.append(member)
     if held:
-        yield TarSample(key, tuple(held), place, archive)
+        yield TarSample(key, tuple(held), location, archive)
 
 
 def samples_of(sources: Sequence[ArchiveSource]) -> Generator[TarSample, None, None]:
@@ -159,10 +159,10 @@ class SampleWriter:
     With `number_same` a sample whose key is taken becomes `key-2`, or the next that is free.
     """
 
-    def __init__(self, file: BinaryIO, place: str, *, number_same: bool = False) -> None:
+    def __init__(self, file: BinaryIO, location: str, *, number_same: bool = False) -> None:
         """Write into a file that is open."""
         self._archive = ArchiveWriter(file)
-        self._place, self._number_same = place, number_same
+        self._location, self._number_same = location, number_same
         self._keys = Keys()
         self.count = 0
 
@@ -176,7 +176,7 @@ class SampleWriter:
         if not self._keys.add(sample.key):
             if not self._number_same:
                 raise TarError(
-                    f"{sample.place}: sample {sample.key!r} would be in {self._place} a second time; "
+                    f"{sample.location}: sample {sample.key!r} would be in {self._location} a second time; "
                     f"with --same-keys number it becomes {sample.key + '-2'!r}"
                 )
             number = 2

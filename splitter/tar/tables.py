@@ -76,22 +76,22 @@ class Plan:
         return columns
 
 
-def open_plan(place: str, delimiter: str | None) -> Plan:
+def open_plan(location: str, delimiter: str | None) -> Plan:
     """A plan at a path, or on standard input."""
-    between = delimiter or ("\t" if place.endswith(".tsv") else ",")
+    between = delimiter or ("\t" if location.endswith(".tsv") else ",")
     if len(between) != 1:
         raise Refused(f"--delimiter {delimiter!r}: must be one character")
-    folder = "" if place == STANDARD else os.path.dirname(place)
-    name = "standard input" if place == STANDARD else place
+    folder = "" if location == STANDARD else os.path.dirname(location)
+    name = "standard input" if location == STANDARD else location
     try:
-        if place == STANDARD:
+        if location == STANDARD:
             # it is read twice
             copy = tempfile.TemporaryFile(prefix="splitter-")  # noqa: SIM115 - lives as long as the plan
             with open(0, "rb", closefd=False) as standard:
                 shutil.copyfileobj(standard, copy)
             file: IO[str] = io.TextIOWrapper(copy, encoding="utf-8-sig", newline="")
         else:
-            file = open(place, encoding="utf-8-sig", newline="")  # noqa: SIM115
+            file = open(location, encoding="utf-8-sig", newline="")  # noqa: SIM115
     except OSError as error:
         raise Refused(f"{name}: cannot be read: {error.strerror}") from None
     return Plan(name, file, folder, between)
@@ -216,6 +216,6 @@ def _cell(sample: TarSample, field: str, missing: str | None) -> str:
         return text.removesuffix("\n").removesuffix("\r")
     text = missing
     if text is None:
-        where = f"{sample.place}: sample {sample.key!r}"
+        where = f"{sample.location}: sample {sample.key!r}"
         raise TarError(f"{where} has no field {field!r}; with --missing '' its cell is left empty")
     return text

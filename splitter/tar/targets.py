@@ -20,50 +20,50 @@ GZIPPED = (".gz", ".tgz")
 # -- outputs ----------------------------------------------------------------------------------------------
 
 
-def check_target(place: str) -> None:
+def check_target(location: str) -> None:
     """Refuse, before any work, an output that cannot be."""
-    if place == STANDARD:
+    if location == STANDARD:
         if sys.stdout.isatty():
             raise Refused("-o -: an archive would go to the terminal; pipe it to a program, or name a file")
-    elif place.startswith("pipe:"):
-        raise Refused(f"{place}: commands are not run; write: splitter tar ... -o - | COMMAND")
-    elif is_url(place):
-        client(place)
-    elif os.path.isdir(place):
-        raise Refused(f"{place}: is a folder; name a file")
-    elif os.path.lexists(place) and not os.path.isfile(place):
-        raise Refused(f"{place}: is not a plain file; to write into a pipe or device use -o -")
-    elif not os.path.isdir(os.path.dirname(place) or "."):
-        raise Refused(f"{place}: there is no such folder; make it first")
+    elif location.startswith("pipe:"):
+        raise Refused(f"{location}: commands are not run; write: splitter tar ... -o - | COMMAND")
+    elif is_url(location):
+        client(location)
+    elif os.path.isdir(location):
+        raise Refused(f"{location}: is a folder; name a file")
+    elif os.path.lexists(location) and not os.path.isfile(location):
+        raise Refused(f"{location}: is not a plain file; to write into a pipe or device use -o -")
+    elif not os.path.isdir(os.path.dirname(location) or "."):
+        raise Refused(f"{location}: there is no such folder; make it first")
 
 
-def exists(place: str) -> bool:
+def exists(location: str) -> bool:
     """Whether a file or an object is there."""
-    if not is_url(place):
-        return os.path.lexists(place)
-    store, path = client(place)
+    if not is_url(location):
+        return os.path.lexists(location)
+    store, path = client(location)
     return bool(store.exists(path))
 
 
-def remove(place: str) -> None:
+def remove(location: str) -> None:
     """Remove a file or an object, if it is there."""
-    if is_url(place):
-        if exists(place):
-            store, path = client(place)
+    if is_url(location):
+        if exists(location):
+            store, path = client(location)
             store.rm_file(path)
     else:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(place)
+            os.unlink(location)
 
 
 @contextlib.contextmanager
-def writing(place: str, *, packed: bool = True) -> Iterator[BinaryIO]:
+def writing(location: str, *, packed: bool = True) -> Iterator[BinaryIO]:
     """A file to write, which is there when the block has ended without an error, and not before.
 
     One whose name ends in .gz or .tgz is gzip.
     """
-    with _raw(place) as raw:
-        if not (packed and place.endswith(GZIPPED)):
+    with _raw(location) as raw:
+        if not (packed and location.endswith(GZIPPED)):
             yield raw
             return
         with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as file:
@@ -71,54 +71,54 @@ def writing(place: str, *, packed: bool = True) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def _raw(place: str) -> Iterator[BinaryIO]:
-    if place == STANDARD:
+def _raw(location: str) -> Iterator[BinaryIO]:
+    if location == STANDARD:
         with open(sys.stdout.fileno(), "wb", buffering=BUFFER_BYTES, closefd=False) as file:
             yield file
-    elif is_url(place):
+    elif is_url(location):
         with tempfile.TemporaryFile(prefix="splitter-", buffering=BUFFER_BYTES) as file:
             yield cast("BinaryIO", file)
             file.flush()
-            folder, _, name = place.rpartition("/")
+            folder, _, name = location.rpartition("/")
             try:
                 objects_at(folder).upload(name, cast("BinaryIO", file))
             except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
-                raise TarError(f"{place}: cannot be written: {reason_in_words(error, place)}") from None
+                raise TarError(f"{location}: cannot be written: {reason_in_words(error, location)}") from None
     else:
-        with _replacing(place) as file:
+        with _replacing(location) as file:
             yield file
 
 
 @contextlib.contextmanager
-def _replacing(place: str) -> Iterator[BinaryIO]:
+def _replacing(location: str) -> Iterator[BinaryIO]:
     """A file beside the one that is meant, which takes its name at the end.
 
     The name is always the same, so what a killed process leaves is used up by the next; a lock keeps two
     apart.
     """
-    folder, name = os.path.split(place)
+    folder, name = os.path.split(location)
     temporary = os.path.join(folder, f".{name}.partial")
     try:
-        descriptor = _locked(temporary, place)
+        descriptor = _locked(temporary, location)
     except OSError as error:
-        raise Refused(f"{place}: cannot be written: {reason_in_words(error, place)}") from None
+        raise Refused(f"{location}: cannot be written: {reason_in_words(error, location)}") from None
     try:
         with open(descriptor, "wb", buffering=BUFFER_BYTES) as file:
             file.truncate()
             yield file
             file.flush()
-            os.rename(temporary, place)
+            os.rename(temporary, location)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
 
 
-def is_being_written(place: str) -> bool:
+def is_being_written(location: str) -> bool:
     """Whether a process has a file open to write it; of an object nobody can tell, and it does not matter."""
-    if is_url(place):
+    if is_url(location):
         return False
-    folder, name = os.path.split(place)
+    folder, name = os.path.split(location)
     try:
         descriptor = os.open(os.path.join(folder, f".{name}.partial"), os.O_WRONLY | os.O_NOFOLLOW)
     except OSError:
@@ -131,7 +131,7 @@ def is_being_written(place: str) -> bool:
     return False
 
 
-def _locked(temporary: str, place: str) -> int:
+def _locked(temporary: str, location: str) -> int:
     while True:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
@@ -142,7 +142,7 @@ def _locked(temporary: str, place: str) -> int:
             pass
         except BlockingIOError:
             os.close(descriptor)
-            raise Refused(f"{place}: another process is writing it") from None
+            raise Refused(f"{location}: another process is writing it") from None
         except BaseException:
             os.close(descriptor)
             raise

@@ -113,9 +113,9 @@ class Verification:
         self.verdict.seconds = time.monotonic() - began
         return self.verdict
 
-    def damaged_files(self, standing: InputStatus, header: Row) -> set[str]:
+    def damaged_files(self, input_status: InputStatus, header: Row) -> set[str]:
         """The outputs and shards of inputs that are done and that are not what was written."""
-        self._outputs(standing.entries_with(DONE), np.empty(0, "i8"))
+        self._outputs(input_status.entries_with(DONE), np.empty(0, "i8"))
         self._check_shards(header)
         return {finding.file for finding in self.verdict.findings if finding.is_damage}
 
@@ -140,21 +140,21 @@ class Verification:
         if half_done is not None:
             self.find("batch", OWN_FOLDER, f"a run was interrupted in the middle of a batch; {RUN_AGAIN}")
         journal = self.journal
-        standing = InputStatus.of(self.storage, journal, keys)
-        status = standing.status
+        input_status = InputStatus.of(self.storage, journal, keys)
+        status = input_status.status
         self._count(status)
         self._inputs(status)
-        tables = ManifestTables(journal, standing, header)
+        tables = ManifestTables(journal, input_status, header)
         self._table(MANIFEST, tables.rows)
         if (status == FAILED).any():
             self._table(ERRORS, tables.errors)
         elif self.storage.exists(ERRORS):
             self.find("table", ERRORS, "is there, and no input has failed")
         self._schema(tables.schema())
-        self._gone(standing.gone_with_outputs)
+        self._gone(input_status.gone_with_outputs)
         # what has no rows in the manifest, and comes back when its input does
-        others = np.concatenate((standing.gone, standing.entries_with(STALE)))
-        self._outputs(standing.entries_with(DONE), others[journal.entries["status"][others] == DONE])
+        others = np.concatenate((input_status.gone, input_status.entries_with(STALE)))
+        self._outputs(input_status.entries_with(DONE), others[journal.entries["status"][others] == DONE])
         self._check_shards(header)
         self._allow(half_done or [])
         self._extra(half_done or [])
@@ -250,8 +250,8 @@ class Verification:
                 self._known.append(part.names)
                 for finding in part.findings:
                     self._note(finding)
-                for shard, places in part.shards.items():
-                    self._shards.setdefault(shard, []).extend(places)
+                for shard, positions in part.shards.items():
+                    self._shards.setdefault(shard, []).extend(positions)
 
     def _check_shards(self, header: Row) -> None:
         """Read every shard that rows point into, with all that it holds: also of inputs that have no rows."""
@@ -321,19 +321,19 @@ def _check_shard(  # noqa: PLR0913, PLR0917 - what all shards are looked at with
     journal: Journal,
     entries: np.ndarray,
     done: int,
-    places: dict[str, list[int]],
+    positions: dict[str, list[int]],
     shard: str,
 ) -> _BlockResult:
     """Look at one shard."""
     part = _BlockResult(np.empty(0, "u8"))
-    is_left = min(places[shard]) >= done
+    is_left = min(positions[shard]) >= done
 
     def find(kind: str, file: str, message: str) -> None:
         finding = Finding(kind, file, message)
         part.findings.append(finding.of_what_is_left() if is_left else finding)
 
     try:
-        part.outputs, part.bytes = reshard.check(journal, shard, entries[places[shard]], find)
+        part.outputs, part.bytes = reshard.check(journal, shard, entries[positions[shard]], find)
     except FileNotFoundError:
         find("missing", shard, "is not there")
     except OSError as error:
@@ -378,7 +378,7 @@ def _rows_to_check(
     shards: dict[str, list[int]],
 ) -> Iterator[_ToCheck]:
     """The rows of loose files; notes the names of all files, and the entries that are in shards."""
-    for place, (head, rows) in enumerate(journal.rows_of_each(entries[slice(*block)]), block[0]):
+    for index, (head, rows) in enumerate(journal.rows_of_each(entries[slice(*block)]), block[0]):
         at, sound = len(head.columns), header_columns(head)
         for row in rows:
             if len(row) <= at or not row[at]:
@@ -387,19 +387,19 @@ def _rows_to_check(
             names.append(shard or row[at])
             if shard:
                 there = shards.setdefault(shard, [])
-                if not there or there[-1] != place:
-                    there.append(place)
+                if not there or there[-1] != index:
+                    there.append(index)
                 continue
-            yield place, row, at, sound
+            yield index, row, at, sound
 
 
 def _check_output(storage: Storage, done: int, wanted: _ToCheck) -> tuple[int | None, Finding | None]:
     """How many bytes an output has, if it can be read, and what is wrong with it."""
-    place, row, at, sound = wanted
+    index, row, at, sound = wanted
     there: list[int] = []
     problem = _fault(storage, row, at, sound, there)
     finding = Finding(problem[0], row[at], problem[1]) if problem else None
-    if finding and place >= done:
+    if finding and index >= done:
         finding = finding.of_what_is_left()
     return next(iter(there), None), finding
 

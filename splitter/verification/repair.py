@@ -13,11 +13,11 @@ from splitter.verification.check import Verification
 
 def damaged_entries(storage: Storage, journal: Journal, keys: np.ndarray, header: Row) -> np.ndarray:
     """Which entries of the inputs with these keys have an output, or stand in a shard, that is damaged."""
-    standing = InputStatus.of(storage, journal, keys)
-    files = Verification(storage, journal=journal).damaged_files(standing, header)
+    input_status = InputStatus.of(storage, journal, keys)
+    files = Verification(storage, journal=journal).damaged_files(input_status, header)
     if not files:
         return np.empty(0, "i8")
-    done = standing.entries_with(DONE)
+    done = input_status.entries_with(DONE)
     damaged = (
         any({name, shard_of(name)[0]} & files for name in names) for names in journal.outputs_of_each(done)
     )

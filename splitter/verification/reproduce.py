@@ -44,54 +44,54 @@ def recipe_of_run(
     storage: Storage, recipe: ProcessorDataset | type[ProcessorDataset] | str | None
 ) -> ProcessorDataset:
     """The recipe that made the outputs, with the parameters of that run; refuses any other."""
-    kept, _ = how_before(storage)
+    past, _ = how_before(storage)
     if isinstance(recipe, ProcessorDataset):
         dataset = recipe
     elif isinstance(recipe, type) and issubclass(recipe, ProcessorDataset):
-        dataset = _made(recipe, recipe.__name__, kept)
+        dataset = _made(recipe, recipe.__name__, past)
     elif recipe is None or isinstance(recipe, str):
-        name = recipe or _shipped(kept)
-        dataset = _made(load_recipe(name), name, kept)
+        name = recipe or _shipped(past)
+        dataset = _made(load_recipe(name), name, past)
     else:
         raise Refused(
             f"splitter.verify: recipe {recipe!r:.100}: is no ProcessorDataset; give the dataset, its class, "
             "or a name as for --recipe"
         )
-    dataset.device = str(kept.get("device", "cpu"))
+    dataset.device = str(past.get("device", "cpu"))
     for what, value in recipe_how(dataset).items():
-        if kept.get(what) != value:
+        if past.get(what) != value:
             name = type(dataset).__name__
             raise Refused(
-                f"--deep: {name}: {what} is {value!r:.100} and was {kept.get(what)!r:.100} when the outputs "
+                f"--deep: {name}: {what} is {value!r:.100} and was {past.get(what)!r:.100} when the outputs "
                 "were made; they can only be compared with what the same recipe makes"
             )
     return dataset
 
 
-def _shipped(kept: dict[str, Any]) -> str:
+def _shipped(past: dict[str, Any]) -> str:
     """The name of the recipe, where it is one that comes along."""
-    made_by = f"splitter.recipes.{kept.get('file of the recipe')}:{kept.get('recipe')}"
-    for name, place in RECIPES.items():
-        if place == made_by:
+    made_by = f"splitter.recipes.{past.get('file of the recipe')}:{past.get('recipe')}"
+    for name, target in RECIPES.items():
+        if target == made_by:
             if name in _NAMED_BY_THE_USER:
-                given = kept.get(f"{PARAMETER}command")
+                given = past.get(f"{PARAMETER}command")
                 raise Refused(
                     f"--deep: would run a program that stands in the folder, {given!r:.1000}; if you trust "
                     f"it, say so: --recipe {name}"
                 )
             return name
-    own = f"{kept.get('file of the recipe')}.py:{kept.get('recipe')}"
+    own = f"{past.get('file of the recipe')}.py:{past.get('recipe')}"
     raise Refused(
         f"--deep: the outputs were made by a recipe of your own; name it, as --recipe path/to/{own}"
     )
 
 
-def _made(recipe: type[ProcessorDataset], name: str, kept: dict[str, Any]) -> ProcessorDataset:
+def _made(recipe: type[ProcessorDataset], name: str, past: dict[str, Any]) -> ProcessorDataset:
     """The recipe with the parameters that are kept beside the outputs."""
     given = {
-        one.name: _as_given(one, kept[PARAMETER + one.name])
+        one.name: _as_given(one, past[PARAMETER + one.name])
         for one in recipe_parameters(recipe)
-        if PARAMETER + one.name in kept
+        if PARAMETER + one.name in past
     }
     try:
         return recipe((), **given)
@@ -142,11 +142,11 @@ class Reproduction:
             if listed.group_rows:
                 keys = keys[table.group(keys)]
             job = Job(self._recipe, storage, FilesSink(RunOptions()), layout, header, at, seed, retries=2)
-            places = (layout.location(table.listed(index)) for index in done.tolist())
-            self._members = members_at(places, listed.member)
-            with temporary_output(job, Limits(self._workers)) as place:
+            locations = (layout.location(table.listed(index)) for index in done.tolist())
+            self._members = members_at(locations, listed.member)
+            with temporary_output(job, Limits(self._workers)) as temporary:
                 for some in self._at_once(verification.journal, keys, done):
-                    self._compare(verification, place, table, keys, some)
+                    self._compare(verification, temporary, table, keys, some)
 
     @staticmethod
     def _at_once(journal: Journal, keys: np.ndarray, chosen: np.ndarray) -> Iterator[np.ndarray]:
@@ -158,7 +158,7 @@ class Reproduction:
     def _compare(
         self,
         verification: Verification,
-        place: TemporaryOutput,
+        temporary: TemporaryOutput,
         table: InputTable,
         keys: np.ndarray,
         chosen: np.ndarray,
@@ -167,9 +167,9 @@ class Reproduction:
         batch = Batch("", [], [], [], [])
         journal = verification.journal
         names = [table.listed(index) for index in chosen.tolist()]
-        places = [place.job.layout.location(listed) for listed in names]
-        in_shards = self._members.find(places).tolist()
-        apart = iter(look_at_all_paths([one for one, at in zip(places, in_shards, strict=True) if at < 0]))
+        locations = [temporary.job.layout.location(listed) for listed in names]
+        in_shards = self._members.find(locations).tolist()
+        apart = iter(look_at_all_paths([one for one, at in zip(locations, in_shards, strict=True) if at < 0]))
         looks = [self._members.found(at) if at >= 0 else next(apart) for at in in_shards]
         entries = journal.find(keys[chosen]).tolist()
         for index, entry, listed, found, at in zip(
@@ -179,7 +179,7 @@ class Reproduction:
             if not isinstance(found, Found):
                 verification.find("source", listed, f"cannot be made again: {found}")
                 continue
-            mark = fingerprint(text, found.size, found.changed, place.job.seed)
+            mark = fingerprint(text, found.size, found.changed, temporary.job.seed)
             if mark != journal.entries["fingerprint"][entry]:
                 verification.find("source", listed, "cannot be made again: it has changed since")
                 continue
@@ -193,23 +193,23 @@ class Reproduction:
         if not len(batch):
             return
         size = max(1, min(MOST_IN_BATCH, -(-len(batch) // (4 * self._workers))))
-        mine = Journal(place.storage)
+        mine = Journal(temporary.storage)
         parts = [
             batch.part(f"{mine.next_generation:06d}-{start:06d}", start, start + size)
             for start in range(0, len(batch), size)
         ]
-        for report in place.reports(parts):
+        for report in temporary.reports(parts):
             if report.stop:
                 raise RunStopped(report.stop)
         mine.load()
         keys_made = np.array(batch.keys, "u8")
         made, committed = mine.find(keys_made), journal.find(keys_made)
         for index, (one, other) in enumerate(zip(made.tolist(), committed.tolist(), strict=True)):
-            name = parse_rows(batch.texts[index])[0][place.job.at]
+            name = parse_rows(batch.texts[index])[0][temporary.job.at]
             for file, message in _differences(name, _one(journal, other), _one(mine, one), mine, one):
                 verification.find("source" if file == name else "again", file, message)
         verification.verdict.made_again += len(batch)
-        place.storage.remove(mine.outputs(made[made >= 0]))
+        temporary.storage.remove(mine.outputs(made[made >= 0]))
 
 
 def _one(journal: Journal, entry: int) -> tuple[RowColumns, list[Row]] | None:

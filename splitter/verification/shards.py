@@ -218,7 +218,7 @@ def _first_difference(one: str, other: str) -> str:
             at += len(block)
     same = zip(block, found, strict=False)
     at += next(
-        (place for place, (one_byte, byte) in enumerate(same) if one_byte != byte),
+        (index for index, (one_byte, byte) in enumerate(same) if one_byte != byte),
         min(len(block), len(found)),
     )
     return f"is not, from byte {at:,} on, what was written from its rows"

@@ -62,9 +62,9 @@ def numbers_only_in(some: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.sort(order[rank >= np.repeat(allowed, counts)])
 
 
-def pick_lines(pieces: Iterator[bytes], places: np.ndarray) -> list[tuple[int, bytes]]:
+def pick_lines(pieces: Iterator[bytes], numbers: np.ndarray) -> list[tuple[int, bytes]]:
     """Some lines, with their numbers from 1 on."""
-    wanted = set(places.tolist())
+    wanted = set(numbers.tolist())
     return [(number + 1, line) for number, line in enumerate(_lines(pieces)) if number in wanted]
 
 

@@ -99,53 +99,53 @@ class Task:
         if not is_url(self._job.layout.root) and not any(b"://" in text for text in batch.texts):
             return {}
         found = {}
-        for place in range(len(batch)):
-            url = self.path(place)
-            if is_url(url) and place not in batch.failures and place not in batch.members:
-                size = batch.sizes[place]
-                found[place] = RemoteInput(
-                    url, Found(size, batch.times[place]) if size != UNREADABLE else None
+        for index in range(len(batch)):
+            url = self.path(index)
+            if is_url(url) and index not in batch.failures and index not in batch.members:
+                size = batch.sizes[index]
+                found[index] = RemoteInput(
+                    url, Found(size, batch.times[index]) if size != UNREADABLE else None
                 )
         return found
 
-    def take(self, place: int, scratch: Scratch) -> InputFile:
+    def take(self, index: int, scratch: Scratch) -> InputFile:
         """The input as `process` takes it."""
         job, batch = self._job, self.batch
-        input_file = make_input(self.rows[place], job.header, job.at, job.layout, scratch)
-        if place in batch.members:
-            member = self._members.take(input_file, place, batch.members[place])
-            self.in_hand[place] = CurrentMember(member.input, self._members.path_of(member))
+        input_file = make_input(self.rows[index], job.header, job.at, job.layout, scratch)
+        if index in batch.members:
+            member = self._members.take(input_file, index, batch.members[index])
+            self.in_hand[index] = CurrentMember(member.input, self._members.path_of(member))
             return member
-        if place in self._remote:
-            fetched = self._fetcher.take(place)
+        if index in self._remote:
+            fetched = self._fetcher.take(index)
             # what was read, should it have changed since the survey: a version may come back, a time may not
-            batch.sizes[place], batch.times[place] = fetched.found
+            batch.sizes[index], batch.times[index] = fetched.found
             return input_file._replace(local_path=fetched.path)
-        if batch.sizes[place] == UNREADABLE:
+        if batch.sizes[index] == UNREADABLE:
             # it may have come since; if not, this says why
-            batch.sizes[place], batch.times[place] = look_at(input_file.local_path)
+            batch.sizes[index], batch.times[index] = look_at(input_file.local_path)
         return input_file
 
-    def named(self, place: int, failure: Failure) -> Failure:
+    def named(self, index: int, failure: Failure) -> Failure:
         """The failure in words that name a remote file, and not the copy of it."""
-        if place not in self._remote:
+        if index not in self._remote:
             return failure
-        url = self._remote[place].url
+        url = self._remote[index].url
         copy = f"{SCRATCH_SHOWN}/{local_name(url)}"
         return replace(failure, message=failure.message.replace(copy, without_secrets(url)))
 
-    def path(self, place: int) -> str:
+    def path(self, index: int) -> str:
         """Where the input is on this machine."""
-        return self._job.layout.location(self.rows[place][0][self._job.at])
+        return self._job.layout.location(self.rows[index][0][self._job.at])
 
-    def folder(self, place: int) -> str:
+    def folder(self, index: int) -> str:
         """The folder of the output that is this input's own."""
         layout = self._job.layout
-        return layout.folder(layout.key(self.rows[place][0][self._job.at]))
+        return layout.folder(layout.key(self.rows[index][0][self._job.at]))
 
     def add(  # noqa: PLR0913 - the fields of an entry
         self,
-        place: int,
+        index: int,
         status: int,
         *,
         head: RowColumns,
@@ -158,11 +158,11 @@ class Task:
         batch = self.batch
         if batch.trial:
             names = self.sink.names() if outputs else []
-            self.report.tried.append(Tried(batch.keys[place], status, head, names, failure))
+            self.report.tried.append(Tried(batch.keys[index], status, head, names, failure))
         # as the survey found the file: if it has changed since, the next run does it again
-        mark = fingerprint(batch.texts[place], batch.sizes[place], batch.times[place], self._job.seed)
-        self.record.add(batch.keys[place], mark, status, head=head, outputs=outputs, size=size, text=text)
-        self.finished.add(place)
+        mark = fingerprint(batch.texts[index], batch.sizes[index], batch.times[index], self._job.seed)
+        self.record.add(batch.keys[index], mark, status, head=head, outputs=outputs, size=size, text=text)
+        self.finished.add(index)
         self.report.done += status == DONE
         self.report.outputs += outputs
         self.report.bytes += size
@@ -175,14 +175,14 @@ class Task:
         assert isinstance(self.sink, GroupWriter)  # noqa: S101 - what an indivisible sink opens
         return self.sink
 
-    def keep(self, place: int, *, head: RowColumns, outputs: int, size: int, text: bytes) -> None:
+    def keep(self, index: int, *, head: RowColumns, outputs: int, size: int, text: bytes) -> None:
         """Note that an input is done, whose rows are complete when all of the group are."""
         group = self.batch.group
         assert group is not None  # noqa: S101 - given to an indivisible sink
-        owner = _owner(group.ranks[place], group.numbers[place], head, parse_rows(text))
+        owner = _owner(group.ranks[index], group.numbers[index], head, parse_rows(text))
         self.sink.keep_input(owner)
-        self.made.append((place, owner, head, outputs, size))
-        self.finished.add(place)
+        self.made.append((index, owner, head, outputs, size))
+        self.finished.add(index)
 
     def carry(self, kept: GroupMember, outputs: OlderShards) -> None:
         """Take along what an input has in an older shard."""
@@ -203,9 +203,9 @@ class Task:
 
     def complete(self) -> None:
         """Note what became of the inputs of a group, now that it is known where their outputs are."""
-        for place, owner, head, outputs, size in self.made:
+        for index, owner, head, outputs, size in self.made:
             text = CsvText().encode(owner.rows)
-            self.add(place, DONE, head=head, outputs=outputs, size=size, text=text)
+            self.add(index, DONE, head=head, outputs=outputs, size=size, text=text)
         for kept, owner in self.carried:
             text = CsvText().encode(owner.rows)
             sizes = [size for _, size, _, _ in _outputs_of(owner)]
@@ -214,28 +214,28 @@ class Task:
                 kept.key, kept.fingerprint, DONE, head=kept.head, outputs=count, size=total, text=text
             )
 
-    def skip(self, place: int, reason: str, rows: RowMaker) -> None:
+    def skip(self, index: int, reason: str, rows: RowMaker) -> None:
         """Leave an input out, with the reason."""
         self.sink.drop_input()
-        head, text = rows.skipped(self.rows[place][0], in_unicode(reason) or "skipped")
-        self.add(place, SKIPPED, head=head, outputs=0, size=0, text=text)
+        head, text = rows.skipped(self.rows[index][0], in_unicode(reason) or "skipped")
+        self.add(index, SKIPPED, head=head, outputs=0, size=0, text=text)
         self.report.skipped += 1
 
-    def fail(self, place: int, failure: Failure, kind: str = "", *, unreadable: bool = False) -> None:
+    def fail(self, index: int, failure: Failure, kind: str = "", *, unreadable: bool = False) -> None:
         """Note a failed input; one that cannot be read now keeps what it had.
 
         `kind` is what to call the error where few words are wanted.
         """
-        row = self.rows[place][0]
+        row = self.rows[index][0]
         listed = row[self._job.at]
-        if unreadable and place in self.batch.stale:
-            self.report.unreadable.append(self.batch.keys[place])
+        if unreadable and index in self.batch.stale:
+            self.report.unreadable.append(self.batch.keys[index])
             self.report.unreadable_names = [*self.report.unreadable_names, listed][:FAILURES_SHOWN]
             self.report.unreadable_why = self.report.unreadable_why or failure.message
             return
         text = CsvText().encode([[*row, failure.error, failure.message, failure.traceback, failure.attempts]])
         head = RowColumns(tuple(self._job.header))
-        self.add(place, FAILED, head=head, outputs=0, size=0, text=text, failure=failure)
+        self.add(index, FAILED, head=head, outputs=0, size=0, text=text, failure=failure)
         self.report.failed += 1
         if len(self.report.failures) < FAILURES_SHOWN:
             self.report.failures.append((one_line(listed), f"{kind or failure.error}: {failure.message}"))

@@ -60,12 +60,12 @@ class _Post:
         self._memory = mmap.mmap(-1, _PLACE.size + 3 * _BYTES.size)
         self.note(IDLE)
 
-    def note(self, place: int) -> None:
-        _PLACE.pack_into(self._memory, 0, place, time.monotonic())
+    def note(self, index: int) -> None:
+        _PLACE.pack_into(self._memory, 0, index, time.monotonic())
 
     def read(self) -> tuple[int, float]:
-        place, since = _PLACE.unpack_from(self._memory)
-        return place, since
+        index, since = _PLACE.unpack_from(self._memory)
+        return index, since
 
     def note_base(self, size: int) -> None:
         _BYTES.pack_into(self._memory, _PLACE.size, size)
@@ -116,7 +116,7 @@ class Guard:
         self._name = self._scratch
         # where the runner's last words go: the place in the code that it died or hung at
         self._last_words = nameless_file()
-        self._voice = OutputCapture() if listens else None
+        self._capture = OutputCapture() if listens else None
         self._pipe: multiprocessing.connection.Connection | None = None
 
     def protect(self) -> None:
@@ -207,25 +207,25 @@ class Guard:
         """How long to wait before the next look at the runner."""
         if self._memory:
             return _LOOK_EVERY
-        place, since = self._post.read()
-        limit = self._limit(place, size)
+        index, since = self._post.read()
+        limit = self._limit(index, size)
         if limit is None:
             return _LOOK_SELDOM
         return min(_LOOK_SELDOM, max(0.005, since + limit - time.monotonic()))
 
-    def _limit(self, place: int, size: int) -> float | None:
-        if self._timeout is None or place in (BETWEEN_INPUTS, IDLE, SETUP):
+    def _limit(self, index: int, size: int) -> float | None:
+        if self._timeout is None or index in (BETWEEN_INPUTS, IDLE, SETUP):
             return None
-        return self._timeout * size if place == TOGETHER else self._timeout
+        return self._timeout * size if index == TOGETHER else self._timeout
 
     def _over_limit(self, size: int) -> Failure | None:
-        place, since = self._post.read()
-        if self._voice:
-            self._voice.trim(place)
-        limit = self._limit(place, size)
+        index, since = self._post.read()
+        if self._capture:
+            self._capture.trim(index)
+        limit = self._limit(index, size)
         if limit is not None and time.monotonic() - since > limit:
             return Failure(TimedOut.__name__, f"no result in {self._timeout:g} s (--timeout)")
-        if not self._memory or place == SETUP:
+        if not self._memory or index == SETUP:
             return None
         if memory_of(self._runner, self._post.read_fetcher()) - self._post.read_base() > self._memory:
             return Failure(
@@ -235,29 +235,29 @@ class Guard:
 
     def _printed(self, batch: Batch) -> list[tuple[str, str]]:
         """What user code has printed, by input."""
-        if self._voice is None:
+        if self._capture is None:
             return []
         rows = batch.texts
         return [
-            (parse_rows(rows[place])[0][self._job.at] if place >= 0 else "worker", text)
-            for place, text in self._voice.heard()
+            (parse_rows(rows[index])[0][self._job.at] if index >= 0 else "worker", text)
+            for index, text in self._capture.heard()
         ]
 
     # -- after a runner's death ------------------------------------------------------------------------
 
     def _bury(self, failure: Failure | None) -> "_Death":
-        place, _ = self._post.read()
+        index, _ = self._post.read()
         if failure:
             self._ask_where_it_is()
         status = self._kill()
         self._journal.release(self._scratch)
         if failure:
-            return _Death(place, replace(failure, traceback=self._heard()), by_itself=True)
+            return _Death(index, replace(failure, traceback=self._heard()), by_itself=True)
         if harm := self._post.read_harm():
-            return _Death(place, _harmed(harm), by_itself=True)
+            return _Death(index, _harmed(harm), by_itself=True)
         by_itself = not (os.WIFSIGNALED(status) and os.WTERMSIG(status) in _FROM_OUTSIDE)
         failure = Failure(Crashed.__name__, _cause(status), self._heard())
-        return _Death(place, failure, by_itself=by_itself)
+        return _Death(index, failure, by_itself=by_itself)
 
     def _ask_where_it_is(self) -> None:
         """Have the runner write down where it hangs; it can, even inside C code that never returns."""
@@ -282,31 +282,31 @@ class Guard:
         if is_committed:
             total += _report_of(Record.read(self._job.storage, name), len(batch))
             return []
-        place = death.place
-        if place in (SECOND, TOGETHER):
-            return [self._without(place, batch, death, total)]
+        index = death.index
+        if index in (SECOND, TOGETHER):
+            return [self._without(index, batch, death, total)]
         # killed from outside: by the kernel for want of memory, or by someone; the input may be innocent
-        suspect = batch.keys[place] if place >= 0 else IDLE
+        suspect = batch.keys[index] if index >= 0 else IDLE
         killed[suspect] = killed.get(suspect, 0) + 1
-        if place < 0 and killed[suspect] >= TRIES_IF_KILLED:
+        if index < 0 and killed[suspect] >= TRIES_IF_KILLED:
             total.stop = (
                 f"a worker died {TRIES_IF_KILLED} times outside of any input: {death.failure.message}; "
                 "use fewer --workers if memory is short, or --workers 0 to see what setup() does"
             )
             return []
-        if place < 0:
+        if index < 0:
             return [batch]
         if death.by_itself or killed[suspect] >= TRIES_IF_KILLED:
-            failures = {**batch.failures, place: replace(death.failure, attempts=killed[suspect])}
+            failures = {**batch.failures, index: replace(death.failure, attempts=killed[suspect])}
             batch = replace(batch, failures=failures)
-        if not self._job.sink.divisible or place == 0:
+        if not self._job.sink.divisible or index == 0:
             return [batch]
         # what came before is done again, and committed, before the rest: each input is done twice at most
-        return [batch.part(batch.name, place, len(batch)), batch.part(batch.name, 0, place)]
+        return [batch.part(batch.name, index, len(batch)), batch.part(batch.name, 0, index)]
 
-    def _without(self, place: int, batch: Batch, death: "_Death", total: Report) -> Batch:
+    def _without(self, index: int, batch: Batch, death: "_Death", total: Report) -> Batch:
         """The batch without what has ended its runner, though no input of its own has."""
-        if place == SECOND:
+        if index == SECOND:
             # that one is done in its own time
             self._journal.release(SECOND_NAME)
             return replace(batch, second=None)
@@ -349,8 +349,8 @@ class Guard:
             # what torch has loaded stays for good: it need not be looked through for garbage
             gc.freeze()
             note = self._post.note
-            if self._voice:
-                self._voice.take_over()
+            if self._capture:
+                self._capture.take_over()
                 note = self._note_aloud
             needed = [pipe.fileno(), self._last_words.fileno(), *self._job.storage.lock_descriptors]
             fetcher, gate = self._post.note_fetcher, self._gate
@@ -374,10 +374,10 @@ class Guard:
             sys.stderr.flush()
         os._exit(1)
 
-    def _note_aloud(self, place: int) -> None:
-        assert self._voice is not None  # noqa: S101 - only called where there is one
-        self._voice.mark(place)
-        self._post.note(place)
+    def _note_aloud(self, index: int) -> None:
+        assert self._capture is not None  # noqa: S101 - only called where there is one
+        self._capture.mark(index)
+        self._post.note(index)
 
     def _kill(self) -> int:
         """End the runner, its process group, and what it left behind; returns its exit status."""
@@ -418,8 +418,8 @@ class Guard:
 class _Death:
     """How a runner ended, and at which input."""
 
-    def __init__(self, place: int, failure: Failure, *, by_itself: bool) -> None:
-        self.place, self.failure, self.by_itself = place, failure, by_itself
+    def __init__(self, index: int, failure: Failure, *, by_itself: bool) -> None:
+        self.index, self.failure, self.by_itself = index, failure, by_itself
 
 
 def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, post: _Post) -> None:

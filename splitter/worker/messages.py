@@ -73,7 +73,7 @@ class Batch:
         trial: Whether to try the inputs only, until one gives an output file: nothing is stored.
         second: Another input, to be tried if the first of this batch fails in the recipe's own code: where
             it does so in the same way, the recipe is to blame, and nothing is committed.
-        behind: Whether such a batch is still at work.
+        waits_for_verdict: Whether such a batch is still at work.
         group: What is to be known of inputs that share a shard.
         members: By place in the batch, where inputs are that stand in shards.
         step: How many inputs are committed at once; None for all.
@@ -92,7 +92,7 @@ class Batch:
     members: "dict[int, MemberLocation]" = field(default_factory=dict)
     step: int | None = None
     second: "Batch | None" = None
-    behind: bool = False
+    waits_for_verdict: bool = False
 
     def __len__(self) -> int:
         """How many inputs it holds."""
@@ -112,7 +112,7 @@ class Batch:
             self.trial,
             members={at - start: place for at, place in self.members.items() if start <= at < stop},
             second=None if start else self.second,
-            behind=self.behind,
+            waits_for_verdict=self.waits_for_verdict,
         )
 
     def steps(self) -> "list[Batch]":

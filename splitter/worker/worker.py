@@ -128,15 +128,15 @@ class Worker:
         except BaseException as error:
             what = f"{type(dataset).__name__}: setup() raised {in_one_line(error)}"
             where = line_of(error, dataset)
-            place = f" ({where})" if where else ""
-            message = f"{what}{place}; mend that and run the same command again to continue"
+            in_line = f" ({where})" if where else ""
+            message = f"{what}{in_line}; mend that and run the same command again to continue"
             raise SetupError(message, shown_from_own(error)) from error
         self._surroundings.close()
         self._surroundings = Surroundings(self._needed, of_runner=self._give_up is not None)
 
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; raises StorageError when the output cannot be written."""
-        if batch.behind and self._gate:
+        if batch.waits_for_verdict and self._gate:
             self._gate.wait(SECONDS_BEHIND)
         began = time.perf_counter()
         self._job.storage.confirm(lately=True)
@@ -176,22 +176,22 @@ class Worker:
         return self._job.sink.open(storage, batch.name, [*stale, *batch.group.shards], batch.group.number)
 
     def _process_all(self, task: Task) -> None:
-        for place in range(len(task.batch)):
-            self._process_next(task, place)
+        for index in range(len(task.batch)):
+            self._process_next(task, index)
             if task.batch.trial and task.report.outputs:
                 return
 
-    def _process_next(self, task: Task, place: int) -> None:
-        if place not in task.finished:
-            self._mark(place)
-            self._process_one(task, place)
-        self._fetcher.drop(place)
-        self._members.drop(place)
+    def _process_next(self, task: Task, index: int) -> None:
+        if index not in task.finished:
+            self._mark(index)
+            self._process_one(task, index)
+        self._fetcher.drop(index)
+        self._members.drop(index)
         if task.batch.second is not None and not task.is_judged:
             task.is_judged = True
-            self._judge(task, task.batch.second, place)
+            self._judge(task, task.batch.second, index)
 
-    def _judge(self, task: Task, second: Batch, place: int) -> None:
+    def _judge(self, task: Task, second: Batch, index: int) -> None:
         """Raise RecipeError if another input fails just as the first one has."""
         blame = task.blame
         if blame is not None:
@@ -204,7 +204,7 @@ class Worker:
                 self._process_one(other, 0)
             storage.unstage(second.name)
             if other.blame is not None and other.blame.is_like(blame):
-                tried = (task.rows[place][0], other.rows[0][0])
+                tried = (task.rows[index][0], other.rows[0][0])
                 names = " and ".join(one_line(row[self._job.at]) for row in tried)
                 raise RecipeError(
                     f"{type(self._job.dataset).__name__} fails alike on the first two inputs it is given, "
@@ -217,20 +217,20 @@ class Worker:
 
     def _process_group(self, task: Task, group: Group) -> None:
         """Process inputs, and take along what others have, in the order of the group as far as it can be."""
-        place_of = {rank: place for place, rank in enumerate(group.ranks)}
-        kept_of = {kept.rank: kept for kept in group.kept}
-        ranks = sorted({**place_of, **kept_of})
+        index_of = {rank: index for index, rank in enumerate(group.ranks)}
+        kept_of = {kept.rank: kept for kept in group.members}
+        ranks = sorted({**index_of, **kept_of})
         members = {
-            rank: member for rank in ranks if (member := task.batch.members.get(place_of.get(rank, -1)))
+            rank: member for rank in ranks if (member := task.batch.members.get(index_of.get(rank, -1)))
         }
         passed, finished = 0, set()
         older = OlderShards(self._job.storage, f"{self._folder}/older")
         with contextlib.closing(older):
             for rank in _as_they_are_read(ranks, members):
-                place = place_of.get(rank)
-                if place is not None:
-                    self._process_next(task, place)
-                if rank in kept_of and place not in task.finished:
+                index = index_of.get(rank)
+                if index is not None:
+                    self._process_next(task, index)
+                if rank in kept_of and index not in task.finished:
                     self._mark(BETWEEN_INPUTS)
                     task.carry(kept_of[rank], older)
                 finished.add(rank)
@@ -238,24 +238,24 @@ class Worker:
                     task.group_sink.advance(ranks[passed])
                     passed += 1
 
-    def _process_one(self, task: Task, place: int) -> None:
+    def _process_one(self, task: Task, index: int) -> None:
         batch = task.batch
-        known = batch.failures.get(place)
+        known = batch.failures.get(index)
         if known:
-            task.fail(place, known)
+            task.fail(index, known)
             return
         for attempt in range(1, self._job.retries + 2):
             try:
-                input_file = task.take(place, self._scratch)
+                input_file = task.take(index, self._scratch)
                 result = checked_result(self._process(input_file))
-                self._store(task, place, result, self._scratch)
+                self._store(task, index, result, self._scratch)
             except (StorageError, Interrupted):
                 # an input that has closed descriptors is to blame itself
                 self._end_if_harmed()
                 raise
             except Skip as reason:
                 self._after_user_code()
-                task.skip(place, str(reason), self._rows)
+                task.skip(index, str(reason), self._rows)
             except BaseException as error:
                 self._after_user_code()
                 task.sink.drop_input()
@@ -264,15 +264,15 @@ class Worker:
                 if attempt <= self._job.retries and may_pass(error):
                     time.sleep(0.1 * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))  # noqa: S311
                     continue
-                unreadable = not_read(error, task.path(place))
+                unreadable = not_read(error, task.path(index))
                 if unreadable and isinstance(error, OSError):
-                    error = UnreadableInput(f"{task.path(place)}: cannot be read: {error.strerror}")
-                failure = failure_of(error, attempt, task.in_hand.get(place))
+                    error = UnreadableInput(f"{task.path(index)}: cannot be read: {error.strerror}")
+                failure = failure_of(error, attempt, task.in_hand.get(index))
                 if not unreadable and (batch.trial or batch.second is not None):
                     task.blame = Blame.of(error, failure, self._job.dataset)
-                failure = task.named(place, after_batch(task.fault, failure))
+                failure = task.named(index, after_batch(task.fault, failure))
                 kind = kind_and_line(failure.error, failure.traceback, self._job.dataset)
-                task.fail(place, failure, kind, unreadable=unreadable)
+                task.fail(index, failure, kind, unreadable=unreadable)
             finally:
                 self._scratch.remove()
             return
@@ -280,12 +280,12 @@ class Worker:
     def _process_together(self, task: Task, together: Callable[[Sequence[InputFile]], Any]) -> None:
         """Give the batch to `process_batch`; what it leaves undone is then tried one by one."""
         scratch = self._scratch
-        places, inputs = [], []
-        for place in range(len(task.batch)):
-            if place not in task.batch.failures:
+        indexes, inputs = [], []
+        for index in range(len(task.batch)):
+            if index not in task.batch.failures:
                 try:
-                    inputs.append(task.take(place, scratch))
-                    places.append(place)
+                    inputs.append(task.take(index, scratch))
+                    indexes.append(index)
                 except (OSError, InputError):
                     continue
         self._mark(TOGETHER)
@@ -293,8 +293,8 @@ class Worker:
             results = together(inputs)
             if isinstance(results, Sized) and len(results) != len(inputs):
                 raise BadResult(f"process_batch gave {len(results)} results for {len(inputs)} inputs")  # noqa: TRY301
-            for place, result in zip(places, results, strict=True):
-                self._store(task, place, checked_result(result), scratch)
+            for index, result in zip(indexes, results, strict=True):
+                self._store(task, index, checked_result(result), scratch)
         except (StorageError, Interrupted):
             self._end_if_harmed()
             raise
@@ -307,9 +307,9 @@ class Worker:
         finally:
             scratch.remove()
 
-    def _store(self, task: Task, place: int, result: Result, scratch: Scratch) -> None:
+    def _store(self, task: Task, index: int, result: Result, scratch: Scratch) -> None:
         outputs, metadata = result
-        rows = task.rows[place]
+        rows = task.rows[index]
         made: list[Made] = []
         names: set[str] = set()
         folder = ""
@@ -326,7 +326,7 @@ class Worker:
                 where: Sequence[str] = self._rows.no_file
             else:
                 _check_name(name, names)
-                folder = folder or task.folder(place)
+                folder = folder or task.folder(index)
                 stored = task.sink.store(folder, name, content, scratch)
                 where = stored.output, str(stored.size), stored.checksum, *self._unknown
                 size += stored.size
@@ -338,20 +338,20 @@ class Worker:
         head, text = self._rows.make(rows[0], made, metadata)
         if task.batch.group is None:
             task.sink.keep_input()
-            task.add(place, DONE, head=head, outputs=files, size=size, text=text)
+            task.add(index, DONE, head=head, outputs=files, size=size, text=text)
         else:
-            task.keep(place, head=head, outputs=files, size=size, text=text)
+            task.keep(index, head=head, outputs=files, size=size, text=text)
 
     def _commit(self, task: Task) -> None:
         """Begin, remove what is stale, publish, commit: the order that makes every crash recoverable."""
         batch = task.batch
         if not task.finished:
             return
-        if batch.behind and self._gate and task.report.failed == len(batch):
+        if batch.waits_for_verdict and self._gate and task.report.failed == len(batch):
             # if the recipe is to blame, none of these is to stand in errors.csv
             self._gate.wait(SECONDS_FOR_VERDICT)
-        vanish = [name for place, names in batch.stale.items() if place in task.finished for name in names]
-        self._publish(task, [batch.keys[place] for place in sorted(task.finished)], vanish)
+        vanish = [name for index, names in batch.stale.items() if index in task.finished for name in names]
+        self._publish(task, [batch.keys[index] for index in sorted(task.finished)], vanish)
 
     def _publish(self, task: Task, keys: list[int], vanish: list[str]) -> None:
         batch, storage = task.batch, self._job.storage
@@ -378,7 +378,7 @@ class Worker:
         batch, sink, storage = task.batch, task.group_sink, self._job.storage
         if not (task.finished or group.dropped or task.report.undone):
             return
-        loose = [name for place in sorted(task.finished) for name in batch.stale.get(place, [])]
+        loose = [name for index in sorted(task.finished) for name in batch.stale.get(index, [])]
         if not (task.made or loose or group.dropped or task.report.undone):
             # nothing comes to the shards, and nothing goes
             self._journal.commit(batch.name, task.record)
@@ -390,8 +390,8 @@ class Worker:
             task.record.add_not_done(key)
         vanish = [*dict.fromkeys([*group.shards, *loose])]
         # what cannot be taken along goes with the shard that it was in
-        keys = [batch.keys[place] for place in sorted(task.finished)] + group.dropped
-        keys += [kept.key for kept in group.kept]
+        keys = [batch.keys[index] for index in sorted(task.finished)] + group.dropped
+        keys += [kept.key for kept in group.members]
         if not task.carried:
             self._publish(task, keys, vanish)
             return
@@ -409,13 +409,13 @@ def _as_they_are_read(ranks: list[int], members: dict[int, MemberLocation]) -> l
     Where inputs are shuffled, each would else be sought from the beginning of its shard.
     """
     number_of: dict[str, int] = {}
-    places = {
-        rank: (number_of.setdefault(member.shard.place, len(number_of)), member.start)
+    starts = {
+        rank: (number_of.setdefault(member.shard.location, len(number_of)), member.start)
         for rank, member in members.items()
         if member.shard.kind != "tar"
     }
-    in_sequence = iter(sorted(places, key=places.__getitem__))
-    return [next(in_sequence) if rank in places else rank for rank in ranks]
+    in_sequence = iter(sorted(starts, key=starts.__getitem__))
+    return [next(in_sequence) if rank in starts else rank for rank in ranks]
 
 
 def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401

@@ -342,7 +342,7 @@ def test_workers_that_live_on_hear_of_the_next_epoch(outputs_of: dict[str, Path]
 def test_a_stream_can_be_pickled_before_there_are_ranks(outputs_of: dict[str, Path]):
     """As programs do that start one process for each rank: it asks in the process where it is read."""
     stream = pickle.loads(pickle.dumps(splitter.open(outputs_of["files"], streaming=True)))  # noqa: S301 - our own
-    assert stream.__getstate__()["_place"] is None
+    assert stream.__getstate__()["_reader_rank"] is None
     given_ = splitter.open(outputs_of["files"], streaming=True, rank=1, world_size=3)
     again = pickle.loads(pickle.dumps(given_))  # noqa: S301
     assert names([*again]) == names([*given_])

@@ -270,8 +270,8 @@ class RayExecutor(Executor):
 
     def _slots_of(self, resources: dict[str, float]) -> int:
         """How many batches fit into a node."""
-        places = (int(resources.get(name, 0) / amount + 1e-9) for name, amount in self._needs().items())
-        return min(places, default=1)
+        slots = (int(resources.get(name, 0) / amount + 1e-9) for name, amount in self._needs().items())
+        return min(slots, default=1)
 
     def _needs(self) -> dict[str, float]:
         """What a batch takes, by Ray's names."""

@@ -50,16 +50,16 @@ class _MemberGroup:
     fault: str = ""
 
 
-def look_at_archive(place: str, member: str | None) -> ShardScan:
+def look_at_archive(location: str, member: str | None) -> ShardScan:
     """All samples of an archive, whether their members stand together or not."""
-    size, changed = state_of(place)
-    remote = is_url(place)
-    parts = remote and gives_parts(place)
-    found = ShardScan(InputShard(place, "tar", size, changed))
+    size, changed = state_of(location)
+    remote = is_url(location)
+    parts = remote and gives_parts(location)
+    found = ShardScan(InputShard(location, "tar", size, changed))
     samples = _MemberGroups({*_asked_for(member)})
     fault = ""
     try:
-        with _unpacked(place, None if remote and not parts else size) as (stream, kind):
+        with _unpacked(location, None if remote and not parts else size) as (stream, kind):
             found.shard = found.shard._replace(kind=kind, whole=remote and (kind == "gzip" or not parts))
             for head in read_heads(stream):
                 samples.add(head, stream)
@@ -68,7 +68,7 @@ def look_at_archive(place: str, member: str | None) -> ShardScan:
         samples.drop_last()
         if not samples.by_key:
             raise Refused(fault) from None
-    chosen = _Choice(without_secrets(place), member, samples.by_key)
+    chosen = _Choice(without_secrets(location), member, samples.by_key)
     for key, sample in samples.by_key.items():
         row = chosen.row(key, sample, found)
         if row:
@@ -131,10 +131,10 @@ class _MemberGroups:
 
 
 @contextlib.contextmanager
-def _unpacked(place: str, size: int | None) -> Iterator[tuple[CountedStream, Kind]]:
+def _unpacked(location: str, size: int | None) -> Iterator[tuple[CountedStream, Kind]]:
     """The bytes of an archive; where it is not packed and can be sought, `size` says how many."""
-    name = without_secrets(place)
-    with open_shard(place) as file:
+    name = without_secrets(location)
+    with open_shard(location) as file:
         start = cast("Any", file).peek(2)[:2]
         if not start:
             raise Refused(f"{name}: is empty, and not a tar archive")
@@ -168,8 +168,8 @@ def _last(extension: str) -> str:
 class _Choice:
     """Chooses the input of each sample: the member that is asked for, or the only one that is no label."""
 
-    def __init__(self, place: str, member: str | None, samples: Mapping[str, _MemberGroup]) -> None:
-        self._place = place
+    def __init__(self, location: str, member: str | None, samples: Mapping[str, _MemberGroup]) -> None:
+        self._location = location
         self._asked = _asked_for(member)
         kinds = {name for sample in samples.values() for name in sample.fields}
         # where there is nothing but labels, they are the inputs
@@ -187,7 +187,7 @@ class _Choice:
             return None
         listed, start, size = fields[name]
         labels = {} if sample.fault else _labels(sample, name, found)
-        return listed, start, size, labels, sample.fault and f"{self._place}: {sample.fault}"
+        return listed, start, size, labels, sample.fault and f"{self._location}: {sample.fault}"
 
     def _of(self, key: str, fields: list[str]) -> str | None:
         if self._asked:
@@ -201,7 +201,7 @@ class _Choice:
         if len(candidates) > 1:
             there = ", ".join(candidates[:FIELDS_SHOWN])
             raise Refused(
-                f"{self._place}: sample {key!r} has {there}; say which is the input, as --member "
+                f"{self._location}: sample {key!r} has {there}; say which is the input, as --member "
                 f"{candidates[0]!r}"
             )
         return candidates[0] if candidates else None

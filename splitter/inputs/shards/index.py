@@ -32,7 +32,7 @@ class InputShard(NamedTuple):
     """An archive or a Parquet file that holds inputs.
 
     Attributes:
-        place: Its path, or its URL.
+        location: Its path, or its URL.
         kind: How it is read.
         size: Its bytes, as the survey found it.
         changed: When it last changed, or a number for its version in a store.
@@ -41,7 +41,7 @@ class InputShard(NamedTuple):
         cuts: The rows at which the row groups of Parquet begin.
     """
 
-    place: str
+    location: str
     kind: Kind
     size: int
     changed: int
@@ -52,7 +52,7 @@ class InputShard(NamedTuple):
     @property
     def name(self) -> str:
         """What messages call it."""
-        return without_secrets(self.place)
+        return without_secrets(self.location)
 
     @property
     def found(self) -> Found:
@@ -102,24 +102,27 @@ class ShardScan:
         self.not_text[name] = self.not_text.get(name, 0) + 1
 
 
-def state_of(place: str) -> Found:
+def state_of(location: str) -> Found:
     """The size and the version of a shard; one that cannot be looked at is refused."""
     try:
-        return look_at(place)
+        return look_at(location)
     except UnreadableInput as error:
         raise Refused(str(error)) from None
     except OSError as error:
-        raise Refused(f"{place}: cannot be read: {error.strerror or error}") from None
+        raise Refused(f"{location}: cannot be read: {error.strerror or error}") from None
 
 
 @contextlib.contextmanager
-def open_shard(place: str) -> Iterator[BinaryIO]:
+def open_shard(location: str) -> Iterator[BinaryIO]:
     """The bytes of a shard at a path or a URL; one that cannot be read is refused."""
     try:
-        file = open(place, "rb", buffering=0) if not is_url(place) else _remote(place)  # noqa: SIM115
+        file = open(location, "rb", buffering=0) if not is_url(location) else _remote(location)  # noqa: SIM115
     except OSError as error:
-        raise Refused(f"{without_secrets(place)}: cannot be read: {reason(error)}") from None
-    with file as raw, io.BufferedReader(_ShardAccess(cast("BinaryIO", raw), place), _READ_AT_ONCE) as reader:
+        raise Refused(f"{without_secrets(location)}: cannot be read: {reason(error)}") from None
+    with (
+        file as raw,
+        io.BufferedReader(_ShardAccess(cast("BinaryIO", raw), location), _READ_AT_ONCE) as reader,
+    ):
         yield cast("BinaryIO", reader)
 
 
@@ -134,8 +137,8 @@ def _remote(url: str) -> Any:  # noqa: ANN401 - fsspec says nothing of its types
 class _ShardAccess(io.RawIOBase):
     """A shard while it is looked at: that it cannot be read says nothing of what is in it."""
 
-    def __init__(self, file: BinaryIO, place: str) -> None:
-        self._file, self._place = file, place
+    def __init__(self, file: BinaryIO, location: str) -> None:
+        self._file, self._location = file, location
 
     def readable(self) -> bool:
         return True
@@ -151,16 +154,16 @@ class _ShardAccess(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
         size = len(buffer)
-        at = self._file.tell() if is_url(self._place) else None
+        at = self._file.tell() if is_url(self._location) else None
         try:
             content = self._file.read(size) if at is None else read_from(self._file, at, size)
         except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
-            raise Refused(f"{without_secrets(self._place)}: cannot be read: {reason(error)}") from None
+            raise Refused(f"{without_secrets(self._location)}: cannot be read: {reason(error)}") from None
         buffer[: len(content)] = content
         return len(content)
 
 
-def open_parquet(place: str, file: BinaryIO) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+def open_parquet(location: str, file: BinaryIO) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
     """A Parquet file; one that is not is an error that names it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -169,7 +172,7 @@ def open_parquet(place: str, file: BinaryIO) -> Any:  # noqa: ANN401 - pyarrow s
         # with a buffer a row group is read piece by piece
         return pq.ParquetFile(file, pre_buffer=False, buffer_size=PIECE)
     except (pa.ArrowException, ValueError) as error:
-        raise UnreadableInput(f"{without_secrets(place)}: is not Parquet ({plain(error)})") from None
+        raise UnreadableInput(f"{without_secrets(location)}: is not Parquet ({plain(error)})") from None
 
 
 def plain(error: Exception) -> str:
@@ -205,7 +208,7 @@ class MemberIndex:
     def add(
         self,
         shard: InputShard,
-        places: Sequence[str],
+        locations: Sequence[str],
         starts: Sequence[int],
         sizes: Sequence[int],
         why: Sequence[str],
@@ -216,11 +219,11 @@ class MemberIndex:
         version = np.uint64(key_hash(f"{shard.size} {shard.changed}"))
         # as a file's time, it tells whether an input is what it was
         changed = ((version + begin * _SPREAD) >> np.uint64(1)).astype("i8")
-        hashes = np.fromiter(map(key_hash, places), "u8", len(places))
-        of_shard = np.full(len(places), len(self.shards), "i4")
+        hashes = np.fromiter(map(key_hash, locations), "u8", len(locations))
+        of_shard = np.full(len(locations), len(self.shards), "i4")
         self._pieces.append((hashes, of_shard, begin.astype("i8"), np.array(sizes, "i8"), changed))
         self.shards.append(shard)
-        self._count += len(places)
+        self._count += len(locations)
 
     def in_order(self) -> "MemberIndex":
         """Make ready for questions."""
@@ -231,11 +234,11 @@ class MemberIndex:
         self._hashes = hashes[self._order]
         return self
 
-    def find(self, places: Sequence[Any]) -> np.ndarray:
+    def find(self, locations: Sequence[Any]) -> np.ndarray:
         """The position of each input here, by its path or URL; -1 for what is not in a shard."""
-        found = np.full(len(places), -1, "i4")
+        found = np.full(len(locations), -1, "i4")
         if len(self._hashes):
-            hashes = np.fromiter(map(key_hash, places), "u8", len(places))
+            hashes = np.fromiter(map(key_hash, locations), "u8", len(locations))
             at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
             same = self._hashes[at] == hashes
             found[same] = self._order[at[same]]

@@ -24,11 +24,11 @@ from splitter.text.urls import is_url, without_secrets
 _CONTENTS = ("audio", "image", "file", "bytes")
 
 
-def contents_column(place: str, path_column: str, asked: str | None) -> str | None:
+def contents_column(location: str, path_column: str, asked: str | None) -> str | None:
     """The column that holds contents; None if there is none, or if the file is a list of paths."""
     import pyarrow as pa
 
-    with _parquet(place) as file:
+    with _parquet(location) as file:
         schema = file.schema_arrow
     kinds = {name: schema.field(name).type for name in schema.names}
     # as datasets writes them: the bytes, and what the file was called
@@ -39,7 +39,7 @@ def contents_column(place: str, path_column: str, asked: str | None) -> str | No
             there = (
                 f"; it has {', '.join(map(repr, (*files, *plain)))}" if files or plain else ", and no other"
             )
-            raise Refused(f"--member {asked}: {without_secrets(place)} has no such column of bytes{there}")
+            raise Refused(f"--member {asked}: {without_secrets(location)} has no such column of bytes{there}")
         return asked
     is_list = path_column in kinds and not _is_binary(kinds[path_column])
     candidates = files or ([] if is_list else plain)
@@ -47,7 +47,7 @@ def contents_column(place: str, path_column: str, asked: str | None) -> str | No
     if len(candidates) > 1 and not usual:
         there = ", ".join(map(repr, candidates[:FIELDS_SHOWN]))
         raise Refused(
-            f"{without_secrets(place)}: has bytes in {there}; say which are the input with --member"
+            f"{without_secrets(location)}: has bytes in {there}; say which are the input with --member"
         )
     return next(iter((*usual, *candidates)), None)
 
@@ -74,37 +74,39 @@ def _holds_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of i
 
 
 @contextlib.contextmanager
-def _parquet(place: str) -> Iterator[Any]:
+def _parquet(location: str) -> Iterator[Any]:
     """A Parquet file; one that is damaged is refused."""
     import pyarrow as pa
 
     try:
-        with open_shard(place) as raw, open_parquet(place, raw) as file:
+        with open_shard(location) as raw, open_parquet(location, raw) as file:
             names = file.schema_arrow.names
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
-                raise Refused(f"{without_secrets(place)}: has two columns {twice!r}; give one another name")
+                raise Refused(
+                    f"{without_secrets(location)}: has two columns {twice!r}; give one another name"
+                )
             yield file
     except UnreadableInput as error:
         raise Refused(str(error)) from None
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         why = plain(error)
-        raise Refused(f"{without_secrets(place)}: is damaged Parquet ({why}); make it again") from None
+        raise Refused(f"{without_secrets(location)}: is damaged Parquet ({why}); make it again") from None
 
 
-def look_at_parquet(place: str, column: str) -> ShardScan:
+def look_at_parquet(location: str, column: str) -> ShardScan:
     """All rows of a Parquet file, without their contents."""
-    size, changed = state_of(place)
-    with _parquet(place) as file:
+    size, changed = state_of(location)
+    with _parquet(location) as file:
         names = file.schema_arrow.names
         if column not in names:
-            raise Refused(f"{without_secrets(place)}: has no column {column!r} as the first file has")
+            raise Refused(f"{without_secrets(location)}: has no column {column!r} as the first file has")
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         cuts = [0]
         for group in groups:
             cuts.append(cuts[-1] + group.num_rows)
         found = ShardScan(
-            InputShard(place, "parquet", size, changed, is_url(place), column, tuple(cuts[:-1]))
+            InputShard(location, "parquet", size, changed, is_url(location), column, tuple(cuts[:-1]))
         )
         labels = [
             name for name in names if name != column and not _any_bytes(file.schema_arrow.field(name).type)
@@ -112,7 +114,7 @@ def look_at_parquet(place: str, column: str) -> ShardScan:
         for name in names:
             if name not in labels and name != column:
                 found.leave_out(name)
-        columns = _label_columns(file, labels, without_secrets(place))
+        columns = _label_columns(file, labels, without_secrets(location))
         paths = _paths(file, column, cuts[-1])
         sizes = [about for group in groups for about in [_size_of_row(group, column)] * group.num_rows]
         for number, size_of_row in enumerate(sizes):
@@ -145,7 +147,7 @@ def _any_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its
     )
 
 
-def _label_columns(file: Any, labels: Sequence[str], place: str) -> dict[str, list[str]]:  # noqa: ANN401
+def _label_columns(file: Any, labels: Sequence[str], location: str) -> dict[str, list[str]]:  # noqa: ANN401
     columns: dict[str, list[str]] = {name: [] for name in labels}
     held = 0
     if labels:
@@ -156,7 +158,9 @@ def _label_columns(file: Any, labels: Sequence[str], place: str) -> dict[str, li
                 held += sum(map(len, texts))
             if held > MOST_LABELS:
                 why = f"the labels beside the bytes are more than {MOST_LABELS:,} letters"
-                raise Refused(f"{place}: {why}, and would not fit into memory; divide it into several files")
+                raise Refused(
+                    f"{location}: {why}, and would not fit into memory; divide it into several files"
+                )
     return columns
 
 

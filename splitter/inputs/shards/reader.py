@@ -87,26 +87,26 @@ class MemberFiles:
         """What is to be fetched for a batch: members by their places, shards by numbers from `first`."""
         self._numbers = {}
         wanted = {}
-        for place, one in members.items():
+        for span, one in members.items():
             shard = one.shard
-            if is_url(shard.place) and not shard.whole:
-                wanted[place] = RemoteInput(shard.place, shard.found, (one.start, one.size))
-            elif is_url(shard.place):
+            if is_url(shard.location) and not shard.whole:
+                wanted[span] = RemoteInput(shard.location, shard.found, (one.start, one.size))
+            elif is_url(shard.location):
                 number = self._numbers.setdefault(shard, first + len(self._numbers))
-                wanted[number] = RemoteInput(shard.place, shard.found)
+                wanted[number] = RemoteInput(shard.location, shard.found)
         return wanted
 
-    def take(self, listed: InputFile, number: int, place: MemberLocation) -> InputFile:
+    def take(self, listed: InputFile, number: int, span: MemberLocation) -> InputFile:
         """The input that is meant; `number` is its place in the batch."""
-        shard = place.shard
-        if is_url(shard.place) and not shard.whole:
+        shard = span.shard
+        if is_url(shard.location) and not shard.whole:
             fetched = self._fetcher.take(number).path
             path = f"{os.path.dirname(fetched)}/{_file_name(listed.input)}"
             os.rename(fetched, path)
             return listed._replace(local_path=path)
         path = f"{self._scratch.path}/{number}/{_file_name(listed.input)}"
         member = MemberFile(listed.input, path, listed.columns, listed.rows, listed.scratch_folder)
-        member.held = self._content(place, path)
+        member.held = self._content(span, path)
         return member
 
     @staticmethod
@@ -114,17 +114,17 @@ class MemberFiles:
         """Where a member is a file, or would become one."""
         return member.file_path if isinstance(member, MemberFile) else member.local_path
 
-    def _content(self, place: MemberLocation, path: str) -> bytes | FilePart | None:
+    def _content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
         try:
-            if self._reader is None or self._shard != place.shard:
+            if self._reader is None or self._shard != span.shard:
                 self._let_go()
-                self._reader, self._shard = self._opened(place.shard), place.shard
-            return self._reader.content(place, path)
+                self._reader, self._shard = self._opened(span.shard), span.shard
+            return self._reader.content(span, path)
         except InputError:
             raise
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             self._let_go()
-            raise UnreadableInput(f"{place.shard.name}: is damaged: {error}") from None
+            raise UnreadableInput(f"{span.shard.name}: is damaged: {error}") from None
         except OSError:
             # a stream that has broken is not where it should be
             self._let_go()
@@ -132,7 +132,7 @@ class MemberFiles:
 
     def _opened(self, shard: InputShard) -> "_ShardReader":
         """A shard as it was when the run began; one that is not there, or is another by now, is an error."""
-        path = shard.place
+        path = shard.location
         if is_url(path):
             fetched = self._fetcher.take(self._numbers[shard])
             path, now = fetched.path, fetched.found
@@ -180,7 +180,7 @@ class _ShardReader(ABC):
         self._raw = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
 
     @abstractmethod
-    def content(self, place: MemberLocation, path: str) -> bytes | FilePart | None:
+    def content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
         """The content of a member, or where it is; None if it was written to `path`, since it is large."""
 
     def close(self) -> None:
@@ -196,8 +196,8 @@ class _Tar(_ShardReader):
         # open for as long as somebody holds a member
         self._file = SharedFile(os.dup(self._raw.fileno()))
 
-    def content(self, place: MemberLocation, path: str) -> bytes | FilePart | None:  # noqa: ARG002 - the seam's signature
-        return FilePart(self._file, place.start, place.size)
+    def content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:  # noqa: ARG002 - the seam's signature
+        return FilePart(self._file, span.start, span.size)
 
 
 class _Packed(_ShardReader):
@@ -211,15 +211,15 @@ class _Packed(_ShardReader):
         self._raw.seek(0)
         self._file, self._at = gzip.GzipFile(fileobj=self._raw, mode="rb"), 0
 
-    def content(self, place: MemberLocation, path: str) -> bytes | FilePart | None:
-        if place.start < self._at:
+    def content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
+        if span.start < self._at:
             self._begin()
-        for _ in self._pieces(place.start - self._at):
+        for _ in self._pieces(span.start - self._at):
             pass
-        if place.size <= HELD_BYTES:
-            return b"".join(self._pieces(place.size))
-        _refuse_what_has_no_room(place, path)
-        _write(path, self._pieces(place.size))
+        if span.size <= HELD_BYTES:
+            return b"".join(self._pieces(span.size))
+        _refuse_what_has_no_room(span, path)
+        _write(path, self._pieces(span.size))
         return None
 
     def _pieces(self, size: int) -> Iterator[bytes]:
@@ -232,16 +232,16 @@ class _Packed(_ShardReader):
             yield piece
 
 
-def _refuse_what_has_no_room(place: MemberLocation, path: str) -> None:
+def _refuse_what_has_no_room(span: MemberLocation, path: str) -> None:
     """Refuse a member that scratch space cannot hold: what is packed may unpack to anything."""
-    if place.size < LARGE:
+    if span.size < LARGE:
         return
     folder = os.path.dirname(os.path.dirname(path))
     there = os.statvfs(folder)
     free = there.f_bavail * there.f_frsize
-    if place.size > free:
+    if span.size > free:
         raise UnreadableInput(
-            f"{place.shard.name}: the member takes {place.size:,} bytes, and the scratch space has {free:,}"
+            f"{span.shard.name}: the member takes {span.size:,} bytes, and the scratch space has {free:,}"
         )
 
 
@@ -250,27 +250,27 @@ class _Parquet(_ShardReader):
 
     def __init__(self, shard: InputShard, path: str) -> None:
         super().__init__(shard, path)
-        self._file = open_parquet(shard.place, self._raw)
+        self._file = open_parquet(shard.location, self._raw)
         self._rows: Any = None
         self._batches: Iterator[Any] = iter(())
         self._first = self._next = 0
 
-    def content(self, place: MemberLocation, path: str) -> bytes | FilePart | None:
+    def content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
         import pyarrow as pa
 
-        row = place.start
+        row = span.start
         try:
-            self._go_to_past_damage(row, place.size)
+            self._go_to_past_damage(row, span.size)
         except (pa.ArrowException, ValueError, OSError) as error:
             # what was begun does not go on from here
             self._rows = None
             if isinstance(error, OSError) and error.errno is not None:
                 raise
-            raise UnreadableInput(f"{place.shard.name}: is damaged Parquet ({plain(error)})") from None
+            raise UnreadableInput(f"{span.shard.name}: is damaged Parquet ({plain(error)})") from None
         value = self._rows.column(0)[row - self._first].as_py()
         content: bytes | None = value["bytes"] if isinstance(value, dict) else value
         if content is None:
-            raise UnreadableInput(f"{place.shard.name}: row {row} has no bytes in {self._shard.column!r}")
+            raise UnreadableInput(f"{span.shard.name}: row {row} has no bytes in {self._shard.column!r}")
         if len(content) <= HELD_BYTES:
             return content
         _write(path, [content])

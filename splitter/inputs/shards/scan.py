@@ -56,12 +56,12 @@ def read_shards(
     """
     home = _home(text)
     # a client of a store brings a thread, and this process is still to fork
-    places = _in_helper(_shards_named, [text])[0]
+    locations = _in_helper(_shards_named, [text])[0]
     if is_parquet(text):
-        contents = _in_helper(partial(contents_column, path_column=column, asked=member), places[:1])[0]
+        contents = _in_helper(partial(contents_column, path_column=column, asked=member), locations[:1])[0]
         if contents is None:
-            if len(places) > 1:
-                first = without_secrets(places[0])
+            if len(locations) > 1:
+                first = without_secrets(locations[0])
                 raise Refused(f"{text}: {first} has no column of bytes; give one list, or --member COLUMN")
             return None
         look: Callable[[str], ShardScan] = partial(look_at_parquet, column=contents)
@@ -72,8 +72,8 @@ def read_shards(
     not_text: dict[str, int] = {}
     before, without = len(index), 0
     instead: tuple[str, ...] = ()
-    for place, found in zip(places, _each(look, places), strict=True):
-        shard_name = _name(place, home)
+    for location, found in zip(locations, _each(look, locations), strict=True):
+        shard_name = _name(location, home)
         texts = [f"{shard_name}/{name}" for name, *_ in found.rows]
         layout = Layout(home)
         _, starts, sizes, labels, faults = [*map(list, zip(*found.rows, strict=True))] or [[]] * 5
@@ -163,9 +163,9 @@ def _in_helper(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
     return [*_each(function, items)]
 
 
-def members_at(places: Iterable[str], member: str | None) -> MemberIndex:
+def members_at(locations: Iterable[str], member: str | None) -> MemberIndex:
     """Where members are, from the paths or URLs that stand for them; what cannot be looked at is left out."""
-    shards = dict.fromkeys(filter(None, map(_shard_around, places)))
+    shards = dict.fromkeys(filter(None, map(_shard_around, locations)))
     index = MemberIndex()
     for shard, found in zip(shards, _each(partial(_rescan, member=member), [*shards]), strict=True):
         if found is not None:
@@ -174,18 +174,18 @@ def members_at(places: Iterable[str], member: str | None) -> MemberIndex:
     return index.in_order()
 
 
-def _shard_around(place: str) -> str:
+def _shard_around(location: str) -> str:
     """The shard that a member stands in; nothing for a file of its own."""
-    ends = (match.end() - 1 for match in _INSIDE.finditer(place))
-    return next((place[:end] for end in ends if is_url(place) or os.path.isfile(place[:end])), "")
+    ends = (match.end() - 1 for match in _INSIDE.finditer(location))
+    return next((location[:end] for end in ends if is_url(location) or os.path.isfile(location[:end])), "")
 
 
-def _rescan(place: str, member: str | None) -> ShardScan | None:
+def _rescan(location: str, member: str | None) -> ShardScan | None:
     try:
-        if is_archive(place):
-            return look_at_archive(place, member)
-        contents = contents_column(place, path_column="input", asked=member)
-        return look_at_parquet(place, contents) if contents else None
+        if is_archive(location):
+            return look_at_archive(location, member)
+        contents = contents_column(location, path_column="input", asked=member)
+        return look_at_parquet(location, contents) if contents else None
     except Refused:
         return None
 
@@ -198,7 +198,7 @@ def _each(function: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
 
 def _shards_named(text: str) -> list[str]:
     """The shards that braces and patterns stand for."""
-    return [source.place for source in sources_of([text])]
+    return [source.location for source in sources_of([text])]
 
 
 def _home(text: str) -> str:
@@ -210,7 +210,7 @@ def _home(text: str) -> str:
     return os.path.dirname(text)
 
 
-def _name(place: str, home: str) -> str:
+def _name(location: str, home: str) -> str:
     """What a shard is called in the dataset list."""
-    place = without_secrets(place).partition("?")[0] if is_url(place) else place
-    return place.removeprefix(home.rstrip("/") + "/")
+    location = without_secrets(location).partition("?")[0] if is_url(location) else location
+    return location.removeprefix(home.rstrip("/") + "/")

@@ -300,11 +300,11 @@ class FlacStream:
         np.equal(self._buffer[begin : begin + 2 * words].view("<u2"), SYNC, out=hits)
         np.equal(self._buffer[begin + 1 : begin + 1 + 2 * words].view("<u2"), SYNC, out=odd)
         hits |= odd
-        places = begin + 2 * np.flatnonzero(hits)
-        places += self._buffer[places + 1] != SYNC >> 8
+        positions = begin + 2 * np.flatnonzero(hits)
+        positions += self._buffer[positions + 1] != SYNC >> 8
         found = []
-        for first in range(0, max(len(places), 1), MANY):
-            some = places[first : first + MANY]
+        for first in range(0, max(len(positions), 1), MANY):
+            some = positions[first : first + MANY]
             heads = parsed(header_rows(self._buffer, some))
             good = self._fits(heads) & (some + heads.length <= end)
             found.append((some[good], heads.number[good], heads.size[good]))
