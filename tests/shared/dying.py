@@ -11,22 +11,24 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+# what each run would otherwise import by itself
+import s3fs  # noqa: F401
 from power_cuts import Tracer
 
-# what each run would otherwise import by itself
 import splitter.engine.main
 import splitter.executors.local
 import splitter.outputs.frame
-import splitter.storage.remote  # noqa: F401
+import splitter.storage.opening  # noqa: F401
 from splitter.cli.main import exit_code
 from splitter.ledger import journal, shard_groups, unsynced
 from splitter.storage import content as contents_module
-from splitter.storage import durability
+from splitter.system import durability
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -47,17 +49,9 @@ def _serve() -> None:
 def _be_the_run(request: dict[str, Any]) -> NoReturn:
     code = 99
     try:
-        warnings.simplefilter("error")
         os.chdir(request["folder"])
-        os.environ.update(request["environ"])
-        out, log = (os.open(request[name], os.O_WRONLY | os.O_CREAT) for name in ("said", "steps"))
-        os.dup2(out, 1)
-        os.dup2(out, 2)
-        # so that small runs merge their records, too
-        journal.FEW_RECORDS = 2
-        # and so that there are several shards
-        shard_groups.MOST_SMALL = 2
-        sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+        begin_a_run(request["said"], request["environ"], group=2)
+        log = os.open(request["steps"], os.O_WRONLY | os.O_CREAT)
         # of which start of the machine it is
         unsynced.boot_id = lambda: request.get("boot", "the first start")
         tracer = Tracer(request["trace"], request["output"]) if "trace" in request else None
@@ -68,6 +62,21 @@ def _be_the_run(request: dict[str, Any]) -> NoReturn:
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def begin_a_run(said: str, environ: dict[str, str], *, group: int) -> None:
+    """Make of a fork what a program is at its start, which prints into a file."""
+    os.environ.update(environ)
+    tempfile.tempdir = None
+    out = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    warnings.simplefilter("error")
+    # so that small runs merge their records, too, and have several groups
+    journal.FEW_RECORDS = 2
+    shard_groups.MOST_SMALL = group
 
 
 class _Fate:

@@ -14,10 +14,8 @@ import select
 import signal
 import struct
 import sys
-import tempfile
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -25,7 +23,6 @@ import dying
 import psutil
 
 from splitter.cli.main import exit_code
-from splitter.ledger import journal, shard_groups
 from splitter.stores import objects
 from splitter.system.children import adopt_orphans
 from splitter.system.exit_signals import end_at_signals
@@ -226,17 +223,7 @@ def _be_the_driver(request: dict[str, Any], steps: _Steps, told: int, go: int) -
 
 def _become_a_run(request: dict[str, Any]) -> None:
     os.setsid()
-    os.environ.update(request["environ"])
-    tempfile.tempdir = None
-    out = os.open(request["said"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
-    sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-    warnings.simplefilter("error")
-    # so that small runs merge their records, too, and have several groups where that is asked for
-    journal.FEW_RECORDS = 2
-    shard_groups.MOST_SMALL = request["group"]
+    dying.begin_a_run(request["said"], request["environ"], group=request["group"])
 
 
 # -- what comes after ------------------------------------------------------------------------------------

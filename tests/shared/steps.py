@@ -4,10 +4,8 @@ A trial is a copy of an output folder as it was before, a run that changes it an
 come after. It is forked from a process that has imported what it needs (see step_server.py).
 """
 
-import json
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher import environment
+from served import Server
 
 SERVER = Path(__file__).with_name("step_server.py")
 # at once all processes, the one at the step, the driver while the other is held, or a signal to the driver
@@ -65,17 +64,11 @@ class StepServer:
 
     def __enter__(self) -> "StepServer":
         self._folder = tempfile.TemporaryDirectory(prefix="splitter-test-")
-        self._process = subprocess.Popen(
-            [sys.executable, str(SERVER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        )
+        self._server = Server([sys.executable, SERVER], environment())
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._process.communicate(timeout=60)
+        self._server.close()
         self._folder.cleanup()
 
     def ask(self, request: Mapping[str, Any]) -> tuple[Any, str, list[str]]:
@@ -83,11 +76,7 @@ class StepServer:
         said, log = Path(self._folder.name, "said"), Path(self._folder.name, "log")
         said.write_text("")
         log.write_text("")
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps({**request, "said": str(said), "log": str(log)}) + "\n")
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())
+        answer = self._server.ask({**request, "said": str(said), "log": str(log)})
         return answer, said.read_text(errors="replace"), log.read_text().split()
 
 

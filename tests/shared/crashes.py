@@ -10,7 +10,6 @@ import functools
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 import xxhash
 from launcher import environment
+from served import Server
 
 from splitter import read_manifest
 
@@ -82,25 +82,14 @@ def _run(arguments: Sequence[str], environ: dict[str, str], **fate: Any) -> Ende
     with tempfile.TemporaryDirectory(prefix="splitter-test-") as folder:
         said, steps = Path(folder, "said"), Path(folder, "steps")
         request = {"arguments": [*arguments], "environ": environ, "folder": os.getcwd(), **fate}
-        server = _server()
-        assert server.stdin
-        assert server.stdout
-        server.stdin.write(json.dumps({**request, "said": str(said), "steps": str(steps)}) + "\n")
-        server.stdin.flush()
-        code = json.loads(server.stdout.readline())
+        code = _server().ask({**request, "said": str(said), "steps": str(steps)})
         return Ended(code, steps.read_text().split(), said.read_text())
 
 
 @functools.cache
-def _server() -> "subprocess.Popen[str]":
+def _server() -> Server:
     """The process that runs are forked from; it ends with this one, when its standard input does."""
-    return subprocess.Popen(
-        [sys.executable, str(SERVER)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
+    return Server([sys.executable, SERVER], environment())
 
 
 # -- what must hold of an output folder at every moment ------------------------------------------------
@@ -117,7 +106,7 @@ def complaints(output: Path) -> list[str]:
     for row in read_rows(output / "manifest.csv"):
         path = output / row["output"]
         if not path.exists():
-            found.append(f"manifest.csv names {row['output']}, which is not there")
+            found.append(f"manifest.csv names {row['output']}, which does not exist")
         elif row["output"] and (row["size"], row["checksum"]) != measured(path.read_bytes()):
             found.append(f"manifest.csv is wrong about {row['output']}: {path.read_bytes()!r}")
     if (output / "manifest.csv").exists():

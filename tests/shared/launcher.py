@@ -19,9 +19,9 @@ from typing import Any, Protocol
 import psutil
 import xxhash
 from doors import CHECKOUT, read_table, tree, write_files, write_list
+from served import LONG, Server
 
 FAULTY = Path(__file__).parent / "faulty.py"
-LONG = 120.0
 SECONDS_TO_BE_GONE = 5.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SPLITTER = [sys.executable, "-m", "splitter"]
@@ -118,32 +118,12 @@ class Elsewhere(Protocol):
         """The guards."""
 
 
-class LauncherProcess:
+class LauncherProcess(Server):
     """A process that has imported splitter, and forks a driver for each run it is asked for."""
 
     def __init__(self, folder: Path, *, within: Sequence[str] = ()) -> None:
         """`within` is a command that starts it somewhere else, such as `unshare --mount`."""
-        # a file of its own, so that what the server says itself does not mix with a test's output
-        self.stderr = folder / "launcher.txt"
-        with self.stderr.open("wb") as stderr:
-            self._server = subprocess.Popen(
-                [*within, sys.executable, __file__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-                env=environment(),
-            )
-
-    def ask(self, request: Mapping[str, Any]) -> Any:
-        """Send a request; its answer."""
-        assert self._server.stdin
-        assert self._server.stdout
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
-        answer = self._server.stdout.readline()
-        assert answer, self.stderr.read_text()
-        return json.loads(answer)
+        super().__init__([*within, sys.executable, __file__], environment(), folder / "launcher.txt")
 
     def command(self, *arguments: object) -> None:
         """Run a program where it is."""
@@ -151,11 +131,7 @@ class LauncherProcess:
 
     def path(self, path: Path) -> Path:
         """Where this process finds what the launcher has mounted at a path."""
-        return Path(f"/proc/{self._server.pid}/root", *path.parts[1:])
-
-    def close(self) -> None:
-        """End it; it has no children left."""
-        self._server.communicate(timeout=LONG)
+        return Path(f"/proc/{self.process.pid}/root", *path.parts[1:])
 
 
 class Launcher:
@@ -198,6 +174,8 @@ class Launcher:
 
 def _serve() -> None:
     """The launcher's process: forks drivers, and tells how they ended."""
+    import s3fs  # noqa: F401
+
     import splitter.engine.main
     import splitter.outputs.frame  # noqa: F401
 

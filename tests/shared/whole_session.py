@@ -8,15 +8,21 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import nightly  # noqa: F401 - the profile for properties
 import pytest
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
-CHECKOUT = Path(__file__).parents[1]
-# thousands of tests, hundreds of them against the clock: on a busy machine a few may fail by that alone
-MOST_TRIED_AGAIN = 5
+CHECKOUT = Path(__file__).parents[2]
+# a cluster ends by itself now and then: so many tests on Ray may need a second try
+MOST_TRIED_AGAIN = 2
+# what starts processes, servers and browsers
+SLOW_FIXTURES = {
+    *("launcher_process", "mounting_process", "server", "s3_server", "disk", "site"),
+    *("chromium_of_all", "speech_output", "troubled_output", "many_output", "loose"),
+}
 
 # Hugging Face's library looks at these when it is imported: nothing is fetched, nothing is left behind
 _CACHE = tempfile.TemporaryDirectory(prefix="splitter-tests-", ignore_cleanup_errors=True)
@@ -26,6 +32,8 @@ os.environ |= {"HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
 
 def pytest_configure(config: pytest.Config) -> None:
     """What the tests start minds signals, also where a shell started pytest in the background."""
+    config.addinivalue_line("markers", "slow: takes long; `-m 'not slow'` is the quick loop")
+    config.addinivalue_line("markers", "quick: is in the quick loop though it starts processes")
     config.option.rerun_show_tracebacks = True
     if config.option.max_suite_reruns is None:
         config.option.max_suite_reruns = MOST_TRIED_AGAIN
@@ -35,16 +43,29 @@ def pytest_configure(config: pytest.Config) -> None:
     compileall.compile_dir(CHECKOUT / "splitter", quiet=2)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts clusters comes first, since it takes longest; what is tried once more is told which.
+    """What starts clusters comes first, since it takes longest, and may be tried once more.
 
-    That is what fails on Ray, as a cluster fails by itself now and then, and in CI whatever fails, but for
-    examples, which go on from those before them. What it has failed with is shown all the same.
+    What it has failed with is shown all the same, and the summary names it. All else has one try. The cluster
+    that tests share is started after those that need none, or one of their own.
     """
-    items.sort(key=lambda item: not of_ray(item.path.name))
+    items.sort(key=lambda item: (not of_ray(item.path.name), "cluster" in getattr(item, "fixturenames", ())))
     for item in items:
-        if isinstance(item, pytest.Function) and (os.environ.get("CI") or of_ray(item.path.name)):
+        if isinstance(item, pytest.Function) and of_ray(item.path.name):
             item.add_marker(pytest.mark.flaky(reruns=1))
+        if is_slow(item):
+            item.add_marker(pytest.mark.slow)
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Whether a test is left out of the quick loop: what takes long by its nature, or says so itself."""
+    if not isinstance(item, pytest.Function):
+        # an example of the documentation; those of docstrings start nothing
+        return item.path.suffix != ".py"
+    is_property = getattr(item.function, "is_hypothesis_test", False)
+    takes_long = is_property or bool(SLOW_FIXTURES & {*item.fixturenames})
+    return of_ray(item.path.name) or (takes_long and not item.get_closest_marker("quick"))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,9 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
+
 from splitter.cli.main import exit_code
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
+# recipes among them
+SHARED = CHECKOUT / "tests" / "shared"
 
 WORDS = {"a.txt": "simple", "b.txt": "scaleable", "c.txt": "preprocessing", "d.txt": "pytorch"}
 
@@ -31,13 +35,17 @@ class Said:
 def program(
     *arguments: str | os.PathLike[str],
     cwd: Path | None = None,
-    python: Sequence[str] = ("-m", "splitter"),
+    python: Sequence[str] | None = None,
     stdin: str | None = None,
     **environment: str,
 ) -> Said:
     """Run splitter, or another Python program, as a process of its own."""
+    # which Python reads when it starts
+    is_own = any(name.startswith(("PYTHON", "LC_")) for name in environment)
+    is_fork = forked.AVAILABLE and not is_own and python is None
+    own = [sys.executable, *(("-m", "splitter") if python is None else python)]
     done = subprocess.run(
-        [sys.executable, *python, *map(os.fspath, arguments)],
+        [*(forked.command() if is_fork else own), *map(os.fspath, arguments)],
         cwd=cwd,
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,

@@ -1,0 +1,104 @@
+"""Recipes for what happens between two steps of a run: slow stores, deaths, inputs that come and go."""
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+from faulty import Noting, note, noted
+
+from splitter import InputFile, OutputFile
+from splitter.dataset import Result
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import RecordWriter
+
+SLOW_SECONDS, TIMEOUT = 3.0, 1.5
+
+
+class SlowStore(Noting):
+    """Its outputs are committed more slowly than an input may take."""
+
+    def setup(self) -> None:
+        write = Journal.commit
+
+        def write_slowly(journal: Journal, batch: str, content: RecordWriter) -> None:
+            time.sleep(SLOW_SECONDS)
+            write(journal, batch, content)
+
+        Journal.commit = write_slowly  # type: ignore[method-assign] - in a process of its own
+
+    def process(self, input_file: InputFile) -> Result:
+        note(self.log, "process", input_file.input)
+        return [OutputFile("0.txt", input_file.read_text())], {}
+
+
+class SlowTogether(Noting):
+    """Takes longer for a batch than one input may take, and not longer than all of them may."""
+
+    def process(self, input_file: InputFile) -> Result:
+        note(self.log, "alone", input_file.input)
+        return [OutputFile("0.txt", "alone")], {}
+
+    def process_batch(self, input_files: Sequence[InputFile]) -> list[Result]:
+        time.sleep(SLOW_SECONDS)
+        return [([OutputFile("0.txt", "together")], {}) for _ in input_files]
+
+
+class DiesAfterCommit(Noting):
+    """Its worker dies once, right after a batch was committed and before anybody has heard of it."""
+
+    def setup(self) -> None:
+        write = Journal.commit
+
+        def die_after(journal: Journal, batch: str, content: RecordWriter) -> None:
+            write(journal, batch, content)
+            if not noted(self.log, "died"):
+                note(self.log, "died", batch)
+                os._exit(9)
+
+        Journal.commit = die_after  # type: ignore[method-assign] - in a process of its own
+
+    def process(self, input_file: InputFile) -> Result:
+        note(self.log, "process", input_file.input)
+        return [OutputFile("0.txt", input_file.read_text())], {}
+
+
+class Deadly(Noting):
+    """Dies at some inputs, in the way that they say, and notes each that it begins."""
+
+    def process(self, input_file: InputFile) -> Result:
+        note(self.log, "process", input_file.input)
+        text = input_file.read_text()
+        if text == "exit":
+            os._exit(3)
+        if text == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if text == "kill once" and noted(self.log, "process").count(input_file.input) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [OutputFile("0.txt", text)], {}
+
+
+class Meddles(Noting):
+    """Some of its inputs say which other ones are to come or to go; notes each that it begins."""
+
+    def process(self, input_file: InputFile) -> Result:
+        note(self.log, "process", input_file.input)
+        text = input_file.read_text()
+        word, _, other = text.partition(" ")
+        if word == "remove":
+            input_file.path.with_name(other).unlink()
+        if word == "write":
+            input_file.path.with_name(other).write_text("has come")
+        return [OutputFile("0.txt", text)], {"text": text}
+
+
+class Loses(Noting):
+    """All its inputs fail; one ends the process above its own first, if the log says so."""
+
+    def process(self, input_file: InputFile) -> Result:
+        note(self.log, "process", input_file.input)
+        if input_file.read_text() == "lose" and len(noted(self.log, "lose")) == 1:
+            note(self.log, "lose", "done")
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(60)
+        raise ValueError(input_file.input)
