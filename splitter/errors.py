@@ -1,129 +1,131 @@
-"""What can go wrong, as one tree.
+"""All errors, as one tree.
 
 SplitterError
 ├── Refused             the run cannot start as asked: exit code 2, nothing was done
-├── RunStopped          the run cannot go on, what is committed is kept: exit code 1
+├── RunStopped          the run cannot go on, committed work is kept: exit code 1
 │   ├── StorageError    the output folder cannot be written or read
 │   ├── TarError        an archive cannot be read, or its samples cannot be written
-│   └── RecipeError     the recipe fails in its own code on the first inputs, always alike
+│   └── RecipeError     the recipe fails in its own code with the same error on the first inputs
 │       └── SetupError  its setup() failed, so no input can be processed
 └── InputError          one input failed for a reason that splitter itself found
     ├── UnreadableInput it is missing, not a file, or cannot be opened
-    ├── AudioError      a recording cannot be read, or cannot be written as asked
+    ├── AudioError      a recording cannot be read, or cannot be written as requested
     ├── AnnotationError its annotations cannot be read
-    ├── BadResult       process() gave something the contract does not allow
-    ├── CommandFailed   a program that was run on it ended with an error
-    ├── NameTaken       a file that no run has made is where an output would go
+    ├── BadResult       process() returned something the contract does not allow
+    ├── CommandFailed   a program run on it ended with an error
+    ├── NameTaken       a file that no run made is where an output should go
     ├── TimedOut        no result within --timeout
     ├── MemoryExceeded  more memory than --memory
-    └── Crashed         the process that held it died
+    └── Crashed         the process working on it died
 
-Skip                    raised by a recipe to leave an input out; not an error
+Skip                    raised by a recipe to skip an input; not an error
 Interrupted             Ctrl-C, SIGTERM or SIGHUP reached the run; a KeyboardInterrupt
 """
 
 from typing import Any
 
+TO_CONTINUE = "fix it, then run the same command to continue"
+
 
 class SplitterError(Exception):
-    """The base of every error splitter raises."""
+    """Base class of every error that splitter raises."""
 
 
 class Refused(SplitterError):
-    """The run cannot start as asked; the message says what to change."""
+    """A run that cannot start; the message says what to change."""
 
 
 class RunStopped(SplitterError):
-    """The run cannot go on; what is committed is kept, and the same run continues it."""
+    """A run that cannot go on; committed work is kept, and the same command continues."""
 
 
 class StorageError(RunStopped):
-    """The output folder cannot be written or read."""
+    """An output folder that cannot be written or read."""
 
     @classmethod
     def of(cls, error: OSError, name: str) -> "StorageError":
-        """Say which file of the output could not be written, and why."""
+        """Name the output file that could not be written, and say why."""
         reason = error.strerror or str(error)
-        return cls(f"cannot write {name}: {reason}; mend that and run the same command again to continue")
+        return cls(f"cannot write {name}: {reason}; {TO_CONTINUE}")
 
 
 class TarError(RunStopped):
-    """An archive cannot be read, or its samples cannot be written as asked."""
+    """An archive that cannot be read, or whose samples cannot be written."""
 
 
 class RecipeError(RunStopped):
-    """The recipe fails in its own code on the first inputs that it is given, always alike."""
+    """A recipe that fails in its own code with the same error on the first inputs."""
 
     def __init__(self, message: str, traceback: str = "") -> None:
-        """Keep the user's own traceback beside the message."""
+        """Keep the user's own traceback with the message."""
         super().__init__(f"{message}\n\n{traceback}".rstrip())
         self.message, self.traceback = message, traceback
 
 
 class SetupError(RecipeError):
-    """The recipe's setup() failed."""
+    """A setup() of a recipe that failed."""
 
 
 class InputError(SplitterError):
-    """One input failed for a reason that splitter itself found."""
+    """An input that failed for a reason that splitter itself found."""
 
 
 class UnreadableInput(InputError):
-    """An input is missing, is not a file, or cannot be opened."""
+    """An input that is missing, is not a file, or cannot be opened."""
 
 
 class AudioError(InputError):
-    """A recording cannot be read, or cannot be written as asked."""
+    """A recording that cannot be read, or cannot be written as requested."""
 
 
 class AnnotationError(InputError):
-    """The annotations of an input cannot be read; the message names their file and line."""
+    """Annotations that cannot be read; the message names their file and line."""
 
 
 class BadResult(InputError):
-    """A recipe's process() gave something that the contract does not allow."""
+    """A result of process() that the contract does not allow."""
 
 
 class CommandFailed(InputError):
-    """A program that was run on an input ended with an error."""
+    """A program that ended with an error when run on an input."""
 
 
 class NameTaken(InputError):
-    """A file that no run has made is where an output would go; it is left alone."""
+    """A file that no run made is where an output should go; it is left alone."""
 
     @classmethod
     def of(cls, name: str, why: str) -> "NameTaken":
-        """Say which name it is, and what to do."""
+        """Name the file, and say what to do."""
         return cls(
-            f"{name} in the output folder {why}, and no run has made it; move it away, and run again with "
+            f"{name} in the output folder {why}, and no run made it; move it away, then run again with "
             "--retry-failed"
         )
 
 
 class TimedOut(InputError):
-    """An input gave no result in the time allowed."""
+    """An input that gave no result in the time allowed."""
 
 
 class MemoryExceeded(InputError):
-    """An input took more memory than allowed."""
+    """An input that took more memory than allowed."""
 
 
 class Crashed(InputError):
-    """The process that held an input died."""
+    """An input whose process died."""
 
 
 class Skip(Exception):
-    """Raise it in `process` to leave an input out, with the reason."""
+    """An exception to raise in `process` to skip an input, with the reason."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked the run to end; its number gives the exit code."""
+    """A signal that asked the run to end; its number gives the exit code."""
 
     def __init__(self, signal_number: int) -> None:
-        """Remember which signal it was."""
+        """Remember the signal."""
         super().__init__(f"interrupted by signal {signal_number}")
         self.signal_number = signal_number
-        # of the run, where there is one: an `engine.summary.Summary`
+        # the `engine.summary.Summary` of the run, if there is one
         self.summary: Any = None
 
     @property

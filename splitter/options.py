@@ -10,18 +10,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from splitter.errors import Refused
+from splitter.registry import OF_OPTIONS
 from splitter.text.sizes import LARGEST_NUMBER, parse_size
 from splitter.text.spelling import nearest
 
 PARQUET, JSONL = "manifest.parquet", "manifest.jsonl"
-# what Hugging Face's audiofolder and imagefolder look for
+# the files that Hugging Face's audiofolder and imagefolder look for
 FOLDER_CSV, FOLDER_PARQUET = "metadata.csv", "metadata.parquet"
 OTHERS = (PARQUET, JSONL, FOLDER_CSV, FOLDER_PARQUET)
 _FORMATS = {"csv": "", "parquet": PARQUET, "jsonl": JSONL}
 
 
 def other_tables(formats: str, *, audiofolder: bool = False) -> list[str]:
-    """What `--manifest-format` and `--audiofolder` ask for.
+    """Return the files that `--manifest-format` and `--audiofolder` ask for.
 
     >>> other_tables("csv,jsonl"), other_tables("parquet", audiofolder=True)
     (['manifest.jsonl'], ['manifest.parquet', 'metadata.parquet'])
@@ -45,31 +46,31 @@ class RunPart:
     """One of several runs that work on the same inputs at the same time.
 
     Attributes:
-        number: Which one it is, from 1 on.
-        of: How many there are.
+        number: The number of the part, from 1 on.
+        of: The number of parts.
     """
 
     number: int
     of: int
 
     def __str__(self) -> str:
-        """For a message."""
+        """Name the part in a message."""
         return f"part {self.number} of {self.of}"
 
     @property
     def name(self) -> str:
-        """Of its lock, and of its folder in staging."""
+        """The name of its lock, and of its folder in staging."""
         return f"part-{self.number}-of-{self.of}"
 
     @property
     def mark(self) -> str:
-        """In the names of its commit records."""
+        """Its mark in the names of commit records."""
         return f"p{self.number}of{self.of}"
 
     def may_undo(self, batch: str) -> bool:
-        """Whether a batch that was begun is of a run that is gone, when this part has its locks.
+        """Return whether a begun batch belongs to a run that is gone, given that this part has its locks.
 
-        Only other parts of as many can be at work beside it.
+        Only other parts of the same number can be running at the same time.
         """
         match = _OF_A_PART.match(batch)
         return match is None or int(match[2]) != self.of or int(match[1]) == self.number
@@ -78,7 +79,7 @@ class RunPart:
 _LEAST = {"limit": 1, "batch_size": 1, "retries": 0, "num_cpus": 0, "num_gpus": 0, "shard_maxcount": 1}
 _FOR_SHARDS = ("shard_size", "shard_maxcount", "shuffle", "field")
 _SHARD_BYTES = 10**9
-# who writes less has left the unit out
+# anyone who writes less forgot the unit
 _LEAST_MEMORY = 10**6
 _FIELD = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
 _FOR_RAY = ("address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env")
@@ -86,66 +87,65 @@ _FOR_RAY = ("address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env"
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How to run.
+    """Options of a run.
 
     Attributes:
         column: The column of the dataset list that holds the paths.
         root: The folder or URL that relative paths start from; itself relative to the list's folder.
-        delimiter: What stands between two columns of the list. Default: a comma, in .tsv files a tab.
-        pattern: Which files of a folder to take, such as '*.wav'; case is ignored. May be repeated. Those
+        delimiter: Column delimiter of the list. Default: a comma, or a tab in .tsv files.
+        pattern: Which files of a folder to take, such as '*.wav'; case is ignored. May be repeated. Files
             whose names begin with a dot are left out.
-        member: Which field of each sample in a tar archive is the input, such as 'flac;wav' for the first of
-            these that there is; or the column of a Parquet file that holds contents. Default: the only one
-            that can be.
-        rename: Give a column of the list or of --labels another name, as OLD=NEW. May be repeated.
-        folder_label: Give each file of a folder a label: the name of the folder that it lies in, as a column
-            of this name.
-        labels: A file whose columns are joined to the rows of the list: speakers.csv, say, with --on speaker.
-        on: The column to join --labels by, or two as COLUMN=ITS-COLUMN: speaker, speaker=name. Default: the
-            column of the paths.
+        member: Which field of each sample in a tar archive is the input, such as 'flac;wav' for the first
+            that exists; or the column of a Parquet file that holds the contents. Default: the only
+            candidate.
+        rename: Rename a column of the list or of --labels, as OLD=NEW. May be repeated.
+        folder_label: Add a column of this name with the name of the folder that each file is in, as a label.
+        labels: A file whose columns are joined to the rows of the list, such as speakers.csv with
+            --on speaker.
+        on: The column to join --labels on, such as speaker, or speaker=name if the names differ. Default:
+            the column of the paths.
         where: Take only the rows that match, such as "split == 'train' and duration < 30".
-        keep_extension: Name an input's folder a.wav/ instead of a/.
+        keep_extension: Name the output folder of a.wav 'a.wav/' instead of 'a/'.
         limit: Take only the first N inputs, for a trial.
-        part: Do only one of N parts, as K/N, while other processes or machines do the others; then
-            'splitter manifest' puts the manifest together.
-        sink: Where output files go: loose files, or shards of many: tar archives as WebDataset reads them, or
-            tables as Hugging Face's datasets, Ray and others read them.
-        shard_size: How large a shard may become, such as 500MB or 1e8. Default: 1GB.
-        shard_maxcount: How many samples a shard may have. Default: as many as there is room for.
-        field: A column to write as a member of its own beside each output, as NAME=COLUMN, such as cls=label.
+        part: Do only part K of N, as K/N, while other processes or machines do the others; afterwards,
+            'splitter manifest' assembles the manifest.
+        sink: Where output files go: loose files; tar shards, as WebDataset reads them; or Parquet shards, as
+            Hugging Face's datasets, Ray and others read them.
+        shard_size: Maximum size of a shard, such as 500MB or 1e8. Default: 1GB.
+        shard_maxcount: Maximum number of samples in a shard. Default: no limit but the size.
+        field: A column to write as a separate member next to each output, as NAME=COLUMN, such as cls=label.
             May be repeated.
-        shuffle: Shuffle samples over shards, by this number: the same number gives the same order.
-        manifest_format: What the manifest is written in: csv, which it always is, parquet, jsonl; such as
-            csv,parquet.
-        audiofolder: Write metadata.csv as well, with which Hugging Face opens the output folder as
-            audiofolder or imagefolder; with --manifest-format csv,parquet it is metadata.parquet.
-        executor: What runs the batches: worker processes on this machine, or tasks of a Ray cluster.
-        workers: Number of worker processes; 0 runs in this process, unguarded, for a debugger. Default: the
-            CPUs this process may use, or all that the Ray cluster has room for. With Ray also LEAST:MOST, for
-            a cluster that grows when it is asked to.
+        shuffle: Shuffle samples across shards; the number is the seed.
+        manifest_format: Formats of the manifest: csv (always written), parquet, jsonl; such as csv,parquet.
+        audiofolder: Also write metadata.csv, so that Hugging Face opens the output folder as audiofolder or
+            imagefolder; with --manifest-format csv,parquet it is metadata.parquet.
+        executor: What runs the batches: worker processes on this machine, or tasks on a Ray cluster.
+        workers: Number of worker processes; 0 runs in this process without protection, for a debugger.
+            Default: the CPUs this process may use, or as many as fit on the Ray cluster. With Ray also
+            LEAST:MOST, for a cluster that grows on demand.
         address: The Ray cluster: auto, host:port or ray://host:port. Default: a private one on this machine.
-        num_cpus: CPUs of the Ray cluster that a batch takes. Default: what the recipe says, or 1.
-        num_gpus: GPUs of the Ray cluster that a batch takes, such as 0.25, so that several share one.
-        resources: Other resources of the Ray cluster that a batch takes, as NAME=AMOUNT. May be repeated.
-        pip: A package that Ray is to install for the recipe on each node. May be repeated.
+        num_cpus: CPUs of the Ray cluster for each batch. Default: what the recipe declares, or 1.
+        num_gpus: GPUs of the Ray cluster for each batch, such as 0.25, so that several share one.
+        resources: Other resources of the Ray cluster for each batch, as NAME=AMOUNT. May be repeated.
+        pip: A package for Ray to install on each node. May be repeated.
         runtime_env: A YAML or JSON file with a Ray runtime environment.
-        batch_size: How many inputs a worker takes at a time. Default: chosen as the run goes.
-        device: What the recipe computes on; auto is cuda where there is one.
-        timeout: Seconds for one input; one that takes longer fails.
-        memory: Memory for one worker above what it has after setup(), such as 2GB; an input that takes more
-            fails.
-        retries: How often an input is tried again when reading it fails for a moment.
+        batch_size: How many inputs a worker takes at a time. Default: adjusted during the run.
+        device: The device that the recipe computes on; auto is cuda if available, else cpu.
+        timeout: Seconds allowed for one input; an input that takes longer fails.
+        memory: Memory allowed for one worker on top of what setup() took, such as 2GB; an input that takes
+            more fails.
+        retries: How often to try an input again after a temporary read error.
         max_failures: Stop when more inputs than this fail, as a number or as 5%. Default: never.
-        retry_failed: Try again what failed in an earlier run.
-        repair: Read all outputs first, and make again what is damaged or gone.
+        retry_failed: Try failed inputs of earlier runs again.
+        repair: Read all outputs first, and make damaged or missing ones again.
         fresh: Start over: remove the outputs of earlier runs first.
-        prune: Remove the outputs of inputs that are no longer in the list; make shards again without their
+        prune: Remove the outputs of inputs that are no longer in the list; rewrite shards without their
             samples.
-        durable: Sync each batch to disk before it counts as done, so that a power cut takes nothing of it.
-            Without it all is synced when the run ends, and the run after a power cut makes again what it
-            took. Shards, Ray and --part always do; an object store needs nothing.
-        quiet: Print errors only, and which finished work is done again.
-        verbose: Show the traceback of what went wrong, and Ray's own log.
+        durable: Sync each batch to disk before it counts as done, so that a power cut loses no finished
+            batch. Otherwise everything is synced when the run ends, and after a power cut the next run
+            redoes what was lost. Shards, Ray and --part always sync; object stores do not need it.
+        quiet: Print only errors, and a warning before finished work is redone.
+        verbose: Show tracebacks, and Ray's own log.
     """
 
     column: str = "input"
@@ -161,14 +161,14 @@ class RunOptions:
     keep_extension: bool = False
     limit: int | None = None
     part: str | None = None
-    sink: Literal["files", "webdataset", "parquet"] = "files"
+    sink: str = "files"
     shard_size: int | str | None = None
     shard_maxcount: int | None = None
     field: list[str] = dataclasses.field(default_factory=list)
     shuffle: int | None = None
     manifest_format: str = "csv"
     audiofolder: bool = False
-    executor: Literal["local", "ray"] = "local"
+    executor: str = "local"
     workers: int | str | None = None
     address: str | None = None
     num_cpus: float | None = None
@@ -191,10 +191,12 @@ class RunOptions:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse values that make no sense, before any work."""
+        """Refuse invalid values before any work."""
         types_of = typing.get_type_hints(type(self))
         for option in dataclasses.fields(self):
             _check_type(option.name, getattr(self, option.name), types_of[option.name])
+        for name, registry in OF_OPTIONS.items():
+            registry.check(getattr(self, name))
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -206,8 +208,6 @@ class RunOptions:
         self._check_sink()
         if self.workers_asked[1] == 0 and (self.timeout is not None or self.memory is not None):
             raise Refused("--timeout and --memory need a worker process; leave --workers 0 out")
-        if self.audiofolder and self.sink != "files":
-            raise Refused(f"--audiofolder: is for loose files; leave --sink {self.sink} out")
         # the properties below refuse what they cannot read
         _ = (
             self.new_names,
@@ -222,55 +222,55 @@ class RunOptions:
             self._check_part()
 
     def _check_part(self) -> None:
-        """Refuse what a part cannot do, since it would touch what is of the others."""
+        """Refuse options that would touch the work of other parts."""
         for name in ("fresh", "prune"):
             if getattr(self, name):
-                raise Refused(f"{flag(name)}: not together with --part; run once with it, and without --part")
+                raise Refused(
+                    f"{flag(name)}: cannot be combined with --part; run once with it and without --part"
+                )
         for name in ("manifest_format", "audiofolder"):
             if getattr(self, name) != getattr(type(self), name):
                 raise Refused(
-                    f"{flag(name)}: not together with --part; give it to 'splitter manifest', in the end"
+                    f"{flag(name)}: cannot be combined with --part; use it with 'splitter manifest' "
+                    "at the end"
                 )
         if self.executor == "ray":
             raise Refused(
-                "--part: is for runs without Ray, which divides the work itself; leave one of them out"
+                "--part cannot be combined with Ray, which divides the work itself; leave one of them out"
             )
 
     def _check_executor(self) -> None:
-        """Refuse what the executor would not look at."""
+        """Refuse options that our own executors would ignore; those of other packages check themselves."""
         for name in _FOR_RAY:
             value = getattr(self, name)
-            if self.executor != "ray" and value not in (None, [], False):
-                raise Refused(f"{flag(name)} is only for --executor ray; add that, or leave it out")
+            if self.executor == "local" and value not in (None, [], False):
+                raise Refused(f"{flag(name)} is only for --executor ray; add --executor ray, or leave it out")
         least, most = self.workers_asked
         if self.executor == "ray" and most == 0:
             raise Refused(
                 "--workers 0 runs in this process and cannot be combined with Ray; leave one of them out"
             )
-        if self.executor != "ray" and least:
+        if self.executor == "local" and least:
             raise Refused(f"--workers {self.workers}: a range is only for --executor ray")
 
     def _check_sink(self) -> None:
-        """Refuse what the sink would not look at."""
+        """Refuse options that our own sinks would ignore; those of other packages check themselves."""
         for name in _FOR_SHARDS:
             if self.sink == "files" and getattr(self, name) not in (None, []):
                 raise Refused(
                     f"{flag(name)} is only for shards; add --sink webdataset or parquet, or leave it out"
                 )
-        if self.field and self.sink != "webdataset":
+        if self.field and self.sink == "parquet":
             raise Refused(
-                f"--field: is only for --sink webdataset, as all columns stand in {self.sink}; leave it out"
-            )
-        if self.sink != "files" and self.batch_size is not None:
-            raise Refused(
-                f"--batch-size: with --sink {self.sink} a batch is what a shard is made of; leave it out"
+                f"--field: only works with --sink webdataset, because {self.sink} has all columns; "
+                "leave it out"
             )
         if self.shuffle is not None and not 0 <= self.shuffle < LARGEST_NUMBER:
-            raise Refused(f"--shuffle {self.shuffle}: must be a whole number from 0 on")
+            raise Refused(f"--shuffle {self.shuffle}: must be an integer, 0 or more")
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "RunOptions":
-        """The options from names and values; refuses a name that there is not."""
+        """Return the options from names and values; refuse an unknown name."""
         names = [option.name for option in dataclasses.fields(cls)]
         for name in options:
             if name not in names:
@@ -279,7 +279,7 @@ class RunOptions:
 
     @property
     def new_names(self) -> dict[str, str]:
-        """What --rename says."""
+        """The new names in --rename, by the old ones."""
         pairs = {}
         for pair in self.rename:
             old, sign, new = pair.partition("=")
@@ -290,12 +290,12 @@ class RunOptions:
 
     @property
     def other_tables(self) -> list[str]:
-        """What --manifest-format and --audiofolder say: files beside manifest.csv."""
+        """The files that --manifest-format and --audiofolder add to manifest.csv."""
         return other_tables(self.manifest_format, audiofolder=self.audiofolder)
 
     @property
     def workers_asked(self) -> tuple[int, int | None]:
-        """What --workers says: the least, or 0, and the most."""
+        """The numbers in --workers: the minimum, or 0, and the maximum."""
         if self.workers is None:
             return 0, None
         match = re.fullmatch(r"(?:(\d+):)?(\d+)", str(self.workers).strip())
@@ -305,7 +305,7 @@ class RunOptions:
 
     @property
     def part_asked(self) -> RunPart | None:
-        """What --part says."""
+        """The part in --part."""
         if self.part is None:
             return None
         match = re.fullmatch(r"(\d{1,5})/(\d{1,5})", self.part.strip())
@@ -315,7 +315,7 @@ class RunOptions:
 
     @property
     def resources_asked(self) -> dict[str, float]:
-        """What --resources says."""
+        """The amounts in --resources, by name."""
         found = {}
         for pair in self.resources:
             name, _, amount = pair.partition("=")
@@ -326,7 +326,7 @@ class RunOptions:
 
     @property
     def environment_asked(self) -> dict[str, Any]:
-        """What --runtime-env and --pip say."""
+        """The runtime environment of --runtime-env and --pip."""
         found = _read_environment(os.fspath(self.runtime_env)) if self.runtime_env is not None else {}
         if self.pip:
             there = found.get("pip", [])
@@ -335,24 +335,25 @@ class RunOptions:
 
     @property
     def memory_bytes(self) -> int | None:
-        """What --memory says."""
+        """The bytes in --memory."""
         if self.memory is None:
             return None
         size = parse_size("--memory", self.memory)
         if size < _LEAST_MEMORY:
             raise Refused(
-                f"--memory {self.memory}: is {size:,} bytes, too little for any; write a size such as 2GB"
+                f"--memory {self.memory}: is only {size:,} bytes, too little for any worker; write a "
+                "size such as 2GB"
             )
         return size
 
     @property
     def shard_bytes(self) -> int:
-        """What --shard-size says."""
+        """The bytes in --shard-size."""
         return _SHARD_BYTES if self.shard_size is None else parse_size("--shard-size", self.shard_size)
 
     @property
     def fields_asked(self) -> dict[str, str]:
-        """What --field says."""
+        """The columns in --field, by field."""
         fields = {}
         for pair in self.field:
             name, sign, column = pair.partition("=")
@@ -365,7 +366,7 @@ class RunOptions:
         return fields
 
     def failures_allowed(self, inputs: int) -> float:
-        """How many inputs may fail before the run stops."""
+        """Return how many inputs may fail before the run stops."""
         if self.max_failures is None:
             return float("inf")
         match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", str(self.max_failures).strip())
@@ -392,12 +393,12 @@ def _read_environment(path: str) -> dict[str, Any]:
 
 
 def flag(name: str) -> str:
-    """How an option is written on the command line."""
+    """Return the name of an option on the command line."""
     return "--" + name.replace("_", "-")
 
 
 def _check_type(name: str, value: Any, kind: Any) -> None:  # noqa: ANN401
-    """Python callers can give anything; the command line has converted already."""
+    """Refuse a value of the wrong type: Python callers can pass anything; the command line has converted."""
     if typing.get_origin(kind) is Literal:
         if value not in typing.get_args(kind):
             known = ", ".join(typing.get_args(kind))

@@ -16,18 +16,18 @@ Content = bytes | bytearray | memoryview | str | PathLike[str] | Callable[[Binar
 
 
 class Scratch:
-    """A temporary folder that is made when it is first asked for."""
+    """A temporary folder that is created when it is first used."""
 
     __slots__ = ("_folder", "_parent")
 
     def __init__(self, parent: str | None = None) -> None:
-        """Make the folder below `parent`, or in the system's temporary folder."""
+        """Create the folder below `parent`, or in the system's temporary folder."""
         self._parent = parent
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     @property
     def path(self) -> Path:
-        """The folder, made now if it was not there."""
+        """The folder, created now if it does not exist."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(
                 prefix="splitter-", dir=self._parent, ignore_cleanup_errors=True
@@ -35,13 +35,13 @@ class Scratch:
         return Path(self._folder.name)
 
     def holds(self, path: str) -> bool:
-        """Whether a path lies in this folder, wherever links and `..` in it lead."""
+        """Return whether a path is in this folder, after links and `..` in it are resolved."""
         if self._folder is None:
             return False
         return os.path.realpath(path).startswith(os.path.realpath(self._folder.name) + "/")
 
     def remove(self) -> None:
-        """Delete the folder and all that is in it."""
+        """Delete the folder and everything in it."""
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
@@ -51,14 +51,14 @@ class InputFile(NamedTuple):
     """One path of the dataset list, with the other columns of its row.
 
     Attributes:
-        input: The path or URL as it is written in the list.
-        local_path: Where the file is on this machine, as text.
+        input: The path or URL as written in the list.
+        local_path: The location of the file on this machine, as text.
         columns: The whole row, column name to text, nothing converted.
         rows: Every row that names this file; more than one only with `group_rows`.
-        scratch_folder: What `scratch` is made from.
+        scratch_folder: The folder behind `scratch`.
     """
 
-    # like OutputFile a tuple, since a run makes one for each input
+    # a tuple like OutputFile, because a run makes one for each input
     input: str
     local_path: str
     columns: dict[str, str]
@@ -67,12 +67,12 @@ class InputFile(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The file's place on this machine."""
+        """The location of the file on this machine."""
         return Path(self.local_path)
 
     @property
     def scratch(self) -> Path:
-        """A temporary folder for tools that must write; it is gone when the input is done."""
+        """A temporary folder for tools that must write; it is deleted when the input is done."""
         return self.scratch_folder.path
 
     def open(self) -> BinaryIO:
@@ -80,8 +80,8 @@ class InputFile(NamedTuple):
         return open(self.local_path, "rb")
 
     def read_bytes(self) -> bytes:
-        """The whole content."""
-        # a small file in the fewest calls: a buffered file object costs more than reading it
+        """Return the whole content."""
+        # read a small file in few calls: a buffered file object costs more than the reading
         descriptor = os.open(self.local_path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             parts = []
@@ -92,19 +92,19 @@ class InputFile(NamedTuple):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_text(self, encoding: str = "utf-8") -> str:
-        """The whole content as text; line ends are kept as they are."""
+        """Return the whole content as text; line endings stay unchanged."""
         return self.read_bytes().decode(encoding)
 
 
 class Expected(NamedTuple):
-    """What will come of an input file, as far as that can be told without processing it.
+    """The expected result of an input file, without processing it.
 
     Attributes:
-        outputs: How many output files.
-        bytes: Their bytes; None if only a trial can tell.
+        outputs: Number of output files.
+        bytes: Their size in bytes; None if only a trial can tell.
         exact: Whether the numbers are certain, not only likely.
-        content: Where `bytes` is None, how much they will hold, such as the number of samples: their bytes
-            are taken to go by that.
+        content: If `bytes` is None, another measure of their content, such as the number of samples; their
+            size is estimated from it.
     """
 
     outputs: int
@@ -119,19 +119,19 @@ class OutputFile(NamedTuple):
     Attributes:
         name: One path component, such as `0.wav`.
         content: Bytes, text (stored as UTF-8), the Path of a finished file, or a callable that
-            writes to the binary file it is given. None: there is metadata only, and no file.
-        metadata: Scalars that stand in this output's row of the manifest.
+            writes to the binary file it is called with. None: metadata only, without a file.
+        metadata: Scalars for this output's row of the manifest.
         row: With `group_rows`, which of the input's rows this output comes from.
     """
 
-    # a tuple, since making it is a good part of what an output without a file costs
+    # a tuple, because creating it is a good part of the cost of an output without a file
     name: str = ""
     content: Content = None
     metadata: Mapping[str, Scalar] = MappingProxyType({})
     row: int = 0
 
     def __repr__(self) -> str:
-        """Without the content, which may be long: a line of it, or how much there is."""
+        """Return a description without the content, which may be long: the first part of it, or its size."""
         content = self.content
         if isinstance(content, (bytes, bytearray, memoryview)):
             shown = f"<{memoryview(content).nbytes:,} bytes>"

@@ -181,7 +181,7 @@ REFUSED = [
     (["--column", "path"], "has no column 'path'; it has 'input'"),
     (["--delimiter", ";;"], "--delimiter ';;'"),
     (["--pattern", "*"], "--pattern '*' is only for a folder"),
-    (["--root", "nowhere"], "nowhere: the folder that inputs are relative to is not there"),
+    (["--root", "nowhere"], "nowhere: the folder that input paths are relative to does not exist"),
     (["--recipe", "wrds"], "--recipe wrds: is not a recipe; did you mean 'words'?"),
 ]
 
@@ -234,11 +234,11 @@ def test_an_option_from_python_that_makes_no_sense(four, tmp_path, options, mess
     [
         (
             "list.csv",
-            "splitter.run: 'list.csv' is of type str; give a ProcessorDataset, made with the inputs",
+            "splitter.run: 'list.csv' is of type str; pass a ProcessorDataset created with the inputs",
         ),
-        (["a.txt"], "splitter.run: ['a.txt'] is of type list; give a ProcessorDataset"),
-        (None, "splitter.run: None is of type NoneType; give a ProcessorDataset"),
-        (Words, "splitter.run: Words is a class; make an object of it, with the inputs"),
+        (["a.txt"], "splitter.run: ['a.txt'] is of type list; pass a ProcessorDataset"),
+        (None, "splitter.run: None is of type NoneType; pass a ProcessorDataset"),
+        (Words, "splitter.run: Words is a class; create an object of it, with the inputs"),
     ],
 )
 def test_a_dataset_that_is_none(tmp_path, dataset, message):
@@ -252,11 +252,11 @@ def test_a_dataset_that_is_none(tmp_path, dataset, message):
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (None, "--output None: is of type NoneType; give the path of a folder"),
-        (7, "--output 7: is of type int; give the path of a folder"),
-        ("", "--output '': names no folder"),
-        (b"", "--output '': names no folder"),
-        ("a\0b", "--output 'a\\x00b': names no folder"),
+        (None, "--output None: is of type NoneType; pass the path of a folder"),
+        (7, "--output 7: is of type int; pass the path of a folder"),
+        ("", "--output '': does not name a folder"),
+        (b"", "--output '': does not name a folder"),
+        ("a\0b", "--output 'a\\x00b': does not name a folder"),
     ],
 )
 def test_an_output_that_is_none(four, tmp_path, monkeypatch, output, message):
@@ -374,7 +374,9 @@ def test_no_more_workers_are_busy_than_there_are_batches(capfd, four, size, busy
     said, rows = go(capfd, four, "Meeting", *how, "--workers", "4")
     assert said.code == 0
     batches = "1 batch" if busy == 1 else f"{busy} batches"
-    told = f"{batches} for 4 workers: at most {busy} will be busy; a smaller --batch-size makes more\n"
+    told = (
+        f"{batches} for 4 workers: at most {busy} will be busy; use a smaller --batch-size for more batches\n"
+    )
     assert told in said.err
     assert {row["most"] for row in rows} == {str(busy)}
     assert len({row["process"] for row in rows}) == busy
@@ -387,7 +389,7 @@ def test_few_batches_of_shards_are_said_where_it_matters(capfd, four, size):
         os.truncate(four.parent / f"inputs/{name}.txt", size)
     said, _ = go(capfd, four, "Together", "--sink", "webdataset", "--workers", "4")
     assert ("for 4 workers: at most " in said.err) == (size > 100)
-    assert ("; a smaller --shard-size makes more\n" in said.err) == (size > 100)
+    assert ("; use a smaller --shard-size for more batches\n" in said.err) == (size > 100)
 
 
 def test_the_note_is_not_there_when_all_can_be_busy(capfd, four):
@@ -498,7 +500,7 @@ def test_a_setup_that_takes_long_is_said(capfd, four, monkeypatch):
     """Once, as long as nothing is finished."""
     monkeypatch.setattr("splitter.engine.display.SECONDS_BETWEEN_LINES", 0.2)
     said, _ = go(capfd, four, "Loads", "--seconds", "2", "--workers", "1")
-    assert said.err.count("nothing is finished after 0.2 s: setup() or the first inputs are slow") == 1
+    assert said.err.count("still on the first inputs after 0.2 s") == 1
     said, _ = go(capfd, four, "Loads", "--seconds", "2", "--workers", "1", "--quiet", out="other")
     assert said.err == ""
 
@@ -565,7 +567,7 @@ def test_quiet(capfd, four, workers):
         # a failure of an earlier run is one, too
         said, _ = go(capfd, four, "Sleeps", "--quiet", "--workers", workers, "--batch-size", "1")
         assert (said.code, said.out) == (1, "")
-        assert said.lines[-1] == f"splitter: 1 of 4 inputs failed; look into {errors}"
+        assert said.lines[-1] == f"splitter: 1 of 4 inputs failed; see {errors}"
 
 
 def test_quiet_still_says_that_finished_work_is_done_again(capfd, four):
@@ -579,7 +581,7 @@ def test_quiet_still_says_that_finished_work_is_done_again(capfd, four):
     said = here(capfd, "run", four, "--root", "inputs", "-o", four.parent / "o", "--recipe", "words", *how)
     assert said.lines == [
         "note: parameter num_chars changed from 2 to 3",
-        "note: 4 finished inputs changed, to be done again",
+        "note: 4 finished inputs changed and will be redone",
     ]
     (four.parent / "inputs/b.txt").unlink()
     said = here(capfd, "run", four, "--root", "inputs", "-o", four.parent / "o", "--recipe", "words", *how)
@@ -598,7 +600,7 @@ def test_quiet_still_says_why_it_stopped(capfd, four):
     (line,) = said.lines
     assert line == (
         "splitter: 1 input failed, more than --max-failures 0; "
-        "look into errors.csv, mend the cause, and run again with --retry-failed"
+        "see errors.csv, fix the cause, and run again with --retry-failed"
     )
 
 
@@ -621,7 +623,7 @@ def test_the_summary_of_a_run_with_failures(capfd, four):
     assert first.startswith("2 of 4 inputs done, 2 failed; 2 outputs (2 bytes) made in ")
     assert second.endswith(f"errors: {four.parent}/out/errors.csv")
     assert third == (
-        "next: look into errors.csv (first: b.txt: ValueError in line 94 of r.py: bad), mend the cause, "
+        "next: see errors.csv (first: b.txt: ValueError in line 94 of r.py: bad), fix the cause, "
         "and run again with --retry-failed"
     )
     # and when nothing is done again

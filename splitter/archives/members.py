@@ -1,4 +1,4 @@
-"""A member of a tar archive: its name, its content, and where that waits."""
+"""A member of a tar archive: its name, its content, and where that is kept."""
 
 import functools
 import os
@@ -10,28 +10,28 @@ from typing import NamedTuple
 BLOCK = 512
 END = bytes(2 * BLOCK)
 PIECE = 1 << 20
-HELD_BYTES = 4 << 20  # a larger content waits in a temporary file
+HELD_BYTES = 4 << 20  # larger content goes to a temporary file
 
 HEADER_FIELDS = struct.Struct("100s 8s 8s 8s 12s 12s 8s 1s 100s 6s 2s 32s 32s 8s 8s 155s 12x")
 
 
 class SharedFile:
-    """A file that is closed when nobody holds a part of it any more."""
+    """A file that is closed when its last part is gone."""
 
     def __init__(self, descriptor: int) -> None:
-        """Have the descriptor for its own."""
+        """Take over the descriptor."""
         self._descriptor = descriptor
 
     @classmethod
     def of(cls, pieces: Iterable[bytes]) -> "SharedFile":
-        """A temporary file without a name."""
+        """Create a temporary file without a name."""
         with tempfile.TemporaryFile(prefix="splitter-") as file:
             file.writelines(pieces)
             file.flush()
             return cls(os.dup(file.fileno()))
 
     def read(self, size: int, at: int) -> bytes:
-        """A piece of it."""
+        """Return a piece of the file."""
         return os.pread(self._descriptor, size, at)
 
     def __del__(self) -> None:
@@ -39,18 +39,18 @@ class SharedFile:
 
 
 class FilePart(NamedTuple):
-    """A part of such a file: a content that is not in memory."""
+    """A part of a shared file: content that is not in memory."""
 
     file: SharedFile
     start: int
     size: int
 
     def read(self) -> bytes:
-        """What it holds."""
+        """Return the content."""
         return b"".join(self.pieces())
 
     def pieces(self) -> Iterator[bytes]:
-        """The same, piece by piece."""
+        """Yield the content, piece by piece."""
         at, end = self.start, self.start + self.size
         while piece := self.file.read(min(PIECE, end - at), at):
             at += len(piece)
@@ -61,9 +61,9 @@ class Member(NamedTuple):
     """A file of an archive.
 
     Attributes:
-        name: Its name as it was written, without `./` before it.
+        name: Its name as written, without a leading `./`.
         size: Bytes of its content.
-        content: The content, or where it is.
+        content: The content, or the file part that holds it.
     """
 
     name: str
@@ -72,31 +72,31 @@ class Member(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Which sample it belongs to."""
+        """The key of the sample it belongs to."""
         return split_name(self.name)[0]
 
     @property
     def field(self) -> str:
-        """What it is of its sample."""
+        """The field that it is in its sample."""
         return split_name(self.name)[1]
 
     def pieces(self) -> Iterator[bytes]:
-        """The content, piece by piece."""
+        """Yield the content, piece by piece."""
         if isinstance(self.content, FilePart):
             yield from self.content.pieces()
         else:
             yield self.content
 
     def read(self) -> bytes:
-        """The whole content."""
+        """Return the whole content."""
         return b"".join(self.pieces())
 
 
 @functools.lru_cache(maxsize=64)
 def split_name(name: str) -> tuple[str, str]:
-    """Key and field, divided at the first dot of the last path component, as WebDataset does.
+    """Split a name into key and field at the first dot of the last path component, as WebDataset does.
 
-    A name without a dot, or with one at its beginning, is all key.
+    A name without a dot, or with one at its beginning, is the key as a whole.
 
     >>> split_name("dogs.v2/rex.seg.png"), split_name("README"), split_name("a/.hidden")
     (('dogs.v2/rex', 'seg.png'), ('README', ''), ('a/.hidden', ''))
@@ -107,7 +107,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def why_unsafe(name: str) -> str | None:
-    """What is wrong with the name of a member, if anything is."""
+    """Return what is wrong with the name of a member, or None."""
     if name.startswith("/"):
         return "begins with a slash"
     if ".." in name.split("/"):
@@ -115,5 +115,5 @@ def why_unsafe(name: str) -> str | None:
     if "\0" in name:
         return "has a NUL in it"
     if not name.rpartition("/")[2] or name == ".":
-        return "ends without a file's name"
+        return "has no file name at the end"
     return None

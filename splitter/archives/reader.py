@@ -15,11 +15,11 @@ from splitter.archives.members import (
 )
 from splitter.errors import TarError
 
-SOUGHT_BYTES = 4096  # what is shorter is read faster than it is passed over
+SOUGHT_BYTES = 4096  # it is faster to read less than this than to skip it
 LONGEST_HEADER = 1 << 20  # of an extended header; a hostile one may claim any size
 MOST_DIGITS = 20
 NO_ARCHIVE = "is not a tar archive (plain or gzip)"
-CUT_OFF = "ends before its end: it was cut off, or is still being written"
+CUT_OFF = "is incomplete: it was cut off, or is still being written"
 _KINDS = {
     b"1": "a hard link",
     b"2": "a symbolic link",
@@ -32,9 +32,9 @@ _KINDS = {
     b"D": "a folder of an incremental backup",
 }
 _FILE, _FOLDER = (b"0", b"\0", b"7"), b"5"
-# whatever size they state: links, devices, folders, FIFOs
+# regardless of the size they state: links, devices, folders, FIFOs
 _WITHOUT_CONTENT = (b"1", b"2", b"3", b"4", b"5", b"6")
-# what extended headers say that matters here
+# the records of extended headers that matter here
 _RECORDS, _SPARSE = (b"path", b"size"), b"GNU.sparse"
 _EXTENDED, _GLOBAL, _LONG_NAME, _LONG_LINK = (b"x", b"X"), b"g", b"L", b"K"
 
@@ -43,13 +43,13 @@ _EXTENDED, _GLOBAL, _LONG_NAME, _LONG_LINK = (b"x", b"X"), b"g", b"L", b"K"
 
 
 class MemberHead(NamedTuple):
-    """What an archive says of a member before its content.
+    """The header of a member, which comes before its content.
 
     Attributes:
-        name: Its name, without `./` before it.
+        name: Its name, without a leading `./`.
         size: Bytes of its content.
-        kind: The letter for what it is.
-        wrong: Why it must not be read, if so; what follows it can be.
+        kind: The letter of its type.
+        wrong: Why it must not be read, or empty; members after it can be.
     """
 
     name: str
@@ -59,23 +59,23 @@ class MemberHead(NamedTuple):
 
 
 def read_members(stream: BinaryIO, location: str, *, contents: bool = True) -> Iterator[Member]:
-    """The files of an archive, in its order; its folders are passed over.
+    """Yield the files of an archive in order; folders are skipped.
 
-    Anything else in it is an error, and so is an end before the end. Archives that follow each other are read
-    as one. Without `contents` every content is empty.
+    Anything else in it is an error, and so is a missing end. Concatenated archives are read as one. Without
+    `contents`, every content is empty.
     """
     counting = CountedStream(stream, location)
     for head in read_heads(counting):
         if head.wrong:
             plain = head.kind in (*_FILE, _FOLDER)
             raise counting.error(
-                f"{head.wrong}; an archive with such a name is not read on" if plain else head.wrong
+                f"{head.wrong}; splitter does not read archives with such a name" if plain else head.wrong
             )
         yield Member(head.name, head.size, _content(counting, head, contents=contents))
 
 
 def read_heads(stream: "CountedStream") -> Iterator[MemberHead]:
-    """The heads of an archive's members, but for its folders; between two, a content may be read or not."""
+    """Yield the headers of an archive's members, without folders; contents may be read in between."""
     own: dict[str, str] = {}
     shared: dict[str, str] = {}
     ended = False
@@ -106,14 +106,14 @@ def read_heads(stream: "CountedStream") -> Iterator[MemberHead]:
 
 
 class CountedStream:
-    """A stream that knows how far it was read; what cannot be read is one error that names the archive."""
+    """A stream that counts the bytes read from it; its errors name the archive."""
 
     def __init__(self, stream: BinaryIO, location: str, size: int | None = None) -> None:
-        """Of a stream that can be sought `size` says how many bytes there are."""
+        """Take a stream; if it is seekable, `size` is its length."""
         self._stream, self._name, self._size, self.at = stream, location, size, 0
 
     def read(self, size: int) -> bytes:
-        """As many bytes; none at the end."""
+        """Return `size` bytes, or none at the end."""
         parts = []
         left = size
         while left:
@@ -128,14 +128,14 @@ class CountedStream:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def exactly(self, size: int) -> bytes:
-        """As many bytes, or an error."""
+        """Return `size` bytes, or raise an error."""
         data = self.read(size)
         if len(data) != size:
             raise self.error(CUT_OFF)
         return data
 
     def skip(self, size: int) -> None:
-        """Go on without looking."""
+        """Skip bytes."""
         if self._size is not None and size > SOUGHT_BYTES:
             if self.at + size > self._size:
                 raise self.error(CUT_OFF)
@@ -156,11 +156,11 @@ class CountedStream:
         except TarError:
             raise
         except OSError as error:
-            # of a local file, of gzip, or of a server
+            # from a local file, gzip, or a server
             raise self.error(f"cannot be read: {error.strerror or error}") from None
 
     def error(self, what: str) -> TarError:
-        """What is wrong with the archive."""
+        """Return an error that names the archive."""
         return TarError(f"{self._name}: {what}")
 
 
@@ -170,12 +170,12 @@ def _parse(block: bytes, stream: CountedStream) -> MemberHead:
     if _number(checksum) != total:
         if stream.at == BLOCK:
             raise stream.error(NO_ARCHIVE)
-        raise stream.error(f"is damaged: what stands at byte {stream.at - BLOCK} is not a tar header")
+        raise stream.error(f"is damaged: there is no tar header at byte {stream.at - BLOCK}")
     length = _number(size)
     if length is None or length < 0:
         raise stream.error(f"is damaged: the header at byte {stream.at - BLOCK} has no size")
     full = _text(name)
-    # the field belongs to POSIX archives; GNU's have times there
+    # only POSIX archives have this field; GNU archives have times there
     if magic == b"ustar\0" and prefix[:1] != b"\0":
         full = f"{_text(prefix)}/{full}"
     if kind == b"\0" and full.endswith("/"):
@@ -188,7 +188,7 @@ def _text(field: bytes) -> str:
 
 
 def _number(field: bytes) -> int | None:
-    """A number of a header: octal digits, or, with its highest bit set, binary."""
+    """Parse a number of a header: octal digits, or binary if the highest bit is set."""
     if field[0] & 0x80:
         return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big") if field[0] == 0x80 else -1  # noqa: PLR2004
     digits = field.partition(b"\0")[0].strip()
@@ -206,7 +206,7 @@ def _short_text(stream: CountedStream, head: MemberHead) -> bytes:
 
 
 def _records(text: bytes, stream: CountedStream) -> Iterator[tuple[str, str]]:
-    """The records of an extended header, each `LENGTH NAME=VALUE` and the end of the line."""
+    """Yield the records of an extended header, each `LENGTH NAME=VALUE` and a newline."""
     at = 0
     while at < len(text) and text[at]:
         digits, space, _ = text[at : at + 20].partition(b" ")
@@ -223,9 +223,9 @@ def _records(text: bytes, stream: CountedStream) -> Iterator[tuple[str, str]]:
 
 
 def _with(head: MemberHead, records: Mapping[str, str], stream: CountedStream) -> MemberHead:
-    """A header with what extended ones say, checked."""
+    """Return a header with the values of extended ones, checked."""
     if head.kind == b"S":
-        # its headers go on in blocks of their own
+        # its headers continue in extra blocks
         raise stream.error(f"member {head.name!r} is {_KINDS[b'S']}, and only plain files are read")
     if "path" in records:
         head = head._replace(name=records["path"])

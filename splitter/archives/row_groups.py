@@ -1,35 +1,35 @@
-"""How many rows of a Parquet file are read at a time, so that they fit into memory whoever wrote it.
+"""How many rows of a Parquet file to read at a time, so that any file fits in memory.
 
-A few kilobytes may unpack to gigabytes: zeros compress a thousandfold, and a value that stands once in the
-dictionary of a column may be that of a million rows. What the footer states of sizes is looked at first.
+A few kilobytes may unpack to gigabytes: zeros compress a thousandfold, and a single value in the
+dictionary of a column may be that of a million rows. The sizes in the footer are checked first.
 """
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-# what rows that are read at once should take and may take, and the contents of a whole row group
+# good and maximum size of rows read at once, and maximum size of the contents of a row group
 GOOD_SIZE, MOST_AT_ONCE, MOST_IN_GROUP = 256 << 20, 1 << 30, 4 << 30
-# rows of texts that are made Python's together
+# rows of text converted to Python objects at once
 MOST_ROWS = 256
-# text and numbers seldom compress better, and a content not at all
+# text and numbers rarely compress better, and contents not at all
 _USUAL_RATIO = 32
 
 
 def rows_at_once(metadata: Any, groups: Iterable[int], columns: Collection[str], most: int) -> int:  # noqa: ANN401
-    """How many rows of some columns are read at once, so that they do not take too much memory.
+    """Return how many rows of some columns to read at once to limit memory.
 
     Args:
-        metadata: That of the file.
-        groups: The row groups that are read.
-        columns: The names of the columns; those in a struct by the name of the struct.
-        most: How many rows, if they are small.
+        metadata: The metadata of the file.
+        groups: The row groups to read.
+        columns: The names of the columns; for columns in a struct, the name of the struct.
+        most: Maximum number of rows, if they are small.
     """
     largest = max((_largest_row(metadata.row_group(group), columns) for group in groups), default=0)
     return max(1, min(most, GOOD_SIZE // max(1, largest)))
 
 
 def batches_of(file: Any, columns: Collection[str]) -> Iterator[Any]:  # noqa: ANN401 - pyarrow has no types
-    """Rows of some columns of a file, a few at a time; a ValueError if they are too much for memory."""
+    """Yield rows of some columns of a file, a few at a time; ValueError if they need too much memory."""
     groups = range(file.metadata.num_row_groups)
     for group in groups:
         _refuse(group, _largest_row(file.metadata.row_group(group), columns), MOST_AT_ONCE)
@@ -46,7 +46,7 @@ def _refuse(group: int, size: int, most: int) -> None:
 
 
 def _largest_row(group: Any, columns: Collection[str]) -> int:  # noqa: ANN401 - pyarrow says nothing of its types
-    """What a row may take: its share, or all there is where each row may be the same large value."""
+    """Return the size of the largest possible row: its share, or everything if each may be the same value."""
     total = 0
     for chunk in map(group.column, range(group.num_columns)):
         if chunk.path_in_schema.split(".")[0] in columns:
@@ -57,7 +57,7 @@ def _largest_row(group: Any, columns: Collection[str]) -> int:  # noqa: ANN401 -
 
 
 def read_group(file: Any, group: int, column: str, most: int = 64) -> Iterator[Any]:  # noqa: ANN401 - as above
-    """A column of a row group, a few rows at a time; a ValueError if all of it is too much for memory."""
+    """Read a column of a row group, a few rows at a time; raise ValueError if it needs too much memory."""
     said = file.metadata.row_group(group)
     chunks = map(said.column, range(said.num_columns))
     stated = sum(one.total_uncompressed_size for one in chunks if one.path_in_schema.split(".")[0] == column)
@@ -65,7 +65,7 @@ def read_group(file: Any, group: int, column: str, most: int = 64) -> Iterator[A
     read = 0
     rows = rows_at_once(file.metadata, [group], [column], most)
     for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=[column], use_threads=False):
-        # whatever the footer states
+        # regardless of the footer
         read += batch.nbytes
         _refuse(group, read, MOST_IN_GROUP)
         yield batch.column(0)

@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 from splitter.errors import Refused, TarError
-from splitter.stores.clients import client, read_from, reason, with_retries
+from splitter.stores.clients import client
+from splitter.stores.faults import reason
+from splitter.stores.files import open_remote
 
 STANDARD = "-"
 _GZIP = b"\x1f\x8b"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:://|::)")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
-# what had no room in a shard of a run
+# the overflow of a shard of a run
 _OVERFLOW = re.compile(r"(shard-\d{6,})-(\d+)(\.[^/]*)$")
 BUFFER_BYTES = 1 << 18
 MOST_IN_BRACES = 10_000_000
@@ -33,7 +35,7 @@ class ArchiveSource:
 
     Attributes:
         location: A path, a URL, or `-` for standard input.
-        varying: What braces and patterns stand for in it.
+        varying: The text that braces and patterns stand for in it.
     """
 
     location: str
@@ -41,12 +43,12 @@ class ArchiveSource:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return "standard input" if self.location == STANDARD else self.location
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Its bytes, unpacked if they are gzip."""
+        """Open it for reading, decompressed if it is gzip."""
         with _opened(self.location) as raw:
             beginning = io.BufferedReader(cast("io.RawIOBase", raw), BUFFER_BYTES)
             if beginning.peek(2)[:2] == _GZIP:
@@ -58,7 +60,7 @@ class ArchiveSource:
 
 
 def is_url(location: str) -> bool:
-    """Whether a place is a URL."""
+    """Return whether a location is a URL."""
     return bool(_URL.match(location))
 
 
@@ -69,9 +71,11 @@ def _opened(location: str) -> Iterator[BinaryIO]:
         if location == STANDARD:
             raw: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115 - closed below
         elif is_url(location):
-            raw = _Remote(location)
+            raw = _remote(location)
         else:
             raw = open(location, "rb", buffering=0)  # noqa: SIM115
+    except TarError:
+        raise
     except Exception as error:  # the client of a store raises what it likes
         if not isinstance(error, OSError) and not is_url(location):
             raise
@@ -80,33 +84,15 @@ def _opened(location: str) -> Iterator[BinaryIO]:
         yield raw
 
 
-class _Remote(io.RawIOBase):
-    """A file at a URL, read in sequence; where the store fails for a moment, from there on once more."""
+def _remote(url: str) -> Any:  # noqa: ANN401 - as the local files beside it
+    def fault(error: Exception) -> TarError:
+        return TarError(f"{url}: cannot be read: {reason_in_words(error, url)}")
 
-    def __init__(self, url: str) -> None:
-        store, path = client(url)
-        self._url = url
-        self._file = with_retries(store.open, path, "rb")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
-        at = self._file.tell()
-        try:
-            content = read_from(self._file, at, len(buffer))
-        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
-            raise TarError(f"{self._url}: cannot be read: {reason_in_words(error, self._url)}") from None
-        buffer[: len(content)] = content
-        return len(content)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+    return open_remote(*client(url), fault)
 
 
 def reason_in_words(error: Exception, location: str) -> str:
-    """Why a place cannot be read or written."""
+    """Return why a location cannot be read or written."""
     if is_url(location):
         return reason(error)
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -117,7 +103,7 @@ def reason_in_words(error: Exception, location: str) -> str:
 
 
 def sources_of(given: Sequence[str]) -> list[ArchiveSource]:
-    """The archives that arguments name, in order; refuses one that names none."""
+    """Return the archives that arguments name, in order; refuse an argument that names none."""
     found = [source for text in given for source in _sources(text)]
     for source in found:
         if is_url(source.location):
@@ -159,7 +145,7 @@ def _matches(text: str, varying: str) -> list[ArchiveSource]:
 
 
 def _in_order(name: str) -> tuple[str, int]:
-    """What to sort by: the shards of a run in the order of its manifest, all else by name."""
+    """Return a sort key: shards of a run in the order of its manifest, everything else by name."""
     overflow = _OVERFLOW.search(name)
     if not overflow:
         return name, 0
@@ -167,14 +153,14 @@ def _in_order(name: str) -> tuple[str, int]:
 
 
 def _without_braces(text: str) -> Iterator[tuple[str, str]]:
-    """Each name that `{0000..0147}` and `{a,b}` stand for, and what stands for the braces."""
+    """Yield each name that `{0000..0147}` and `{a,b}` stand for, and the text in place of the braces."""
     parts = _BRACES.split(text)
     choices = [_choices(part, text) for part in parts[1::2]]
     total = 1
     for some in choices:
         total *= len(some)
     if total > MOST_IN_BRACES:
-        raise Refused(f"{text}: stands for {total} files, more than {MOST_IN_BRACES}")
+        raise Refused(f"{text}: names {total} files, more than {MOST_IN_BRACES}")
     for chosen in itertools.product(*choices):
         pairs = itertools.zip_longest(parts[::2], chosen, fillvalue="")
         yield "".join(f"{fixed}{one}" for fixed, one in pairs), "-".join(chosen)
@@ -185,12 +171,14 @@ def _choices(inside: str, text: str) -> Sequence[str]:
     if match:
         first, last = int(match[1]), int(match[2])
         if abs(last - first) >= MOST_IN_BRACES:
-            raise Refused(f"{text}: stands for more than {MOST_IN_BRACES} files")
+            raise Refused(f"{text}: names more than {MOST_IN_BRACES} files")
         step = 1 if last >= first else -1
         padded = len(match[1]) if match[1].startswith("0") or match[2].startswith("0") else 0
         return [f"{number:0{padded}d}" for number in range(first, last + step, step)]
     if "," not in inside:
-        raise Refused(f"{text}: {{{inside}}} is neither a range such as {{0000..0147}} nor a list as {{a,b}}")
+        raise Refused(
+            f"{text}: {{{inside}}} is neither a range such as {{0000..0147}} nor a list such as {{a,b}}"
+        )
     return inside.split(",")
 
 

@@ -1,4 +1,4 @@
-"""Write tar archives, so that the same members are the same bytes."""
+"""Write tar archives so that the same members give the same bytes."""
 
 import functools
 from typing import BinaryIO
@@ -14,10 +14,10 @@ _LARGEST_OCTAL = 8**11 - 1
 
 
 class ArchiveWriter:
-    """Writes members: time, owner and mode are always the same."""
+    """A writer of archives: time, owner and mode are always the same."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Write into a file that is open."""
+        """Write to an open file."""
         self._file = file
         self.size = 0
 
@@ -30,12 +30,12 @@ class ArchiveWriter:
             self._write(piece)
         if written != member.size:
             raise TarError(
-                f"member {member.name!r} has {written} bytes and not {member.size}: it has changed"
+                f"member {member.name!r} has {written} bytes instead of {member.size}: it has changed"
             )
         self._write(bytes(-member.size % BLOCK))
 
     def finish(self) -> None:
-        """Mark the end."""
+        """Write the end of the archive."""
         self._write(END)
 
     def _write(self, data: bytes) -> None:
@@ -44,13 +44,13 @@ class ArchiveWriter:
 
 
 def size_in_archive(member: Member) -> int:
-    """Bytes that a member takes with its headers."""
+    """Return the bytes that a member takes with its headers."""
     return len(header(member.name, member.size)) + member.size + -member.size % BLOCK
 
 
 @functools.lru_cache(maxsize=64)
 def header(name: str, size: int) -> bytes:
-    """The header of a member: POSIX, with an extended one before it where the old one has no room."""
+    """Return the header of a member: POSIX, with an extended one before it if the old one has no room."""
     records = {}
     plain = name.encode("utf-8", "surrogateescape")
     if len(plain) > LONGEST_NAME or not plain.isascii():
@@ -76,7 +76,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _record(name: str, value: bytes) -> bytes:
-    """A record counts its own length, digits included."""
+    """Return a record, which begins with its own length, including the digits."""
     rest = b" %s=%s\n" % (name.encode(), value)
     length = len(rest)
     while length != len(rest) + len(str(length)):

@@ -16,7 +16,10 @@ import numpy as np
 import xxhash
 
 from splitter.errors import Refused
-from splitter.stores.clients import Found, client, found_in, reason, with_retries
+from splitter.stores.clients import client
+from splitter.stores.faults import reason
+from splitter.stores.files import Found, found_in
+from splitter.stores.retries import with_retries
 from splitter.system.pool import from_process
 from splitter.text.urls import has_password, is_url, without_secrets
 
@@ -45,7 +48,6 @@ class ListedFiles:
     """What a listing has told of files, so that they need not be asked for one by one: 24 bytes for each."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
         self._marks, self._sizes, self._changed = array("Q"), array("q"), array("q")
         self._sorted: tuple[np.ndarray, ...] = ()
 
@@ -63,7 +65,7 @@ class ListedFiles:
         return self
 
     def of_all(self, urls: Sequence[str]) -> list[Found | None]:
-        """What is known of files."""
+        """Return what is known of files."""
         if not self._sorted or not len(self._sorted[0]):
             return [None] * len(urls)
         marks, sizes, changed = self._sorted
@@ -81,13 +83,13 @@ def refuse_password(url: str) -> None:
     """Refuse a URL that would carry a password into files and messages."""
     if has_password(url):
         raise Refused(
-            f"{without_secrets(url)}: was given with a password; leave it out, and give it in ~/.netrc or "
+            f"{without_secrets(url)}: contains a password; remove it, and put it into ~/.netrc or "
             "the store's own config"
         )
 
 
 def fetched_list(url: str) -> tuple[IO[bytes], str]:
-    """A remote list as a file that is gone when it is closed, and its path."""
+    """Return a remote list as a file that is gone when it is closed, and its path."""
     if sys.platform == "linux":
         file: Any = tempfile.TemporaryFile()  # noqa: SIM115 - closed with what is read from it
         path = f"/proc/self/fd/{file.fileno()}"
@@ -115,7 +117,7 @@ def _fetch(url: str, path: str) -> Iterator[None]:
 
 
 def content_beside(url: str) -> bytes | None:
-    """The content of a small remote file; None if there is none."""
+    """Return the content of a small remote file; None if there is none."""
     (content,) = from_process(lambda: _content(url))
     return content
 
@@ -135,7 +137,7 @@ def _content(url: str) -> Iterator[bytes | None]:
 
 
 def is_remote_folder(url: str) -> bool:
-    """Whether a URL names a folder; one that ends in a slash does."""
+    """Return whether a URL names a folder; one that ends in a slash does."""
     if url.endswith("/"):
         return True
     (found,) = from_process(lambda: _is_folder(url))
@@ -155,7 +157,7 @@ def _is_folder(url: str) -> Iterator[bool]:
 def remote_files(
     url: str, patterns: Sequence[str], leave_out: OutputFolders, known: ListedFiles, pass_over: PassOver
 ) -> Iterator[str]:
-    """The files of a remote folder and its subfolders, as paths in it, always in the same order."""
+    """Yield the files of a remote folder and its subfolders, as paths in it, always in the same order."""
     for names, sizes, versions in from_process(lambda: _list(url, patterns, leave_out)):
         for name, size, version in zip(names, sizes, versions, strict=True):
             if name.endswith("/"):
@@ -205,12 +207,12 @@ def _list(
 
 
 def _in_folders(name: str) -> list[str]:
-    """What to sort by, so that a folder of a disk and its copy in a store come in the same order."""
+    """Return what to sort by, so that a folder of a disk and its copy in a store come in the same order."""
     return name.split("/")
 
 
 def is_meant(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """What tells by its path in a folder, or by its name alone, whether a file is like one of the patterns.
+    """Return a test of whether a file is like one of the patterns, by its path in a folder or its name.
 
     Capitals do not count: a recorder that writes a.WAV means what others call a.wav.
     """

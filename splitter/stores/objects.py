@@ -7,24 +7,23 @@ deletion of many that tells which of them failed; uploads that a dead process ha
 
 import contextlib
 import os
-import random
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-from splitter.stores.clients import FIRST_PAUSE, client_for, is_missing, is_out_of_reach, may_pass
-from splitter.stores.threads import Answer, in_threads
+from splitter.stores.clients import client_for
+from splitter.stores.faults import code_of, is_missing
+from splitter.stores.retries import Answer, with_patience
+from splitter.stores.threads import in_threads
 from splitter.text.content_types import REPORT, type_of
 from splitter.text.urls import without_secrets
 
 # S3's word for it, and what a user is told
 NO_SUCH_BUCKET = "NoSuchBucket"
-NO_BUCKET = "there is no such bucket; make it first, or mend the URL"
+NO_BUCKET = "there is no such bucket; create it first, or fix the URL"
 
 # seconds for which a request is tried again before a run gives up
 PATIENCE = 120.0
-LONGEST_PAUSE = 15.0
 # what S3 takes in one PUT, or copies in one request
 LARGEST_PUT = 5 << 30
 PART_BYTES = 64 << 20
@@ -33,24 +32,8 @@ PARTS_AT_A_TIME = 4
 READ_AT_ONCE = 8 << 20
 KEYS_AT_A_TIME = 1000
 SECONDS_OF_SILENCE = 60
-# S3's words for what a second try mends, though the status says that the request was wrong
-_PASSING_CODES = frozenset(
-    {
-        "BadDigest",
-        "ConditionalRequestConflict",
-        "IncompleteBody",
-        "InternalError",
-        "OperationAborted",
-        "RequestTimeout",
-        "SlowDown",
-        "XAmzContentSHA256Mismatch",
-    }
-)
 # XML, in which many keys are deleted at once, has no words for these
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f\ufffe\uffff]")
-
-# by process: a client does not survive a fork, and that of the parent must not be ended in a child
-_clients: dict[tuple[int, str], Any] = {}
 
 
 class Objects:
@@ -59,15 +42,12 @@ class Objects:
     LONGEST_NAME = 1024
 
     def __init__(self, root: str, patience: float = PATIENCE) -> None:
-        """Nothing is asked for yet."""
         self.root = root
         self.patience = patience
 
     def _client(self) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
-        key = os.getpid(), self.root
-        if key not in _clients:
-            _clients[key] = client_for(self.root, skip_instance_cache=True, **self._options())
-        return _clients[key]
+        # not one that others have configured, nor that of a parent process
+        return client_for(self.root, skip_instance_cache=True, **self._options())
 
     def _options(self) -> dict[str, Any]:
         return {}
@@ -76,19 +56,7 @@ class Objects:
         return f"{self.root}/{name}" if name else self.root
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
-        """The call's answer; tried again, later and later, while the store is busy or out of reach."""
-        began = time.monotonic()
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                return call()
-            except Exception as error:
-                passes = may_pass(error) or is_out_of_reach(error) or code_of(error) in _PASSING_CODES
-                if not passes or time.monotonic() - began > self.patience:
-                    raise
-                # many workers that were refused together must not come back together
-                time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-                pause = min(LONGEST_PAUSE, pause * 2)
+        return with_patience(call, self.patience)
 
     # -- one object
 
@@ -97,7 +65,7 @@ class Objects:
         self._patiently(lambda: self._client().pipe_file(self._address(name), content))
 
     def create(self, name: str, content: bytes) -> bool:
-        """Put a small object where there is none; says whether it is this one that is there now."""
+        """Put a small object where there is none; return whether it is this one that is there now."""
         with contextlib.suppress(FileExistsError):
             self._patiently(lambda: self._client().pipe_file(self._address(name), content, mode="create"))
         # the answer to the first try may have been lost; and some stores do not know the condition
@@ -110,31 +78,31 @@ class Objects:
         )
 
     def upload_from(self, name: str, path: str) -> None:
-        """The same for a file that has a name on this machine."""
+        """Put a file that has a name on this machine."""
         with open(path, "rb") as file:
             self.upload(name, file)
 
     def read(self, name: str) -> bytes:
-        """A whole object."""
+        """Return a whole object."""
         content: bytes = self._patiently(lambda: self._client().cat_file(self._address(name)))
         return content
 
     def read_part(self, name: str, start: int, stop: int) -> bytes:
-        """Some bytes of an object, of which it has as many."""
+        """Return some bytes of an object, of which it has as many."""
         content: bytes = self._patiently(
             lambda: self._client().cat_file(self._address(name), start=start, end=stop)
         )
         return content
 
     def read_up_to(self, name: str, start: int, stop: int) -> bytes:
-        """Some bytes of an object, which may end before."""
+        """Return some bytes of an object, which may end before."""
         size = self.size(name)
         if size is None:
             raise FileNotFoundError(name)
         return self.read_part(name, start, min(stop, size)) if start < size else b""
 
     def size(self, name: str) -> int | None:
-        """The bytes of an object; None if there is none."""
+        """Return the bytes of an object; None if there is none."""
         try:
             return int(self._patiently(lambda: self._client().size(self._address(name))))
         except Exception as error:
@@ -149,7 +117,7 @@ class Objects:
     # -- many
 
     def listed(self, folder: str, beginning: str = "") -> dict[str, int]:
-        """The names in a folder that begin so, and their sizes; those of folders are 0."""
+        """Return the names in a folder that begin so, and their sizes; those of folders are 0."""
         try:
             found = self._patiently(lambda: self._client().ls(self._address(folder), detail=True))
         except Exception as error:
@@ -160,22 +128,22 @@ class Objects:
         return {name: size for name, size in sorted(sizes.items()) if name.startswith(beginning)}
 
     def below(self, folder: str) -> list[str]:
-        """All names in a folder and in the folders below it."""
+        """Return all names in a folder and in the folders below it."""
         start = self._address(folder).partition("://")[2].rstrip("/") + "/"
         found = self._patiently(lambda: self._client().find(self._address(folder)))
         names = (name.lstrip("/").removeprefix(start) for name in found)
         return sorted(f"{folder}/{name}" for name in names)
 
     def all_names(self) -> Iterator[str]:
-        """All names below the URL, but for what stands for a folder."""
+        """Yield all names below the URL, but for what stands for a folder."""
         yield from (name.removeprefix("/") for name in self.below(""))
 
     def any_name(self) -> str:
-        """One name below the URL; nothing if there is none."""
+        """Return one name below the URL; nothing if there is none."""
         return next(iter(self.listed("")), "")
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete objects; missing ones are no error."""
+        """Delete objects; ignore missing ones."""
         in_threads(self._delete, list(names))
 
     def _delete(self, name: str) -> None:
@@ -190,7 +158,7 @@ class Objects:
 
 
 def _kind(name: str) -> dict[str, str]:
-    """What browsers that open it are told it is: the report is the one page that is shown as such."""
+    """Return what browsers are told it is: the report is the one page that is shown as such."""
     return {"ContentType": "text/html; charset=utf-8" if name == REPORT else type_of(name)}
 
 
@@ -198,7 +166,6 @@ class S3Objects(Objects):
     """Objects of S3, and of stores that speak its language."""
 
     def __init__(self, root: str, patience: float = PATIENCE) -> None:
-        """Nothing is asked for yet."""
         super().__init__(root, patience)
         self.bucket, _, prefix = root.partition("://")[2].partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
@@ -221,11 +188,10 @@ class S3Objects(Objects):
         return client.call_s3(method, Bucket=self.bucket, **named)
 
     def write(self, name: str, content: bytes) -> None:
-        """One PUT."""
         self._patiently(lambda: self._ask("put_object", name, Body=content, **_kind(name)))
 
     def create(self, name: str, content: bytes) -> bool:
-        """One PUT that fails where there is something, in a store that knows the condition."""
+        """Send one PUT that fails where there is something, in a store that knows the condition."""
         try:
             self._patiently(lambda: self._ask("put_object", name, Body=content, IfNoneMatch="*"))
         except FileExistsError:
@@ -238,7 +204,7 @@ class S3Objects(Objects):
         return self.read(name) == content
 
     def upload(self, name: str, file: BinaryIO) -> None:
-        """One PUT, below 5 GB; it is read as it is sent."""
+        """Send one PUT, below 5 GB; it is read as it is sent."""
         if os.fstat(file.fileno()).st_size > LARGEST_PUT:
             self._upload_in_parts(name, file)
         else:
@@ -275,15 +241,12 @@ class S3Objects(Objects):
         self.abort_uploads([name])
 
     def read(self, name: str) -> bytes:
-        """One GET."""
         return self._patiently(lambda: self._content("get_object", name))
 
     def read_part(self, name: str, start: int, stop: int) -> bytes:
-        """One GET of a range."""
         return self._patiently(lambda: self._content("get_object", name, Range=f"bytes={start}-{stop - 1}"))
 
     def read_up_to(self, name: str, start: int, stop: int) -> bytes:
-        """One GET of a range."""
         try:
             return self.read_part(name, start, stop)
         except Exception as error:
@@ -300,14 +263,13 @@ class S3Objects(Objects):
         return content
 
     def size(self, name: str) -> int | None:
-        """One HEAD."""
         try:
             return int(self._patiently(lambda: self._ask("head_object", name))["ContentLength"])
         except FileNotFoundError:
             return None
 
     def copy(self, source: str, target: str) -> None:
-        """One request, below 5 GB."""
+        """Send one request, below 5 GB."""
         size = self.size(source)
         if size is not None and size > LARGEST_PUT:
             super().copy(source, target)
@@ -316,7 +278,7 @@ class S3Objects(Objects):
         self._patiently(lambda: self._ask("copy_object", target, CopySource=origin))
 
     def listed(self, folder: str, beginning: str = "") -> dict[str, int]:
-        """One LIST for each thousand names."""
+        """Send one LIST for each thousand names."""
         start = self._key(f"{folder}/" if folder else "")
         found: dict[str, int] = {}
         for page in self._pages("list_objects_v2", Prefix=f"{start}{beginning}", Delimiter="/"):
@@ -326,20 +288,20 @@ class S3Objects(Objects):
         return dict(sorted(found.items()))
 
     def below(self, folder: str) -> list[str]:
-        """One LIST for each thousand names."""
+        """Send one LIST for each thousand names."""
         pages = self._pages("list_objects_v2", Prefix=self._key(f"{folder}/"))
         keys = (one["Key"] for page in pages for one in page.get("Contents", []))
         return sorted(key.removeprefix(self._prefix) for key in keys)
 
     def all_names(self) -> Iterator[str]:
-        """One LIST for each thousand names."""
+        """Send one LIST for each thousand names."""
         for page in self._pages("list_objects_v2", Prefix=self._prefix):
             for one in page.get("Contents", []):
                 if one["Size"] or not one["Key"].endswith("/"):
                     yield one["Key"].removeprefix(self._prefix)
 
     def any_name(self) -> str:
-        """One LIST for a single name."""
+        """Send one LIST for a single name."""
         page = self._patiently(lambda: self._ask("list_objects_v2", Prefix=self._prefix, MaxKeys=1))
         return next((one["Key"].removeprefix(self._prefix) for one in page.get("Contents", [])), "")
 
@@ -355,7 +317,7 @@ class S3Objects(Objects):
                 named.update(KeyMarker=page["NextKeyMarker"], UploadIdMarker=page["NextUploadIdMarker"])
 
     def delete(self, names: Iterable[str]) -> None:
-        """One request for each thousand names, in their order."""
+        """Send one request for each thousand names, in their order."""
         plain = []
         for name in names:
             if _NOT_IN_XML.search(self._key(name)):
@@ -379,7 +341,7 @@ class S3Objects(Objects):
         self._patiently(ask)
 
     def abort_uploads(self, names: Iterable[str] = (), below: Collection[str] = ()) -> None:
-        """As far as one may see and end them."""
+        """End those that one may see and end."""
         chosen = {*names}
         with contextlib.suppress(PermissionError, NotImplementedError, OSError):
             for page in self._pages("list_multipart_uploads", Prefix=self._prefix):
@@ -394,29 +356,19 @@ class NotDeleted(OSError):
     """One of many objects could not be deleted."""
 
     def __init__(self, code: str, message: str) -> None:
-        """S3's word for the reason, and its sentence."""
+        """Keep S3's word for the reason, and its sentence."""
         super().__init__(f"{code}: {message}")
         self.response = {"Error": {"Code": code}}
 
 
 def objects_at(root: str, patience: float = PATIENCE) -> Objects:
-    """The objects below a URL."""
+    """Return the objects below a URL."""
     kind = S3Objects if root.partition(":")[0] in ("s3", "s3a") else Objects
     return kind(root, patience)
 
 
-def code_of(error: BaseException | None) -> str:
-    """S3's word for what went wrong; nothing if it has said none."""
-    while error is not None:
-        response = getattr(error, "response", None)
-        if isinstance(response, dict) and response.get("Error", {}).get("Code"):
-            return str(response["Error"]["Code"])
-        error = error.__cause__
-    return ""
-
-
 def shown(error: BaseException) -> str:
-    """An error in one line, without secrets."""
+    """Return an error in one line, without secrets."""
     return " ".join(without_secrets(str(error) or type(error).__name__).split())
 
 

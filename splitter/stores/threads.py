@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 def in_threads(
     function: Callable[[Item], Answer], items: Sequence[Item], at_a_time: int = AT_A_TIME
 ) -> list[Answer]:
-    """The function of each item, several at a time; the first error ends what has not begun."""
+    """Return the function of each item, several at a time; the first error ends what has not begun."""
     if len(items) <= 1:
         return [function(item) for item in items]
     with ThreadPoolExecutor(min(at_a_time, len(items))) as pool:
@@ -29,7 +29,7 @@ def in_threads(
 def each_in_threads(
     function: Callable[[Item], Answer], items: Iterable[Item], at_a_time: int = AT_A_TIME
 ) -> Generator[Answer, None, None]:
-    """The same for items without end: only a few are in hand."""
+    """Yield the same for items without end: only a few are in hand."""
     waiting: deque[Future[Answer]] = deque()
     with ThreadPoolExecutor(at_a_time) as pool:
         try:

@@ -1,4 +1,4 @@
-"""What user code prints where nobody sees it: kept by input, for the driver to print."""
+"""Capture what a runner prints, per input, so that the driver can print it."""
 
 import os
 import re
@@ -16,7 +16,6 @@ class OutputCapture:
     """A nameless file that the runner, and all it starts, prints into, with a mark where an input begins."""
 
     def __init__(self) -> None:
-        """Nothing is said yet."""
         self._file = nameless_file()
 
     def take_over(self) -> None:
@@ -25,7 +24,7 @@ class OutputCapture:
             os.dup2(self._file.fileno(), number)
 
     def mark(self, index: int) -> None:
-        """Note that what comes now is of the input at this place."""
+        """Note that what is printed from now on belongs to the input at this index."""
         sys.stdout.flush()
         sys.stderr.flush()
         self._write_mark(index)
@@ -34,14 +33,14 @@ class OutputCapture:
         os.write(self._file.fileno(), b"\0<%d>\0" % index)
 
     def trim(self, index: int) -> None:
-        """Let go of what nobody could read; what comes now is of the input at this place."""
+        """Drop what is too much to show; what is printed from now on belongs to the input at this index."""
         if os.fstat(self._file.fileno()).st_blocks * 512 > _MOST_BYTES:
             os.ftruncate(self._file.fileno(), 0)
             os.lseek(self._file.fileno(), 0, os.SEEK_SET)
             self._write_mark(index)
 
-    def heard(self) -> list[tuple[int, str]]:
-        """What was printed since the last time: places and texts."""
+    def take(self) -> list[tuple[int, str]]:
+        """Return what was printed since the last call, as indexes and texts."""
         size = os.fstat(self._file.fileno()).st_size
         if not size:
             return []
@@ -49,11 +48,11 @@ class OutputCapture:
         os.ftruncate(self._file.fileno(), 0)
         os.lseek(self._file.fileno(), 0, os.SEEK_SET)
         _, *pieces = _MARK.split(b"\0<-1>\0" + content)
-        said = [
+        texts = [
             (int(index), _shortened(text.strip(b"\0\r\n").decode("utf-8", "replace")))
             for index, text in zip(pieces[::2], pieces[1::2], strict=True)
         ]
-        return [(index, text) for index, text in said if text][:MOST_INPUTS]
+        return [(index, text) for index, text in texts if text][:MOST_INPUTS]
 
 
 def _shortened(text: str) -> str:

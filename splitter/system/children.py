@@ -1,4 +1,4 @@
-"""Child processes: how they die with their parent, and how they are ended."""
+"""Child processes: die with the parent, and be ended with all that they started."""
 
 import contextlib
 import ctypes
@@ -17,7 +17,7 @@ PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what this process's descendants leave behind."""
+    """Become the parent of processes that descendants of this one leave behind."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -28,7 +28,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def is_at_work(owner: list[str]) -> bool:
-    """Whether a driver, known by its machine and its number there, lives, or cannot be asked."""
+    """Return whether a driver, given by its machine and process number, is alive or cannot be asked."""
     match owner:
         case [host, pid, *_] if host == socket.gethostname() and pid.isdecimal():
             return lives(int(pid))
@@ -38,9 +38,9 @@ def is_at_work(owner: list[str]) -> bool:
 
 
 def lives(process: int) -> bool:
-    """Whether a process of this machine is not dead yet.
+    """Return whether a process of this machine is alive.
 
-    What a child sees as its parent does not tell: it stays the same until the last thread has ended.
+    The parent that a child sees does not tell: it stays the same until the last thread has ended.
     """
     try:
         # a killed one stays in the table until its parent asks how it ended
@@ -52,27 +52,27 @@ def lives(process: int) -> bool:
 
 
 def process_space() -> int:
-    """Among which processes the numbers are this process's own; 0 where there is but one such space."""
+    """Return the namespace of process numbers that this process is in; 0 where there is only one."""
     with contextlib.suppress(OSError):
         return os.stat("/proc/self/ns/pid").st_ino
     return 0
 
 
 def started(process: int) -> float:
-    """When a process began, in seconds; 0 if there is none."""
+    """Return when a process began, in seconds; 0 if it does not exist."""
     with contextlib.suppress(psutil.Error):
         return float(psutil.Process(process).create_time())
     return 0.0
 
 
 def parent_process() -> int:
-    """The process that started this one, also when that is dead by now."""
+    """Return the process that started this one, even if it is dead by now."""
     parent = multiprocessing.parent_process()
     return parent.pid or os.getppid() if parent else os.getppid()
 
 
 def die_with_parent(parent: int, number: int) -> None:
-    """Have a signal sent to this process when its parent dies; ends it if that has happened already."""
+    """Have a signal sent to this process when its parent dies; end it now if the parent is dead already."""
     if sys.platform == "linux":
         _prctl(PR_SET_PDEATHSIG, number)
     else:
@@ -91,7 +91,7 @@ def _watch_parent(parent: int, number: int) -> None:
 
 
 def end_session(leader: int) -> None:
-    """End what is left of the session that a killed process has led."""
+    """End what is left of the session of a killed process."""
     end_all(lambda: [process for process in psutil.process_iter() if _session_of(process) == leader])
 
 
@@ -102,12 +102,12 @@ def _session_of(process: psutil.Process) -> int:
 
 
 def end_descendants(spared: Callable[[psutil.Process], bool] = lambda _: False) -> None:
-    """End what the children of this process have left behind."""
+    """End all descendants of this process."""
     end_all(lambda: [child for child in psutil.Process().children(recursive=True) if not spared(child)])
 
 
 def end_all(find: Callable[[], list[psutil.Process]]) -> None:
-    """End processes and wait until they are gone; they may be starting more all the while."""
+    """End processes, and those they start meanwhile, and wait until they are gone."""
     give_up = time.monotonic() + SECONDS_TO_END
     while time.monotonic() < give_up:
         found = find()

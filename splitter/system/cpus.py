@@ -4,7 +4,7 @@ import os
 
 
 def usable_cpus() -> int:
-    """The CPUs this process may use: its affinity, and a container's quota."""
+    """Return how many CPUs this process may use, by its affinity and its container's quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         with open("/sys/fs/cgroup/cpu.max") as file:

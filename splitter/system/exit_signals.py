@@ -1,4 +1,4 @@
-"""What a signal does to the program while no run is on: it ends with an exit code, not with a traceback."""
+"""End the program at a signal, while no run is on, with an exit code instead of a traceback."""
 
 import contextlib
 import os
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 
 def is_starting() -> bool:
-    """Whether `python -m splitter` is just importing the package."""
+    """Return whether `python -m splitter` is still importing the package."""
     # so says Python's documentation: the first argument is -m until the module is found
     return sys.argv[:1] == ["-m"] and sys.orig_argv[sys.orig_argv.index("-m") + 1 :][:1] == ["splitter"]
 
 
 def end_at_signals() -> None:
-    """Have the program end at once when it is asked to; a run then has its own way."""
+    """End the program at once when a signal asks for it; a run sets its own handlers."""
     for number in _asking():
         # what nohup, or a shell's `&`, has had ignored stays ignored
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
@@ -32,7 +32,7 @@ def _end(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler
 
 @contextlib.contextmanager
 def saying_so() -> Iterator[None]:
-    """Have the program say, when it is asked to end meanwhile, that nothing was done yet."""
+    """Tell that nothing was done yet, if a signal ends the program within this."""
     numbers = [number for number in _asking() if signal.getsignal(number) is _end]
     for number in numbers:
         signal.signal(number, _say_and_end)

@@ -1,4 +1,4 @@
-"""Heavy imports, made quick."""
+"""Make heavy imports quick."""
 
 import contextlib
 import gc
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def quick_imports() -> Iterator[None]:
-    """Look for no garbage meanwhile: what modules hold stays, and there is much of it with torch."""
+    """Collect no garbage meanwhile: modules keep what they make, and torch makes much."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -12,7 +12,7 @@ _FIRST_TO_GO = 900
 
 
 def nameless_file() -> IO[bytes]:
-    """A file that is gone when it is closed: in memory where that can be, as no disk may have room."""
+    """Return a file that is gone when it is closed: in memory if possible, since disks may be full."""
     if sys.platform == "linux":
         return open(os.memfd_create("splitter"), "w+b")
     else:  # noqa: RET505 - mypy knows what a platform has by this
@@ -20,7 +20,7 @@ def nameless_file() -> IO[bytes]:
 
 
 def be_first_to_go() -> None:
-    """When memory runs out, the kernel is to end a runner, not the driver or a stranger."""
+    """Have the kernel end this process first when memory runs out, not the driver or a stranger."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
         # Ray's workers, and with them a guard, have the most there is already
         if int(file.read()) < _FIRST_TO_GO:
@@ -29,7 +29,7 @@ def be_first_to_go() -> None:
 
 
 def memory_of(process: int, without: int = 0) -> int:
-    """Bytes of memory that a process and its descendants, but for one, hold for themselves."""
+    """Return the bytes of memory that a process and its descendants, except one, hold for themselves."""
     others = (child for child in _descendants(process) if child != without)
     return _own_memory(process) + sum(map(_unshared_memory, others))
 
@@ -52,13 +52,13 @@ def _own_memory(process: int) -> int:
 
 
 def _unshared_memory(process: int) -> int:
-    """What a process has but its parent has not: one that was just forked has nothing yet."""
+    """Return what a process does not share with its parent: next to nothing just after the fork."""
     found = _kilobytes(f"/proc/{process}/smaps_rollup", ("Private_Dirty",))
     return _own_memory(process) if found is None else found * 1024
 
 
 def _kilobytes(path: str, names: tuple[str, ...]) -> int | None:
-    """The sum of some lines of a file of the kernel's; None if it is not there."""
+    """Return the sum of some lines of a kernel file; None if the file is missing."""
     try:
         with open(path) as file:
             fields = dict(line.split(":", 1) for line in file if ":" in line)

@@ -7,7 +7,7 @@ from typing import cast
 
 
 def by_value(content: object, code: type) -> bytes:
-    """Pickle a value together with the code of a class that another process may be unable to import."""
+    """Pickle a value together with the code of a class that another process may not be able to import."""
     import cloudpickle
 
     module = sys.modules[code.__module__]
@@ -17,7 +17,7 @@ def by_value(content: object, code: type) -> bytes:
 
 
 def _is_importable(module: ModuleType) -> bool:
-    """Whether importing its name elsewhere gives this module."""
+    """Return whether another process gets this module when it imports its name."""
     try:
         found = importlib.util.find_spec(module.__name__)
     except (ImportError, ValueError):

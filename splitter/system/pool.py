@@ -1,4 +1,4 @@
-"""A function over many items, in forked processes."""
+"""Run a function over many items in forked processes."""
 
 import contextlib
 import multiprocessing
@@ -24,18 +24,18 @@ def in_processes(
     items: Sequence[Item],
     workers: int | None = None,
     *,
-    apart: bool = False,
+    always_fork: bool = False,
     patience: float | None = None,
 ) -> Generator[Result, None, None]:
-    """The function of each item, in order; with many items in as many processes as there are CPUs.
+    """Yield the function's result for each item, in order; many items go to as many processes as CPUs.
 
-    `apart`: even a single item is for another process, since the function leaves threads behind. With
-    `patience`, the seconds that an item may take, it is not done again here where a process was lost:
-    raises ChildProcessError, or TimeoutError.
+    With `always_fork` even a single item goes to another process, as the function leaves threads behind. With
+    `patience`, the seconds that an item may take, an item whose process was lost is not done again here:
+    raises ChildProcessError or TimeoutError.
     """
     cpus = workers or usable_cpus()
-    few = not apart and (len(items) < FEW_ITEMS or cpus == 1)
-    # a user's code is not for this process, though threads of others are there as well: workers fork, too
+    few = not always_fork and (len(items) < FEW_ITEMS or cpus == 1)
+    # with `patience` user code must not run in this process, so fork even if there are other threads
     safe = _can_fork() or (patience is not None and sys.platform == "linux")
     if few or not safe:
         yield from map(function, items)
@@ -58,7 +58,7 @@ def _can_fork() -> bool:
 
 
 def from_process(generate: Callable[[], Iterable[Item]]) -> Generator[Item, None, None]:
-    """What a function yields in a process of its own: its memory and the threads it starts end with it."""
+    """Yield what a function yields in another process, with which its memory and threads end."""
     if not _can_fork():
         yield from generate()
         return
@@ -77,7 +77,7 @@ def from_process(generate: Callable[[], Iterable[Item]]) -> Generator[Item, None
                 return
             yield item
     except EOFError:
-        raise ChildProcessError("a process that helps was killed (out of memory?)") from None
+        raise ChildProcessError("a helper process was killed (out of memory?)") from None
     finally:
         process.kill()
         ours.close()
@@ -95,9 +95,9 @@ def _yield_to(generate: Callable[[], Iterable[Any]], pipe: Connection) -> None:
 
 
 class _Helper(Generic[Item, Result]):
-    """A process that works through some items; what it leaves undone when it dies is done in this one.
+    """A process that works through some items; if it dies, the rest is done in this process.
 
-    multiprocessing's own Pool waits for ever when one of its processes is killed.
+    multiprocessing's Pool waits forever when one of its processes is killed.
     """
 
     def __init__(self, function: Callable[[Item], Result], items: Sequence[Item]) -> None:
@@ -110,28 +110,28 @@ class _Helper(Generic[Item, Result]):
         theirs.close()
 
     def result_of(self, item: Item) -> Result:
-        """The function of the next of the items, which is this one."""
+        """Return the result for the next item, which is `item`."""
         try:
             result: Result = self._results.recv()
         except (EOFError, OSError):
-            # it is dead, or its function has raised
+            # the process is dead, or the function raised
             return self._function(item)
         self._left -= 1
         return result
 
     def result_within(self, seconds: float) -> Result:
-        """The same; raises an OSError if it is not there in time, or will never be."""
+        """Return the next result; raises OSError if it is late, or if the process has ended."""
         if not self._results.poll(seconds):
-            raise TimeoutError(f"a process that helps has taken {seconds:g} s for an item")
+            raise TimeoutError(f"a helper process took more than {seconds:g} s for an item")
         try:
             result: Result = self._results.recv()
         except EOFError:
-            raise ChildProcessError("a process that helps has ended before its time") from None
+            raise ChildProcessError("a helper process ended too early") from None
         self._left -= 1
         return result
 
     def end(self) -> None:
-        """Leave nothing behind; one that is at work is not waited for."""
+        """End the process, even if it is at work."""
         if self._left:
             self._process.kill()
         self._results.close()
@@ -149,6 +149,6 @@ def _become_helper() -> None:
 def _help(function: Callable[[Any], Any], items: Sequence[Any], results: Connection) -> None:
     _become_helper()
     with contextlib.suppress(Exception):
-        # the other end calls the function again where this one ends
+        # if this ends early, the parent calls the function itself
         for item in items:
             results.send(function(item))

@@ -1,4 +1,4 @@
-"""Programs that are run on inputs: they end with this process, and how they ended is told in one way."""
+"""Run programs on inputs: they end with this process, and messages tell in one way how they ended."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ LONGEST_COMPLAINT = 2000
 
 
 def dying_with(parent: int) -> Callable[[], None] | None:
-    """What a program calls before it begins, so that it is killed when the process that started it dies."""
+    """Return what a program calls before it begins, so that it dies with the process that started it."""
     if sys.platform != "linux":
         return None
     # after the fork nothing may be loaded
@@ -28,21 +28,28 @@ def dying_with(parent: int) -> Callable[[], None] | None:
 
 
 def complaint(code: int, printed: BinaryIO, names: Mapping[bytes, bytes]) -> str:
-    """How a program ended, and what it said last.
+    """Describe how a program ended: with the last line that it printed, which mostly has the cause, first.
 
-    Folders whose names are random must not be published: `names` says what to call them.
+    Random names of folders must not be published: `names` says what to call them.
     """
     how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
     printed.seek(max(0, printed.seek(0, os.SEEK_END) - LONGEST_COMPLAINT))
-    said = printed.read()
+    text = printed.read()
     for folder, name in names.items():
-        said = said.replace(folder, name)
-    text = said.decode("utf-8", "backslashreplace").strip()
-    return f"{how}: {text}" if text else how
+        text = text.replace(folder, name)
+    before, last = _last_line(text.decode("utf-8", "backslashreplace").strip())
+    how = f"{how}: {last}" if last else how
+    return f"{how}; before that, it printed:\n{before}" if before else how
+
+
+def _last_line(text: str) -> tuple[str, str]:
+    """Return what is before the last line of a text, and that line."""
+    *before, last = text.splitlines() or [""]
+    return "\n".join(before).rstrip(), last.strip()
 
 
 def signal_name(number: int) -> str:
-    """What a signal is called."""
+    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,8 +1,8 @@
-"""Ends what a process has had started, when that process is gone, however it went.
+"""End everything that a process has started once that process is gone, however it ended.
 
-A script of its own, started as `python keeper.py MARK FOLDER` before the rest is. It waits for the end of its
-standard input, which only the process that is to be survived holds; then it kills every process that has MARK
-in its environment, and removes FOLDER. So nothing is left of a private Ray, whose own reaper lets some of its
+This file is also a script, started as `python reaper.py MARK FOLDER` before everything else. It waits for the
+end of its standard input, which only the watched process holds open; then it kills every process with MARK in
+its environment, and removes FOLDER. So nothing is left of a private Ray, whose own reaper lets some of its
 agents live for half a minute, nor of the programs that `splitter tar map` runs.
 """
 
@@ -28,29 +28,29 @@ _LOOKS = 3
 
 @contextlib.contextmanager
 def reaper_beside(folder: str, *, all_started: bool = False) -> Iterator[dict[str, str]]:
-    """Have all that is started with these variables end with the block, or with this process; so the folder.
+    """End what is started with these variables, and remove the folder, with the block or this process.
 
-    With `all_started` none of them is just being started when the block ends, which makes that quicker.
+    `all_started` says that none of them is just starting when the block ends, which makes the end quicker.
     """
     mark = secrets.token_hex(16)
-    keeper = subprocess.Popen(  # noqa: S603 - this file
+    reaper = subprocess.Popen(  # noqa: S603 - this file
         [sys.executable, __file__, mark, folder], stdin=subprocess.PIPE, start_new_session=True
     )
     try:
         yield {VARIABLE: mark}
     finally:
-        keeper.communicate(_ALL_STARTED if all_started else b"")
+        reaper.communicate(_ALL_STARTED if all_started else b"")
 
 
 def is_reaper(process: psutil.Process) -> bool:
-    """Whether a process is such a script, which ends by itself when it has cleared up."""
+    """Return whether a process is this script, which ends by itself when it has cleared up."""
     with contextlib.suppress(psutil.Error, OSError):
         return __file__ in process.cmdline()
     return False
 
 
 def main(mark: str, folder: str) -> None:
-    """Wait for the driver's end, then clear up."""
+    """Wait until the watched process ends, then clear up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     looks = 1 if sys.stdin.buffer.read() == _ALL_STARTED else _LOOKS

@@ -13,7 +13,7 @@ ASKING_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Have signals wait: Python would lose one that strikes while it forks."""
+    """Hold signals back: Python would lose one that arrives during a fork."""
     old = signal.pthread_sigmask(signal.SIG_BLOCK, ASKING_TO_END)
     try:
         yield
@@ -22,7 +22,7 @@ def signals_blocked() -> Iterator[None]:
 
 
 def unblock_signals() -> None:
-    """Undo that in a process that was started meanwhile."""
+    """Let signals through again, in a process that was started while they were blocked."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING_TO_END)
 
 
@@ -32,7 +32,7 @@ _asked: list[int] = []
 
 @contextlib.contextmanager
 def signals_raise() -> Iterator[None]:
-    """Turn the first signal that asks to end into Interrupted; the second ends at once."""
+    """Raise Interrupted at the first signal that asks to end; exit at once at the second."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -58,7 +58,7 @@ def signals_raise() -> Iterator[None]:
 
 @contextlib.contextmanager
 def still_interrupted() -> Iterator[None]:
-    """Of what a signal raises, C code such as Ray's makes a plain KeyboardInterrupt; make it whole again."""
+    """Raise Interrupted where C code, such as Ray's, has turned it into a plain KeyboardInterrupt."""
     try:
         yield
     except KeyboardInterrupt as error:

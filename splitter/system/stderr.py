@@ -1,4 +1,4 @@
-"""Keeps from the terminal what libmpg123 says of damage: that names no file, and cannot be turned off."""
+"""Keep libmpg123's warnings of damage off the terminal: they name no file and cannot be turned off."""
 
 import ctypes
 import os
@@ -10,9 +10,9 @@ from functools import cache
 
 
 class _Stderr:
-    """The C library's variable `stderr`, which is to lead nowhere for a while.
+    """The C library's variable `stderr`, made to lead nowhere for a while.
 
-    Python, and any other program, writes to the descriptor: nothing of theirs is lost.
+    Python and other programs write to the descriptor, so nothing of theirs is lost.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -24,18 +24,18 @@ class _Stderr:
         os.register_at_fork(after_in_child=self._in_new_process)
 
     def _in_new_process(self) -> None:
-        """Start anew: threads that were within are not in this process."""
+        """Reset everything: threads that were within are not in this process."""
         self._variable.value = self._real
         self._lock, self._within = threading.Lock(), 0
 
     def enter(self) -> None:
-        """Let it lead nowhere."""
+        """Make it lead nowhere."""
         with self._lock:
             self._within += 1
             self._variable.value = self._nowhere
 
     def leave(self) -> None:
-        """Let it be what it was, when the last thread leaves."""
+        """Restore it when the last thread leaves."""
         with self._lock:
             self._within -= 1
             if not self._within:
@@ -44,14 +44,14 @@ class _Stderr:
 
 @cache
 def _stderr() -> _Stderr | None:
-    """Of glibc, which says that it may be assigned to; elsewhere it may be a constant."""
+    """Return the one of glibc, which may be assigned to; elsewhere it may be a constant."""
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     return _Stderr(library) if library and hasattr(library, "gnu_get_libc_version") else None
 
 
 @contextmanager
 def silenced_stderr() -> Iterator[None]:
-    """Within this, C code that prints to stderr is not heard, where that can be done."""
+    """Drop what C code prints to stderr within this, where possible."""
     stderr = _stderr()
     if stderr is None:
         yield

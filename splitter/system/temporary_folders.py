@@ -1,4 +1,4 @@
-"""Temporary folders; what a killed process leaves is removed by the next that makes such a folder."""
+"""Make temporary folders, and remove those that killed processes left behind."""
 
 import contextlib
 import fcntl
@@ -12,22 +12,22 @@ from functools import cache
 import xxhash
 
 from splitter.errors import StorageError
-from splitter.storage.durability import boot_id
+from splitter.system.durability import boot_id
 
 PREFIX = "splitter-tmp-"
-# no name of a machine
+# without the mark of a machine: never swept
 UNLOCKED = f"{PREFIX}unlocked-"
-# of folders that somebody else takes for left behind
+# another process may take a folder that is not locked yet for abandoned
 MOST_TRIES = 100
 
 
 class NoTemporarySpace(StorageError):
-    """Temporary files cannot be written or read, which says nothing of any output."""
+    """A temporary file that cannot be written or read; no output is to blame."""
 
 
 @contextlib.contextmanager
 def temporary_errors() -> Iterator[None]:
-    """Within this an OSError is one of the system's temporary folder."""
+    """Raise NoTemporarySpace for each OSError within this."""
     try:
         yield
     except OSError as error:
@@ -37,10 +37,10 @@ def temporary_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[str]:
-    """A folder that is gone afterwards.
+    """Make a folder that is removed afterwards.
 
-    It is locked for as long as this process lives, or one that was forked from it meanwhile: one that is
-    not belongs to nobody. Where it cannot be locked, it has a name that nobody sweeps.
+    It stays locked while this process lives, or one forked from it meanwhile: one without a lock is
+    abandoned. Where folders cannot be locked, its name keeps it from being swept.
     """
     sweep()
     with temporary_errors():
@@ -55,7 +55,7 @@ def temporary_folder() -> Iterator[str]:
 
 
 def _new_folder() -> tuple[str, int | None]:
-    """A new folder, and a descriptor that holds its lock; None if there is no locking here."""
+    """Return a new folder and the descriptor of its lock; None where folders cannot be locked."""
     for _ in range(MOST_TRIES):
         folder = tempfile.mkdtemp(prefix=_prefix())
         try:
@@ -63,7 +63,7 @@ def _new_folder() -> tuple[str, int | None]:
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
-            # another process may have taken it for one that is left behind
+            # another process may have taken it for abandoned
             if not isinstance(error, (BlockingIOError, FileNotFoundError)):
                 break
     return tempfile.mkdtemp(prefix=UNLOCKED), None
@@ -71,20 +71,20 @@ def _new_folder() -> tuple[str, int | None]:
 
 @cache
 def _prefix() -> str:
-    """How the folders of this machine begin: of a lock, others that share them may know nothing."""
+    """Return how names of this machine's folders begin: locks may not be seen by other machines."""
     machine = f"{socket.gethostname()} {boot_id()}"
     return f"{PREFIX}{xxhash.xxh3_64_hexdigest(machine.encode())}-"
 
 
 def sweep() -> None:
-    """Remove such folders of this machine whose processes are dead."""
+    """Remove the folders of this machine whose processes are dead."""
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         names = [entry.path for entry in entries if entry.name.startswith(_prefix())]
         for path in names:
-            _remove_if_left(path)
+            _remove_if_abandoned(path)
 
 
-def _remove_if_left(path: str) -> None:
+def _remove_if_abandoned(path: str) -> None:
     with contextlib.suppress(OSError):
         lock = _lock(path)
         try:
@@ -95,7 +95,7 @@ def _remove_if_left(path: str) -> None:
 
 
 def _lock(path: str) -> int:
-    """A descriptor that holds the lock of a folder; an OSError says why there is none."""
+    """Lock a folder and return the descriptor that holds the lock; raises OSError if that fails."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

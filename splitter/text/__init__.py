@@ -1,9 +1,11 @@
-"""Text that comes back as it went in, text for people, and what names of files say.
+"""Text that survives a round trip, text for people, and the meaning of file names.
 
-csv             CSV, written and read so that every text comes back as it went in
+csv             CSV, written and read so that every text survives a round trip
 show            numbers, sizes, durations and failures, written for people
 sizes           `500MB` as a number of bytes
-spelling        the name that was probably meant
+labels          several labels in one cell
+conditions      the language of --where
+spelling        the name that a user probably meant
 urls            the parts of a URL, and which of them are secret
 content_types   the content type of a file, by its ending
 endings         the endings of sound files: the one list of them

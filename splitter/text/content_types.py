@@ -1,9 +1,9 @@
-"""What browsers are told that a file is."""
+"""Content types of files, for browsers."""
 
 REPORT = "report.html"
 
 
-# whatever else an output may be, it is never a page that runs
+# whatever an output contains, it is never served as a page that runs
 TYPES = {
     "wav": "audio/wav",
     "flac": "audio/flac",
@@ -29,5 +29,5 @@ TYPES = {
 
 
 def type_of(name: str) -> str:
-    """The type of the content of a file with this name."""
+    """Return the type of the content of a file with this name."""
     return TYPES.get(name.rpartition(".")[2].lower(), "application/octet-stream")

@@ -1,10 +1,10 @@
-"""CSV, written and read so that every text comes back as it went in."""
+"""CSV, written and read so that every text survives a round trip."""
 
 import csv
 import io
 import json
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from splitter.errors import Refused
 
 ENCODING = "utf-8"
-# bytes that are not UTF-8 come through as they are
+# bytes that are not UTF-8 pass through unchanged
 ESCAPE = "surrogateescape"
 LINES_AT_ONCE = 1 << 22
 
@@ -23,29 +23,28 @@ Row = list[str]
 
 
 def in_unicode(text: str) -> str:
-    """The text with what cannot be written as UTF-8 spelled out."""
+    """Return the text with characters that UTF-8 cannot encode written as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 class CsvText:
-    """Turns rows into CSV whose lines end in a bare newline, with a lone carriage return quoted."""
+    """A writer of CSV text whose lines end in a bare newline, with a lone carriage return quoted."""
 
-    def __init__(self) -> None:
-        """Start with no rows."""
+    def __init__(self, delimiter: str = ",") -> None:
         self._buffer = io.StringIO(newline="")
         # the csv module quotes a carriage return only when it is part of the line terminator
-        self._write = csv.writer(self._buffer, lineterminator="\r\n").writerows
+        self._write = csv.writer(self._buffer, delimiter=delimiter, lineterminator="\r\n").writerows
 
     def lines(self, rows: Sequence[Sequence[object]]) -> list[str]:
-        """Each row as a line, without its end."""
+        """Return each row as a line, without its line ending."""
         text = self._text(rows)
         if text.count("\r") == len(rows):
             return text.split("\r\n")[:-1]
-        # some field holds a carriage return, so line ends have to be found one by one
+        # some field contains a carriage return, so line endings must be found one by one
         return [self._text([row])[:-2] for row in rows]
 
     def encode(self, rows: Sequence[Sequence[object]]) -> bytes:
-        """All rows, as they stand in a file."""
+        """Return all rows as the bytes of a file."""
         text = self._text(rows)
         if text.count("\r") == len(rows):
             return text.replace("\r", "").encode(ENCODING, ESCAPE)
@@ -59,7 +58,7 @@ class CsvText:
 
 
 def parse_rows(text: bytes) -> list[Row]:
-    """The rows of a piece of CSV that `CsvText` made."""
+    """Return the rows of a piece of CSV that `CsvText` made."""
     return list(csv.reader(io.StringIO(text.decode(ENCODING, ESCAPE), newline="")))
 
 
@@ -67,17 +66,17 @@ class CsvFile:
     """The rows of a CSV file, whose bytes may often be copied as they are."""
 
     def __init__(self, path: str, delimiter: str, width: int, name: str = "") -> None:
-        """A row has `width` fields; messages call the file by its `name`."""
+        """Take a file whose rows have `width` fields; messages use its `name`."""
         self._path, self._delimiter, self._width, self._name = path, delimiter, width, name or path
 
     def __iter__(self) -> Iterator[Row]:
-        """The rows below the header."""
+        """Return the rows below the header."""
         return islice(csv_rows(self._path, self._delimiter, self._name), 1, None)
 
     def plain_blocks(self) -> Iterator[tuple[bytes, np.ndarray] | None]:
-        """Whole lines and where each ends, first the header, as `CsvText` would write them.
+        """Yield whole lines and where each ends, the header first, if `CsvText` would write them alike.
 
-        None where it would not.
+        Yield None for lines that it would write differently.
         """
         if self._delimiter != ",":
             yield None
@@ -101,55 +100,82 @@ class CsvFile:
 
 
 def rows_of_csv(path: str) -> tuple[Row, Iterator[Row]]:
-    """The header and the rows of the copy of a list."""
+    """Return the header and the rows of the copy of a list."""
     rows = csv_rows(path, ",")
     return next(rows), rows
 
 
 def empty_list(path: str) -> Refused:
-    """For a dataset list that has not even a header."""
+    """Return the refusal of a dataset list without a header."""
     return Refused(f"{path}: is empty; a dataset list starts with a line of column names")
 
 
 def csv_rows(path: str, delimiter: str, name: str = "") -> Generator[Row, None, None]:
-    """The rows of a CSV file, the header first; refuses a line that has more or fewer columns."""
-    width, name = 0, name or path
+    """Yield the rows of a CSV file, the header first; refuse a line that has more or fewer columns."""
+
+    def fault(line: int, why: str) -> Refused:
+        return Refused(f"{name or path}: line {line} {why}; fix that line")
+
     with open(path, newline="", encoding=ENCODING, errors=ESCAPE) as file:
         if file.read(1) != "\ufeff":
             file.seek(0)
-        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        yield from CsvReader(file, delimiter, fault=fault)
+
+
+class CsvReader:
+    """The rows of CSV text, which are all of one width; empty lines are passed over."""
+
+    def __init__(
+        self, lines: Iterable[str], delimiter: str = ",", *, fault: Callable[[int, str], Exception]
+    ) -> None:
+        """Read text whose lines end as they do in the file.
+
+        Args:
+            lines: A file, or lines.
+            delimiter: What stands between two columns.
+            fault: Makes the error to raise of the number of a line, and of what is wrong there.
+        """
+        self._reader = csv.reader(lines, delimiter=delimiter, strict=True)
+        self._fault = fault
+
+    @property
+    def line(self) -> int:
+        """The line in which the last row ends."""
+        return self._reader.line_num
+
+    def __iter__(self) -> Iterator[Row]:
+        width = 0
         try:
-            for row in reader:
+            for row in self._reader:
                 if not row:
                     continue
                 width = width or len(row)
                 if len(row) != width:
-                    message = f"has {len(row)} columns where the first line has {width}"
-                    raise Refused(f"{name}: line {reader.line_num} {message}; mend that line")
+                    raise self._fault(self.line, f"has {len(row)} columns where the first line has {width}")
                 yield row
         except csv.Error as error:
-            raise Refused(f"{name}: line {reader.line_num} is not CSV ({error}); mend that line") from None
+            raise self._fault(self.line, f"is not CSV ({error})") from None
 
 
 class _Number(str):
-    """A number of JSON, as it is written: 1e5 and 2.50."""
+    """A JSON number as written, such as 1e5 or 2.50."""
 
     __slots__ = ()
 
 
 def json_value(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """What JSON says, with its numbers as text; raises ValueError or RecursionError."""
+    """Parse JSON, with numbers as text; raise ValueError or RecursionError."""
     return json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
 
 
 def json_fields(text: str) -> dict[str, str] | None:
-    """The values of a JSON object as text, None if it is not one; raises ValueError or RecursionError."""
+    """Return the values of a JSON object as text, or None for another value; may raise as `json_value`."""
     value = json_value(text)
     return {name: json_text(one) for name, one in value.items()} if isinstance(value, dict) else None
 
 
 def json_text(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    """What `json_value` gave as text, with numbers as they are written; what is missing is the empty text."""
+    """Return a value of `json_value` as text, with numbers as written; null becomes the empty text."""
     if isinstance(value, str):
         return str(value)
     return "" if value is None else _json_of(value)
@@ -166,7 +192,7 @@ def _json_of(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
 
 
 def python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
-    """A value of a table as text; what is missing is the empty text."""
+    """Return a value of a table as text; a missing value becomes the empty text."""
     if isinstance(value, str):
         return value
     if value is None or (isinstance(value, float) and value != value):  # noqa: PLR0124 - not a number
@@ -180,9 +206,9 @@ def python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a table holds
-    """Python's own value of a NumPy scalar, an array or a tensor; the text of what has none."""
+    """Return the Python value of a NumPy scalar, an array or a tensor, or else its text."""
     if not hasattr(value, "tolist"):
         return str(value)
     is_time = getattr(getattr(value, "dtype", None), "kind", None) in ("m", "M")
-    # a time of nanoseconds would become a bare number
+    # nanoseconds would become a bare number
     return (value.astype(str) if is_time else value).tolist()

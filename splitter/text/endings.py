@@ -1,5 +1,5 @@
-"""What is sound, by what a name ends with."""
+"""The endings of sound files."""
 
-# what libsndfile reads
+# formats that libsndfile reads
 READABLE = frozenset("aif aifc aiff au caf flac mp3 oga ogg opus rf64 snd w64 wav wave".split())  # noqa: SIM905
 SOUND = READABLE | frozenset("aac ac3 amr ape m4a m4b mka mp2 mp4 ra sph spx weba wma wv".split())  # noqa: SIM905

@@ -4,28 +4,28 @@ import re
 
 from splitter.text.urls import without_secrets
 
-# all but a tab
+# all control characters except tab
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def show_failure(listed: str, message: str) -> str:
-    """What is wrong with an input, which is named once."""
+    """Return the message about an input, which it names once."""
     return message if f"{listed}: " in message else f"{listed}: {message}"
 
 
 def one_line(text: str) -> str:
-    """A text with what would end the line, or talk to the terminal, spelled out; and without secrets."""
+    """Return a text on one line, with control characters escaped and secrets removed."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), without_secrets(text))
 
 
 def show_count(number: int, noun: str) -> str:
-    """A number of things for a person."""
+    """Return a number with its noun."""
     plural = "es" if noun.endswith("ch") else "s"
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def show_bytes(size: float) -> str:
-    """A size for a person."""
+    """Return a size with its unit."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:  # noqa: PLR2004
             return show_count(round(size), "byte") if unit == "bytes" else f"{size:.3g} {unit}"
@@ -34,7 +34,7 @@ def show_bytes(size: float) -> str:
 
 
 def show_seconds(seconds: float) -> str:
-    """A duration for a person."""
+    """Return a duration with its unit."""
     if seconds < 60:  # noqa: PLR2004
         return f"{seconds:.1f} s"
     minutes, seconds = divmod(round(seconds), 60)

@@ -1,14 +1,19 @@
-"""The name that was probably meant."""
+"""The name that a user probably meant."""
 
-# what nobody should try because it was suggested, and how much alike names are of which one may be meant
+from splitter.text.labels import EARLIER
+
+# options that must not be suggested, and how similar a suggestion must be
 _REMOVES = ("fresh", "prune")
 _ALIKE = 0.7
 
 
 def nearest(name: str, names: list[str]) -> str:
-    """A hint at the name that was probably meant."""
+    """Return a hint at the name that the user probably meant."""
     import difflib
 
     harmless = [one for one in names if one.lstrip("-") not in _REMOVES]
+    if EARLIER + name in names:
+        # a column of an earlier stage, by the name that it had there
+        return f"; did you mean {EARLIER + name!r}?"
     close = difflib.get_close_matches(name, harmless, 1, _ALIKE)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,11 +1,13 @@
-"""What stands in a URL, and what of it is nobody's business."""
+"""The parts of a URL, and which of them are secret."""
 
 import os
 import posixpath
 import re
 from urllib.parse import unquote
 
-# bytes that are not UTF-8 come through as they are
+# bytes that a file system takes for the name of a file
+LONGEST_NAME = 255
+# bytes that are not UTF-8 pass through unchanged
 _ENCODING, _ESCAPE = "utf-8", "surrogateescape"
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
@@ -15,69 +17,69 @@ _PASSWORD = re.compile(
     r"(?<![\w+.-])((?:https?|s?ftps?|ssh|smb|web\w+)://[^/@?#\s:]*):[^/@?#\s]+@", re.IGNORECASE
 )
 _WITH_QUERY = re.compile(r"(https?://[^\s?#\"']*)\?([^\s#\"',]*)", re.IGNORECASE)
-# what makes a signed URL, so that whoever has it may read the file for a while: of S3, GCS, CloudFront
+# parts of signed URLs of S3, GCS and CloudFront, with which anyone may read the file for a while
 _SIGNATURE = re.compile(
     r"x-(?:amz|goog)-[\w-]+|awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id"
     r"|token|access_token",
     re.IGNORECASE,
 )
-# and of Azure, whose names are so short that they could be others' too
+# and of Azure, whose names are so short that others may use them too
 _AZURE_SIGNATURE, _WITH_IT = "sig", re.compile(r"s[a-z]{1,4}|rscd|rsct", re.IGNORECASE)
 
 
 def is_url(text: str) -> bool:
-    """Whether a text names something on another machine."""
+    """Return whether a text names something on another machine."""
     return "://" in text and _SCHEME.match(text) is not None and not text.startswith("file://")
 
 
 def without_scheme(text: str) -> str:
-    """The path that a `file://` URL stands for; any other text as it is."""
+    """Return the path that a `file://` URL stands for; any other text as it is."""
     return unquote(text[len("file://") :], _ENCODING, _ESCAPE) if text.startswith("file://") else text
 
 
 def path_in(url: str) -> str:
-    """What a URL names, without the scheme, without what signs it, and with `..` resolved."""
-    # of a query that does not sign, a part of the name may be made: https://host/get?id=5
+    """Return the path in a URL, without scheme and signature, and with `..` resolved."""
+    # a query that is not a signature may be part of the name: https://host/get?id=5
     return posixpath.normpath(f"/{unsigned(_whole(url)).split('://', 1)[1]}").lstrip("/")
 
 
 def file_name(url: str) -> str:
-    """What the file is called that a URL names."""
+    """Return the file name in a URL."""
     if url.lower().startswith(_OF_WEB):
         return os.path.basename(unquote(_whole(url).partition("?")[0].rstrip("/")))
     return os.path.basename(url.rstrip("/"))
 
 
 def begin_of(url: str) -> str:
-    """The scheme of a URL, and its host or bucket."""
+    """Return the scheme of a URL, and its host or bucket."""
     begin = _BEGIN.match(url)
     return begin[0] if begin else ""
 
 
 def parent(url: str) -> str:
-    """The URL of the folder that a file is in."""
+    """Return the URL of the folder of a file."""
     url = _whole(url).partition("?")[0] if url.lower().startswith(_OF_WEB) else url
     return url[: max(len(begin_of(url)), url.rstrip("/").rfind("/"))].rstrip("/")
 
 
 def joined(url: str, path: str) -> str:
-    """The URL of what a relative path stands for, from the URL of a folder, with `..` resolved."""
+    """Return the URL of a relative path below the URL of a folder, with `..` resolved."""
     begin = begin_of(url)
     return (begin + posixpath.normpath(f"/{url[len(begin) :]}/{path}").replace("//", "/")).rstrip("/")
 
 
 def _whole(url: str) -> str:
-    """A URL of the web without the part that only a browser looks at."""
+    """Return a web URL without its fragment."""
     return url.partition("#")[0] if url.lower().startswith(_OF_WEB) else url
 
 
 def has_password(text: str) -> bool:
-    """Whether a URL has a password in it."""
+    """Return whether a URL contains a password."""
     return "@" in text and _PASSWORD.match(text) is not None
 
 
 def unsigned(text: str) -> str:
-    """A text with the signatures of the URLs in it left out.
+    """Return a text without the signatures of the URLs in it.
 
     >>> unsigned("https://host/a.wav?version=2&X-Amz-Expires=60&X-Amz-Signature=0a1b")
     'https://host/a.wav?version=2'
@@ -86,14 +88,14 @@ def unsigned(text: str) -> str:
 
 
 def unsigned_bytes(text: bytes) -> bytes:
-    """The same for text that is encoded."""
+    """Return the same for encoded text."""
     if b"?" not in text or b"://" not in text:
         return text
     return unsigned(text.decode(_ENCODING, _ESCAPE)).encode(_ENCODING, _ESCAPE)
 
 
 def without_secrets(text: str) -> str:
-    """A text for everybody: without the passwords and signatures of the URLs in it.
+    """Return a text without the passwords and signatures of the URLs in it.
 
     >>> without_secrets("cannot read https://me:secret@host/a.wav?sig=0a1b&se=2026")
     'cannot read https://me@host/a.wav'

@@ -10,10 +10,10 @@ from splitter.system.capture import LONGEST, MOST_INPUTS, OutputCapture
 
 
 @pytest.fixture
-def voice() -> Iterator[OutputCapture]:
-    voice = OutputCapture()
-    yield voice
-    voice._file.close()
+def capture() -> Iterator[OutputCapture]:
+    capture = OutputCapture()
+    yield capture
+    capture._file.close()
 
 
 def in_a_child(life: Callable[[], object]) -> None:
@@ -27,37 +27,37 @@ def in_a_child(life: Callable[[], object]) -> None:
     os.waitpid(child, 0)
 
 
-def test_texts_belong_to_inputs(voice: OutputCapture):
+def test_texts_belong_to_inputs(capture: OutputCapture):
     """What is printed after a mark is that input's: also by a program; before any, nobody's."""
 
     def life() -> None:
-        voice.take_over()
+        capture.take_over()
         os.write(1, b"before\n")
-        voice.mark(0)
+        capture.mark(0)
         os.write(2, "naïve\n".encode())
-        voice.mark(1)
-        voice.mark(2)
+        capture.mark(1)
+        capture.mark(2)
         subprocess.run(["echo", "by a program"], check=True)
         os.write(1, b"\xff no text\n")
 
     in_a_child(life)
-    assert voice.heard() == [(-1, "before"), (0, "naïve"), (2, "by a program\n\ufffd no text")]
-    assert voice.heard() == []
-    in_a_child(lambda: (voice.take_over(), voice.mark(5), os.write(1, b"again")))
-    assert voice.heard() == [(5, "again")]
+    assert capture.take() == [(-1, "before"), (0, "naïve"), (2, "by a program\n\ufffd no text")]
+    assert capture.take() == []
+    in_a_child(lambda: (capture.take_over(), capture.mark(5), os.write(1, b"again")))
+    assert capture.take() == [(5, "again")]
 
 
-def test_what_is_too_long_is_cut(voice: OutputCapture):
+def test_what_is_too_long_is_cut(capture: OutputCapture):
     """The beginning and the end of a long text are kept, and the first of many inputs."""
 
     def life() -> None:
-        voice.take_over()
+        capture.take_over()
         for place in range(MOST_INPUTS + 10):
-            voice.mark(place)
+            capture.mark(place)
             os.write(1, b"begin" + b"x" * LONGEST + b"end")
 
     in_a_child(life)
-    heard = voice.heard()
+    heard = capture.take()
     assert [place for place, _ in heard] == list(range(MOST_INPUTS))
     for _, text in heard:
         assert text.startswith("begin")
@@ -65,17 +65,17 @@ def test_what_is_too_long_is_cut(voice: OutputCapture):
         assert "… 8 characters …" in text
 
 
-def test_what_nobody_could_read_takes_no_memory(voice: OutputCapture):
+def test_what_nobody_could_read_takes_no_memory(capture: OutputCapture):
     """Of an input that prints without end the last is kept, and it is still that input's."""
 
     def life() -> None:
-        voice.take_over()
-        voice.mark(3)
+        capture.take_over()
+        capture.mark(3)
         for _ in range(80):
             os.write(1, b"x" * (1 << 20))
-        voice.trim(3)
+        capture.trim(3)
         os.write(1, b"the end")
-        voice.trim(3)
+        capture.trim(3)
 
     in_a_child(life)
-    assert voice.heard() == [(3, "the end")]
+    assert capture.take() == [(3, "the end")]

@@ -25,6 +25,7 @@ from launcher import (
     read_table,
     writing_to,
 )
+from nightly import depth
 
 SECONDS_TO_LEAVE = 2.0
 NOISE = ("Traceback", "Exception ignored", "Error:", "killed by signal")
@@ -98,7 +99,7 @@ def test_a_signal_ends_a_busy_run(busy: Busy, number: int, group: bool):
     assert time.monotonic() - began < SECONDS_TO_LEAVE
     assert driver.wait() == 128 + number
     assert quiet(driver), driver.stderr
-    assert "interrupted; what is done is kept; run the same command to continue" in driver.stderr
+    assert "interrupted; finished work is kept; run the same command to continue" in driver.stderr
     assert "6 of 14 inputs done" in driver.stderr
     assert busy.committed() == [f"{number:02d}.txt" for number in range(6)]
     assert read_table(busy.output / "errors.csv") == []
@@ -117,7 +118,7 @@ def test_an_interrupted_redo(busy: Busy):
     busy.until_busy(driver)
     driver.signal(signal.SIGINT)
     assert driver.wait() == 130
-    assert "6 of 14 inputs done, 8 not yet redone after the change" in driver.stderr
+    assert "6 of 14 inputs done, 8 waiting to be redone after a change" in driver.stderr
     assert busy.committed() == [f"{number:02d}.txt" for number in range(6)]
     busy.check_next_run()
 
@@ -161,7 +162,7 @@ def test_an_interrupted_run_that_is_quiet(busy: Busy):
     busy.until_busy(driver)
     driver.signal(signal.SIGINT)
     assert driver.wait() == 130
-    line = "interrupted; what is done is kept; run the same command to continue"
+    line = "interrupted; finished work is kept; run the same command to continue"
     assert driver.stderr.splitlines() == [line]
 
 
@@ -230,7 +231,7 @@ def test_interrupts_at_random_moments(launcher: Launcher, folder: Path, chance: 
     whole = launcher.run("run", dataset, *recipe, "--output", folder / "whole")
     seconds = time.monotonic() - began
     assert whole.code == 0, whole.stderr
-    for trial in range(8):
+    for trial in range(depth(3)):
         output = folder / f"outputs {trial}"
         for _ in range(chance.randint(1, 2)):
             driver = launcher.start("run", dataset, *recipe, "--output", output)
@@ -251,7 +252,7 @@ def test_interrupts_while_the_list_is_looked_at(launcher: Launcher, folder: Path
         folder / "dataset.csv", [["input"], *([f"{number}.txt"] for number in range(80_000))]
     )
     command = ("run", dataset, "--recipe", f"{FAULTY}:Faulty", "--workers", 2, "--max-failures", 0)
-    for trial in range(4):
+    for trial in range(depth(2)):
         driver = launcher.start(*command, "--output", folder / f"outputs {trial}")
         time.sleep(chance.uniform(0.1, 0.5))
         driver.signal(signal.SIGINT)

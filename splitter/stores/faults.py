@@ -1,0 +1,152 @@
+"""What the errors of stores mean, in words that are the same for every store."""
+
+import errno
+import re
+import socket
+from collections.abc import Iterator
+
+from splitter.text.urls import without_secrets
+
+TRIES = 6
+_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504, 509})
+_DENIED = frozenset({401, 403, 407})
+_MISSING = frozenset({404, 410})
+_PASSING = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("EAGAIN", "EBUSY", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "EIO", "ENETDOWN"),
+        *("ENETRESET", "ENETUNREACH", "ENOTCONN", "EPIPE", "EREMOTEIO", "ESTALE", "ETIMEDOUT"),
+    )
+    if hasattr(errno, name)
+)
+# of the clients' own, by the names of their classes, since importing these would take long
+_PASSING_CLASSES = frozenset(
+    {
+        "ClientConnectionError",
+        "ClientPayloadError",
+        "ConnectionError",
+        "FSTimeoutError",
+        "HTTPClientError",
+        "IncompleteRead",
+        "ProtocolError",
+        "RequestException",
+        "ResponseParserError",
+        "TransportError",
+    }
+)
+_NO_SUCH_HOST = re.compile(
+    r"name or service not known|nodename nor servname|name resolution|getaddrinfo", re.IGNORECASE
+)
+# S3's words for what a second try mends, though the status says that the request was wrong
+_PASSING_CODES = frozenset(
+    {
+        "BadDigest",
+        "ConditionalRequestConflict",
+        "IncompleteBody",
+        "InternalError",
+        "OperationAborted",
+        "RequestTimeout",
+        "SlowDown",
+        "XAmzContentSHA256Mismatch",
+    }
+)
+
+
+def code_of(error: BaseException | None) -> str:
+    """Return S3's word for what went wrong; nothing if it has said none."""
+    while error is not None:
+        response = getattr(error, "response", None)
+        if isinstance(response, dict) and response.get("Error", {}).get("Code"):
+            return str(response["Error"]["Code"])
+        error = error.__cause__
+    return ""
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether what a store could not do may succeed later: it is busy, or out of reach."""
+    code = code_of(error)
+    for one in _causes(error):
+        status = _status(one)
+        if status is not None or code in _PASSING_CODES:
+            return status in _BUSY or code in _PASSING_CODES
+        if isinstance(one, socket.gaierror) or _NO_SUCH_HOST.search(str(one)):
+            return False
+        if isinstance(one, (TimeoutError, ConnectionError)):
+            return True
+        if isinstance(one, (FileNotFoundError, PermissionError, FileExistsError)):
+            continue
+        of_system = isinstance(one, OSError) and one.errno in _PASSING
+        if of_system or _PASSING_CLASSES & {kind.__name__ for kind in type(one).__mro__}:
+            return True
+    return False
+
+
+def is_missing(error: BaseException) -> bool:
+    """Return whether a store says that there is no such file."""
+    return _meaning(error) == "missing"
+
+
+def is_out_of_reach(error: BaseException) -> bool:
+    """Return whether there is no such server, or no network to find it."""
+    return _meaning(error) == "no host"
+
+
+def reason(error: BaseException) -> str:
+    """Return what went wrong, for a message: in words that are the same for every store, without secrets."""
+    words = {
+        "missing": "there is no such file",
+        "denied": "access is denied; check the credentials",
+        "no host": "its server cannot be found",
+        "busy": f"the server was busy or did not answer {TRIES} times in a row",
+    }
+    meaning = _meaning(error)
+    while isinstance(error, FileNotFoundError) and error.__cause__ is not None:
+        # what has happened, and not what it was taken for
+        error = error.__cause__
+    if meaning == "busy":
+        said = next((status for one in _causes(error) if (status := _status(one))), None)
+        return f"{words[meaning]}{f' (status {said})' if said else f': {error_line(error)}'}"
+    return words.get(meaning) or error_line(error)
+
+
+def _meaning(error: BaseException) -> str:
+    for one in _causes(error):
+        status = _status(one)
+        if status in _MISSING:
+            return "missing"
+        if status in _DENIED or isinstance(one, PermissionError) or "Credentials" in type(one).__name__:
+            return "denied"
+        if isinstance(one, socket.gaierror) or _NO_SUCH_HOST.search(str(one)):
+            return "no host"
+    if may_pass(error):
+        return "busy"
+    return "missing" if isinstance(error, FileNotFoundError) and len([*_causes(error)]) == 1 else ""
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it comes from: some clients say FileNotFoundError of whatever has happened."""
+    one: BaseException | None = error
+    while one is not None:
+        yield one
+        one = one.__cause__ or getattr(one, "os_error", None)
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the status that a server has answered with."""
+    response = getattr(error, "response", None)
+    status = getattr(error, "status", None)
+    if status is None:
+        # asked only then: some clients have both, and warn of this one
+        status = getattr(error, "code", None)
+    if isinstance(response, dict):
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    elif not isinstance(status, int):
+        status = getattr(response, "status_code", None)
+    known = isinstance(status, int) and 100 <= status < 600  # noqa: PLR2004 - what HTTP has
+    return status if known else None
+
+
+def error_line(error: BaseException) -> str:
+    """Return what an error says, on one line and without secrets."""
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(without_secrets(str(said)).split())

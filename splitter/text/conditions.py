@@ -1,0 +1,249 @@
+"""The language of conditions: which rows of a list, or which samples of an archive, are meant.
+
+    comparison  split == 'train'   duration < 30   0 < duration <= 30   speaker in ('a', 'b')   'x' in title
+    expression  title ~ '^The '
+    together    ... and ...   ... or ...   not ...   ( ... )
+
+A number is compared with what looks like a number, text in quotes with text; `~` asks whether a regular
+expression is found in it. Nothing is executed: Python's own parser takes the text apart, and what is not
+named above is refused.
+"""
+
+import ast
+import keyword
+import re
+import unicodedata
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from splitter.errors import Refused
+from splitter.text.show import one_line
+from splitter.text.spelling import nearest
+
+LONGEST = 10_000
+Number = int | float
+# what a condition says of a row, or of whatever else has columns
+Condition = Callable[[Any], bool]
+Value = Callable[[Any], str | Number]
+
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
+_WHOLE = re.compile(r"\s*[+-]?\d{1,300}\s*", re.ASCII)
+# a name in backquotes, a text, any other name, the sign of an expression, the end of a line
+_PIECES = re.compile(
+    r"`([^`]*)`|('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")|([^\W\d]\w*)|([~@])|\s*\n\s*", re.DOTALL
+)
+_PLACE = "column_in_backquotes_"
+
+
+def condition(text: str, header: Sequence[str]) -> Condition:
+    """Return what a condition says, as a function of a row of texts; refuse what it cannot be."""
+
+    def column(name: str) -> Value:
+        if name not in header:
+            hint = nearest(name, [*header]) or f"; there is {', '.join(map(repr, header[:10]))}"
+            raise ValueError(f"there is no column {name!r}{hint} (write text in quotes)")
+        at = header.index(name)
+        return lambda row: row[at]
+
+    return condition_over(text, column, header)
+
+
+def condition_over(text: str, column: Callable[[str], Value], header: Sequence[str] = ()) -> Condition:
+    """Return the same for whatever has columns: `column` gives what reads one, or raises a ValueError."""
+    return _ConditionParser(text, column, header).read()
+
+
+class _ConditionParser:
+    """Takes a condition apart."""
+
+    def __init__(self, text: str, column: Callable[[str], Value], header: Sequence[str]) -> None:
+        self._text, self._column_of, self._header = text, column, header
+        self._quoted: list[str] = []
+
+    def read(self) -> Condition:
+        if len(self._text) > LONGEST:
+            raise Refused(f"--where: the condition has more than {LONGEST:,} characters")
+        try:
+            with warnings.catch_warnings():
+                # of what Python would say of a program, such as '\\d' in a text
+                warnings.simplefilter("ignore")
+                tree = ast.parse(_PIECES.sub(self._piece, self._text).strip(), mode="eval")
+                return self._condition(tree.body)
+        except SyntaxError as error:
+            raise self._refused(f"is not a condition ({error.msg}){self._hint()}") from None
+        except (ValueError, RecursionError, MemoryError):
+            raise self._refused("cannot be read") from None
+
+    def _hint(self) -> str:
+        """What may be meant by what Python's parser does not take."""
+        if re.search(r"(?<![=!<>])=(?!=)", self._text):
+            return "; equal is =="
+        words = (piece[3] for piece in _PIECES.finditer(self._text))
+        name = next((word for word in words if word in self._header and keyword.iskeyword(word)), None)
+        return f"; the column {name!r} must be in backquotes: `{name}`" if name else ""
+
+    def _piece(self, piece: re.Match[str]) -> str:
+        """A name in backquotes may hold what no Python name may; and where a line ends does not matter."""
+        name = piece[1]
+        if piece[4]:
+            if piece[4] == "@":
+                raise self._refused("contains an @; write text in quotes")
+            # a sign that Python's parser knows, and that no condition has
+            return "@"
+        if piece[3] and unicodedata.normalize("NFKC", piece[3]) != piece[3]:
+            # Python's parser would make another name of it
+            name = piece[3]
+        if name is None:
+            return piece[0] if piece[2] or piece[3] else " "
+        self._quoted.append(name)
+        return f"{_PLACE}{len(self._quoted) - 1}"
+
+    def _condition(self, node: ast.expr) -> Condition:
+        if isinstance(node, ast.BoolOp):
+            parts = [self._condition(value) for value in node.values]
+            if isinstance(node.op, ast.And):
+                return lambda row: all(part(row) for part in parts)
+            return lambda row: any(part(row) for part in parts)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self._condition(node.operand)
+            return lambda row: not inner(row)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return self._search(node.left, node.right)
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            pairs = [self._comparison(*three) for three in zip(sides, node.ops, sides[1:], strict=False)]
+            return pairs[0] if len(pairs) == 1 else lambda row: all(pair(row) for pair in pairs)
+        if isinstance(node, (ast.Name, ast.Constant)):
+            raise self._refused(f"{self._shown(node)} must be compared with something, such as == 'text'")
+        raise self._refused(f"{self._shown(node)} is neither a comparison nor and, or, not")
+
+    def _comparison(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Condition:
+        if isinstance(sign, (ast.In, ast.NotIn)):
+            found = self._membership(left, right)
+            return found if isinstance(sign, ast.In) else lambda row: not found(row)
+        if type(sign) not in _COMPARE:
+            raise self._refused("'is' is not supported; write == or !=")
+        compare = _COMPARE[type(sign)]
+        one, other = self._value(left), self._value(right)
+        pair = _pair_of(left, right)
+        # what cannot be compared is not equal, and nothing else
+        otherwise = isinstance(sign, ast.NotEq)
+
+        def compared(row: Any) -> bool:  # noqa: ANN401 - as a condition
+            both = pair(one(row), other(row))
+            return otherwise if both is None else compare(*both)
+
+        return compared
+
+    def _membership(self, left: ast.expr, right: ast.expr) -> Condition:
+        if isinstance(right, (ast.Tuple, ast.List, ast.Set)):
+            equal = [self._comparison(left, ast.Eq(), one) for one in right.elts]
+            return lambda row: any(one(row) for one in equal)
+        part, whole = self._value(left), self._value(right)
+        if _is_number(left) or _is_number(right):
+            raise self._refused(f"{self._shown(right)} is neither a list such as ('a', 'b') nor text")
+        if isinstance(left, ast.Name) and isinstance(right, ast.Constant):
+            one = self._shown(right)
+            raise self._refused(
+                f"{one} is text, not a list; write in ({one},), or {self._shown(left)} == {one}"
+            )
+        return lambda row: str(part(row)) in str(whole(row))
+
+    def _search(self, left: ast.expr, right: ast.expr) -> Condition:
+        shown = self._shown(right)
+        if not (isinstance(right, ast.Constant) and isinstance(right.value, str)):
+            raise self._refused(f"{shown} is not text; write a regular expression in quotes after ~")
+        try:
+            expression = re.compile(right.value)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise self._refused(f"{shown} is not a regular expression: {error}") from None
+        value = self._value(left)
+        return lambda row: expression.search(str(value(row))) is not None
+
+    def _value(self, node: ast.expr) -> Value:
+        if isinstance(node, ast.Name):
+            return self._column(node.id)
+        if _is_number(node):
+            number: Number = ast.literal_eval(node)
+            return lambda _: number
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+            return lambda _: text
+        if isinstance(node, ast.Constant):
+            raise self._refused(f"{self._shown(node)} is neither a number nor text; write text in quotes")
+        raise self._refused(f"{self._shown(node)} is not a column, a number or text")
+
+    def _column(self, name: str) -> Value:
+        if name.startswith(_PLACE):
+            name = self._quoted[int(name.removeprefix(_PLACE))]
+        try:
+            return self._column_of(name)
+        except ValueError as error:
+            raise self._refused(str(error)) from None
+
+    def _shown(self, node: ast.expr) -> str:
+        text = ast.unparse(node)
+        if "@" not in self._text:
+            text = text.replace(" @ ", " ~ ")
+        for number, name in enumerate(self._quoted):
+            text = text.replace(f"{_PLACE}{number}", f"`{name}`")
+        # what a name in backquotes holds, it holds as it was written
+        text = one_line(text)
+        return text if len(text) < 100 else f"{text[:100]}…"  # noqa: PLR2004
+
+    def _refused(self, why: str) -> Refused:
+        return Refused(f"--where {self._text[:200]!r}: {why}")
+
+
+_COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
+    ast.Eq: lambda one, other: bool(one == other),
+    ast.NotEq: lambda one, other: bool(one != other),
+    ast.Lt: lambda one, other: bool(one < other),
+    ast.LtE: lambda one, other: bool(one <= other),
+    ast.Gt: lambda one, other: bool(one > other),
+    ast.GtE: lambda one, other: bool(one >= other),
+}
+
+Pair = tuple[str | Number, str | Number] | None
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        node = node.operand
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def _pair_of(left: ast.expr, right: ast.expr) -> Callable[[str | Number, str | Number], Pair]:
+    """How two values are made alike; it gives None for two that cannot be compared."""
+    if isinstance(left, ast.Constant) and isinstance(left.value, str):
+        return _never if _is_number(right) else _as_text
+    if isinstance(right, ast.Constant) and isinstance(right.value, str):
+        return _never if _is_number(left) else _as_text
+    return _as_numbers if _is_number(left) or _is_number(right) else _as_they_look
+
+
+def _never(one: str | Number, other: str | Number) -> Pair:  # noqa: ARG001
+    return None
+
+
+def _as_text(one: str | Number, other: str | Number) -> Pair:
+    return one, other
+
+
+def _as_numbers(one: str | Number, other: str | Number) -> Pair:
+    first, second = _number(one), _number(other)
+    return None if first is None or second is None else (first, second)
+
+
+def _as_they_look(one: str | Number, other: str | Number) -> Pair:
+    return _as_numbers(one, other) or (one, other)
+
+
+def _number(value: str | Number) -> Number | None:
+    """What a text is as a number; one with spaces around it is one, `nan` and `1_000` are none."""
+    if not isinstance(value, str):
+        return value
+    if _WHOLE.fullmatch(value):
+        return int(value)
+    return float(value) if _NUMBER.fullmatch(value) else None
