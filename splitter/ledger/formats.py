@@ -15,7 +15,7 @@ from splitter.storage.content import checksum_of
 from splitter.text.csv import ENCODING, ESCAPE, CsvText, Row
 
 FILE_NAME = "file_name"
-# they take these for the files themselves
+# Hugging Face takes these for the files themselves
 _NOT_LABELS = {"audio", "image", "video", "output"}
 _FILE_ENDINGS = ("file_name", "file_names")
 ROWS_AT_ONCE, TEXT_AT_ONCE = 20_000, 32 << 20
@@ -25,7 +25,7 @@ Blocks = Iterator[list[Row]]
 
 
 def write_format(storage: Storage, name: str, manifest: str, types: Types) -> str:
-    """Make one of the files, whole or not at all, from the manifest as it now stands; its checksum."""
+    """Write the manifest in another format, whole or not at all; return the checksum of the file."""
     write = _WRITERS[name]
     types = {**types, "size": "int"}
     while True:
@@ -67,7 +67,7 @@ class _TooLarge(Exception):
 
 
 def _in_blocks(rows: Iterator[Row]) -> Blocks:
-    """A bounded number of rows at a time."""
+    """Yield a bounded number of rows at a time."""
     block: list[Row] = []
     size = 0
     for row in rows:
@@ -81,15 +81,15 @@ def _in_blocks(rows: Iterator[Row]) -> Blocks:
 
 
 def _chosen(name: str, header: Row, blocks: Blocks) -> tuple[Row, Blocks]:
-    """All columns; for Hugging Face the files first, and nothing that it would take for files."""
+    """Return all columns; for Hugging Face the files first, and nothing that it would take for files."""
     if name not in (FOLDER_CSV, FOLDER_PARQUET):
         return header, blocks
     file = header.index("output")
-    kept = [at for at, one in enumerate(header) if not (one in _NOT_LABELS or one.endswith(_FILE_ENDINGS))]
-    positions = [file, *kept]
+    labels = [at for at, one in enumerate(header) if not (one in _NOT_LABELS or one.endswith(_FILE_ENDINGS))]
+    positions = [file, *labels]
     rows = ([[row[at] for at in positions] for row in block if row[file]] for block in blocks)
     # of a block without files nothing is left
-    return [FILE_NAME, *(header[at] for at in kept)], filter(None, rows)
+    return [FILE_NAME, *(header[at] for at in labels)], filter(None, rows)
 
 
 # -- CSV ---------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ _VALUES: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": 
 
 
 def _typed(texts: Sequence[str], kind: str) -> Sequence[Any]:
-    """The values of a column; a missing number is None, missing text is empty."""
+    """Return the values of a column; a missing number is None, missing text is empty."""
     convert = _VALUES.get(kind)
     return texts if convert is None else [convert(text) if text else None for text in texts]
 
@@ -128,7 +128,7 @@ def _columns(header: Row, block: list[Row]) -> Iterator[tuple[str, Sequence[str]
 
 
 def _finite(value: float | None) -> float | None:
-    """JSON has no other numbers."""
+    """Return a number that JSON has, or None."""
     return value if value is None or math.isfinite(value) else None
 
 
@@ -157,7 +157,7 @@ def _write_parquet(file: _Digesting, header: Row, blocks: Blocks, types: Types) 
 
 
 def _in_utf8(text: str) -> str:
-    """A text as Parquet can have it: other bytes as they would be written in Python."""
+    """Return a text as Parquet can have it: other bytes as they would be written in Python."""
     return text.encode(ENCODING, ESCAPE).decode(ENCODING, "backslashreplace")
 
 

@@ -27,15 +27,15 @@ _NOT_SET = "not set"
 
 
 class Identity:
-    """Puts values in words that JSON has; `unknown` names the types that it could say nothing about."""
+    """A description of values in JSON; `unknown` names the types that it could not describe."""
 
     def __init__(self) -> None:
-        """Nothing is unknown yet."""
+        """Describe nothing yet."""
         self.unknown: list[str] = []
         self._around: list[Any] = []
 
     def of(self, value: Any) -> Any:  # noqa: ANN401 - whatever parameter a recipe takes
-        """What stands for a value: itself where it is plain and short, else a name and a checksum."""
+        """Return what stands for a value: itself if it is plain and short, else a name and a checksum."""
         try:
             plain = self._plain(value)
         except RecursionError:
@@ -98,7 +98,7 @@ class Identity:
             return self._give_up(tensor)
 
     def _object(self, value: Any) -> Any:  # noqa: ANN401
-        """What pickle would keep of it."""
+        """Describe what pickle would store of an object."""
         if hasattr(value, "to_numpy") and hasattr(value, "index") and hasattr(value, "dtypes"):
             return self._frame(value)
         try:
@@ -147,7 +147,7 @@ class Identity:
         return f"{function.__name__} {_checksum(_json(parts).encode())}"
 
     def _code(self, code: CodeType) -> list[Any]:
-        """All of it but where it stands, and what it is called."""
+        """Describe all of a function's code but its name and its lines."""
         constants = [
             self._code(one) if isinstance(one, CodeType) else self._constant(one) for one in code.co_consts
         ]
@@ -166,7 +166,7 @@ _NEW = object().__reduce_ex__(4)[0]
 
 
 def _globals_of(code: CodeType) -> list[str]:
-    """The global names that code reads, also in the functions within it."""
+    """Return the global names that code reads, also in the functions within it."""
     found = {
         one.argval: None for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     }
@@ -184,7 +184,7 @@ def _content(cell: Any) -> Any:  # noqa: ANN401
 
 
 def _array_of(tensor: Any) -> np.ndarray:  # noqa: ANN401
-    """The numbers of a tensor, without letting torch start a thread: workers are still to be forked."""
+    """Return the numbers of a tensor, and let torch start no thread: workers are still to be forked."""
     tensor = tensor.detach().cpu()
     try:
         array: np.ndarray = tensor.numpy()
@@ -197,7 +197,7 @@ def _array_of(tensor: Any) -> np.ndarray:  # noqa: ANN401
 
 
 def file_of(recipe: Any) -> str:  # noqa: ANN401 - a class or a function
-    """The name of the file that a class stands in, which is the same for a script and for file.py:Class."""
+    """Return the name of the file that defines a class: the same for a script and for file.py:Class."""
     path = getattr(sys.modules.get(recipe.__module__), "__file__", None) or ""
     return os.path.splitext(os.path.basename(path))[0]
 
@@ -209,7 +209,7 @@ def _name(thing: Any) -> str:  # noqa: ANN401 - a class or a module
 
 
 def _is_of_a_library(function: Any) -> bool:  # noqa: ANN401 - or what wraps one
-    """Whether a name says it all: what is installed does not change as a user's own code does."""
+    """Return whether a name says it all: installed code does not change as a user's own does."""
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     path = getattr(module, "__file__", None) or ""
     if not path.startswith(_libraries()):

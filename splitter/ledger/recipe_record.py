@@ -1,6 +1,6 @@
 """How inputs are processed: whatever changes the outputs.
 
-It enters each fingerprint, and is kept beside the outputs.
+It is a part of each fingerprint, and is stored beside the outputs.
 """
 
 import json
@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
-from splitter.errors import StorageError
 from splitter.ledger.identity import Identity, file_of
 from splitter.ledger.run_files import RUN
 from splitter.storage.base import Storage
-from splitter.storage.checked_file import sealed, unsealed
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
@@ -26,7 +24,7 @@ _EARLIER = "earlier"
 
 
 def recipe_how(dataset: "ProcessorDataset", tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """What the recipe has to do with it; `tell` hears which parameters nothing can be said of."""
+    """Return the recipe's part of it; call `tell` for each parameter that cannot be compared."""
     how = {
         "recipe": type(dataset).__qualname__,
         "file of the recipe": file_of(type(dataset)),
@@ -41,41 +39,38 @@ def recipe_how(dataset: "ProcessorDataset", tell: Callable[[str], None] = lambda
 
 
 def _identity(name: str, dataset: "ProcessorDataset", tell: Callable[[str], None]) -> Any:  # noqa: ANN401 - JSON
-    """What stands for a parameter in fingerprints; says so where nothing can."""
+    """Return what stands for a parameter in fingerprints."""
     identity = Identity()
     plain = identity.of(dataset.parameters[name])
     if identity.unknown:
         kinds = ", ".join(identity.unknown)
         tell(
-            f"parameter {name}: the content of a {kinds} cannot be compared, so a change of it will not be "
-            "noticed; bump `version` when it changes"
+            f"parameter {name}: the content of a {kinds} cannot be compared, so changes will not be "
+            "noticed; increase `version` when it changes"
         )
     return plain
 
 
 def seed_of(how: dict[str, Any], header: Sequence[str]) -> int:
-    """The part of every fingerprint that says how inputs are processed."""
+    """Return the part of every fingerprint that says how inputs are processed."""
     return xxhash.xxh3_64_intdigest(json.dumps([how, [*header]], sort_keys=True).encode())
 
 
 def how_before(storage: Storage) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """How the last run processed inputs, and how those did before it that made what is still there."""
-    try:
-        before = unsealed(storage.read(RUN))[0] if storage.exists(RUN) else {}
-        earlier = [*map(dict, before.pop(_EARLIER, []))]
-        for one in (before, *earlier):
-            if not isinstance(one.get("sink", ""), str) or not isinstance(one.get("field", {}), dict):
-                raise ValueError("its sinks are wrong")  # noqa: TRY301, TRY004 - as of what is no JSON
-    except (ValueError, TypeError):
-        # it serves to say what changed; what is done, and how, is in the commit records
-        raise StorageError(
-            f"{storage.path(RUN)}: is damaged; remove it, and run the same command again"
-        ) from None
+    """Return how the last run processed inputs, and how earlier ones did whose outputs are still there."""
+    return RUN.load(storage, _how) or ({}, [])
+
+
+def _how(before: dict[str, Any], _: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    earlier = [*map(dict, before.pop(_EARLIER, []))]
+    for one in (before, *earlier):
+        if not isinstance(one.get("sink", ""), str) or not isinstance(one.get("field", {}), dict):
+            raise ValueError("its sinks are wrong")  # noqa: TRY004 - as of what is no JSON
     return before, earlier
 
 
 def what_changed(how: dict[str, Any], earlier: list[dict[str, Any]]) -> list[str]:
-    """In words, what is processed in another way than by earlier runs, whose outputs are still there."""
+    """Return, in words, what differs from earlier runs whose outputs are still there."""
     before = {name for one in earlier for name in one}
     names = before | {*how}
     if any(one.get("sink") != how["sink"] for one in earlier):
@@ -96,20 +91,18 @@ def what_changed(how: dict[str, Any], earlier: list[dict[str, Any]]) -> list[str
 
 
 def _short(value: object) -> str:
-    """A value for a message."""
+    """Return a value for a message."""
     text = repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
 def note_how(storage: Storage, how: dict[str, Any], earlier: list[dict[str, Any]]) -> None:
-    """Keep for the next run how this one processes inputs, and how what it has not replaced was made."""
-    content = sealed({**how, _EARLIER: earlier}, pretty=True)
-    if not storage.exists(RUN) or storage.read(RUN) != content:
-        storage.write(RUN, content)
+    """Store how this run processes inputs, and how the outputs that it has not replaced were made."""
+    RUN.save(storage, {**how, _EARLIER: earlier}, pretty=True)
 
 
 def forget_earlier(storage: Storage) -> None:
-    """Nothing is left of what was made in another way than by the last run."""
+    """Note that all outputs left were made as by the last run."""
     how, earlier = how_before(storage)
     if earlier:
         note_how(storage, how, [])

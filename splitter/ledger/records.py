@@ -1,4 +1,4 @@
-"""Commit records: what has become of the inputs of a batch.
+"""Commit records: what became of the inputs of a batch.
 
 A record is one file that a batch leaves on storage. It is a line of JSON, then one `ENTRY` for each
 input, then for each input its rows of manifest.csv (or its row of errors.csv) as CSV, ready to copy, and at
@@ -9,6 +9,10 @@ the end the digest of all that:
     a.txt,a/0.txt,2,xxh128:…,si
     …
     16 bytes
+
+The first line of a batch that publishes shards has their sizes and checksums, too:
+
+    {..., "shards": {"shards/shard-000000.tar": [10240, "xxh128:…"]}}
 """
 
 import json
@@ -21,13 +25,15 @@ from typing import Any, BinaryIO
 import numpy as np
 import xxhash
 
-from splitter.errors import StorageError
+from splitter.ledger.run_files import RECORD
 from splitter.storage.base import Storage
 from splitter.storage.checked_file import json_of
 from splitter.storage.layout import RECORDS
 from splitter.text.csv import Row
 
 OUTPUT_COLUMNS = ("output", "size", "checksum")
+# where these stand in a row, counted from that of the output
+SIZE_AT, CHECKSUM_AT = map(OUTPUT_COLUMNS.index, ("size", "checksum"))
 SKIPPED_COLUMN = "skipped"
 ERROR_COLUMNS = ("error", "message", "traceback", "attempts")
 OWN_COLUMNS = (*OUTPUT_COLUMNS, SKIPPED_COLUMN, *ERROR_COLUMNS)
@@ -84,12 +90,12 @@ class RowColumns:
         return [key for key, _ in (*self.outputs, *self.inputs)]
 
     def to_json(self) -> list[Any]:
-        """As it stands in a record."""
+        """Return the columns as a record has them."""
         return [self.columns, self.outputs, self.inputs]
 
     @classmethod
     def from_json(cls, value: list[Any]) -> "RowColumns":
-        """As it is read from a record."""
+        """Parse the columns of a record; a ValueError or TypeError says that no run has written them."""
         columns, outputs, inputs = value
         head = cls(tuple(columns), tuple(map(tuple, outputs)), tuple(map(tuple, inputs)))
         if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
@@ -99,11 +105,20 @@ class RowColumns:
         return head
 
 
+# of each shard the size and the checksum
+ShardSums = dict[str, tuple[int, str]]
+
+
 class RecordWriter:
-    """Collects the entries of a batch, then gives the record's bytes."""
+    """The entries of a batch, collected one by one into a record.
+
+    Attributes:
+        shards: The size and the checksum of each shard that the batch publishes.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
+        self.shards: ShardSums = {}
         self._heads: dict[RowColumns, int] = {}
         self._entries: list[bytes] = []
         self._texts: list[bytes] = []
@@ -129,35 +144,39 @@ class RecordWriter:
         self._texts.append(text)
 
     def add_not_done(self, key: int) -> None:
-        """Say that an input is not done, whatever older records say."""
+        """Add an input that is not done, whatever older records say."""
         self.add(key, 0, NOT_DONE, head=RowColumns(()), outputs=0, size=0, text=b"")
 
     def to_bytes(self) -> bytes:
-        """The record."""
+        """Return the record."""
         text = b"".join(self._texts)
-        first = first_line(self._heads, len(self._entries), len(text))
+        first = first_line(self._heads, len(self._entries), len(text), self.shards)
         record = b"".join((first, *self._entries, text))
         return record + xxhash.xxh3_128_digest(record)
 
 
-def first_line(heads: Iterable[RowColumns], entries: int, text: int) -> bytes:
-    """What stands at the head of a record."""
-    content = {
+def first_line(
+    heads: Iterable[RowColumns], entries: int, text: int, shards: ShardSums | None = None
+) -> bytes:
+    """Return the first line of a record; without the shards if it would be too long to be read again."""
+    content: dict[str, Any] = {
         "heads": [head.to_json() for head in heads],
         "entries": entries,
         "text": text,
         "digest": DIGEST,
     }
-    return json.dumps(content).encode() + b"\n"
+    with_shards = json.dumps({**content, "shards": shards} if shards else content).encode() + b"\n"
+    return with_shards if len(with_shards) <= _LONGEST_LINE else json.dumps(content).encode() + b"\n"
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record's entries, and where its texts start in the file."""
+    """A record's entries, where its texts start in the file, and what it states of shards."""
 
     heads: list[RowColumns]
     entries: np.ndarray
     texts_at: int
+    shards: ShardSums
 
     @classmethod
     def read(cls, storage: Storage, name: str) -> "Record":
@@ -166,18 +185,16 @@ class Record:
             try:
                 return cls.parse(file)
             except (ValueError, KeyError, TypeError) as error:
-                path = storage.path(f"{RECORDS}/{name}")
-                remedy = "remove it to do its inputs again, or start over with --fresh"
-                raise StorageError(f"{path}: is damaged ({error}); {remedy}") from None
+                raise RECORD.named(f"{RECORDS}/{name}").damaged(storage, error) from None
 
     @classmethod
     def fault(cls, storage: Storage, name: str) -> str:
-        """What is wrong with a record, if anything; all of it is read."""
+        """Return what is wrong with a record, and what to do; nothing if it is whole. All of it is read."""
         with storage.open(f"{RECORDS}/{name}") as file:
             try:
                 cls.parse(file)
             except (ValueError, KeyError, TypeError) as error:
-                return f"is damaged ({error})"
+                return RECORD.fault_of(error)
             file.seek(0)
             if DIGEST not in file.readline().decode():
                 # of before there was one
@@ -188,7 +205,7 @@ class Record:
             digest = xxhash.xxh3_128()
             while left := end - file.tell():
                 digest.update(file.read(min(left, _READ_AT_ONCE)))
-        return "" if digest.digest() == stated else "is damaged (its checksum does not match)"
+        return "" if digest.digest() == stated else RECORD.fault_of("its checksum does not match")
 
     @classmethod
     def parse(cls, file: BinaryIO) -> "Record":
@@ -215,4 +232,13 @@ class Record:
             raise ValueError("its entries are wrong")
         if int(entries["text"].sum(dtype="i8")) != text:
             raise ValueError("its entries are wrong")
-        return cls(heads, entries, texts_at)
+        return cls(heads, entries, texts_at, _shards_of(first.get("shards", {})))
+
+
+def _shards_of(value: Any) -> ShardSums:  # noqa: ANN401 - whatever JSON holds
+    if not isinstance(value, dict):
+        raise ValueError("its shards are wrong")  # noqa: TRY004 - as of what is no JSON
+    shards = {name: (size, checksum) for name, (size, checksum) in value.items()}
+    if not all(type(size) is int and isinstance(checksum, str) for size, checksum in shards.values()):
+        raise ValueError("its shards are wrong")
+    return shards

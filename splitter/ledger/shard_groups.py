@@ -1,28 +1,26 @@
-"""Which inputs share a shard: dealt out once, so that a shard is always made of the same inputs.
+"""Which inputs share a shard: decided once, so that a shard is always made of the same inputs.
 
     as dealt    0 1 2 ... G-1 | G ... 2G-1 | 2G ...
     shards      shard-000000  | shard-000001 | ...
 
-G follows from the dataset alone. New inputs fill up the last group; one that is no longer in the list keeps
-its place.
+G follows from the dataset alone. New inputs fill up the last group; one that is no longer in the list stays
+in its group.
 """
 
 import contextlib
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import xxhash
 
-from splitter.errors import StorageError
+from splitter.ledger.part_shares import Measured
 from splitter.ledger.records import RowColumns
-from splitter.ledger.run_files import Measured
+from splitter.ledger.run_files import GROUPS
 from splitter.options import RunPart
 from splitter.storage.base import Storage
-from splitter.storage.checked_file import sealed, unsealed
-from splitter.storage.layout import OWN_FOLDER
 from splitter.text.csv import Row
 
-GROUPS = f"{OWN_FOLDER}/groups"
 LEAST_BYTES = 16 << 20
 GROUPS_WANTED = 64
 # of inputs that are so small that their number counts, not their size
@@ -38,7 +36,7 @@ class GroupMember:
     """What an input of a group has in the group's shards already.
 
     Attributes:
-        rank: Its place in the group.
+        rank: Its index in the group.
         number: What its samples are called by.
         key: What it is called in commit records.
         fingerprint: What it was when its outputs were made.
@@ -56,11 +54,11 @@ class GroupMember:
 
 @dataclass(frozen=True)
 class Group:
-    """What a batch must know whose inputs share a shard.
+    """What a batch needs to know if its inputs share a shard.
 
     Attributes:
         number: Of the group, and of its shards.
-        ranks: The place in the group of each input of the batch, growing.
+        ranks: The index in the group of each input of the batch, ascending.
         numbers: What the samples of each are called by.
         members: Inputs that have something in its shards.
         shards: Those that there are.
@@ -77,7 +75,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Groups:
-    """All inputs that were ever dealt out, in that order.
+    """All inputs that ever got a group, in that order.
 
     Attributes:
         size: How many are in a group.
@@ -90,38 +88,46 @@ class Groups:
     numbers: np.ndarray
 
     def ranks(self, keys: np.ndarray) -> np.ndarray:
-        """The place of each input among all that were dealt out, or -1."""
+        """Return the index of each input among all that have a group, or -1."""
         ranks = np.full(len(keys), -1, "i8")
         if len(self.keys):
             order = np.argsort(self.keys, kind="stable")
-            known = self.keys[order]
-            at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-            same = known[at] == keys
+            sorted_keys = self.keys[order]
+            at = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
+            same = sorted_keys[at] == keys
             ranks[same] = order[at[same]]
         return ranks
 
     def of_part(self, keys: np.ndarray, part: RunPart) -> np.ndarray:
-        """Which inputs are for a part of a run: those of every so many groups."""
+        """Return which inputs are for a part of a run: those of every so many groups."""
         mine: np.ndarray = self.ranks(keys) // self.size % part.of == part.number - 1
         return mine
 
     def write(self, storage: Storage) -> None:
-        """Keep it for the runs to come."""
+        """Store the groups for later runs."""
         dealt = np.empty(len(self.keys), _DEALT)
         dealt["key"], dealt["number"] = self.keys, self.numbers
-        content = sealed({"size": self.size}, dealt.tobytes())
-        if not storage.exists(GROUPS) or storage.read(GROUPS) != content:
-            storage.write(GROUPS, content)
+        GROUPS.save(storage, {"size": self.size}, dealt.tobytes())
 
 
-def deal(storage: Storage, found: Measured, *, shard_bytes: int, seed: int | None, afresh: bool) -> Groups:
-    """The groups of an output, with inputs that are new to it added."""
-    part = storage.part
+def deal(  # noqa: PLR0913 - each is one thing to know
+    storage: Storage,
+    found: Measured,
+    *,
+    shard_bytes: int,
+    seed: int | None,
+    afresh: bool,
+    keep: bool = True,
+) -> Groups:
+    """Return the groups of an output, with new inputs added; without `keep` nothing is written."""
+    part = storage.part if keep else None
     with storage.gate() if part else contextlib.nullcontext():
-        known = None if afresh else _read(storage)
-        size = known.size if known else _inputs_in_group(found.sizes, shard_bytes, shuffled=seed is not None)
-        keys = known.keys if known else np.empty(0, "u8")
-        numbers = known.numbers if known else np.empty(0, "u4")
+        before = None if afresh else GROUPS.load(storage, _groups)
+        size = (
+            before.size if before else _inputs_in_group(found.sizes, shard_bytes, shuffled=seed is not None)
+        )
+        keys = before.keys if before else np.empty(0, "u8")
+        numbers = before.numbers if before else np.empty(0, "u4")
         new = np.flatnonzero(~np.isin(found.keys, keys))
         added = np.arange(len(new), dtype="u4") + (int(numbers.max()) + 1 if len(numbers) else 0)
         if seed is not None:
@@ -137,10 +143,10 @@ def deal(storage: Storage, found: Measured, *, shard_bytes: int, seed: int | Non
 
 
 def _inputs_in_group(sizes: np.ndarray, shard_bytes: int, *, shuffled: bool) -> int:
-    """So many that a shard is neither tiny nor too large, and that there are shards enough to share out."""
+    """Return how many inputs share a shard, so that shards are neither tiny nor large, nor too few."""
     inputs, total = len(sizes), int(sizes[sizes > 0].sum())
-    wanted = min(shard_bytes, max(LEAST_BYTES, total // GROUPS_WANTED))
-    size = wanted * inputs // total if total else inputs
+    group_bytes = min(shard_bytes, max(LEAST_BYTES, total // GROUPS_WANTED))
+    size = group_bytes * inputs // total if total else inputs
     size = min(size, max(MOST_SMALL, inputs // GROUPS_WANTED))
     return max(LEAST_SHUFFLED if shuffled else 1, size)
 
@@ -149,13 +155,6 @@ def _hashes(keys: np.ndarray, seed: int) -> np.ndarray:
     return np.array([xxhash.xxh3_64_intdigest(key.tobytes(), seed) for key in keys], "u8")
 
 
-def _read(storage: Storage) -> Groups | None:
-    if not storage.exists(GROUPS):
-        return None
-    try:
-        content, rest = unsealed(storage.read(GROUPS))
-        size = int(content["size"])
-        dealt = np.frombuffer(rest, _DEALT)
-    except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(f"{storage.path(GROUPS)}: is damaged ({error}); start over with --fresh") from None
-    return Groups(size, dealt["key"].copy(), dealt["number"].copy())
+def _groups(content: dict[str, Any], rest: bytes) -> Groups:
+    dealt = np.frombuffer(rest, _DEALT)
+    return Groups(int(content["size"]), dealt["key"].copy(), dealt["number"].copy())

@@ -1,47 +1,44 @@
-"""How the inputs of a list stand: what the tables, the summary and `splitter verify` go by."""
+"""The status of each input of a list, for the tables, the summary and `splitter verify`."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from splitter.errors import StorageError
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import STALE
+from splitter.ledger.run_files import STALE_MARKS
 from splitter.storage.base import Storage
-from splitter.storage.checked_file import sealed, unsealed
-from splitter.storage.layout import OWN_FOLDER
 from splitter.text.show import one_line
 
 NAMES_SHOWN = 3
-STALE_MARKS = f"{OWN_FOLDER}/stale"
 # an input, and what it was when its outputs were made
 _MARK = np.dtype([("key", "<u8"), ("fingerprint", "<u8")])
 
 
 def keep_stale(storage: Storage, journal: Journal, entries: np.ndarray) -> None:
-    """Keep which entries hold what was made before a change; tables have rows for none of them."""
+    """Store which entries hold what was made before a change; tables have rows for none of them."""
     marks = np.empty(len(entries), _MARK)
     for name in ("key", "fingerprint"):
         marks[name] = journal.entries[name][entries]
     if len(marks):
-        storage.write(STALE_MARKS, sealed({"inputs": len(marks)}, marks.tobytes()))
+        STALE_MARKS.save(storage, {"inputs": len(marks)}, marks.tobytes())
     else:
         forget_stale(storage)
 
 
 def forget_stale(storage: Storage) -> None:
-    """Nothing is left from before a change."""
-    if storage.exists(STALE_MARKS):
-        storage.remove([STALE_MARKS])
+    """Note that nothing is left from before a change."""
+    if storage.exists(STALE_MARKS.name):
+        storage.remove([STALE_MARKS.name])
 
 
 @dataclass(frozen=True)
 class InputStatus:
-    """What each input of the list has come to, and what is there of others.
+    """What became of each input of the list, and what is left of others.
 
     Attributes:
         entries: For each input its entry in the journal, or -1.
-        status: What each has come to; STALE if that was before a change.
+        status: What became of each; STALE if that was before a change.
         gone: Entries whose inputs are no longer in the list.
         gone_with_outputs: Those of them that have outputs.
     """
@@ -53,21 +50,21 @@ class InputStatus:
 
     @classmethod
     def of(cls, storage: Storage, journal: Journal, keys: np.ndarray) -> "InputStatus":
-        """How the inputs with these keys stand in the journal, as it was loaded last."""
+        """Return the status of the inputs with these keys, by the journal as it was loaded last."""
         entries = journal.find(keys)
         status = journal.status(entries)
-        known = np.flatnonzero(entries >= 0)
-        status[known[_is_stale(storage, journal, entries[known])]] = STALE
+        found = np.flatnonzero(entries >= 0)
+        status[found[_is_stale(storage, journal, entries[found])]] = STALE
         gone = journal.others(entries)
-        return cls(entries, status, gone, gone[journal.entries["outputs"][gone] > 0])
+        return cls(entries, status, gone, journal.with_outputs(gone))
 
     def first_gone(self, journal: Journal, column: str) -> list[str]:
-        """The first few inputs that have outputs and are no longer in the list."""
+        """Return the first few inputs that have outputs and are no longer in the list."""
         names = journal.listed(self.gone_with_outputs[:NAMES_SHOWN], column)
         return [*map(one_line, names)]
 
     def entries_with(self, *status: int) -> np.ndarray:
-        """The entries of the inputs that have come to one of these, in the order of the list."""
+        """Return the entries of the inputs with one of these statuses, in the order of the list."""
         chosen: np.ndarray = self.entries[np.isin(self.status, status)]
         return chosen
 
@@ -78,17 +75,9 @@ class InputStatus:
 
 
 def _is_stale(storage: Storage, journal: Journal, entries: np.ndarray) -> np.ndarray:
-    """Which entries hold what was made before a change, when the last run began, and are not done since."""
-    if not storage.exists(STALE_MARKS):
-        return np.zeros(len(entries), bool)
-    try:
-        marks = np.frombuffer(unsealed(storage.read(STALE_MARKS), strict=True)[1], _MARK)
-    except ValueError as error:
-        raise StorageError(
-            f"{storage.path(STALE_MARKS)}: is damaged ({error}); give the same 'splitter run' command again, "
-            "which makes it anew"
-        ) from None
-    if not len(marks):
+    """Return which entries hold what was made before a change, and are not done again since."""
+    marks = STALE_MARKS.load(storage, lambda _, rest: np.frombuffer(rest, _MARK), strict=True)
+    if marks is None or not len(marks):
         return np.zeros(len(entries), bool)
     marks = marks[np.argsort(marks["key"], kind="stable")]
     there = journal.entries[entries]

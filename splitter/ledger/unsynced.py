@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from splitter.errors import StorageError
 from splitter.ledger.journal import Journal
-from splitter.ledger.records import DONE
+from splitter.ledger.records import DONE, SIZE_AT
+from splitter.ledger.run_files import UNSYNCED
 from splitter.storage.base import Storage
-from splitter.storage.checked_file import sealed, unsealed
-from splitter.storage.durability import boot_id
-from splitter.storage.layout import OWN_FOLDER, shard_of
-
-UNSYNCED = f"{OWN_FOLDER}/unsynced.json"
+from splitter.storage.layout import shard_of
+from splitter.system.durability import boot_id
 
 
 @dataclass(frozen=True)
@@ -42,18 +41,20 @@ class Unsynced:
     @classmethod
     def noted(cls, storage: Storage) -> "Unsynced | None":
         """Read the note, if there is one; a damaged one means all outputs."""
-        if storage.always_durable or not storage.exists(UNSYNCED):
+        if storage.always_durable:
             return None
         try:
-            content, _ = unsealed(storage.read(UNSYNCED), strict=True)
-            return cls(int(content["generation"]), tuple(map(str, content["boots"])))
-        except (ValueError, KeyError, TypeError):
+            return UNSYNCED.load(
+                storage,
+                lambda content, _: cls(int(content["generation"]), tuple(map(str, content["boots"]))),
+                strict=True,
+            )
+        except StorageError:
             return cls(0, ("",))
 
     def note(self, storage: Storage) -> None:
         """Keep the note until all is synced."""
-        if Unsynced.noted(storage) != self:
-            storage.write(UNSYNCED, sealed({"generation": self.generation, "boots": self.boots}))
+        UNSYNCED.save(storage, {"generation": self.generation, "boots": self.boots})
 
     def lost(self, storage: Storage, journal: Journal) -> np.ndarray:
         """Find the entries with a loose output that is gone, or has another size than was written."""
@@ -79,13 +80,13 @@ def noted_now(storage: Storage, generation: int, before: Unsynced | None, *, los
 
 def forget_unsynced(storage: Storage) -> None:
     """Remove the note: all outputs are synced."""
-    storage.remove([UNSYNCED])
+    storage.remove([UNSYNCED.name])
 
 
 def _is_lost(storage: Storage, at: int, rows: Sequence[Sequence[str]]) -> bool:
     """Look at the loose outputs that an input's rows name; shards are always synced."""
     for row in rows:
-        name, size = row[at], row[at + 1]
+        name, size = row[at], row[at + SIZE_AT]
         if name and not shard_of(name)[0] and storage.output_size(name) != int(size):
             return True
     return False

@@ -1,7 +1,13 @@
 """The output: everything splitter writes goes through here, whole or not at all.
 
-Names are relative to the output folder, with forward slashes. `Storage` is the seam; behind it stand
-`splitter.storage.folder` for a folder, and `splitter.storage.remote` for an object store.
+Names are relative to the output folder, with forward slashes. `Storage` is four small seams together:
+
+    Lock         whose output it is, and until when
+    RunFiles     the small files that a run keeps for itself
+    Publishing   outputs: staged, published, replaced, removed
+    Inspection   all that is there, when no run is at work
+
+`splitter.storage.folder` has them for a folder, `splitter.storage.remote` for an object store.
 """
 
 import contextlib
@@ -10,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from splitter.errors import StorageError
+from splitter.errors import TO_CONTINUE, StorageError
 from splitter.options import RunPart
 from splitter.storage.content import measure_file
 from splitter.storage.layout import OWN_FOLDER
@@ -20,21 +26,20 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 STAGING = f"{OWN_FOLDER}/staging"
-SHARES = f"{OWN_FOLDER}/shares-of-"
-SHARED = "give an --output that every node sees, on a shared file system"
+SHARED = "use an --output on a shared file system that every node can access"
 SECONDS_FOR_DEAD_RUN = 15.0
-# so often it is tried to publish into a folder that others remove
+# how often to try to publish into a folder that other workers remove
 PATIENCE = 10
 
 
 class Move(NamedTuple):
-    """A staged file that is promised a name, and what it holds; of earlier versions, that is not known.
+    """A staged file that is promised a name, and what it holds; records of earlier versions do not say that.
 
     Attributes:
         source: Where it is staged.
         target: The name that it gets.
-        size: Its bytes.
-        checksum: Of its bytes, as the manifest has checksums.
+        size: How many bytes it has.
+        checksum: Their checksum, as in the manifest.
     """
 
     source: str
@@ -44,7 +49,7 @@ class Move(NamedTuple):
 
     @classmethod
     def of(cls, fields: Any) -> "Move":  # noqa: ANN401 - what stands in a record
-        """As it is read from a record; a ValueError says that it is none."""
+        """Return the move that a record holds; raise ValueError where it holds none."""
         if not isinstance(fields, list) or len(fields) not in (2, 4):
             raise ValueError("its moves are wrong")
         if [type(field) for field in fields] != [str, str, int, str][: len(fields)]:
@@ -52,41 +57,23 @@ class Move(NamedTuple):
         return cls(*fields)
 
 
-class Storage(ABC):
-    """Where a run writes: what the rest of splitter calls.
+class Lock(ABC):
+    """Whose output it is, and until when.
 
     Attributes:
-        root: The output folder, as messages name it.
-        part: Which part of the run this is for, if not for all.
         run: A name that no other run has, while the lock is held.
-        staging: Where files on their way are, or are parked.
-        only_here: Whether nothing is seen of it outside of this process.
-        parks_copies: Whether `park` makes copies, so that what is staged on this machine may always go.
-        always_durable: Whether whatever it takes outlives a power cut, without being synced.
     """
 
-    root: str
-    staging = STAGING
-    part: RunPart | None = None
     run = ""
-    only_here = False
-    parks_copies = False
-    always_durable = False
-
-    def path(self, name: str) -> str:
-        """Where a name is, for a message."""
-        return f"{self.root}/{name}"
 
     @property
     def lost(self) -> str:
-        """Why this run must not go on, once that is so: another one has taken its output over."""
+        """Say why this run must not go on, once another one has taken its output over."""
         return ""
-
-    # -- taking the output
 
     @abstractmethod
     def refuse_strange(self) -> None:
-        """Refuse a folder that holds something else; nothing is written."""
+        """Refuse a folder that holds something else; write nothing."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -102,13 +89,13 @@ class Storage(ABC):
 
     @property
     def lock_descriptors(self) -> list[int]:
-        """What workers hold open for as long as they live."""
+        """Return what workers hold open for as long as they live."""
         return []
 
     def confirm(self, *, lately: bool = False) -> None:  # noqa: B027 - a lock of the system cannot be lost
-        """Make sure that the output is this run's still; raises StorageError if another has taken it over.
+        """Raise StorageError if another run has taken the output over.
 
-        With `lately`, to have looked some seconds ago is enough.
+        With `lately`, a look some seconds ago is enough.
         """
 
     @abstractmethod
@@ -117,16 +104,22 @@ class Storage(ABC):
 
     @abstractmethod
     def wait_for_workers(self, seconds: float) -> bool:
-        """Wait until none of those is at work; says whether that has come."""
+        """Wait until none of those is at work; return whether that has come."""
 
     def gate(self) -> contextlib.AbstractContextManager[None]:
-        """Alone for a moment: whoever looks at what all parts share."""
+        """Be alone for a moment, to look at what all parts share."""
         return contextlib.nullcontext()
 
-    def forget_parts(self) -> None:  # noqa: B027 - most know none
-        """Remove what parts have left, but for their commit records. Only under the lock of a whole run."""
+    @abstractmethod
+    def users(self) -> tuple[str, tuple[bytes, ...]]:
+        """Return who is at work here, if anybody, and what differs when a run was there meanwhile.
 
-    # -- files of the run's own
+        Nothing is written, and nobody is kept waiting.
+        """
+
+
+class RunFiles(ABC):
+    """The small files that a run keeps for itself."""
 
     @abstractmethod
     def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
@@ -134,14 +127,14 @@ class Storage(ABC):
 
     @abstractmethod
     def replacing(self, name: str, *, durable: bool = True) -> contextlib.AbstractContextManager[BinaryIO]:
-        """A file to write at length, which takes its name when the block ends without an error."""
+        """Open a file to write at length, which takes its name when the block ends without an error."""
 
     @abstractmethod
     def working_file(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        """An empty file to write and to read, which is of use to this run only.
+        """Open an empty file to write and to read, which is of use to this run only.
 
-        One that an earlier run has left stays until this run has ended without being refused, or until
-        `settle`.
+        One that an earlier run has left stays until this run ends without being refused, or until
+        `publish_file`.
         """
 
     @abstractmethod
@@ -150,48 +143,67 @@ class Storage(ABC):
 
     @abstractmethod
     def on_disk(self, name: str) -> str:
-        """The path of a file on this machine, for as long as the lock is held."""
+        """Return the path of a file on this machine, for as long as the lock is held."""
 
     @abstractmethod
     def names(self, folder: str) -> list[str]:
-        """The names in a folder, sorted."""
+        """Return the names in a folder, sorted."""
 
     @abstractmethod
     def exists(self, name: str) -> bool:
-        """Whether a name is there."""
+        """Return whether a name is there."""
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO:
-        """A file to read from."""
+        """Open a file to read."""
 
     def read(self, name: str) -> bytes:
-        """A whole file."""
+        """Return the content of a file."""
         with self.open(name) as file:
             return file.read()
-
-    def measured(self, name: str) -> tuple[int, str] | None:
-        """The size and the checksum of a file; None if there is none."""
-        try:
-            with self.open_output(name) as file:
-                return measure_file(file)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            reason = f"{error.strerror or error}; mend that and run the same command again to continue"
-            raise StorageError(f"cannot read {self.path(name)}: {reason}") from error
 
     def have_at_hand(self, names: Sequence[str]) -> None:  # noqa: B027 - those of a folder are
         """Be ready to open files that never change, once they are there."""
 
-    # -- outputs
+    def forget_parts(self) -> None:  # noqa: B027 - most know none
+        """Remove what parts have left, but for their commit records. Only under the lock of a whole run."""
+
+
+class Publishing(ABC):
+    """Outputs on their way: staged, published, replaced, removed.
+
+    Attributes:
+        staging: Where files on their way are, or are parked.
+        parks_copies: Whether `park` makes copies, so that what is staged on this machine may always go.
+        always_durable: Whether whatever it takes outlives a power cut, without being synced.
+    """
+
+    staging = STAGING
+    parks_copies = False
+    always_durable = False
 
     @abstractmethod
-    def remove(self, names: Iterable[str]) -> None:
-        """Delete files, and the folders that this leaves empty; missing ones are no error."""
+    def stage(self, batch: str) -> str:
+        """Make a new empty folder on this machine for a batch's files."""
 
-    def withdraw(self, names: Iterable[str]) -> None:
-        """Delete what a worker that is gone was about to publish, and what is half-way there."""
-        self.remove(names)
+    @abstractmethod
+    def park(self, batch: str) -> None:
+        """Make a batch's staged files outlive this machine, as `.splitter/staging/<batch>/...`."""
+
+    @abstractmethod
+    def unstage(self, batch: str, *, and_parked: bool = True) -> None:
+        """Remove what is left of a batch's staged files, and of the copies that were parked."""
+
+    @abstractmethod
+    def clear_staging(self) -> None:
+        """Remove what earlier runs have staged; of a part, only its own. Only under the lock."""
+
+    @abstractmethod
+    def scratch(self) -> str:
+        """Return a folder on this machine for temporary files, when there is no guard to make one."""
+
+    def driver_is_gone(self) -> None:  # noqa: B027 - the next run clears up in a folder
+        """Remove what the driver has left outside of the output. Only by a worker that does nothing more."""
 
     @abstractmethod
     def publish(self, staged: str, names: list[str]) -> None:
@@ -204,15 +216,23 @@ class Storage(ABC):
 
     @abstractmethod
     def move(self, source: str, target: str) -> bool:
-        """Give a file another name, in place of what has it; False if it is not there."""
+        """Rename a file, replacing any of that name; return False if it is not there."""
+
+    @abstractmethod
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete files, and the folders that this leaves empty; ignore missing ones."""
+
+    def withdraw(self, names: Iterable[str]) -> None:
+        """Delete what a dead worker was about to publish, and what is half-way there."""
+        self.remove(names)
 
     @abstractmethod
     def unfit(self, name: str) -> str:
-        """Why an output cannot have a name here; nothing if it can."""
+        """Say why an output cannot have a name here; nothing if it can."""
 
     @abstractmethod
     def may_hold(self, folder: str) -> bool:
-        """Whether an input's folder may have something in it that no run has made.
+        """Return whether an input's folder may have something in it that no run has made.
 
         Raises NameTaken where there can be no such folder.
         """
@@ -222,30 +242,32 @@ class Storage(ABC):
         """Raise NameTaken where an output would replace what is none of `own`, unless it is the same."""
 
     def sync(self, names: Iterable[str]) -> None:  # noqa: B027 - some are durable always
-        """Have it outlive a power cut that names are there with their contents, or gone."""
+        """Make names outlive a power cut, there with their contents or gone."""
 
     def sync_all(self) -> bool:
-        """Have all that this machine has written outlive a power cut; returns whether the platform can."""
+        """Make all that this machine has written outlive a power cut; return whether the platform can."""
         return True
 
-    # -- looking at all of it, when no run is at work
 
-    # how many bytes of outputs are looked at together
+class Inspection(ABC):
+    """All that is there, when no run is at work.
+
+    Attributes:
+        look_at_once: How many bytes of outputs are looked at together.
+    """
+
     look_at_once = 1 << 26
 
     @abstractmethod
     def is_output(self) -> bool:
-        """Whether a run has worked here; refused where that cannot be seen."""
+        """Return whether a run has worked here; refuse where that cannot be seen."""
 
     @abstractmethod
-    def users(self) -> tuple[str, tuple[bytes, ...]]:
-        """Who is at work here, if anybody, and what differs when a run was there meanwhile.
-
-        Nothing is written, and nobody is kept waiting.
-        """
+    def open_output(self, name: str) -> io.RawIOBase:
+        """Open a published file; an OSError says what is there instead, and nothing can block."""
 
     def output_size(self, name: str) -> int | None:
-        """The bytes of a published file; None where there is no plain file."""
+        """Return the bytes of a published file; None where there is no plain file."""
         try:
             with self.open_output(name) as file:
                 return file.seek(0, io.SEEK_END)
@@ -253,16 +275,12 @@ class Storage(ABC):
             return None
 
     @abstractmethod
-    def open_output(self, name: str) -> io.RawIOBase:
-        """A published file to read; an OSError says what is there instead, and nothing can block."""
-
-    @abstractmethod
     def walk(self) -> Iterator[str]:
-        """The names of all files, but for splitter's own; of an empty folder, with a slash at the end."""
+        """Yield the names of all files but splitter's own; of an empty folder, with a slash at the end."""
 
     @abstractmethod
     def near(self, name: str, folder: str) -> str:
-        """The output folder; where that is far away, `folder` with a copy of a published file in it.
+        """Return the output folder; where that is far away, `folder` with a copy of a published file in it.
 
         An OSError says what is there instead.
         """
@@ -270,36 +288,44 @@ class Storage(ABC):
     def of_each_output(
         self, function: Callable[[Item], Answer], items: Iterable[Item]
     ) -> Generator[Answer, None, None]:
-        """The function of each item, in their order; several at a time where reading is waiting."""
+        """Yield the function of each item, in their order; several at a time where reading is waiting."""
         yield from map(function, items)
 
     def of_each_shard(
         self, function: Callable[[Item], Answer], items: Sequence[Item], workers: int | None
     ) -> Generator[Answer, None, None]:
-        """The same, where each item takes the time of a processor."""
+        """Yield the same, where each item takes the time of a processor."""
         return in_processes(function, items, workers)
 
-    # -- staging: files on their way
 
-    @abstractmethod
-    def stage(self, batch: str) -> str:
-        """A new empty folder on this machine for a batch's files."""
+class Storage(Lock, RunFiles, Publishing, Inspection):
+    """Where a run writes.
 
-    @abstractmethod
-    def park(self, batch: str) -> None:
-        """Make a batch's staged files outlive this machine, as `.splitter/staging/<batch>/...`."""
+    Attributes:
+        root: The output folder, as messages name it.
+        part: Which part of the run this is for, if not for all.
+        only_here: Whether other processes cannot see it.
+    """
 
-    @abstractmethod
-    def unstage(self, batch: str, *, and_parked: bool = True) -> None:
-        """Remove what is left of a batch's staged files, and of the copies that were parked."""
+    root: str
+    part: RunPart | None = None
+    only_here = False
 
-    @abstractmethod
-    def clear_staging(self) -> None:
-        """Remove what earlier runs left on its way; a part, what is its own. Only under the lock."""
+    def path(self, name: str) -> str:
+        """Return where a name is, for a message."""
+        return f"{self.root}/{name}"
 
-    @abstractmethod
-    def scratch(self) -> str:
-        """A folder on this machine for temporary files, when there is no guard to make one."""
+    def measured(self, name: str) -> tuple[int, str] | None:
+        """Return the size and the checksum of a file; None if there is none."""
+        try:
+            with self.open_output(name) as file:
+                return measure_file(file)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise unreadable(self.path(name), error.strerror or error) from error
 
-    def driver_is_gone(self) -> None:  # noqa: B027 - the next run clears up in a folder
-        """Remove what the driver has left outside of the output. Only by a worker that does nothing more."""
+
+def unreadable(path: str, reason: object) -> StorageError:
+    """Return the error for what a run cannot read of its own."""
+    return StorageError(f"cannot read {path}: {reason}; {TO_CONTINUE}")

@@ -10,13 +10,27 @@ from typing import Any
 
 import xxhash
 
+from splitter.errors import StorageError
 from splitter.storage.content import checksum_of
 
 CHECKSUM = "checksum"
 
 
+class HollowFile(StorageError):
+    """A file with a gap, where a few bytes on disk could take all memory.
+
+    Attributes:
+        why: What is wrong, for whoever knows the file and has a better remedy.
+    """
+
+    def __init__(self, path: str, size: int) -> None:
+        """Name the file, and the bytes that it claims to have."""
+        self.why = f"{size:,} bytes, most of which were never written"
+        super().__init__(f"{path}: is damaged ({self.why}); remove it, and start over with --fresh")
+
+
 def sealed(content: Mapping[str, Any], rest: bytes | None = None, *, pretty: bool = False) -> bytes:
-    """A JSON object that is not empty, and some bytes, with the checksum of both; `pretty`, on many lines."""
+    """Return a JSON object and some bytes with the checksum of both; `pretty`, on many lines."""
     text = json.dumps(content, indent=1 if pretty else None).encode()
     digest = xxhash.xxh3_128(text)
     if rest is not None:
@@ -29,7 +43,7 @@ def sealed(content: Mapping[str, Any], rest: bytes | None = None, *, pretty: boo
 
 
 def json_of(text: bytes | str) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """What stands in JSON that may come from anybody; a ValueError says that it is none."""
+    """Return what stands in JSON that may come from anybody; a ValueError says that it is none."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -37,7 +51,7 @@ def json_of(text: bytes | str) -> Any:  # noqa: ANN401 - whatever JSON holds
 
 
 def unsealed(text: bytes, *, strict: bool = False) -> tuple[dict[str, Any], bytes]:
-    """What `sealed` was given; a ValueError says that it is not whole.
+    """Return what `sealed` was given; a ValueError says that it is not whole.
 
     What has no checksum, since it was written before there were any, is taken as it is, unless `strict`.
     """

@@ -75,7 +75,7 @@ class Callbacks:
         return self._tried(lambda: self._file.seek(offset, whence))
 
     def tell(self) -> int:
-        """Where it is."""
+        """Return where it is."""
         return self._tried(self._file.tell)
 
     def _tried(self, call: Callable[[], int]) -> int:
@@ -86,7 +86,6 @@ class Callbacks:
             return 0
 
     def __enter__(self) -> "Callbacks":
-        """Begin."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -96,7 +95,7 @@ class Callbacks:
 
 
 def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, str]:
-    """Write an output's content to a new file; returns its size and checksum."""
+    """Write an output's content to a new file; return its size and checksum."""
     if isinstance(content, str):
         content = _encoded(content, path)
     if isinstance(content, memoryview):
@@ -113,7 +112,7 @@ def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, s
 
 
 def _encoded(text: str, path: str) -> bytes:
-    """A text as it is stored; one that names a file called like the output is a slip, and never meant."""
+    """Encode a text; refuse one that names a file called like the output, which is a slip."""
     name = os.path.basename(path)
     if text.endswith(name) and os.path.basename(text) == name and os.path.isfile(text):
         raise BadResult(
@@ -185,11 +184,11 @@ class _InMemory(io.RawIOBase):
 
     @property
     def fault(self) -> OSError | None:
-        """Why it could not be written."""
+        """Return why it could not be written."""
         return self.file.fault if self.file else None
 
     def readable(self) -> bool:
-        """As any file that is given to a recipe."""
+        """Return True, as for any file that a recipe is given."""
         return True
 
     writable = seekable = readable
@@ -259,7 +258,7 @@ class _InMemory(io.RawIOBase):
 
 
 def hold_content(room: memoryview, path: str, content: Content, scratch: Scratch) -> tuple[int, str, bool]:
-    """The same, but to memory if there is room; returns size, checksum, and whether it is there."""
+    """Write to memory if there is room; return size, checksum, and whether it is in memory."""
     if isinstance(content, str):
         content = _encoded(content, path)
     if isinstance(content, (bytes, bytearray, memoryview)):
@@ -283,7 +282,7 @@ def hold_content(room: memoryview, path: str, content: Content, scratch: Scratch
 
 
 def _size_of(path: "os.PathLike[str]") -> float:
-    """The bytes of a plain file; else more than there is room for."""
+    """Return the bytes of a plain file; else more than there is room for."""
     try:
         return os.path.getsize(path) if os.path.isfile(path) else float("inf")
     except ValueError:
@@ -313,7 +312,7 @@ def _copy(source: str, path: str) -> tuple[int, str]:
 
 
 def measure(path: str) -> tuple[int, str]:
-    """The size and the checksum of a file."""
+    """Return the size and the checksum of a file."""
     try:
         with open(path, "rb", buffering=0) as file:
             return measure_file(file)
@@ -322,7 +321,7 @@ def measure(path: str) -> tuple[int, str]:
 
 
 def measure_file(file: io.RawIOBase) -> tuple[int, str]:
-    """The size and the checksum of what is left to read of a file."""
+    """Return the size and the checksum of what is left to read of a file."""
     digest = xxhash.xxh3_128()
     size = 0
     while block := file.read(READ_AT_ONCE):
@@ -332,5 +331,5 @@ def measure_file(file: io.RawIOBase) -> tuple[int, str]:
 
 
 def checksum_of(digest: xxhash.xxh3_128) -> str:
-    """As the manifest has it."""
+    """Return a checksum as the manifest has it."""
     return f"xxh128:{digest.hexdigest()}"

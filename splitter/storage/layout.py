@@ -26,7 +26,7 @@ class Layout:
     keep_extension: bool = False
 
     def location(self, text: str) -> str:
-        """The local path, or the URL, of an input as it is listed."""
+        """Return the local path, or the URL, of an input as it is listed."""
         if "://" in text:
             if is_url(text):
                 return text
@@ -37,7 +37,7 @@ class Layout:
         return text if text[:1] == "/" else f"{self.root}/{text}"
 
     def key(self, text: str) -> str:
-        """What identifies an input: its path below the root, or its whole path without leading slash."""
+        """Return what identifies an input: its path below the root, or its whole path without a slash."""
         if "//" not in text and text[:1] != "/" and _is_plain(text):
             return text
         path, root = self.location(text), self.root
@@ -49,7 +49,7 @@ class Layout:
         return path.removeprefix(below) if path.startswith(below) else path.lstrip("/")
 
     def folder(self, key: str) -> str:
-        """The folder of the output that belongs to an input."""
+        """Return the folder of the output that belongs to an input."""
         if self.keep_extension:
             return key
         # os.path.splitext, in a third of the time
@@ -58,34 +58,37 @@ class Layout:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a relative path has no part that would have to be resolved."""
+    """Return whether a relative path has no part that would have to be resolved."""
     return "./" not in text and text[-1:] not in (".", "/")
 
 
 def same_name(text: str) -> str:
-    """Equal for names that some file system takes for one: other case, other Unicode form."""
+    """Fold a name, so that names which some file system takes for one (case, Unicode) are equal."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def key_hash(key: str) -> int:
-    """The number that stands for an input in commit records."""
+    """Return the number that stands for an input in commit records."""
     return xxhash.xxh3_64_intdigest(key.encode(ENCODING, ESCAPE))
 
 
 def folders_around(path: str) -> Iterator[str]:
-    """The folders that a path is in, the innermost first."""
+    """Yield the folders that a path is in, the innermost first."""
     while "/" in path:
         path = path[: path.rfind("/")]
         yield path
 
 
-_SHARD = re.compile(rf"({SHARDS}/shard-\d{{6,}}(?:-\d+)?\.(?:tar|parquet))/(.+)", re.DOTALL)
+# what the readers know
+SHARD_SUFFIXES = (".tar", ".parquet")
+_SUFFIX = "|".join(map(re.escape, SHARD_SUFFIXES))
+_SHARD = re.compile(rf"({SHARDS}/shard-\d{{6,}}(?:-\d+)?(?:{_SUFFIX}))/(.+)", re.DOTALL)
 
 
 def shard_of(output: str) -> tuple[str, str]:
-    """The shard that an output is in and its name there; no shard for a file of its own.
+    """Return the shard that an output is in and its name there; no shard for a file of its own.
 
     >>> shard_of("shards/shard-000002.tar/00000007-000000.wav")
     ('shards/shard-000002.tar', '00000007-000000.wav')
@@ -97,7 +100,7 @@ def shard_of(output: str) -> tuple[str, str]:
 
 
 def file_with(output: str) -> str:
-    """The file that holds an output: its shard, or the output itself."""
+    """Return the file that holds an output: its shard, or the output itself."""
     return shard_of(output)[0] or output
 
 

@@ -40,19 +40,19 @@ class FolderLock:
     """
 
     def __init__(self, tree: Tree, part: RunPart | None) -> None:
-        """For a run in the folder of the tree, or for a part of one."""
+        """Lock the folder of a tree for a run, or for a part of one."""
         self.run = ""
         self.descriptors: list[int] = []
         self._tree, self._root = tree, tree.root
         self._part = part
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a worker that is not forked: the numbers of descriptors mean something else there."""
+        """Leave descriptors out: their numbers mean something else in a worker that is not forked."""
         return {**self.__dict__, "descriptors": []}
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold the folder for this run; raises Refused if another one is at work in it.
+        """Hold the folder for this run; raise Refused if another one is at work in it.
 
         Workers inherit the lock on purpose: it is free only when the last of them is gone, so a new
         run never meets a dead run's workers. Those on other machines have a lock of their own.
@@ -70,7 +70,7 @@ class FolderLock:
                 # workers of an earlier run on other machines do nothing more
                 self._sign(descriptor, "")
             if not self.wait_for_workers(SECONDS_FOR_DEAD_RUN):
-                raise Refused(f"{self._root}: workers of an earlier run are at work in it; wait for them")
+                raise Refused(f"{self._root}: workers of an earlier run still use it; wait for them")
             self.descriptors = held
             try:
                 yield
@@ -92,7 +92,7 @@ class FolderLock:
         return True
 
     def users(self) -> tuple[str, tuple[bytes, ...]]:
-        """Who is at work in the folder, if anybody, and what differs when a run was there meanwhile.
+        """Return who is at work in the folder, if anybody, and what differs when a run was there meanwhile.
 
         Nothing is written, and nobody is kept waiting.
         """
@@ -114,7 +114,7 @@ class FolderLock:
 
     @contextlib.contextmanager
     def gate(self) -> Iterator[None]:
-        """Alone for a moment: whoever looks at the locks of parts, or at what all of them share."""
+        """Be alone for a moment, to look at the locks of parts or at what they share."""
         descriptor = self._opened(GATE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -140,7 +140,7 @@ class FolderLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             if self._owner_of(LOCK) != self.run:
-                raise StorageError(f"{location}: is taken over by another run, or is another folder there")
+                raise StorageError(f"{location}: was taken over by another run, or is another folder there")
             yield
         finally:
             # a runner that was forked meanwhile holds the descriptor as well
@@ -148,7 +148,7 @@ class FolderLock:
             os.close(descriptor)
 
     def wait_for_workers(self, seconds: float) -> bool:
-        """Wait until none of those is at work; says whether that has come."""
+        """Wait until none of those is at work; return whether that has come."""
         give_up = time.monotonic() + seconds
         try:
             descriptor = self._tree.open(WORKERS, os.O_RDWR)
@@ -193,7 +193,7 @@ class FolderLock:
             raise unwritable(self._root, error) from None
 
     def _taken(self, name: str, kind: int = fcntl.LOCK_EX, *, in_gate: bool = False) -> int:
-        """A lock, once this process holds it: one whose file was withdrawn meanwhile keeps nobody out."""
+        """Take a lock; try again where its file was withdrawn meanwhile, since it keeps nobody out."""
         while True:
             descriptor = self._opened(name)
             try:
@@ -232,11 +232,11 @@ class FolderLock:
     # -- the locks of parts
 
     def _take_part(self, part: RunPart) -> int:
-        """The lock of a part; refuses to work beside parts that divide the inputs in another way."""
+        """Take the lock of a part; refuse to work beside parts that divide the inputs in another way."""
         with self.gate():
             for other, owner in self._parts_at_work():
                 if other.of != part.of:
-                    message = f"{self._root}: is in use by {other}{_by(owner)}; wait for it, or give --part"
+                    message = f"{self._root}: is in use by {other}{_by(owner)}; wait for it, or use --part"
                     raise Refused(f"{message} K/{other.of} as there")
             descriptor = self._taken(f"{OWN_FOLDER}/{part.name}", in_gate=True)
             try:
@@ -247,14 +247,14 @@ class FolderLock:
             return descriptor
 
     def _part_at_work(self) -> tuple[list[str], str] | None:
-        """Who holds the lock of a part, and which; one whose driver lives, if there is one."""
+        """Return who holds the lock of a part, and which; one whose driver lives, if there is one."""
         with self.gate():
             found = self._parts_at_work()
         found.sort(key=lambda one: not is_at_work(one[1]))
         return next(((owner, f"{part}{_by(owner)}") for part, owner in found), None)
 
     def _parts_at_work(self) -> list[tuple[RunPart, list[str]]]:
-        """The parts whose locks are held, and by whom. Only in the gate."""
+        """Return the parts whose locks are held, and by whom. Only in the gate."""
         found = []
         for name, part in self._part_locks().items():
             try:
@@ -272,7 +272,7 @@ class FolderLock:
         return found
 
     def _part_locks(self) -> dict[str, RunPart]:
-        """The locks of parts that there are, held or not."""
+        """Return the locks of parts that there are, held or not."""
         try:
             names = sorted(self._tree.names(OWN_FOLDER))
         except (FileNotFoundError, NotADirectoryError, InTheWay):
@@ -282,14 +282,15 @@ class FolderLock:
 
 
 def unwritable(root: str, error: OSError) -> Refused:
-    """What is said of a folder that nothing can be written to."""
+    """Return what is said of a folder that nothing can be written to."""
     if isinstance(error, InTheWay):
-        return Refused(f"{error.strerror}; no run leaves one there, so look at where this folder came from")
-    return Refused(f"{root}: cannot be written: {error.strerror}; choose another --output or free some room")
+        return Refused(f"{error.strerror}; no run creates one there, so check where this folder came from")
+    remedy = "choose another --output or free some disk space"
+    return Refused(f"{root}: cannot be written: {error.strerror}; {remedy}")
 
 
 def _owner(descriptor: int) -> list[str]:
-    """What stands in a lock: a machine, a process, and a name that no other run has."""
+    """Return what stands in a lock: a machine, a process, and a name that no other run has."""
     return os.pread(descriptor, 1000, 0).decode(errors="replace").split()
 
 

@@ -17,7 +17,7 @@ LONGEST_SHOWN = 100
 
 
 def is_clean(name: object) -> bool:
-    """Whether a name leads to something below the folder that it is in.
+    """Return whether a name leads to something below the folder that it is in.
 
     >>> [is_clean(name) for name in ("a/0.txt", "a/..b", "../a", "/etc/passwd", "a//b", "a/", ".", 7)]
     [True, True, False, False, False, False, False, False]
@@ -35,7 +35,7 @@ def is_clean(name: object) -> bool:
 
 
 def is_output(name: object) -> bool:
-    """Whether a name can be that of an output file: it is clean, and not in the folder of splitter's own.
+    """Return whether an output file can have a name: it is clean, and outside of splitter's own folder.
 
     >>> [is_output(name) for name in ("a/0.txt", ".splitter/lock", ".Splitter/lock", "a/../.splitter/lock")]
     [True, False, False, False]
@@ -55,6 +55,6 @@ def refuse_unclean(root: str, names: Iterable[str]) -> None:
 
 
 def shown(name: object) -> str:
-    """A name for a message: whatever is in it, on one line."""
+    """Return a name for a message: whatever is in it, on one line."""
     text = ascii(name) if isinstance(name, str) and not name.isprintable() else repr(name)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

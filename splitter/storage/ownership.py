@@ -69,7 +69,7 @@ class LockOwner:
 
     @classmethod
     def read(cls, content: bytes) -> "LockOwner":
-        """The owner as it stands there; nobody known if it is damaged."""
+        """Return the owner as it stands there; nobody known if it is damaged."""
         try:
             owner = cls(**json_of(content))
         except (ValueError, TypeError):
@@ -83,17 +83,17 @@ class LockOwner:
         return owner if same and 0 <= owner.process < _MOST_PROCESSES else cls()
 
     def content(self) -> bytes:
-        """As it is to stand there."""
+        """Return it as a lock holds it."""
         return json.dumps(asdict(self)).encode()
 
     @property
     def is_gone(self) -> bool:
-        """Whether its driver was on this machine and is dead, and its workers with it."""
+        """Return whether its driver was on this machine and is dead, and its workers with it."""
         return self._is_of_here() and not self.elsewhere and not self._is_there()
 
     @property
     def is_here(self) -> bool:
-        """Whether its driver is at work on this machine."""
+        """Return whether its driver is at work on this machine."""
         return self._is_of_here() and self._is_there()
 
     def _is_of_here(self) -> bool:
@@ -108,7 +108,7 @@ class InUse(Refused):
     """Another run is at work."""
 
     def __init__(self, root: str, who: str) -> None:
-        """Who it is."""
+        """Return who it is."""
         super().__init__(f"{root}: is in use by {who}; wait for it or choose another --output")
         self.who = who
 
@@ -117,7 +117,6 @@ class Ownership:
     """That of one run over an output; workers have a copy, which can only look."""
 
     def __init__(self, objects: Objects) -> None:
-        """Nothing is owned yet."""
         self._objects = objects
         self.owner = LockOwner()
         self.number = 0
@@ -127,7 +126,7 @@ class Ownership:
         self._thread: threading.Thread | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """For a worker."""
+        """Return what a worker needs."""
         return {"objects": self._objects, "owner": self.owner, "number": self.number}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -182,7 +181,7 @@ class Ownership:
         self.number = 0
 
     def _wait_for_end_of(self, number: int, owner: LockOwner) -> None:
-        """Come back when the owner is dead; refuse if it lives."""
+        """Wait until the owner is dead; refuse if it lives."""
         give_up = time.monotonic() + SECONDS_OF_SILENCE
         while not owner.free and not owner.is_gone:
             time.sleep(SECONDS_BETWEEN_LOOKS)
@@ -196,7 +195,7 @@ class Ownership:
     # -- looking
 
     def user(self) -> tuple[str, tuple[bytes, ...]]:
-        """Who is at work, if anybody, and what stands in the lock; one that may be dead is watched."""
+        """Return who is at work, if anybody, and what stands in the lock; one that may be dead is watched."""
         number, owner = self._highest()
         sign = (_name(number).encode(), owner.content())
         if sign != self._dead:
@@ -236,7 +235,7 @@ class Ownership:
         with contextlib.suppress(Exception):
             owner = self._read(number)
         who = f"process {owner.process} on {owner.host}" if owner.host else "another run"
-        self.lost = f"{self._objects.root}: was taken over by {who}, so this run does nothing more there"
+        self.lost = f"{self._objects.root}: was taken over by {who}, so this run stops writing there"
 
     # -- beats
 

@@ -50,7 +50,9 @@ class InTheWay(OSError):
 
     def __init__(self, path: str, kind: str) -> None:
         """Say what it is, and what to do."""
-        what = "is a link, and none in an output folder is followed" if kind == "a link" else f"is {kind}"
+        what = (
+            "is a link, and links in an output folder are not followed" if kind == "a link" else f"is {kind}"
+        )
         super().__init__(errno.ELOOP, f"{path} {what}: remove it")
         self.path, self.is_link = path, kind == "a link"
 
@@ -84,7 +86,7 @@ class _OfThread(threading.local):
 _Step = TypeVar("_Step", bound=Callable[..., Any])
 
 
-def _again_if_stale(step: _Step) -> _Step:
+def _with_new_descriptors(step: _Step) -> _Step:
     """Do a step once more by names alone: on NFS a folder may be open that another machine has removed."""
 
     @functools.wraps(step)
@@ -109,7 +111,7 @@ class Tree:
         self._open = _OfThread()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is open stays in its process; a fork of that has it, too."""
+        """Return what is open stays in its process; a fork of that has it, too."""
         return {"root": self.root}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -118,7 +120,7 @@ class Tree:
     # -- folders
 
     def _folder(self, name: str) -> int:
-        """The descriptor of a folder, which stays open while the next is asked for."""
+        """Return the descriptor of a folder, which stays open while the next is asked for."""
         opened = self._still_open(name)
         if opened is not None:
             return opened
@@ -150,7 +152,7 @@ class Tree:
             raise
 
     def _still_open(self, name: str) -> int | None:
-        """A folder that is open, if it is still that folder.
+        """Return a folder that is open, if it is still that folder.
 
         User code in this process may have closed it, and opened another file under its number; and another
         process may have removed it, and made it again.
@@ -171,7 +173,7 @@ class Tree:
         return None
 
     def _is_still_there(self, name: str, found: os.stat_result) -> bool:
-        """Whether it is there by its name, where a folder that is open does not tell that it was removed."""
+        """Look by name, where an open folder does not tell that it was removed."""
         if _TELLS_REMOVAL:
             return True
         with contextlib.suppress(OSError):
@@ -191,7 +193,7 @@ class Tree:
         self._open.folders.close()
 
     def _at(self, name: str) -> tuple[int, str]:
-        """The folder that a name is in, and what it is called there."""
+        """Return the folder that a name is in, and what it is called there."""
         refuse_unclean(self.root, (name,))
         folder, _, last = name.rpartition("/")
         return self._folder(folder), last
@@ -208,30 +210,30 @@ class Tree:
     # -- what is there
 
     def _kind(self, name: str) -> str:
-        """What a name is, if it is neither a file nor a folder."""
+        """Return what a name is, if it is neither a file nor a folder."""
         return _KINDS.get(stat.S_IFMT(self.look(name).st_mode), "")
 
-    @_again_if_stale
+    @_with_new_descriptors
     def look(self, name: str) -> os.stat_result:
-        """What has the name, and not what a link leads to."""
+        """Return what has the name, and not what a link leads to."""
         folder, last = self._at(name)
         return os.lstat(last, dir_fd=folder)
 
     def exists(self, name: str) -> bool:
-        """Whether there is something of that name."""
+        """Return whether there is something of that name."""
         try:
             self.look(name)
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
 
-    @_again_if_stale
+    @_with_new_descriptors
     def names(self, folder: str) -> list[str]:
-        """The names in a folder."""
+        """Return the names in a folder."""
         with self.listing(folder) as descriptor:
             return os.listdir(descriptor)
 
-    @_again_if_stale
+    @_with_new_descriptors
     def refuse_strangers(self, folder: str) -> None:
         """Raise InTheWay if there is anything in a folder but files and folders."""
         with self.listing(folder) as descriptor, os.scandir(descriptor) as entries:
@@ -247,20 +249,20 @@ class Tree:
 
     @contextlib.contextmanager
     def listing(self, folder: str) -> Iterator[int]:
-        """A descriptor to list a folder by, or to sync it: of this process alone, and closed at the end."""
+        """Open a descriptor to list a folder or to sync it, for this process alone."""
         descriptor = self._list(folder)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
 
-    @_again_if_stale
+    @_with_new_descriptors
     def _list(self, folder: str) -> int:
         return os.open(".", _LIST, dir_fd=self._folder(folder))
 
     # -- files
 
-    @_again_if_stale
+    @_with_new_descriptors
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
         """Open a plain file; what is no plain one could block, or lead elsewhere."""
         folder, last = self._at(name)
@@ -291,7 +293,7 @@ class Tree:
 
     # -- changes
 
-    @_again_if_stale
+    @_with_new_descriptors
     def make_folder(self, name: str) -> None:
         """Make a folder and those around it, as far as they are not there."""
         if name:
@@ -305,7 +307,7 @@ class Tree:
                 self.mkdir("/".join(steps[: number + 1]))
 
     def _is_folder(self, name: str) -> bool:
-        """Whether a folder is there; of the first, that it must be."""
+        """Return whether a folder is there; of the first, that it must be."""
         try:
             self._folder(name)
         except FileNotFoundError:
@@ -314,13 +316,13 @@ class Tree:
             return False
         return True
 
-    @_again_if_stale
+    @_with_new_descriptors
     def mkdir(self, name: str) -> None:
         """Make one folder, which must not be there."""
         folder, last = self._at(name)
         os.mkdir(last, dir_fd=folder)
 
-    @_again_if_stale
+    @_with_new_descriptors
     def rename(self, source: str, target: str) -> None:
         """Give something another name; a link that has it is replaced, and never followed."""
         folder, last = self._at(source)
@@ -331,13 +333,13 @@ class Tree:
             self._tell_what_is_there(error, new_folder, new_last, target)
             raise
 
-    @_again_if_stale
+    @_with_new_descriptors
     def unlink(self, name: str) -> None:
         """Remove a file; of a link, the link."""
         folder, last = self._at(name)
         os.unlink(last, dir_fd=folder)
 
-    @_again_if_stale
+    @_with_new_descriptors
     def rmdir(self, name: str) -> None:
         """Remove an empty folder."""
         folder, last = self._at(name)
@@ -373,7 +375,7 @@ def _remove(folder: int, name: str, top: int, later: list[str], depth: int = 0) 
 
 
 def is_mostly_nothing(descriptor: int) -> bool:
-    """Whether a file is large by a gap, which takes no room on disk and all of it in memory.
+    """Return whether a file is large by a gap, which takes no room on disk and all of it in memory.
 
     Little room alone says nothing where a file system compresses, nor does a gap, which a copy may make of
     zeros; and some that know of no gaps say that there is one at the start.

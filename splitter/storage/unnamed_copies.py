@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Iterable
 from typing import BinaryIO, cast
 
+from splitter.stores.files import RangeFile
+
 READ_AT_ONCE = 1 << 20
 
 
@@ -20,7 +22,7 @@ class Pack:
         self._end = 0
 
     def __contains__(self, name: str) -> bool:
-        """Whether a file was copied."""
+        """Return whether a file was copied."""
         return name in self._positions
 
     def reserve(self, name: str, size: int) -> None:
@@ -31,12 +33,12 @@ class Pack:
         self._end += size
 
     def forget(self, names: Iterable[str]) -> None:
-        """Copies that were not finished."""
+        """Forget copies that were not finished."""
         for name in names:
             self._positions.pop(name, None)
 
     def write(self, name: str, at: int, content: bytes) -> None:
-        """Some bytes of a copy."""
+        """Write some bytes of a copy."""
         assert self._file is not None  # noqa: S101 - made with the room
         start, _ = self._positions[name]
         while content:
@@ -44,9 +46,14 @@ class Pack:
             content, at = content[written:], at + written
 
     def open(self, name: str) -> BinaryIO:
-        """A copy to read from."""
+        """Open a copy to read."""
         assert self._file is not None  # noqa: S101 - made with the room
-        return cast("BinaryIO", io.BufferedReader(Slice(self._file, *self._positions[name])))
+        file, (start, size) = self._file, self._positions[name]
+
+        def read_at(position: int, most: int) -> bytes:
+            return os.pread(file.fileno(), max(0, min(most, size - position)), start + position)
+
+        return cast("BinaryIO", io.BufferedReader(RangeFile(read_at, lambda: size)))
 
     def close(self) -> None:
         """Give back the disk."""
@@ -54,7 +61,7 @@ class Pack:
             self._file.close()
 
     def __del__(self) -> None:
-        """Whoever only looks closes nothing."""
+        """Close, since whoever only looks does not."""
         if hasattr(self, "_file"):
             self.close()
 
@@ -69,7 +76,7 @@ class Copy:
 
     @property
     def path(self) -> str:
-        """Its descriptor's, which is good for this process, as long as this object is there."""
+        """Return the path of its descriptor, good for this process as long as this object is there."""
         self._file.seek(0)
         return f"/dev/fd/{self._file.fileno()}"
 
@@ -78,43 +85,6 @@ class Copy:
         self._file.close()
 
     def __del__(self) -> None:
-        """Whoever only looks closes nothing."""
+        """Close, since whoever only looks does not."""
         if hasattr(self, "_file"):
             self.close()
-
-
-class Slice(io.RawIOBase):
-    """Some bytes of a file, as a file."""
-
-    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
-        """They must be there as long as this is read."""
-        self._file, self._start, self._size = file, start, size
-        self._at = 0
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """As in a file."""
-        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        self._at = max(0, origin + offset)
-        return self._at
-
-    def tell(self) -> int:
-        """As in a file."""
-        return self._at
-
-    def readinto(self, buffer: "io.WriteableBuffer") -> int:  # type: ignore[name-defined]
-        """As in a file."""
-        view = memoryview(buffer)
-        content = os.pread(
-            self._file.fileno(), max(0, min(len(view), self._size - self._at)), self._start + self._at
-        )
-        view[: len(content)] = content
-        self._at += len(content)
-        return len(content)

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 from doors import here, write_files, write_list
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nightly import NIGHTLY
 from strangers import at_most, pictured, victim_tree
 
 import splitter
 from splitter.storage.checked_file import sealed, unsealed
+
+pytestmark = pytest.mark.slow
 
 TRIALS = 3000 if NIGHTLY else 40
 GAPS = 12
@@ -134,12 +136,7 @@ WAYS = {
 }
 
 
-@settings(
-    max_examples=TRIALS,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    database=None,
-)
+@settings(max_examples=TRIALS)
 @given(seed=st.integers(0, 1 << 32), way=st.sampled_from(sorted(WAYS)))
 def test_a_damaged_file_of_its_own_is_one_clear_line(
     made: Path, tmp_path_factory, capfd, seed: int, way: str
@@ -163,6 +160,19 @@ def test_a_damaged_file_of_its_own_is_one_clear_line(
         raise AssertionError(f"{name} {way}: {' '.join(command)}\n{said.err[-3000:]}") from error
     finally:
         shutil.rmtree(folder)
+
+
+def test_a_row_of_a_record_with_a_value_too_few_is_one_clear_line(made: Path, tmp_path: Path, capfd):
+    """The record is named when the manifest is made of it."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    names = [name for name in _own_files(tmp_path, "loose") if "/records/" in name]
+    for name in names:
+        before, _, after = (tmp_path / name).read_bytes().rpartition(b",")
+        (tmp_path / name).write_bytes(before + b";" + after)
+    said = here(capfd, "manifest", tmp_path / "loose")
+    assert (said.code, len(said.lines)) == (1, 1), said.err
+    assert ": is damaged (its rows are wrong); remove it to do its inputs again" in said.err
+    assert any(name in said.err for name in names)
 
 
 def test_a_record_that_lies_of_its_size_takes_no_memory(made: Path, tmp_path: Path, capfd):

@@ -37,6 +37,7 @@ def made(output: Path) -> dict[str, bytes]:
     return {name: content for name, content in contents(output).items() if name != "errors.csv"}
 
 
+@pytest.mark.slow
 def test_a_folder_of_an_earlier_version_goes_on_to_the_same_bytes(earlier: str):
     """What is finished stays, what is half-done is completed, and all is as if this version had made it."""
     finished = "-" not in earlier
@@ -56,6 +57,7 @@ def test_a_folder_of_an_earlier_version_goes_on_to_the_same_bytes(earlier: str):
     assert checked.code == 0, checked.said
 
 
+@pytest.mark.slow
 def test_damage_in_a_folder_of_an_earlier_version_is_found_and_repaired(earlier: str):
     """An output or a shard that was cut is found by verify, and --repair makes it again."""
     undisturbed(_arguments(earlier))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doors import here, program, write_files, write_list
+from doors import SHARED, here, program, write_files, write_list
 
 from splitter import ProcessorDataset
 from splitter.ledger.identity import LONGEST, Identity
@@ -190,16 +190,13 @@ for value in values:
 """
 
 
+@pytest.mark.slow
 def test_it_is_the_same_in_every_process(tmp_path):
     """It depends on no address, no hash seed, and no order in which things were made."""
     script = (
         write_files(
             tmp_path,
-            {
-                "script.py": SCRIPT.format(
-                    path=[os.path.dirname(__file__), os.path.dirname(os.path.dirname(__file__))]
-                )
-            },
+            {"script.py": SCRIPT.format(path=[os.path.dirname(__file__), str(SHARED)])},
         )
         / "script.py"
     )
@@ -239,7 +236,7 @@ def test_what_cannot_be_told_is_said(folder, capfd):
         said = here(capfd, *command)
         assert said.code == 0
         assert said.lines[0] == (
-            "note: parameter lock: the content of a lock cannot be compared, so a change of it will not be "
-            "noticed; bump `version` when it changes"
+            "note: parameter lock: the content of a lock cannot be compared, so changes will not "
+            "be noticed; increase `version` when it changes"
         )
     assert "nothing to do" in said.err

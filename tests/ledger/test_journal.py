@@ -12,8 +12,9 @@ import pytest
 from doors import read_table, run_words, tree
 
 from splitter.errors import StorageError
-from splitter.ledger.journal import BEGUN, Journal
+from splitter.ledger.journal import Journal
 from splitter.ledger.manifest import ManifestTables
+from splitter.ledger.protocol import BEGUN
 from splitter.ledger.records import DONE, FAILED, RecordWriter, RowColumns
 from splitter.ledger.status import InputStatus
 from splitter.storage.base import Move
@@ -208,7 +209,7 @@ def test_a_worker_whose_staged_files_are_gone_says_so(storage: LocalStorage):
     """It looks no further where its own rename succeeds; where it does not, nothing counts."""
     _, path = promised(storage, "a.tar", "b.tar")
     path.unlink()
-    with pytest.raises(StorageError, match=f"{BATCH}: what was staged there is gone"):
+    with pytest.raises(StorageError, match=f"{BATCH}: the files staged there are gone"):
         Journal(storage).keep_own(BATCH)
     assert done(storage) == {}
     assert shards(storage) == []
@@ -338,6 +339,7 @@ def merge(storage: LocalStorage) -> None:
     journal.compact(journal.others(np.empty(0, "u8")))
 
 
+@pytest.mark.slow
 def test_thousands_of_records_take_few_open_files(storage: LocalStorage):
     """In an order that goes back and forth between all of them."""
     for number in range(3000):

@@ -110,10 +110,10 @@ def test_a_larger_test_set_takes_from_its_neighbour_only():
     ("fractions", "message"),
     [
         ({"train": 0.8, "test": 0.1}, "train 0.8, test 0.1: must sum to 1, not 0.9"),
-        ({"train": 1.2, "test": -0.2}, "train 1.2: a split is a fraction from 0 to 1"),
-        ({"train": "0.8", "test": 0.2}, "train '0.8': a split is a fraction"),
-        ({"train": float("nan")}, "train nan: a split is a fraction"),
-        ({"train": True}, "train True: a split is a fraction"),
+        ({"train": 1.2, "test": -0.2}, "train 1.2: write a fraction from 0 to 1"),
+        ({"train": "0.8", "test": 0.2}, "train '0.8': write a fraction"),
+        ({"train": float("nan")}, "train nan: write a fraction"),
+        ({"train": True}, "train True: write a fraction"),
     ],
 )
 def test_fractions_that_are_no_division_are_refused(fractions, message):
@@ -127,9 +127,9 @@ def test_what_cannot_be_split_is_refused():
     for given_, options, message in [
         (manifest, {}, "has a column 'split' already"),
         (manifest[["input"]], {"by": "speaker"}, "the manifest has no such column; it has input"),
-        (pd.DataFrame({"path": ["a"]}), {}, "say which column has the groups"),
-        ("outputs", {}, "is no manifest; give what read_manifest gives"),
-        (manifest[["input"]], {"seed": -1}, "seed -1: must be a whole number"),
+        (pd.DataFrame({"path": ["a"]}), {}, "name the column of the groups"),
+        ("outputs", {}, "is not a manifest; pass the result of read_manifest"),
+        (manifest[["input"]], {"seed": -1}, "seed -1: must be an integer"),
     ]:
         with pytest.raises(Refused) as caught:
             splitter.split(given_, **options)
@@ -183,7 +183,7 @@ def test_whole_numbers_among_floats_are_in_the_same_split_in_python(listed: Path
             sides_of = {row["input"]: row["split"] for row in after}
             assert [*found["split"]] == [sides_of[name] for name in found["input"]]
     for by in ("both", "large"):
-        with pytest.raises(Refused, match=f"by '{by}': manifest.csv has numbers as 2001 and as 2001.0"):
+        with pytest.raises(Refused, match=f"by '{by}': manifest.csv has both 2001 and 2001.0"):
             splitter.split(before, by=by)
         assert here(capfd, "split", outputs, "--by", by, *EVEN).code == 0
     before.to_parquet(outputs.with_name("copy.parquet"))
@@ -240,8 +240,9 @@ def test_a_column_to_go_by_that_is_gone_is_said(listed: Path, folder: Path, quie
     said = here(capfd, *command)
     assert "note: " not in said.err
     line = (
-        "note: the column 'split' is empty in every row: it goes by 'speaker', and the manifest has no "
-        f"such column any more; divide again, by another (as in splitter split {out} --by COLUMN), or run: "
+        "note: the column 'split' is empty in every row: it depends on 'speaker', which the "
+        f"manifest no longer has; split again by another column (as in splitter split {out} --by COLUMN), "
+        "or run: "
         f"splitter split {out} --remove"
     )
     for arguments in ([*command, "--rename", "speaker=voice"], ["manifest", out, *quiet]):
@@ -296,12 +297,10 @@ def test_the_report_says_how_much_is_where(outputs: Path, capfd):
     assert lines[0] == ["split", "speaker", "outputs", "share"]
     # of a dozen speakers chance makes no tenths
     [far] = [line for line in said.out.splitlines() if "asked for" in line]
-    assert far.endswith("chance deals out 12 groups of speaker, each as a whole; try another --seed")
+    assert far.endswith("there are only 12 speakers; try another --seed")
     for name, asked in (("train", 80), ("validation", 10), ("test", 10)):
         share = sum(row["split"] == name for row in rows) / len(rows) * 100
-        assert (f"{share:.1f}% is in {name} where {asked}.0% was asked for" in far) == (
-            abs(share - asked) > 5
-        )
+        assert (f"{name} got {share:.1f}% (asked for {asked}.0%)" in far) == (abs(share - asked) > 5)
     for name, line in zip(("train", "validation", "test"), lines[1:4], strict=True):
         own = [row for row in rows if row["split"] == name]
         speakers = len({row["speaker"] for row in own})
@@ -322,7 +321,7 @@ def test_the_report_says_how_much_is_where(outputs: Path, capfd):
         (["--by", "nobody"], "by 'nobody': the manifest has no such column; it has input, speaker"),
         (["--train", "0.5"], "train 0.5: must sum to 1, not 0.5"),
         (["--label", "nobody"], "--label nobody: the manifest has no such column; it has input, speaker"),
-        (["--remove", "--by", "speaker"], "leave the other options out"),
+        (["--remove", "--by", "speaker"], "leave out the other options"),
     ],
 )
 def test_what_is_asked_wrongly_is_refused_and_changes_nothing(outputs: Path, arguments, message, capfd):

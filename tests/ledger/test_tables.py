@@ -247,9 +247,7 @@ def test_a_file_that_somebody_has_put_there_is_left_alone(listed: Path, folder: 
     run(listed)
     (folder / "outputs/metadata.csv").write_text("mine")
     before = tree(folder / "outputs")
-    with pytest.raises(
-        Refused, match=r"metadata\.csv: is there already, and no run has made it; move it away"
-    ):
+    with pytest.raises(Refused, match=r"metadata\.csv: already exists, but no run made it; move it away"):
         run(listed, audiofolder=True)
     run(listed)
     assert tree(folder / "outputs") == before
@@ -280,8 +278,8 @@ def test_they_are_no_inputs_of_the_next_run(listed: Path, folder: Path):
             "--manifest-format 'csv,xml': 'xml' is unknown; choose from csv, parquet",
         ),
         ({"manifest_format": ""}, "'' is unknown"),
-        ({"manifest_format": "csv,parquet", "part": "1/2"}, "give it to 'splitter manifest', in the end"),
-        ({"audiofolder": True, "part": "1/2"}, "--audiofolder: not together with --part"),
+        ({"manifest_format": "csv,parquet", "part": "1/2"}, "use it with 'splitter manifest' at the end"),
+        ({"audiofolder": True, "part": "1/2"}, "--audiofolder: cannot be combined with --part"),
     ],
 )
 def test_what_is_asked_wrongly_is_refused(listed: Path, options, message):
@@ -311,7 +309,7 @@ def test_verify_knows_them(listed: Path, folder: Path, capfd):
     assert here(capfd, "verify", outputs).code == 0
     (outputs / "manifest.jsonl").unlink()
     said = here(capfd, "verify", outputs)
-    assert (said.code, "manifest.jsonl: is not there; 'splitter manifest' makes it anew" in said.out) == (
+    assert (said.code, "manifest.jsonl: does not exist; 'splitter manifest' makes it again" in said.out) == (
         1,
         True,
     )

@@ -87,7 +87,7 @@ def test_a_file_that_is_left_by_an_error_never_takes_its_name(storage: LocalStor
 def test_what_cannot_be_written_is_named_with_the_reason_and_what_to_do(storage: LocalStorage):
     (Path(storage.root) / "manifest.csv" / "in the way").mkdir(parents=True)
     with pytest.raises(
-        StorageError, match=r"cannot write .*/manifest\.csv: Is a directory; mend that and run"
+        StorageError, match=r"cannot write .*/manifest\.csv: Is a directory; fix it, then run"
     ):
         storage.write("manifest.csv", b"content")
 
@@ -133,11 +133,11 @@ class Race(LocalStorage):
 
     losses = 1
 
-    def _rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str) -> None:
         if self.losses:
             self.losses -= 1
             self.remove([f"{os.path.dirname(target)}/stale/0.txt"])
-        super()._rename(source, target)
+        super().rename(source, target)
 
 
 def test_a_parent_that_another_worker_removes_is_made_again(storage: LocalStorage):
@@ -178,11 +178,11 @@ class Interfered(LocalStorage):
 
     losses = 1
 
-    def _rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str) -> None:
         if target.endswith("/two") and self.losses:
             self.losses -= 1
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
-        super()._rename(source, target)
+        super().rename(source, target)
 
 
 def test_what_was_moved_before_is_not_moved_again(storage: LocalStorage):
@@ -195,10 +195,10 @@ def test_a_folder_that_goes_with_a_file_of_the_batch_is_named(storage: LocalStor
     """The rest alone never appears as if it were all."""
 
     class Robbed(LocalStorage):
-        def _rename(self, source: str, target: str) -> None:
+        def rename(self, source: str, target: str) -> None:
             if target.endswith("/two"):
                 shutil.rmtree(self.path("a"), ignore_errors=True)
-            super()._rename(source, target)
+            super().rename(source, target)
 
     storage.publish(stage(storage, there="0"), ["a/there"])
     with pytest.raises(StorageError, match=r"cannot write .*/outputs/a: No such file"):
@@ -261,7 +261,9 @@ def test_a_new_or_empty_folder_is_taken(folder: Path, name: str):
 
 def test_a_folder_that_holds_something_else_is_refused_and_left_alone(folder: Path):
     (folder / "thesis.doc").write_text("years of work")
-    with pytest.raises(Refused, match=r"holds something else \(thesis\.doc\); choose an empty or new folder"):
+    with pytest.raises(
+        Refused, match=r"contains something else \(thesis\.doc\); choose an empty or new folder"
+    ):
         LocalStorage(str(folder)).prepare()
     assert os.listdir(folder) == ["thesis.doc"]
 
@@ -278,7 +280,7 @@ def test_a_folder_below_a_file_is_refused(folder: Path):
         LocalStorage(str(folder / "file" / "outputs")).prepare()
 
 
-@pytest.mark.parametrize("step", ["_rename", "_sync_folder"])
+@pytest.mark.parametrize("step", ["rename", "sync_folder"])
 def test_a_signal_right_after_a_working_file_was_renamed_does_no_harm(folder: Path, monkeypatch, step: str):
     """The run that is interrupted gives it its name again, to keep what it has done."""
     storage = LocalStorage(str(folder / "out"))

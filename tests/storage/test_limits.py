@@ -119,7 +119,7 @@ def test_a_disk_that_is_full_before_the_work(
     mounting_process.command("umount", output)
     assert run.code == 1
     line = the_line(run.stderr)
-    assert "cannot write the copy of the dataset list: No space left on device; mend that and run" in line
+    assert "cannot write the copy of the dataset list: No space left on device; fix it, then run" in line
 
 
 def test_what_a_run_says_of_a_full_disk(mounting: Launcher, mounting_process: LauncherProcess, folder: Path):
@@ -134,7 +134,7 @@ def test_what_a_run_says_of_a_full_disk(mounting: Launcher, mounting_process: La
     found = re.search(r"^(\d+) of 60 inputs done, (\d+) not tried yet", first.stderr, re.MULTILINE)
     assert found, first.stderr
     is_there = mounting_process.path(output / "manifest.csv").exists()
-    assert is_there == ("none before the run is continued" not in first.stderr)
+    assert is_there == ("not written until the run is continued" not in first.stderr)
     assert "stopped: cannot write" in first.stderr
     done, left = map(int, found.groups())
     assert done > 0
@@ -270,12 +270,13 @@ def test_too_few_open_files_for_so_many_workers(folder: Path):
             assert "16 workers keep" in the_line(run.stderr)
             assert "use --workers 8, or raise the limit with ulimit -n" in run.stderr
         elif code:
-            assert "and the limit here is 28; raise it with ulimit -n" in the_line(run.stderr)
+            assert "but the limit here is 28; raise it with ulimit -n" in the_line(run.stderr)
 
 
 # -- output folders ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_output_folder_in_use(launcher: Launcher, folder: Path):
     """A second run into the same folder is refused, and says who has it; the first is not disturbed."""
     log, output = folder / "log", folder / "outputs"
@@ -339,12 +340,12 @@ def test_inputs_that_are_no_files(launcher: Launcher, folder: Path, monkeypatch:
         "good.txt": "",
         "pipe.txt": "a named pipe",
         "folder.txt": "a folder",
-        "link.txt": "is not there",
+        "link.txt": "does not exist",
         "loop.txt": "symbolic links",
         "/dev/zero": "a device",
         "to a device.txt": "a device",
         "socket.txt": "a socket",
-        "missing.txt": "is not there",
+        "missing.txt": "does not exist",
         "other.txt/below.txt": "Not a directory",
         f"{'long' * 100}.txt": "File name too long",
     }

@@ -156,7 +156,7 @@ def test_a_worker_that_no_driver_has_forked_does_nothing_for_a_run_that_is_over(
     with storage.locked():
         worker.run = storage.run
     later = LocalStorage(storage.root)
-    with later.locked(), pytest.raises(StorageError, match="is taken over by another run"), worker.at_work():
+    with later.locked(), pytest.raises(StorageError, match="was taken over by another run"), worker.at_work():
         pass
 
 

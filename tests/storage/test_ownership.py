@@ -93,7 +93,7 @@ def test_a_worker_looks_again_before_a_batch_when_some_time_has_gone_by(
     monkeypatch.setattr(remote, "SECONDS_OF_TRUST", 1e6)
     storage = RemoteStorage(ROOT)
     with storage.locked():
-        number = storage._ownership.number
+        number = storage.ownership.number
         storage.confirm()
         objects.write(
             f".splitter/lock-{number + 1:06d}", LockOwner("elsewhere", run="0" * 16, free=True).content()

@@ -18,7 +18,9 @@ from splitter import read_output
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import DONE
 from splitter.storage.layout import shard_of
-from splitter.storage.remote import storage_of
+from splitter.storage.opening import storage_of
+
+pytestmark = pytest.mark.slow
 
 IMAGES = 400 if NIGHTLY else 6
 
@@ -319,8 +321,8 @@ def test_shards_and_removals_are_synced_as_well(folder: Path, kind: type[World],
         assert "\n".join(in_full(line.strip())) in steps
 
 
-def test_a_run_looks_at_unsynced_outputs_once_the_machine_was_restarted(folder: Path):
-    """One is gone, and one is short; both inputs are named, and done again."""
+def with_one_lost(folder: Path) -> tuple[Scenario, World, list[str]]:
+    """A run that died when nothing was synced yet, one of its outputs gone; and its arguments."""
     scenario = Scenario.of(folder, *EXCHANGES["nothing before"])
     world = scenario.copy()
     arguments = world.arguments(scenario.run, world.output)
@@ -328,6 +330,12 @@ def test_a_run_looks_at_unsynced_outputs_once_the_machine_was_restarted(folder: 
     shutil.rmtree(world.output)
     assert killed(arguments, steps.index("syncfs") + 1).died
     (world.output / "a" / "0-0.bin").unlink()
+    return scenario, world, arguments
+
+
+def test_a_run_looks_at_unsynced_outputs_once_the_machine_was_restarted(folder: Path):
+    """One is gone, and one is short; both inputs are named, and done again."""
+    scenario, world, arguments = with_one_lost(folder)
     (world.output / "b" / "1-1.bin").write_bytes(b"short")
     ended = restarted(arguments)
     assert "outputs of 2 inputs are lost (a.txt, b.txt)" in ended.said
@@ -337,15 +345,9 @@ def test_a_run_looks_at_unsynced_outputs_once_the_machine_was_restarted(folder: 
 
 def test_what_is_lost_of_an_input_that_is_not_listed_is_named_with_the_remedy(folder: Path):
     """No run can make it again; --prune forgets it, and the next run has nothing to say."""
-    scenario = Scenario.of(folder, *EXCHANGES["nothing before"])
-    world = scenario.copy()
-    arguments = world.arguments(scenario.run, world.output)
-    steps = undisturbed(arguments).steps
-    shutil.rmtree(world.output)
-    assert killed(arguments, steps.index("syncfs") + 1).died
-    (world.output / "a" / "0-0.bin").unlink()
+    scenario, world, arguments = with_one_lost(folder)
     world.prepare(replace(scenario.run, rows=[row for row in scenario.run.rows if row.name != "a.txt"]))
     said = restarted(arguments).said
-    assert "outputs of 1 input no longer in the list are lost (a.txt); list them again" in said
+    assert "outputs of 1 input no longer in the list are lost (a.txt); add them to the list again" in said
     assert "are lost" not in restarted([*arguments, "--prune"]).said.partition("--prune: removing")[2]
     assert restarted(arguments).said.startswith("nothing to do")

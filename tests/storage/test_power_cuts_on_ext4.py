@@ -4,6 +4,7 @@ What the kernel had not written by then is not in the copy.
 """
 
 import contextlib
+import filecmp
 import json
 import os
 import random
@@ -52,9 +53,17 @@ class Disk:
         return self.folder / "outputs"
 
     def copied(self, name: str) -> "Disk":
-        """The disk as it is now, whatever the kernel still holds in memory."""
-        copy = self.file.with_name(name)
+        """The disk as it is at one moment, whatever the kernel still holds in memory.
+
+        Two equal copies show the disk as it was between them: the kernel may write while one is made.
+        """
+        copy, second = self.file.with_name(name), self.file.with_name(f"{name} once more")
         _tool("cp", "--sparse=always", self.file, copy)
+        _tool("cp", "--sparse=always", self.file, second)
+        while not filecmp.cmp(copy, second, shallow=False):
+            copy, second = second, copy
+            _tool("cp", "--sparse=always", self.file, second)
+        second.unlink()
         return Disk(copy)
 
 
@@ -144,6 +153,8 @@ def cut(disk: Disk, run: list[str], when: str, chance: random.Random, name: str)
         while process.poll() is None and set(records.iterdir()) <= before:
             time.sleep(0.001)
         time.sleep(chance.uniform(0, 0.2) if when == "in the run" else chance.uniform(0, 2))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGSTOP)
         return disk.copied(name)
     finally:
         with contextlib.suppress(ProcessLookupError):

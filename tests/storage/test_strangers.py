@@ -206,7 +206,7 @@ def test_an_output_that_is_a_link_is_named_with_a_remedy(received: Path, capfd, 
         with pytest.raises(StorageError) as raised:
             reader(received)
         message = str(raised.value)
-        assert message.startswith(f"cannot read {received}/outputs/a/0.txt: {where} is a link, and none")
+        assert message.startswith(f"cannot read {received}/outputs/a/0.txt: {where} is a link, and links")
         assert "git annex unlock" in message
         assert "\n" not in message
     for command in ("verify", "report"):
@@ -230,7 +230,7 @@ def test_the_program_of_a_stranger_is_not_run(received: Path, capfd):
     note_how(kept, {**how, "parameter command": command}, [])
     said = here(capfd, *COMMANDS["verify --deep"](received))
     assert said.code == 2
-    assert "would run a program that stands in the folder" in said.err
+    assert "would run a program that the folder names" in said.err
     assert not (received / "victim" / "touched").exists()
 
 

@@ -69,9 +69,11 @@ def test_what_is_gone_from_a_stale_folder_is_not_there(tree: Tree, folder: Path,
     tree.look("a/b/old")
     (folder / "a/b/old").unlink()
     (folder / "a/b").rmdir()
-    known = Tree._known
+    still_open = Tree._still_open
     # the system has not heard of it yet
-    monkeypatch.setattr(Tree, "_known", lambda tree, name: _believed(tree, name) or known(tree, name))
+    monkeypatch.setattr(
+        Tree, "_still_open", lambda tree, name: _believed(tree, name) or still_open(tree, name)
+    )
 
     def stale(*args, **options):
         raise OSError(errno.ESTALE, "Stale file handle")

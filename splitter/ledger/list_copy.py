@@ -1,0 +1,105 @@
+"""The copy of the dataset list that a run stores in `.splitter`.
+
+With it and the commit records, the manifest can be put together without the list, the inputs or the recipe.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from splitter.errors import Refused
+from splitter.ledger.run_files import LIST, LISTED
+from splitter.storage.base import Storage
+from splitter.storage.content import measure
+from splitter.storage.layout import Layout, key_hash
+from splitter.text.csv import Row, rows_of_csv
+
+_OF_LIST = "checksum of the list"
+
+
+@dataclass(frozen=True)
+class ListDescription:
+    """How the rows of the list name inputs.
+
+    Attributes:
+        column: Which column holds the paths.
+        root: The folder that relative paths start from.
+        keep_extension: Whether the folder of an input has its extension.
+        group_rows: Whether all rows with the same path are one input.
+        member: Which field of a sample in a shard is the input, if one was named.
+    """
+
+    column: str
+    root: str
+    keep_extension: bool
+    group_rows: bool
+    member: str | None = None
+
+
+def keep_list(storage: Storage, listed: ListDescription, checksum: str) -> None:
+    """Store the list of a run that begins now."""
+    LISTED.save(storage, {**dataclasses.asdict(listed), _OF_LIST: checksum})
+    storage.publish_file(LIST.name)
+
+
+def stored_list(storage: Storage) -> tuple[Row, str, np.ndarray]:
+    """Return the columns of the list, the column of the paths, and the key of each input in its order."""
+    listed, header, rows = stored_rows(storage)
+    layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
+    keys = np.fromiter((key_hash(layout.key(row[at])) for row in rows), "u8")
+    if listed.group_rows:
+        keys = keys[np.sort(np.unique(keys, return_index=True)[1])]
+    return header, listed.column, keys
+
+
+def stored_rows(storage: Storage) -> tuple[ListDescription, Row, Iterator[Row]]:
+    """Return how the list names inputs, its columns and its rows."""
+    listed = LISTED.load(storage, _description)
+    if listed is None or not storage.exists(LIST.name):
+        raise Refused(f"{storage.root}: no run has started there yet; start one with 'splitter run'")
+    try:
+        header, rows = rows_of_csv(storage.on_disk(LIST.name))
+        header.index(listed.column)
+    except StopIteration:
+        raise Refused(f"{storage.path(LIST.name)}: is empty; {LIST.remedy}") from None
+    except ValueError as error:
+        raise LISTED.damaged(storage, error) from None
+    return listed, header, rows
+
+
+def _description(content: dict[str, Any], _: bytes) -> ListDescription:
+    content.pop(_OF_LIST, None)
+    listed = ListDescription(**content)
+    texts = listed.column, listed.root, listed.member or ""
+    marks = listed.keep_extension, listed.group_rows
+    if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, bool) for one in marks):
+        raise ValueError("its values are wrong")
+    return listed
+
+
+def list_is_whole(storage: Storage) -> bool:
+    """Return whether the copy of the list is the one that was stored."""
+    stated = LISTED.load(storage, lambda content, _: content.get(_OF_LIST))
+    return stated in (None, measure(storage.on_disk(LIST.name))[1])
+
+
+def listed_inputs(storage: Storage, numbers: np.ndarray) -> Iterator[tuple[int, str]]:
+    """Yield some inputs as the list writes them, by their numbers."""
+    listed, header, rows = stored_rows(storage)
+    layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
+    chosen = np.zeros(int(numbers.max(initial=0)) + 1, bool)
+    chosen[numbers] = True
+    seen: set[str] = set()
+    number = -1
+    for row in rows:
+        if listed.group_rows:
+            key = layout.key(row[at])
+            if key in seen:
+                continue
+            seen.add(key)
+        number += 1
+        if number < len(chosen) and chosen[number]:
+            yield number, row[at]

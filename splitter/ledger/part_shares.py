@@ -1,0 +1,65 @@
+"""Which part of a run takes which input: divided once, so that parts that do not meet divide alike."""
+
+import contextlib
+from typing import Protocol
+
+import numpy as np
+
+from splitter.ledger.run_files import SHARES
+from splitter.storage.base import Storage
+
+# an input, and the part that takes it
+_SHARE = np.dtype([("key", "<u8"), ("part", "<u2")])
+
+
+class Measured(Protocol):
+    """Inputs in the order of the list, of which keys and sizes are known."""
+
+    @property
+    def keys(self) -> np.ndarray:
+        """The hash of each input's key."""
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The bytes of each input."""
+
+
+def inputs_of_part(storage: Storage, found: Measured, *, keep: bool = True) -> np.ndarray | None:
+    """Return which inputs are for this part of the run; None if it is for all.
+
+    The first part of as many that comes divides the inputs, and keeps that for the others.
+    """
+    part = storage.part
+    if part is None:
+        return None
+    file = SHARES.named(SHARES.name.replace("<parts>", str(part.of)))
+    with storage.gate() if keep else contextlib.nullcontext():
+        shares = file.load(storage, lambda _, rest: np.frombuffer(rest, _SHARE))
+        shares = np.empty(0, _SHARE) if shares is None else shares
+        part_of, now = _shares(shares, found.keys, found.sizes, part.of)
+        if keep and len(now) > len(shares):
+            file.save(storage, {"of": part.of}, now.tobytes())
+    mine: np.ndarray = part_of == part.number
+    return mine
+
+
+def _shares(
+    shares: np.ndarray, keys: np.ndarray, sizes: np.ndarray, of: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part of each input, and the known shares with the new ones added.
+
+    New inputs are dealt out in turn, the largest first. One that was dealt out stays with its part, even
+    if its size has changed meanwhile or cannot be seen: no two parts ever work on the same input.
+    """
+    part_of = np.zeros(len(keys), "u2")
+    if len(shares):
+        at = np.minimum(np.searchsorted(shares["key"], keys), len(shares) - 1)
+        same = shares["key"][at] == keys
+        part_of[same] = shares["part"][at[same]]
+    new = np.flatnonzero(part_of == 0)
+    order = new[np.argsort(-sizes[new], kind="stable")]
+    part_of[order] = np.arange(len(order)) % of + 1
+    added = np.empty(len(new), _SHARE)
+    added["key"], added["part"] = keys[new], part_of[new]
+    shares = np.concatenate((shares, added))
+    return part_of, shares[np.argsort(shares["key"], kind="stable")] if len(new) else shares

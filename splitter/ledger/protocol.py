@@ -1,0 +1,248 @@
+"""How a batch changes the output folder, so that a crash at any moment can be recovered from.
+
+    begin ── remove what is stale ── publish ── commit ── end
+
+`<batch>.begun` names what a batch is about to publish and to remove, and for which inputs. It is written
+before the first change and removed after the commit: one without its commit is a batch to undo. A batch that
+takes along what older records have, as a shard that is made again does, is not undone but finished: its begun
+record is a promise, which holds the files to move and the record to commit.
+"""
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from splitter.errors import StorageError
+from splitter.ledger.records import Record, RecordWriter
+from splitter.ledger.run_files import BEGUN_RECORD
+from splitter.storage.base import STAGING, Move, Storage
+from splitter.storage.checked_file import sealed, unsealed
+from splitter.storage.layout import RECORDS
+from splitter.storage.names import is_clean, is_output, shown
+
+BEGUN = ".begun"
+_MOST_KEYS = 1 << 64
+# a number that 64 bits can hold
+_RECORD_NAME = re.compile(r"[0-9]{6,18}-")
+
+
+class CommitProtocol:
+    """The commit records of an output folder, as batches write them and as a dead run leaves them."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Use the records of an output folder; call `recover` before any batch begins."""
+        self.storage = storage
+
+    def record_names(self) -> list[str]:
+        """Return the names of all records, the oldest first; not what a file manager has left there."""
+        return [name for name in self.storage.names(RECORDS) if _RECORD_NAME.match(name)]
+
+    @staticmethod
+    def open_batches(names: Sequence[str]) -> list[str]:
+        """Return the begun records without a commit; one that is committed has only its mark left to drop."""
+        committed = {*names}
+        return [name for name in names if name.endswith(BEGUN) and name.removesuffix(BEGUN) not in committed]
+
+    @property
+    def next_generation(self) -> int:
+        """A number above that of every record."""
+        return max(map(generation_of, self.record_names()), default=0) + 1
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is any record."""
+        return bool(self.record_names())
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Yield the damaged records, by their names in the output folder, and what is wrong with each."""
+        names = self.record_names()
+        records = [name for name in names if not name.endswith(BEGUN)]
+        self.storage.have_at_hand([f"{RECORDS}/{name}" for name in records])
+        for name in records:
+            if problem := Record.fault(self.storage, name):
+                yield f"{RECORDS}/{name}", problem
+        for batch in self.open_batches(names):
+            name = f"{RECORDS}/{batch}"
+            try:
+                _parse_begun(batch, self.storage.read(name), strict=True)
+            except (ValueError, KeyError, TypeError) as error:
+                yield name, BEGUN_RECORD.fault_of(error)
+
+    # -- a batch that lives
+
+    def begin(self, batch: str, keys: Sequence[int], names: Sequence[str]) -> None:
+        """Write what is about to be published and removed."""
+        content = {"keys": [int(key) for key in keys], "names": [*names]}
+        self.storage.write(_begun_name(batch), sealed(content))
+
+    def commit(self, batch: str, record: RecordWriter) -> None:
+        """Write what is done; from now on it counts."""
+        self.storage.write(f"{RECORDS}/{batch}", record.to_bytes())
+
+    def end(self, batch: str) -> None:
+        """Remove the begun record of a committed batch."""
+        self.storage.remove([_begun_name(batch)])
+
+    def promise(
+        self,
+        batch: str,
+        keys: Sequence[int],
+        names: Sequence[str],
+        *,
+        moves: Sequence[Move],
+        record: RecordWriter,
+    ) -> None:
+        """Write what will be done in any case: staged files move to their names, and the record counts.
+
+        For a batch that takes along what older records have: to undo it would lose that. From now on what it
+        has staged is the only copy, so only `finish_batch` may remove it.
+        """
+        content = {"keys": [int(key) for key in keys], "names": [*names], "moves": [*moves]}
+        self.storage.write(_begun_name(batch), sealed(content, record.to_bytes()))
+
+    def keep_own(self, batch: str) -> None:
+        """Keep a promise right after it was made, in the process that has staged the files."""
+        if not self._finish_batch(batch, is_own=True):
+            path = self.storage.path(f"{self.storage.staging}/{batch}")
+            raise StorageError(
+                f"{path}: the files staged there are gone; whatever removes them must leave .splitter alone; "
+                "run the same command again to continue"
+            )
+
+    # -- a batch whose worker is gone
+
+    def finish_batch(self, batch: str) -> bool:
+        """Finish a batch that was begun, as promised, or undo it; return whether it counts."""
+        return self._finish_batch(batch, is_own=False)
+
+    def _finish_batch(self, batch: str, *, is_own: bool) -> bool:
+        begun = _begun_name(batch)
+        committed = self.storage.exists(f"{RECORDS}/{batch}")
+        if not committed and self.storage.exists(begun):
+            content, record = self.read_begun(f"{batch}{BEGUN}")
+            committed = "moves" in content and self._moved(content["moves"], is_own=is_own)
+            if committed:
+                targets = {move.target for move in content["moves"]}
+                self.storage.remove(name for name in content["names"] if name not in targets)
+                # a power cut must not leave the commit without what it speaks of
+                self.storage.sync(content["names"])
+                self.storage.write(f"{RECORDS}/{batch}", record)
+            else:
+                self._undo(batch, content)
+        self.storage.remove([begun])
+        return committed
+
+    def _moved(self, moves: Sequence[Move], *, is_own: bool) -> bool:
+        """Move what was promised; return whether all of it is there now, as it was promised.
+
+        Files that another process has staged are compared with the promise before any is moved.
+        """
+        left = [move for move in moves if is_own or self._holds(move.source, move)]
+        moved_before = [move for move in moves if move not in left]
+        if not all(self._holds(move.target, move) for move in moved_before):
+            return False
+        return all(
+            self.storage.move(move.source, move.target) or self._holds(move.target, move) for move in left
+        )
+
+    def can_keep(self, content: dict[str, Any]) -> bool:
+        """Return whether a begun record promises something, and all of it is staged or where it is to be."""
+        return "moves" in content and all(
+            self._holds(move.source, move) or self._holds(move.target, move) for move in content["moves"]
+        )
+
+    def _holds(self, name: str, move: Move) -> bool:
+        """Return whether a name has what was promised; earlier versions only promised that it is staged."""
+        if not move.checksum:
+            return name == move.source and self.storage.exists(name)
+        return self.storage.measured(name) == (move.size, move.checksum)
+
+    def release(self, batch: str) -> None:
+        """Remove what a batch has staged on this machine, unless it is the only copy of what was promised.
+
+        Can end a batch at any moment, and asks no object store.
+        """
+        if self.storage.parks_copies:
+            self.storage.unstage(batch, and_parked=False)
+        elif not self._is_promised(batch):
+            self.storage.unstage(batch)
+
+    def _is_promised(self, batch: str) -> bool:
+        if self.storage.exists(f"{RECORDS}/{batch}") or not self.storage.exists(_begun_name(batch)):
+            return False
+        content, _ = self.read_begun(f"{batch}{BEGUN}")
+        return "moves" in content
+
+    def _undo(self, batch: str, content: dict[str, Any]) -> None:
+        self.storage.withdraw(content["names"])
+        # or a power cut would bring back what no record names any more
+        self.storage.sync(content["names"])
+        record = RecordWriter()
+        for key in content["keys"]:
+            record.add_not_done(key)
+        self.commit(batch, record)
+
+    def read_begun(self, begun: str) -> tuple[dict[str, Any], bytes]:
+        """Return what a begun record says, and the record that it promises."""
+        name = f"{RECORDS}/{begun}"
+        try:
+            return _parse_begun(begun, self.storage.read(name))
+        except (ValueError, KeyError, TypeError) as error:
+            raise BEGUN_RECORD.named(name).damaged(self.storage, error) from None
+
+    def recover(self) -> None:
+        """Finish or undo every batch without a commit. Only under the lock, with no worker left.
+
+        A part of a run leaves alone what may be of another part at work.
+        """
+        self.storage.confirm()
+        part = self.storage.part
+        with self.storage.gate() if part else contextlib.nullcontext():
+            begun = [
+                name
+                for name in self.record_names()
+                if name.endswith(BEGUN) and (part is None or part.may_undo(name))
+            ]
+            for name in begun:
+                # nothing is touched where one of them is of a stranger
+                self.read_begun(name)
+            for name in begun:
+                self.finish_batch(name.removesuffix(BEGUN))
+        self.storage.clear_staging()
+        if part is None:
+            self.storage.forget_parts()
+
+
+def generation_of(record: str) -> int:
+    """Return the number of the run that wrote a record."""
+    return int(record.partition("-")[0])
+
+
+def _begun_name(batch: str) -> str:
+    return f"{RECORDS}/{batch}{BEGUN}"
+
+
+def _parse_begun(name: str, text: bytes, *, strict: bool = False) -> tuple[dict[str, Any], bytes]:
+    """Parse a begun record; a ValueError, KeyError or TypeError says that no run has written it."""
+    content, record = unsealed(text, strict=strict)
+    keys, names, moves = content["keys"], content["names"], content.get("moves", [])
+    if not isinstance(keys, list) or not all(type(key) is int and 0 <= key < _MOST_KEYS for key in keys):
+        raise ValueError("its keys are wrong")
+    if not (isinstance(names, list) and isinstance(moves, list)):
+        raise ValueError("its names are wrong")  # noqa: TRY004 - as of what is no JSON
+    moves = [*map(Move.of, moves)]
+    # of a part there is a folder in between
+    batch = re.escape(name.removesuffix(BEGUN))
+    staged = re.compile(rf"{re.escape(STAGING)}/(part-[0-9]+-of-[0-9]+/)?{batch}/")
+    for one in (*names, *(move.target for move in moves)):
+        if not is_output(one):
+            raise ValueError(f"it names {shown(one)}, which no run writes")
+    for move in moves:
+        if not (is_clean(move.source) and staged.match(move.source)):
+            raise ValueError(f"it moves {shown(move.source)}, which no run has staged")
+    if "moves" in content:
+        content["moves"] = moves
+        Record.parse(io.BytesIO(record))
+    return content, record

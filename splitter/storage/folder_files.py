@@ -1,0 +1,118 @@
+"""The files that a run keeps for itself, in a folder."""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from splitter.errors import StorageError
+from splitter.options import RunPart
+from splitter.storage.checked_file import HollowFile
+from splitter.storage.folder_steps import FolderSteps
+from splitter.storage.layout import OWN_FOLDER
+from splitter.storage.locks import unwritable
+from splitter.storage.names import refuse_unclean
+from splitter.storage.tree import is_mostly_nothing
+
+_OF_PARTS = re.compile(r"part-\d+-of-\d+|shares-of-\d+|.*\.part-\d+-of-\d+\.new")
+
+
+class FolderRunFiles(FolderSteps):
+    """Files that appear whole, and are synced."""
+
+    def __init__(self, root: str, part: RunPart | None = None) -> None:
+        super().__init__(root, part)
+        self._published: set[str] = set()
+
+    def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
+        with self.replacing(name, durable=durable) as file:
+            file.write(content)
+
+    @contextlib.contextmanager
+    def replacing(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
+        refuse_unclean(self.root, (name,))
+        temporary = f"{self.staging}/{name.replace('/', '+')}"
+        try:
+            with open(temporary, "wb", buffering=1 << 20, opener=self.tree.create) as file:
+                yield file
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+            self.rename(temporary, name)
+            if durable:
+                self.sync_folder(os.path.dirname(name))
+        except OSError as error:
+            raise StorageError.of(error, self.path(name)) from error
+
+    @contextlib.contextmanager
+    def working_file(self, name: str) -> Iterator[BinaryIO]:
+        """Open an empty file to write and to read, which is of use to this run only.
+
+        One that an earlier run has left stays until `settle`, or until this run has come to its end.
+        """
+        new = self._new(name)
+        try:
+            file = open(new, "w+b", opener=self.tree.create)  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise unwritable(self.root, error) from None
+        try:
+            yield file
+        except BaseException:
+            # what it could not take has been said when it was written
+            with contextlib.suppress(OSError):
+                file.close()
+            # once it is settled there is none of this name
+            with contextlib.suppress(OSError):
+                self.tree.unlink(new)
+            raise
+        try:
+            file.close()
+        except OSError as error:
+            raise StorageError.of(error, self.path(name)) from error
+        self.publish_file(name)
+
+    def publish_file(self, name: str) -> None:
+        if name in self._published:
+            return
+        try:
+            # a signal may have come right after it was renamed
+            if self.tree.exists(self._new(name)):
+                self.sync_file(self._new(name))
+                self.rename(self._new(name), name)
+            self._published.add(name)
+            self.sync_folder(os.path.dirname(name))
+        except OSError as error:
+            raise StorageError.of(error, self.path(name)) from error
+
+    def _new(self, name: str) -> str:
+        return f"{name}.{self.part.name}.new" if self.part else f"{name}.new"
+
+    def names(self, folder: str) -> list[str]:
+        with self.reading(folder):
+            try:
+                return sorted(self.tree.names(folder))
+            except FileNotFoundError:
+                return []
+
+    def on_disk(self, name: str) -> str:
+        self.open(name).close()
+        return self.path(name)
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file to read; refuse one with a gap, where a few bytes on disk could take all memory."""
+        with self.reading(name):
+            file = open(name, "rb", opener=self.tree.open)  # noqa: SIM115 - for whoever asks
+            if is_mostly_nothing(file.fileno()):
+                size = os.fstat(file.fileno()).st_size
+                file.close()
+                raise HollowFile(self.path(name), size)
+            return file
+
+    def exists(self, name: str) -> bool:
+        with self.reading(name):
+            return self.tree.exists(name)
+
+    def forget_parts(self) -> None:
+        names = [name for name in self.names(OWN_FOLDER) if _OF_PARTS.fullmatch(name)]
+        self.remove(f"{OWN_FOLDER}/{name}" for name in names)

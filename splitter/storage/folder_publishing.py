@@ -1,0 +1,213 @@
+"""Outputs in a folder: staged beside it, renamed into it, removed."""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Collection, Iterable
+
+from splitter.errors import NameTaken, StorageError
+from splitter.options import RunPart
+from splitter.storage.base import PATIENCE
+from splitter.storage.content import measure
+from splitter.storage.folder_steps import FolderSteps
+from splitter.storage.layout import OWN_FOLDER
+from splitter.storage.tree import InTheWay
+from splitter.system.durability import sync_file_system
+
+LONGEST_PATH, LONGEST_PART = 4000, 255
+# so many characters are at most 252 bytes
+SHORT_PATH = 63
+# more names than this are synced with their whole file system, which is faster
+FEW_NAMES = 2
+
+
+class FolderPublishing(FolderSteps):
+    """Outputs that get their names in single steps."""
+
+    def __init__(self, root: str, part: RunPart | None = None) -> None:
+        super().__init__(root, part)
+        self._known_folders: set[str] = set()
+
+    def stage(self, batch: str) -> str:
+        name = f"{self.staging}/{batch}"
+        try:
+            self.tree.remove_tree(name)
+            self.tree.make_folder(os.path.dirname(name))
+            self.tree.mkdir(name)
+        except OSError as error:
+            raise StorageError.of(error, self.path(name)) from error
+        return self.path(name)
+
+    def scratch(self) -> str:
+        return self.path(self.staging)
+
+    def park(self, batch: str) -> None:
+        top = self.path("")
+        below = os.walk(self.path(f"{self.staging}/{batch}"))
+        self.sync(f"{folder}/{name}".removeprefix(top) for folder, _, names in below for name in names)
+
+    def unstage(self, batch: str, *, and_parked: bool = True) -> None:
+        del and_parked
+        self.tree.remove_tree(f"{self.staging}/{batch}")
+
+    def clear_staging(self) -> None:
+        for name in [f"{self.staging}/{one}" for one in self.names(self.staging)]:
+            try:
+                if stat.S_ISDIR(self.tree.look(name).st_mode):
+                    self.tree.remove_tree(name)
+                else:
+                    self.unlink(name)
+            except OSError as error:
+                raise StorageError.of(error, self.path(name)) from error
+
+    def publish(self, staged: str, names: list[str]) -> None:
+        """Give the files of a staged folder their final names, all of them in one folder.
+
+        A folder that does not exist yet appears with all its files in a single step.
+        """
+        folder, source = os.path.dirname(names[0]), self._name_of(staged)
+        left = names[::-1]
+        for patience in reversed(range(PATIENCE)):
+            try:
+                self._make_folder(os.path.dirname(folder))
+                # what has its name already cannot be staged any more
+                if len(left) < len(names) or not self._publish_whole(source, folder):
+                    self._publish_into(source, left)
+            except FileNotFoundError as error:
+                # another worker removed it, or what it is in, which its stale outputs had left empty
+                self._known_folders.clear()
+                if not patience:
+                    raise StorageError.of(error, self.path(folder)) from error
+            except OSError as error:
+                raise StorageError.of(error, self.path(folder)) from error
+            else:
+                return
+
+    def _name_of(self, staged: str) -> str:
+        """Return what a staged folder is called in the output folder."""
+        return staged.removeprefix(f"{self.root}/")
+
+    def _publish_whole(self, source: str, folder: str) -> bool:
+        """Give a staged folder its name; return False if something is in a folder of that name."""
+        try:
+            self.rename(source, folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return False
+        return True
+
+    def _publish_into(self, source: str, left: list[str]) -> None:
+        """Move the files that are left, from the end on, into a folder; FileNotFoundError if it is gone."""
+        while left:
+            try:
+                self.rename(f"{source}/{os.path.basename(left[-1])}", left[-1])
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise StorageError.of(error, self.path(left[-1])) from error
+            left.pop()
+
+    def _make_folder(self, name: str) -> None:
+        if name not in self._known_folders:
+            self.tree.make_folder(name)
+            self._known_folders.add(name)
+
+    def move(self, source: str, target: str) -> bool:
+        for patience in reversed(range(PATIENCE)):
+            try:
+                self._make_folder(os.path.dirname(target))
+                self.rename(source, target)
+            except FileNotFoundError as error:
+                if not self.exists(source):
+                    return False
+                self._known_folders.clear()
+                if not patience:
+                    raise StorageError.of(error, self.path(target)) from error
+            except OSError as error:
+                raise StorageError.of(error, self.path(target)) from error
+            else:
+                return True
+        raise AssertionError
+
+    def remove(self, names: Iterable[str]) -> None:
+        folders = set()
+        try:
+            for name in names:
+                self.unlink(name)
+                folders.add(os.path.dirname(name))
+            for folder in sorted(folders, reverse=True):
+                self._remove_empty(folder)
+        except OSError as error:
+            raise StorageError.of(error, self.root) from error
+
+    def _remove_empty(self, folder: str) -> None:
+        while folder and folder.partition("/")[0] != OWN_FOLDER:
+            try:
+                self.remove_folder(folder)
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    return
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                    raise
+            self._known_folders.clear()
+            folder = os.path.dirname(folder)
+
+    def unfit(self, name: str) -> str:
+        if len(name) <= SHORT_PATH:
+            return ""
+        path = self.path(name).encode("utf-8", "surrogateescape")
+        long = len(path) > LONGEST_PATH or max(map(len, path.split(b"/"))) > LONGEST_PART
+        return "is too long" if long else ""
+
+    def may_hold(self, folder: str) -> bool:
+        try:
+            found = self.tree.look(folder)
+        except FileNotFoundError:
+            return False
+        except NotADirectoryError:
+            raise NameTaken.of(folder, "is below a file") from None
+        except InTheWay as error:
+            raise NameTaken.of(folder, f"cannot be used ({error.strerror})") from None
+        if not stat.S_ISDIR(found.st_mode):
+            what = "link" if stat.S_ISLNK(found.st_mode) else "file"
+            raise NameTaken.of(folder, f"is a {what}, where its folder must be")
+        return True
+
+    def refuse_taken(self, name: str, size: int, checksum: str, own: Collection[str]) -> None:
+        try:
+            found = self.tree.look(name)
+        except FileNotFoundError:
+            return
+        beside = [other for other in own if os.path.dirname(other) == os.path.dirname(name)]
+        there = (self.tree.look(other) for other in beside if self.tree.exists(other))
+        if any(os.path.samestat(found, other) for other in there):
+            # another name of it, where case does not count
+            return
+        same = stat.S_ISREG(found.st_mode) and found.st_size == size
+        if not same or measure(self.on_disk(name))[1] != checksum:
+            raise NameTaken.of(name, "already exists")
+
+    def sync(self, names: Iterable[str]) -> None:
+        chosen = sorted(names)
+        try:
+            if len(chosen) > FEW_NAMES and sync_file_system(self.root):
+                return
+            folders = {""}
+            for name in chosen:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    self.sync_file(name)
+                while name := os.path.dirname(name):
+                    folders.add(name)
+            for folder in sorted(folders, reverse=True):
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    self.sync_folder(folder)
+        except OSError as error:
+            raise StorageError.of(error, self.root) from error
+
+    def sync_all(self) -> bool:
+        try:
+            return sync_file_system(self.root)
+        except OSError as error:
+            raise StorageError.of(error, self.root) from error

@@ -1,0 +1,41 @@
+"""Which storage an --output names: a folder, or a URL of an object store."""
+
+import os
+import re
+
+from splitter.errors import Refused
+from splitter.options import RunPart
+from splitter.storage.base import Storage
+from splitter.storage.folder import LocalStorage
+from splitter.storage.remote import RemoteStorage
+from splitter.text.urls import is_url, without_scheme, without_secrets
+
+# where an object is there whole or not at all; what is missing here is a file system, or read-only
+STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "memory")
+_SECRET = re.compile(r"^(s3a?|gs|gcs|oss|oci|memory)://[^/]*@|^\w+://[^/]*:[^/]*@")
+
+
+def storage_of(output: str, part: RunPart | None = None) -> Storage:
+    """Return the output folder, or the place in an object store, that --output names."""
+    if not is_url(output):
+        return LocalStorage(os.path.expanduser(without_scheme(output)), part)
+    protocol, _, rest = output.partition("://")
+    if _SECRET.match(output):
+        raise Refused(
+            f"{protocol}://...@...: contains credentials, which others would see; put them into the "
+            "environment or the configuration of the store's own client"
+        )
+    if protocol not in STORES:
+        known = ", ".join(f"{one}://" for one in STORES)
+        raise Refused(
+            f"{without_secrets(output)}: splitter cannot write there; use a folder, or a URL of {known}"
+        )
+    names = [name for name in rest.split("/") if name]
+    if not names or {".", ".."} & {*names}:
+        raise Refused(f"{output}: names no folder in a store; write {protocol}://bucket/folder")
+    root = f"{protocol}://{'/'.join(names)}"
+    if part is not None:
+        raise Refused(
+            f"--part: not with {root}; use --executor ray, which divides the work, or a folder as --output"
+        )
+    return RemoteStorage(root)

@@ -1,0 +1,135 @@
+"""The files that a run keeps for itself, in an object store; on this machine they are temporary files."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, cast
+
+from splitter.storage.remote_access import RemoteAccess
+from splitter.storage.unnamed_copies import Copy, Pack
+from splitter.stores.objects import READ_AT_ONCE
+from splitter.stores.threads import in_threads
+
+
+class RemoteRunFiles(RemoteAccess):
+    """Files that go to the store whole, and copies of those that are there."""
+
+    def start_afresh(self) -> None:
+        """Forget the copies and temporary files of this process."""
+        super().start_afresh()
+        self._working: dict[str, BinaryIO] = {}
+        self._published: set[str] = set()
+        self._copies = Pack()
+        self._sizes: dict[str, int] = {}
+        self._on_disk: dict[str, Copy] = {}
+
+    def close_copies(self) -> None:
+        """Give back the disk."""
+        self._copies.close()
+        for copy in self._on_disk.values():
+            copy.close()
+
+    def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
+        """Send one PUT, which a store makes durable."""
+        del durable
+        with self.writing(name):
+            self.objects.write(name, content)
+
+    @contextlib.contextmanager
+    def replacing(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
+        """Open a temporary file, which goes to the store at the end."""
+        del durable
+        with self._temporary(name) as file:
+            try:
+                yield file
+                file.flush()
+            except OSError as error:
+                raise self.no_room(error, name) from error
+            with self.writing(name):
+                self.objects.upload(name, file)
+
+    @contextlib.contextmanager
+    def working_file(self, name: str) -> Iterator[BinaryIO]:
+        """Open a temporary file, which goes to the store when it settles."""
+        with self._temporary(name) as file:
+            self._working[name] = file
+            yield file
+            self.publish_file(name)
+
+    def publish_file(self, name: str) -> None:
+        if name in self._published:
+            return
+        file = self._working[name]
+        try:
+            at = file.tell()
+            file.flush()
+        except OSError as error:
+            raise self.no_room(error, name) from error
+        with self.writing(name):
+            self.objects.upload(name, file)
+        file.seek(at)
+        self._published.add(name)
+
+    @contextlib.contextmanager
+    def _temporary(self, name: str) -> Iterator[BinaryIO]:
+        """Open a file without a name: it is gone with this process, however that ends."""
+        try:
+            file = tempfile.TemporaryFile(buffering=1 << 20, prefix="splitter-")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise self.no_room(error, name) from error
+        with contextlib.closing(file):
+            yield cast("BinaryIO", file)
+
+    def on_disk(self, name: str) -> str:
+        """Return the path of a copy without a name, by its descriptor."""
+        if name not in self._on_disk:
+            with self.open(name) as content:
+                self._on_disk[name] = Copy(content)
+        return self._on_disk[name].path
+
+    def names(self, folder: str) -> list[str]:
+        """Send one LIST for each thousand."""
+        with self.reading(folder):
+            found = self.objects.listed(folder)
+        self._sizes.update((f"{folder}/{name}", size) for name, size in found.items())
+        return list(found)
+
+    def exists(self, name: str) -> bool:
+        with self.reading(name):
+            return self.objects.size(name) is not None
+
+    def read(self, name: str) -> bytes:
+        with self.reading(name):
+            return self.objects.read(name)
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a copy on this machine."""
+        if name not in self._copies:
+            self._sizes.pop(name, None)
+            self.have_at_hand([name])
+        return self._copies.open(name)
+
+    def have_at_hand(self, names: Sequence[str]) -> None:
+        """Fetch what was not fetched before, several at a time."""
+        wanted = [name for name in names if name not in self._copies]
+        unknown = [name for name in wanted if name not in self._sizes]
+        self._sizes.update(zip(unknown, in_threads(self.size_of, unknown), strict=True))
+        for name in wanted:
+            self._copies.reserve(name, self._sizes[name])
+        try:
+            in_threads(
+                self._copy,
+                [
+                    (name, start, min(self._sizes[name], start + READ_AT_ONCE))
+                    for name in wanted
+                    for start in range(0, self._sizes[name], READ_AT_ONCE)
+                ],
+            )
+        except BaseException:
+            self._copies.forget(wanted)
+            raise
+
+    def _copy(self, piece: tuple[str, int, int]) -> None:
+        name, start, stop = piece
+        with self.reading(name):
+            self._copies.write(name, start, self.objects.read_part(name, start, stop))
