@@ -1,11 +1,13 @@
-"""Dataset lists, folders, shards and stores -> input files.
+"""Dataset lists, folders, shards and stores -> input files. A new kind of input is a new file here.
 
-listing      `InputList`, and how it becomes a header and rows
+source       the seam `InputSource`
+sources      the kinds of input by name, and which of them reads what DATASET names
+listing      `InputList`: what a user may give as inputs
+reading      an `InputList` -> a header and rows
 lists        CSV, TSV, JSONL and Parquet lists
 folders      the files of a folder, here or at a URL
 objects      Python lists, DataFrames and datasets
 labels       --labels: columns joined from another file
-where        --where: a condition over the columns
 next_stage   the manifest of one run as the list of the next
 table        the copy of the list: rows on disk, a few numbers for each in memory
 survey       one look at every input, before any work

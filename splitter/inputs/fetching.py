@@ -21,13 +21,13 @@ from multiprocessing.connection import Connection
 
 from splitter.errors import UnreadableInput
 from splitter.records import Scratch
-from splitter.stores.clients import Found, fetch, fetch_part, takes_many
+from splitter.stores.clients import takes_many
+from splitter.stores.files import Found, fetch, fetch_part
 from splitter.system.children import die_with_parent
-from splitter.text.urls import file_name, without_secrets
+from splitter.text.urls import LONGEST_NAME, file_name, without_secrets
 
 MOST_AHEAD = 8
 MOST_BYTES_AHEAD = 256_000_000
-LONGEST_NAME = 255
 TIMES_LOST = 3
 
 
@@ -44,7 +44,7 @@ class RemoteInput:
 
     @property
     def size(self) -> int:
-        """Its bytes; 0 if that is not known."""
+        """Return its bytes; 0 if that is not known."""
         return self.part[1] if self.part else self.known.size if self.known else 0
 
 
@@ -77,12 +77,12 @@ class Fetcher:
 
     Attributes:
         scratch: Where they go.
-        apart: Whether they are fetched by another process, ahead of use.
+        ahead: Whether they are fetched by another process, ahead of use.
         announce: Told the number of that process, since its memory is not the inputs'.
     """
 
     scratch: Scratch
-    apart: bool = False
+    ahead: bool = False
     announce: Callable[[int], None] = lambda _: None
     _wanted: Mapping[int, RemoteInput] = field(default_factory=dict)
     _asked: dict[int, _FetchRequest] = field(default_factory=dict)
@@ -91,13 +91,13 @@ class Fetcher:
     _pipe: Connection | None = None
 
     def begin(self, wanted: Mapping[int, RemoteInput]) -> None:
-        """Make ready for a batch: what it needs, by place; what the batch before has left is dropped."""
+        """Make ready for a batch: take what it needs, by index; drop what the batch before has left."""
         for index in list(self._asked):
             self.drop(index)
         self._wanted = wanted
 
     def take(self, index: int) -> FetchedFile:
-        """The file of a place, as soon as it is here; the next ones are on their way meanwhile."""
+        """Return the file of an index, as soon as it is here; the next ones are on their way meanwhile."""
         there = self._asked.get(index)
         if there is not None and isinstance(there.answer, Found) and not os.path.exists(there.path):
             # a recipe has moved it, and is tried again
@@ -111,14 +111,14 @@ class Fetcher:
             except (EOFError, BrokenPipeError, ConnectionResetError):
                 self._forget_process()
         else:
-            raise ChildProcessError("the process that fetches remote files was killed again and again")
+            raise ChildProcessError("the process that fetches remote files was killed repeatedly")
         if isinstance(asked.answer, Found):
             return FetchedFile(asked.path, asked.answer)
         assert asked.answer is not None  # noqa: S101 - it was waited for
         raise asked.answer
 
     def drop(self, index: int) -> None:
-        """Remove the file of a place, which is done with; one that is still on its way goes when it comes."""
+        """Remove the file of an index, which is done; one that is still on its way goes when it comes."""
         asked = self._asked.get(index)
         if asked is not None and (asked.answer is not None or not self._process):
             shutil.rmtree(asked.folder, ignore_errors=True)
@@ -143,13 +143,13 @@ class Fetcher:
             asked = self._asked[index] = _FetchRequest(
                 self._number, folder, f"{folder}/{local_name(wanted.url)}"
             )
-            if self.apart:
+            if self.ahead:
                 self._send(asked, wanted)
         return asked
 
     def _ask_ahead(self, index: int) -> None:
         """Have the next files fetched: so many, and so many bytes. One of unknown size waits for its turn."""
-        if not self.apart:
+        if not self.ahead:
             return
         count = size = 0
         for later, wanted in self._wanted.items():
@@ -164,7 +164,7 @@ class Fetcher:
     def _wait_for(self, asked: _FetchRequest) -> None:
         if asked.answer is not None:
             return
-        if not self.apart:
+        if not self.ahead:
             wanted = next(self._wanted[index] for index, one in self._asked.items() if one is asked)
             asked.answer = _answer(wanted, asked.path)
         while asked.answer is None:
@@ -214,7 +214,7 @@ class Fetcher:
 
 
 def local_name(url: str) -> str:
-    """What to call the file: recipes look at the end of the name."""
+    """Return what to call the file: recipes look at the end of the name."""
     name = file_name(url).replace("\0", "")
     if name in ("", ".", ".."):
         return "input"
@@ -234,7 +234,7 @@ def _answer(wanted: RemoteInput, path: str) -> Found | Exception:
 
 
 def _serve(pipe: Connection, parent: int) -> None:
-    """The life of a fetcher: it ends with its worker."""
+    """Be a fetcher, which ends with its worker."""
     try:
         die_with_parent(parent, signal.SIGKILL)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):

@@ -2,11 +2,12 @@
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused
-from splitter.inputs.lists import LISTS, refuse_option, suffix_of
+from splitter.inputs.lists import LISTS, suffix_of
+from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.storage.layout import OWN_FOLDER, RESERVED_FOLDERS
 from splitter.stores.listings import (
     OUTPUT_FOLDER,
@@ -16,30 +17,29 @@ from splitter.stores.listings import (
     is_remote_folder,
     remote_files,
 )
-from splitter.text.csv import Row
-from splitter.text.urls import is_url
+from splitter.text.urls import is_url, joined
 
 if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList, ListReading
+    from splitter.inputs.listing import InputList
 
 
 def _unless_none(files: Iterable[str], path: str, patterns: Sequence[str]) -> Iterator[str]:
-    """The files of a folder; refuses one without: it is almost always a slip, or a disk that is not there."""
+    """Yield files; refuse a folder without any, which is a slip, or a disk that is not there."""
     nothing = True
     for file in files:
         nothing = False
         yield file
     if nothing:
-        wanted = f"no file in it is like --pattern {' or '.join(map(repr, patterns))}"
+        wanted = f"no file in it matches --pattern {' or '.join(map(repr, patterns))}"
         raise Refused(f"{path}: {wanted if patterns else 'it holds no file'}{_instead(path)}")
 
 
 def _instead(path: str) -> str:
-    """What there is in a folder, where another pattern would find it."""
+    """Return what there is in a folder, where another pattern would find it."""
     example = None if is_url(path) else next(_walk(path, ""), None)
     if example:
         return f"; there is {example!r}, for example"
-    return ", but those whose names begin with a dot; check DATASET"
+    return ", except files whose names begin with a dot; check DATASET"
 
 
 def is_folder(path: str) -> bool:
@@ -50,14 +50,46 @@ def is_folder(path: str) -> bool:
     return path.endswith("/") or (suffix_of(path) not in LISTS and is_remote_folder(path))
 
 
-def read_folder(path: str, listing: "InputList", reading: "ListReading") -> tuple[Row, Iterable[Row]]:
-    """Return the columns and rows that the files of a folder make."""
-    refuse_option(listing.delimiter, "--delimiter", "a list in a CSV file")
-    refuse_option(listing.root, "--root", "a dataset list")
-    patterns, leave_out = listing.patterns, reading.leave_out
+class FolderSource(InputSource):
+    """A folder, here or at a URL, whose files are the inputs."""
+
+    takes = frozenset({"pattern", "folder_label", "companions"})
+
+    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
+        """Take what is a folder; of a URL that may have to be asked."""
+        return isinstance(location, str) and is_folder(location)
+
+    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
+        """Return a row for each file."""
+        location = joined(location, "") if is_url(location) else location
+        if listing.folder_label == "":
+            raise Refused("--folder-label '': is not a column name; write for example --folder-label label")
+        files = _files_of(location, listing.patterns, reading)
+        _tell_of_manifest(location, reading)
+        if listing.companions:
+            files = _without_companions(files, listing.companions, reading)
+        if listing.folder_label is None:
+            return SourceRows([listing.column], ([file] for file in files), location)
+        # the folder that holds the file, as audiofolder and ImageFolder have it
+        rows = ([file, file.rpartition("/")[0].rpartition("/")[2]] for file in files)
+        return SourceRows([listing.column, listing.folder_label], rows, location)
+
+
+def _tell_of_manifest(folder: str, reading: ListReading) -> None:
+    """Say that the files of an output folder have labels, which only its manifest knows."""
+    manifest = os.path.join(folder, "manifest.csv")
+    if not is_url(folder) and os.path.isdir(os.path.join(folder, OWN_FOLDER)) and os.path.isfile(manifest):
+        reading.tell(
+            f"{folder}: holds the outputs of an earlier run; to take their labels along, give {manifest} "
+            "with --column output instead"
+        )
+
+
+def _files_of(path: str, patterns: Sequence[str], reading: ListReading) -> Iterator[str]:
+    leave_out = reading.leave_out
     reading.tally.chosen = reading.tally.chosen or bool(patterns)
     if same_folder(path, leave_out):
-        raise Refused(f"{path}: is the folder of the inputs; choose another --output")
+        raise Refused(f"{path}: is the input folder; choose another --output")
     meant, passed_over = is_meant(patterns), reading.tally.passed_over
 
     def pass_over(name: str, kind: str) -> None:
@@ -69,25 +101,29 @@ def read_folder(path: str, listing: "InputList", reading: "ListReading") -> tupl
         files = remote_files(path, patterns, outputs, reading.known, pass_over)
     else:
         files = filter(meant, _walk(path, leave_out, pass_over))
-    files = _unless_none(files, path, patterns)
-    if listing.folder_label is None:
-        return [listing.column], ([file] for file in files)
-    if not listing.folder_label:
-        raise Refused("--folder-label '': names no column; write --folder-label label")
-    # the folder that holds the file, as audiofolder and ImageFolder have it
-    rows = ([file, file.rpartition("/")[0].rpartition("/")[2]] for file in files)
-    return [listing.column, listing.folder_label], rows
+    return _unless_none(files, path, patterns)
+
+
+def _without_companions(
+    files: Iterable[str], companions: Callable[[Sequence[str]], Collection[str]], reading: ListReading
+) -> Iterator[str]:
+    """Yield the files that do not belong to others, and count those that do."""
+    names = list(files)
+    found = companions(names)
+    if found:
+        reading.tally.passed_over["annotation file"] += len(found)
+    yield from (name for name in names if name not in found)
 
 
 def same_folder(one: str, other: str) -> bool:
-    """Whether two folders are the same; a URL is never a local one."""
+    """Return whether two folders are the same; a URL is never a local one."""
     if not other or is_url(one) or is_url(other):
         return bool(other) and one.rstrip("/") == other.rstrip("/")
     return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _walk(folder: str, leave_out: str, pass_over: PassOver = lambda *_: None) -> Iterator[str]:
-    """The files of a folder and its subfolders, in an order that is the same everywhere.
+    """Yield the files of a folder and its subfolders, in an order that is the same everywhere.
 
     `pass_over` is called with what might be taken for an input and is none, and what it is.
     """
@@ -96,13 +132,14 @@ def _walk(folder: str, leave_out: str, pass_over: PassOver = lambda *_: None) ->
 
 
 def _walk_below(folder: str, prefix: str, leave_out: set[str], pass_over: PassOver) -> Iterator[str]:
-    """The files below a folder; one that leads back to where it is itself is passed over."""
+    """Yield the files below a folder; one that leads back to where it is itself is passed over."""
     leave_out = {*leave_out, folder}
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
     except OSError as error:
-        raise Refused(f"{folder}: cannot be read: {error.strerror}; allow that, or give a list") from None
+        remedy = "fix its permissions, or pass a list"
+        raise Refused(f"{folder}: cannot be read: {error.strerror}; {remedy}") from None
     is_output = any(entry.name == OWN_FOLDER for entry in entries)
     if is_output and prefix:
         # else what was cut from a recording would be cut once more, beside it
@@ -112,7 +149,7 @@ def _walk_below(folder: str, prefix: str, leave_out: set[str], pass_over: PassOv
         path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
         if entry.name.startswith(".") or path in leave_out:
             if _may_be_missed(entry):
-                pass_over(prefix + entry.name, "hidden")
+                pass_over(prefix + entry.name, "hidden file")
             continue
         if is_output and entry.name in RESERVED_FOLDERS and not entry.is_dir():
             # the tables of the run that made this folder
@@ -126,19 +163,19 @@ def _walk_below(folder: str, prefix: str, leave_out: set[str], pass_over: PassOv
 
 
 def _may_be_missed(entry: os.DirEntry[str]) -> bool:
-    """A hidden file with an extension; .DS_Store has none, and ._a.wav is what macOS keeps beside a.wav."""
+    """Return whether a hidden file has an extension, unlike .DS_Store and the ._a.wav of macOS."""
     is_hidden = entry.name.startswith(".") and not entry.name.startswith("._")
     return is_hidden and "." in entry.name[1:] and entry.is_file()
 
 
 def _kind_of(entry: os.DirEntry[str]) -> str:
-    """What a file is that holds no data."""
+    """Return what a file is that holds no data."""
     mode = entry.stat().st_mode
     return "named pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
 
 
 def _may_hold_data(entry: os.DirEntry[str]) -> bool:
-    """Not a pipe, a socket or a device; but a link that leads nowhere may have lost its file."""
+    """Pass over pipes, sockets and devices; take a link that leads nowhere, which may have lost its file."""
     try:
         return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
     except OSError:

@@ -61,7 +61,7 @@ class LabelTable:
             )
 
     def joined(self, header: Row, rows: Iterable[Row], on: str, path: str, tally: RowTally) -> Iterator[Row]:
-        """The rows with their labels behind them; counts what does not match."""
+        """Yield the rows with their labels at the end, and count what does not match."""
         at, name_at = header.index(on), header.index(path)
         unused = dict.fromkeys(self._labels)
         empty = [""] * len(self.header)
@@ -80,16 +80,16 @@ class LabelTable:
                 unused.pop(row[at], None)
                 yield row + labels
         if tally.unlabelled and not found:
-            own = f"such as {next(iter(self._labels))!r}" if self._labels else "of which there is none"
+            own = f"such as {next(iter(self._labels))!r}" if self._labels else "(none)"
             theirs = f"the column {on!r} of the list has values such as {example!r}; name others with --on"
             why = f"its column {self._column!r} has keys {own}, {theirs}"
-            raise Refused(f"{self.name}: not one row belongs to an input: {why}")
+            raise Refused(f"{self.name}: no row belongs to an input: {why}")
         tally.unused += len(unused)
         tally.unused_names += [*unused][:NAMES_SHOWN]
 
 
 def columns_to_join_by(asked: str | None, path_column: str) -> tuple[str, str]:
-    """What `--on` says: the column of the list, and that of the file of labels."""
+    """Return what `--on` says: the column of the list, and that of the file of labels."""
     own, sign, other = (asked or path_column).partition("=")
     if not own or (sign and not other):
         raise Refused(f"--on {asked!r}: write COLUMN, or COLUMN=COLUMN-OF-THE-FILE")

@@ -3,17 +3,19 @@
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from splitter.archives.row_groups import MOST_AT_ONCE, batches_of
 from splitter.errors import Refused
 from splitter.inputs.shards.index import plain
 from splitter.inputs.shards.parquet import values_of
-from splitter.stores.listings import (
-    fetched_list,
-)
+from splitter.inputs.source import InputSource, ListReading, SourceRows, refuse_option
+from splitter.stores.listings import fetched_list
 from splitter.text.csv import CsvFile, Row, csv_rows, empty_list, json_fields, python_text
 from splitter.text.urls import file_name, is_url, parent, without_secrets
+
+if TYPE_CHECKING:
+    from splitter.inputs.listing import InputList
 
 # of a list are in memory at once
 ROWS_TOGETHER = 10_000
@@ -25,14 +27,14 @@ def suffix_of(path: str) -> str:
 
 
 def read_list(path: str, delimiter: str | None, held: list[IO[bytes]]) -> tuple[Row, Iterable[Row], str, str]:
-    """The header and the rows of a list, its name for messages, and the folder or URL that it is in."""
+    """Return the header and rows of a list, its name for messages, and the folder or URL around it."""
     suffix, name, home = suffix_of(path), path, os.path.dirname(path)
     if is_url(path):
         name, home = without_secrets(path), parent(path)
         file, path = fetched_list(path)
         held.append(file)
     elif os.path.exists(path) and not os.path.isfile(path):
-        raise Refused(f"{path}: is not a plain file, and a dataset list is read more than once")
+        raise Refused(f"{path}: is not a plain file, but a dataset list is read more than once")
     reader = READERS.get(suffix)
     if reader:
         refuse_option(delimiter, "--delimiter", "a list in a CSV file")
@@ -43,12 +45,6 @@ def read_list(path: str, delimiter: str | None, held: list[IO[bytes]]) -> tuple[
         advice = "; check its path" if isinstance(error, FileNotFoundError) else ""
         raise Refused(f"{name}: the dataset list cannot be read: {error.strerror or error}{advice}") from None
     return header, rows, name, home
-
-
-def refuse_option(value: object, option: str, use: str) -> None:
-    """Refuse an option that was given for another kind of source."""
-    if value is not None:
-        raise Refused(f"{option} {value!r} is only for {use}; leave it out")
 
 
 def _usual_delimiter(suffix: str) -> str:
@@ -75,7 +71,7 @@ def _read_csv(path: str, name: str, delimiter: str) -> tuple[Row, Iterable[Row]]
     # a shell hands '\t' on as it is written
     delimiter = "\t" if delimiter == "\\t" else delimiter
     if len(delimiter) != 1 or delimiter in '"\r\n':
-        raise Refused(f"--delimiter {delimiter!r}: must be one character, and no quote or line end")
+        raise Refused(f"--delimiter {delimiter!r}: must be one character, but not a quote or line break")
     with contextlib.closing(csv_rows(path, delimiter, name)) as rows:
         header = next(rows, None)
     if header is None:
@@ -102,9 +98,9 @@ def _json_objects(path: str, name: str) -> Iterator[dict[str, str]]:
             try:
                 fields = json_fields(line)
             except (ValueError, RecursionError) as error:
-                raise Refused(f"{name}: line {number} is not JSON ({error}); mend that line") from None
+                raise Refused(f"{name}: line {number} is not JSON ({error}); fix that line") from None
             if fields is None:
-                raise Refused(f"{name}: line {number} is not a JSON object; write one object a line")
+                raise Refused(f"{name}: line {number} is not a JSON object; write one object per line")
             yield fields
 
 
@@ -133,7 +129,7 @@ def _parquet_rows(name: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyar
             columns = map(values_of, batch.columns)
             yield from ([python_text(value) for value in row] for row in zip(*columns, strict=True))
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise Refused(f"{name}: is damaged Parquet ({plain(error)}); make it again") from None
+        raise Refused(f"{name}: is damaged Parquet ({plain(error)}); create it again") from None
 
 
 READERS = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".parquet": _read_parquet}
@@ -144,4 +140,36 @@ def refuse_twins(header: Row, name: str = "the dataset list") -> None:
     """Refuse two columns of one name."""
     for column in header:
         if header.count(column) > 1:
-            raise Refused(f"the column {column!r} stands twice in {name}; give one another name")
+            raise Refused(f"the column {column!r} occurs twice in {name}; rename one")
+
+
+class ListFileSource(InputSource):
+    """A list in a file: CSV, TSV, JSONL or Parquet."""
+
+    takes = frozenset({"root", "delimiter"})
+
+    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
+        """Take any path: only a look inside could tell."""
+        return isinstance(location, str)
+
+    def options(self, location: Any) -> set[str]:  # noqa: ANN401
+        """Return its options; of these lists only CSV has delimiters."""
+        return {"column", "root"} | (set() if suffix_of(location) in READERS else {"delimiter"})
+
+    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
+        """Return the columns and rows of the list."""
+        header, rows, name, home = read_list(location, listing.delimiter, reading.held)
+        if listing.column not in header:
+            if not all(map(_is_printable, header)):
+                advice = (
+                    f"to process only that file, pass its folder and --pattern {os.path.basename(name)!r}"
+                )
+                raise Refused(f"{name}: is not a dataset list, because it is not text; {advice}")
+            there = f"it has {names_shown(header)}; {column_advice(header)}"
+            raise Refused(f"{name}: has no column {listing.column!r}; {there}")
+        return SourceRows(header, rows, home)
+
+
+def _is_printable(name: str) -> bool:
+    """Return whether a column's name can be shown; what begins a recording, or a list in UTF-16, cannot."""
+    return all(sign.isprintable() or sign.isspace() for sign in name)

@@ -7,7 +7,7 @@ import stat
 import xxhash
 
 from splitter.errors import UnreadableInput
-from splitter.stores.clients import Found, look
+from splitter.stores.files import Found, look
 from splitter.text.csv import ENCODING, ESCAPE
 from splitter.text.urls import is_url, unsigned_bytes
 
@@ -15,7 +15,7 @@ UNREADABLE = -1
 
 
 def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
-    """What an input was when it was processed: its columns, its file, and how it was to be processed.
+    """Return what an input was when it was processed: its columns, its file, and how it was to be processed.
 
     A URL that is signed anew is the same as before.
     """
@@ -25,13 +25,13 @@ def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
 
 
 def absent(path: str) -> Found:
-    """What stands for a file that is not there: with another --root it is another one that is not there."""
+    """Return what stands for a missing file; with another --root it is another missing file."""
     location = unsigned_bytes(path.encode(ENCODING, ESCAPE))
     return Found(UNREADABLE, xxhash.xxh3_64_intdigest(location) >> 1)
 
 
 def look_at(path: str) -> Found:
-    """The file's size and time; refuses what is not a plain file, which could block or never end."""
+    """Return the file's size and time; refuses what is not a plain file, which could block or never end."""
     if is_url(path):
         return look(path)
     try:
@@ -40,9 +40,9 @@ def look_at(path: str) -> Found:
             return Found(found.st_size, found.st_mtime_ns)
     except FileNotFoundError:
         where = (
-            f"is a link to {os.readlink(path)}, which is not there"
+            f"is a link to {os.readlink(path)}, which does not exist"
             if os.path.islink(path)
-            else "is not there"
+            else "does not exist"
         )
         raise UnreadableInput(f"{path}: {where}") from None
     except (PermissionError, NotADirectoryError) as error:

@@ -6,19 +6,27 @@ dataset list of the second      label  from_input  input   from_size  from_check
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused
+from splitter.inputs.folders import same_folder
+from splitter.inputs.lists import READERS, ListFileSource, suffix_of
+from splitter.inputs.source import ListReading, SourceRows
 from splitter.stores.listings import content_beside
+from splitter.text.csv import Row
+from splitter.text.labels import EARLIER
 from splitter.text.urls import is_url, parent
 
+if TYPE_CHECKING:
+    from splitter.inputs.listing import InputList
+
 SCHEMA_BESIDE = ".splitter/schema.json"
-PREFIX = "from_"
 OUTPUT, INPUT = "output", "input"
 
 
 def labels_of_manifest(path: str, header: Sequence[str]) -> list[str] | None:
-    """The dataset columns of a list that is a manifest in its output folder; None for any other list."""
+    """Return the dataset columns of a manifest in its output folder; None for any other list."""
     if not {OUTPUT, "size", "checksum"} <= {*header}:
         return None
     schema = (
@@ -49,7 +57,7 @@ def _read(path: str) -> bytes | None:
 def names_in_next_stage(
     header: Sequence[str], labels: Sequence[str], rename: Mapping[str, str]
 ) -> dict[str, str]:
-    """The new name of each column that has one: the stage's own are prefixed, and its outputs are the inputs.
+    """Return new names of columns: those of the stage get a prefix, and its outputs are the inputs.
 
     What `rename` says comes first. Labels keep their names; so do those of the stages before, which came
     along as labels, and a name that is taken gets another prefix.
@@ -60,9 +68,47 @@ def names_in_next_stage(
     for name in header:
         if name in names or name in kept:
             continue
-        new = PREFIX + name
+        new = EARLIER + name
         while new in taken:
-            new = PREFIX + new
+            new = EARLIER + new
         taken.add(new)
         names[name] = new
     return names
+
+
+class ManifestSource(ListFileSource):
+    """The manifest of an earlier run, whose outputs are the inputs of this one."""
+
+    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401 - as the seam
+        """Take a list of which --column asks for the outputs; `read` sees whether it is a manifest."""
+        is_plain = isinstance(location, str) and listing.delimiter is None
+        return is_plain and listing.column == OUTPUT and suffix_of(location) not in READERS
+
+    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
+        """Return the rows that have an output, and the new names of the columns."""
+        found = super().read(location, listing, reading)
+        labels = labels_of_manifest(location, found.header)
+        if labels is None:
+            return found
+        if same_folder(
+            parent(location) if is_url(location) else os.path.dirname(location), reading.leave_out
+        ):
+            raise Refused(
+                f"{reading.leave_out}: holds the files that {location} lists; choose another --output"
+            )
+        rename = names_in_next_stage(found.header, labels, listing.rename or {})
+        rows = _with_output(found.rows, found.header.index(OUTPUT), reading.tell)
+        return SourceRows(found.header, rows, found.home, rename)
+
+
+def _with_output(rows: Iterable[Row], at: int, tell: Callable[[str], None]) -> Iterator[Row]:
+    """Yield the rows of a manifest that have an output file."""
+    left_out = 0
+    for row in rows:
+        if row[at]:
+            yield row
+        else:
+            left_out += 1
+    if left_out:
+        rows_have = "row of the manifest has" if left_out == 1 else "rows of the manifest have"
+        tell(f"{left_out:,} {rows_have} no output file: left out")

@@ -2,14 +2,32 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused
 from splitter.inputs.lists import column_advice, names_shown
+from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.text.csv import Row, python_text
+
+if TYPE_CHECKING:
+    from splitter.inputs.listing import InputList
 
 # what pairs hold beside the path
 LABEL = "label"
+
+
+class ObjectSource(InputSource):
+    """What Python code gives: a list of paths or rows, a DataFrame, a dataset of paths."""
+
+    takes = frozenset({"root"})
+
+    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
+        """Take what is no path."""
+        return not isinstance(location, str)
+
+    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401, ARG002
+        """Return its columns and rows."""
+        return SourceRows(*read_object(location, listing.column), os.getcwd())
 
 
 def read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa: ANN401 - what a user has
@@ -24,7 +42,7 @@ def read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa:
         if not sequence or isinstance(source, Mapping):
             kind = type(source).__name__
             raise Refused(
-                f"inputs is of type {kind}; give a file, a folder, a list, a DataFrame or a dataset of paths"
+                f"inputs is of type {kind}; pass a file, a folder, a list, a DataFrame or a dataset of paths"
             )
         # a torch dataset need not say where it ends, and a pandas Series may count from anywhere
         values = list(source) if hasattr(source, "__iter__") else [source[at] for at in range(len(source))]
@@ -50,8 +68,8 @@ def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]
     for value in values:
         if not isinstance(value, (str, os.PathLike)):
             raise Refused(
-                f"inputs: {value!r} is of type {type(value).__name__}; give paths, or dicts that are rows, "
-                "or pairs of a path and a label"
+                f"inputs: {value!r} is of type {type(value).__name__}; pass paths, or dicts as "
+                "rows, or pairs of a path and a label"
             )
     return [column], ([os.fspath(value)] for value in values)
 
@@ -63,5 +81,5 @@ def _is_pair(value: Any) -> bool:  # noqa: ANN401 - what a user has
 
 def _as_mapping(value: Any) -> Mapping[Any, Any]:  # noqa: ANN401 - what a user has
     if not isinstance(value, Mapping):
-        raise Refused(f"inputs: {value!r} stands among dicts; give paths only, or rows only")
+        raise Refused(f"inputs: {value!r} is among dicts; pass either paths or rows")
     return value

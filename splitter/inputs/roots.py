@@ -12,7 +12,7 @@ from splitter.text.urls import begin_of, is_url, joined, without_scheme
 
 
 def path_mover(root: str, common: str) -> Callable[[str], str]:
-    """How a path that is relative to a root is written where another one is that of all."""
+    """Return how a path that is relative to a root is written where another one is that of all."""
     if root == common:
         return lambda text: text
     layout = Layout(root)
@@ -28,7 +28,7 @@ def path_mover(root: str, common: str) -> Callable[[str], str]:
 
 
 def common_root(roots: list[str]) -> str:
-    """The folder that all roots are in; the first of them if there is none, as between two stores."""
+    """Return the folder that all roots are in; the first of them if there is none, as between two stores."""
     if len({*roots}) == 1:
         return roots[0]
     if not any(map(is_url, roots)):
@@ -41,7 +41,7 @@ def common_root(roots: list[str]) -> str:
 
 
 def root_below(home: str, asked: str) -> str:
-    """The folder or URL that relative paths start from."""
+    """Return the folder or URL that relative paths start from."""
     if is_url(asked):
         refuse_password(asked)
         return joined(asked, "")
@@ -49,17 +49,17 @@ def root_below(home: str, asked: str) -> str:
         return joined(home, asked)
     root = os.path.normpath(os.path.join(home, os.path.expanduser(without_scheme(asked))))
     if not os.path.isdir(root):
-        raise Refused(f"{root}: the folder that inputs are relative to is not there; check --root")
+        raise Refused(f"{root}: the folder that input paths are relative to does not exist; check --root")
     return root
 
 
 def absolute_path(path: str, what: str) -> str:
-    """A path from the root of the file system, or a URL."""
+    """Return a path from the root of the file system, or a URL."""
     if is_url(path):
         refuse_password(path)
         return path
     if not path or "\0" in path:
-        raise Refused(f"{what} {path!r}: names no file; give a list or a folder")
+        raise Refused(f"{what} {path!r}: is not a path; pass a list or a folder")
     if path.startswith("pipe:"):
-        raise Refused(f"{path}: commands are not run; give the shards as files or URLs")
+        raise Refused(f"{path}: commands are not run; pass the shards as files or URLs")
     return os.path.abspath(os.path.expanduser(without_scheme(path)))

@@ -15,7 +15,7 @@ from splitter.inputs.locations import UNREADABLE, absent, fingerprint, look_at
 from splitter.inputs.shards.index import MemberIndex
 from splitter.inputs.table import BLOCK, InputTable
 from splitter.storage.layout import RESERVED_FOLDERS, Layout, folders_around, key_hash, same_name, shard_of
-from splitter.stores.clients import Found, look_at_all
+from splitter.stores.files import Found, look_at_all
 from splitter.stores.listings import ListedFiles
 from splitter.system.pool import in_processes
 from splitter.text.csv import parse_rows
@@ -36,7 +36,7 @@ class Survey:
     Attributes:
         keys: The hash of each input's key.
         sizes: Bytes, or UNREADABLE.
-        changed_ns: When each file last changed; of one that is not there, what stands for its place.
+        changed_ns: When each file last changed; of one that does not exist, what stands for its place.
         folders: The hash of the output folder of each input.
         outer_folders: The hashes of the folders that these are in, sorted.
         members: Those that stand in shards.
@@ -52,7 +52,7 @@ class Survey:
     at: np.ndarray
 
     def fingerprints(self, table: InputTable, seed: int) -> np.ndarray:
-        """The fingerprint of each input as it is now."""
+        """Return the fingerprint of each input as it is now."""
         marks = np.empty(len(table), "u8")
         for start in range(0, len(table), BLOCK):
             stop = min(len(table), start + BLOCK)
@@ -85,7 +85,7 @@ def survey(
     look = partial(_look_at_block, table, layout, (known or ListedFiles()).in_order(), members.in_order())
     starts = range(0, len(table), FEW if remote else BLOCK)
     # a store's client brings threads, which this process must not have when it starts workers
-    with contextlib.closing(in_processes(look, starts, apart=remote)) as blocks:
+    with contextlib.closing(in_processes(look, starts, always_fork=remote)) as blocks:
         for start, (block, outer) in zip(starts, blocks, strict=True):
             for column, numbers in zip(columns, block, strict=True):
                 column[start : start + starts.step] = numbers
@@ -105,7 +105,7 @@ def survey(
 def _look_at_block(
     table: InputTable, layout: Layout, known: ListedFiles, members: MemberIndex, start: int
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Keys, folders, sizes and times of some inputs; and the folders that their folders are in."""
+    """Return keys, folders, sizes and times of some inputs, and the folders around their folders."""
     keys, folders, sizes, times = [], [], [], []
     outer_folders: dict[str, int] = {}
     urls: dict[int, str] = {}
@@ -117,7 +117,7 @@ def _look_at_block(
         key = layout.key(listed)
         if key in ("", "."):
             raise Refused(
-                f"row {index + 1} of the dataset list names no file: {listed!r}; mend or remove that row"
+                f"row {index + 1} of the dataset list names no file: {listed!r}; fix or remove that row"
             )
         folder = same_name(layout.folder(key))
         keys.append(key_hash(key))
@@ -151,7 +151,7 @@ def _look_at_block(
 
 
 def _look_at_urls(urls: dict[int, str], known: ListedFiles) -> Iterator[tuple[int, Found]]:
-    """What is known of remote files, by their places; but of those that cannot be looked at."""
+    """Yield what is known of remote files, by their places; but of those that cannot be looked at."""
     every = list(dict.fromkeys(urls.values()))
     told = dict(zip(every, known.of_all(every), strict=True))
     asked = [url for url, found in told.items() if found is None]
@@ -163,9 +163,9 @@ def _look_at_urls(urls: dict[int, str], known: ListedFiles) -> Iterator[tuple[in
 def _refuse_password(listed: str, index: int) -> None:
     if has_password(listed):
         raise Refused(
-            f"row {index + 1} of the dataset list: {without_secrets(listed)} was written with a password, "
-            "which would come into the manifest; leave it out there, and give it in ~/.netrc or the store's "
-            "own config"
+            f"row {index + 1} of the dataset list: {without_secrets(listed)} contains a password, "
+            "which would appear in the manifest; remove it, and put it into ~/.netrc or the "
+            "store's own config"
         )
 
 
@@ -174,14 +174,14 @@ def _reserved(listed: str, key: str) -> Refused:
     shard, _ = shard_of(listed)
     if shard:
         shards = f"{shard.rpartition('/')[0]}/*{os.path.splitext(shard)[1]}"
-        remedy = f"it stands in a shard: give the shards as DATASET, as in 'FOLDER/{shards}'"
+        remedy = f"it is in a shard: pass the shards as DATASET, as in 'FOLDER/{shards}'"
     elif slash:
         remedy = f"rename the folder {top}/, or start inside it: as DATASET, or with --root {top} for a list"
     elif same_name(key) in RESERVED_FOLDERS:
         remedy = "rename it"
     else:
         remedy = "use --keep-extension, or rename it"
-    return Refused(f"{listed}: its outputs would take a name of splitter's own; {remedy}")
+    return Refused(f"{listed}: its outputs would get a name that splitter reserves; {remedy}")
 
 
 def _refuse_collisions(table: InputTable, layout: Layout, found: Survey) -> None:
@@ -220,7 +220,7 @@ def _remedy(layout: Layout, *, helps: bool) -> str:
 
 
 def _first_inside(table: InputTable, layout: Layout, folder: str) -> str | None:
-    """The first input whose outputs would go into a folder, as it is listed."""
+    """Return the first input whose outputs would go into a folder, as it is listed."""
     for start in range(0, len(table), BLOCK):
         for row in parse_rows(b"".join(table.texts(start, min(len(table), start + BLOCK)))):
             own = same_name(layout.folder(layout.key(row[table.at])))
@@ -230,7 +230,7 @@ def _first_inside(table: InputTable, layout: Layout, folder: str) -> str | None:
 
 
 def _first_twins(numbers: np.ndarray) -> tuple[int, int, int] | None:
-    """The first place whose number stood before, and where that was; and how many more there are."""
+    """Return the first place whose number stood before, and where that was; and how many more there are."""
     in_order = np.sort(numbers)
     if not (in_order[1:] == in_order[:-1]).any():
         return None
@@ -242,7 +242,7 @@ def _first_twins(numbers: np.ndarray) -> tuple[int, int, int] | None:
 
 
 def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
-    """The places of the numbers that are among the sorted ones; a block at a time takes little memory."""
+    """Yield the indices of the numbers that are among the sorted ones, with little memory."""
     for start in range(0, len(numbers), BLOCK) if len(sorted_numbers) else ():
         block = numbers[start : start + BLOCK]
         at = np.minimum(np.searchsorted(sorted_numbers, block), len(sorted_numbers) - 1)
@@ -250,7 +250,7 @@ def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
 
 
 def advice_on_missing(listing: InputList, table: InputTable, layout: Layout, found: Survey) -> str:
-    """What is probably wrong when not one input can be read; else nothing."""
+    """Return what is probably wrong when not one input can be read; else nothing."""
     if not len(table) or (found.sizes != UNREADABLE).any():
         return ""
     first = table.listed(0)
@@ -268,13 +268,13 @@ def advice_on_missing(listing: InputList, table: InputTable, layout: Layout, fou
     if len(roots) == 1:
         root = os.path.join(listing.root or "", roots[0])
         return f"{many} is not at {location} but in {roots[0]}: use --root {root}"
-    return f"{many} is not at {location}; --root says which folder the paths start from"
+    return f"{many} is not at {location}; use --root to set the folder that paths start from"
 
 
 def look_at_all_paths(locations: Sequence[str]) -> list[Found | OSError | UnreadableInput]:
-    """What is known of files here and elsewhere; of one that cannot be looked at, why."""
+    """Return what is known of files here and elsewhere; of one that cannot be looked at, why."""
     urls = list(dict.fromkeys(filter(is_url, locations)))
-    (answers,) = in_processes(look_at_all, [urls], apart=True) if urls else [[]]
+    (answers,) = in_processes(look_at_all, [urls], always_fork=True) if urls else [[]]
     remote = dict(zip(urls, answers, strict=True))
     return [remote[location] if location in remote else _looked_at(location) for location in locations]
 
@@ -287,13 +287,13 @@ def _looked_at(location: str) -> Found | OSError | UnreadableInput:
 
 
 def why_unreadable(location: str) -> str:
-    """Why an input cannot be read, with its name; nothing if it can."""
+    """Return why an input cannot be read, with its name; nothing if it can."""
     (found,) = look_at_all_paths([location])
     return "" if isinstance(found, Found) else str(found)
 
 
 def _likely_roots(listing: InputList, layout: Layout) -> list[str]:
-    """Folders that paths may have been meant to start from: beside them, the current one, behind a link."""
+    """Guess the folder that paths start from: beside them, the current one, behind a link."""
     roots = [os.getcwd()]
     if isinstance(listing.source, (str, os.PathLike)):
         roots.append(os.path.dirname(os.path.realpath(listing.source)))

@@ -43,11 +43,11 @@ class InputTable:
         self._starts = np.empty(0, "i8")
 
     def __len__(self) -> int:
-        """How many inputs there are: the rows, unless rows were grouped."""
+        """Return how many inputs there are: the rows, unless rows were grouped."""
         return len(self._offsets) - 1 if self._order is None else len(self._starts) - 1
 
     def group(self, keys: np.ndarray) -> np.ndarray:
-        """Take all rows of equal key for one input; returns each input's first row."""
+        """Take all rows of equal key for one input; return each input's first row."""
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         rank = np.empty(len(first), "i8")
         rank[np.argsort(first)] = np.arange(len(first))
@@ -56,22 +56,22 @@ class InputTable:
         return np.sort(first)
 
     def texts(self, start: int, stop: int) -> list[bytes]:
-        """The CSV text of some inputs that follow each other."""
+        """Return the CSV text of some inputs that follow each other."""
         if self._order is None:
             return self._rows(start, stop)
         groups = (self._order[self._starts[index] : self._starts[index + 1]] for index in range(start, stop))
         return [b"".join(self._rows(row, row + 1)[0] for row in group.tolist()) for group in groups]
 
     def text(self, index: int) -> bytes:
-        """The CSV text of one input: its row, or all of them."""
+        """Return the CSV text of one input: its row, or all of them."""
         return self.texts(index, index + 1)[0]
 
     def listed(self, index: int) -> str:
-        """An input as it is written in the list."""
+        """Return an input as it is written in the list."""
         return parse_rows(self.text(index))[0][self.at]
 
     def checksum(self) -> str:
-        """Of the whole copy."""
+        """Return the checksum of the whole copy."""
         self._file.flush()
         digest, at = xxhash.xxh3_128(), 0
         while block := os.pread(self._file.fileno(), READ_AT_ONCE, at):
@@ -80,7 +80,7 @@ class InputTable:
         return checksum_of(digest)
 
     def input_file(self, index: int, layout: Layout) -> InputFile:
-        """An input as `process` takes it."""
+        """Return an input as `process` takes it."""
         return make_input(parse_rows(self.text(index)), self.header, self.at, layout, Scratch())
 
     def _rows(self, start: int, stop: int) -> list[bytes]:
@@ -92,7 +92,7 @@ class InputTable:
 
 
 def make_input(rows: list[Row], header: Row, at: int, layout: Layout, scratch: Scratch) -> InputFile:
-    """The value that `process` takes, from the parsed rows of one input."""
+    """Return the value that `process` takes, from the parsed rows of one input."""
     text = rows[0][at]
     columns = [dict(zip(header, row, strict=True)) for row in rows]
     return InputFile(text, layout.location(text), columns[0], tuple(columns), scratch)
@@ -111,7 +111,7 @@ def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> 
 
 
 def _copy_rows(rows: Iterable[Row], file: BinaryIO, position: int) -> tuple[list[np.ndarray], bool]:
-    """Write rows; where each ends, and whether there is a URL in any."""
+    """Write rows; return where each ends, and whether there is a URL in any."""
     csv_text, urls = CsvText(), False
     pieces = [np.array([position])]
     for number, block in enumerate(_blocks(rows)):
@@ -130,7 +130,7 @@ def _copy_rows(rows: Iterable[Row], file: BinaryIO, position: int) -> tuple[list
 
 
 def _copy_plain(rows: CsvFile, file: BinaryIO, position: int) -> tuple[list[np.ndarray], bool] | None:
-    """Copy lines as they are; the same, or None if they had to be written in another way."""
+    """Copy lines as they are; return the same, or None if they had to be written in another way."""
     pieces, urls = [np.array([position])], False
     for number, block in enumerate(rows.plain_blocks()):
         if block is None:
@@ -159,7 +159,7 @@ def _not_text(lines: list[str], first: int) -> Refused:
             line.encode(ENCODING, ESCAPE)
         except UnicodeEncodeError as error:
             part = error.object[error.start : error.end]
-            return Refused(f"row {number} of the dataset list: {part!r} is not text; mend that row")
+            return Refused(f"row {number} of the dataset list: {part!r} is not text; fix that row")
     raise AssertionError("all lines can be written")
 
 

@@ -1,6 +1,6 @@
-"""`splitter.open`: the outputs of a run as a torch Dataset, whatever sink they are in.
+"""`splitter.open`: the outputs of a run as a torch Dataset, from any sink.
 
-manifest ── rows with an output ── Samples ┬── OutputDataset   any of them, by its number
+manifest ── rows with an output ── Samples ┬── OutputDataset   any of them, by index
                                            └── OutputStream    all of them, shard after shard
 """
 
@@ -30,17 +30,18 @@ MOST_NAMED = 20
 
 
 class OutputSamples:
-    """The outputs that were asked for: their rows, and how to read and decode them."""
+    """The selected outputs: their rows, and how to read and decode them."""
 
     def __init__(self, rows: "pd.DataFrame", folder: str, decode: Decode, content: str) -> None:
         """Take the rows that have an output."""
         if content in rows.columns:
             raise Refused(
-                f"splitter.open: the manifest has a column {content!r}; give content=, another name"
+                f"splitter.open: the manifest already has a column {content!r}; choose another name "
+                "with content="
             )
         self._reader = OutputReader(folder)
         self._decode, self._content = decode, content
-        # columns as they are in pandas: small, shared after a fork, and quick to send
+        # columns as in pandas: small, shared after a fork, and quick to send
         self._columns = {str(name): rows[name].array for name in rows.columns}
         self._count = len(rows)
 
@@ -48,26 +49,26 @@ class OutputSamples:
     def of(
         cls, output: "str | os.PathLike[str] | pd.DataFrame", where: str | None, decode: Decode, content: str
     ) -> "OutputSamples":
-        """Read the manifest, and choose."""
+        """Read the manifest and select rows."""
         rows, folder = _manifest(output)
         if not (isinstance(decode, bool) or callable(decode)):
             raise Refused(f"splitter.open: decode is {decode!r:.100}; give True, False or a function")
         return cls(_chosen(rows[rows["output"] != ""], where), folder, decode, content)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of outputs."""
         return self._count
 
     def column(self, name: str) -> Any:  # noqa: ANN401 - an array of pandas, or None
-        """A column of the rows."""
+        """Return a column of the rows."""
         return self._columns.get(name)
 
     def row(self, number: int) -> Sample:
-        """The row of an output, with Python's own types."""
+        """Return the row of an output, with Python's own types."""
         return {name: _plain(column[number]) for name, column in self._columns.items()}
 
     def address(self, number: int) -> Address:
-        """Where its content is."""
+        """Return the address of its content."""
         output, offsets = str(self._columns["output"][number]), self._columns.get("shard_offset")
         return Address(
             output,
@@ -77,15 +78,15 @@ class OutputSamples:
         )
 
     def sample(self, number: int) -> Sample:
-        """One of them, read and decoded."""
+        """Read and decode an output."""
         return self.made(number, self._reader.read(self.address(number)))
 
     def contents(self, numbers: Iterable[int]) -> Iterator[bytes]:
-        """The contents of many, as they are."""
+        """Return the contents of many outputs, undecoded."""
         return self._reader.read_in_order(map(self.address, numbers))
 
     def made(self, number: int, content: bytes) -> Sample:
-        """What is handed out of an output whose content is read."""
+        """Return the sample of an output whose content is read."""
         row = self.row(number)
         if not isinstance(self._decode, bool):
             return {**row, self._content: self._decode(content, row)}
@@ -96,7 +97,7 @@ class OutputSamples:
 
 
 def _manifest(output: Any) -> tuple["pd.DataFrame", str]:  # noqa: ANN401 - whatever a caller gave
-    """The rows, and the folder that they are of."""
+    """Return the rows, and their folder."""
     import pandas as pd
 
     from splitter.outputs.frame import read_manifest
@@ -105,19 +106,19 @@ def _manifest(output: Any) -> tuple["pd.DataFrame", str]:  # noqa: ANN401 - what
     folder = rows.attrs.get(FOLDER)
     if folder is None:
         given = "the table" if rows is output else f"{os.fspath(output)}"
-        raise Refused(f"splitter.open: {given} does not know its output folder; give the folder of a run")
+        raise Refused(f"splitter.open: {given} does not know its output folder; pass the folder of a run")
     return rows, folder
 
 
 def _chosen(rows: "pd.DataFrame", where: str | None) -> "pd.DataFrame":
-    """The rows that an expression of pandas holds for."""
+    """Return the rows that match an expression of pandas."""
     import pandas as pd
 
     if where is None:
         return rows
     shown = f"splitter.open: where {where!r:.200}"
     try:
-        # it may raise what it likes, and knows nothing but the columns
+        # it may raise anything, and knows only the columns
         holds: Any = rows.eval(where, engine="python", local_dict={}, global_dict={})
     except Exception as error:  # noqa: BLE001 - whatever pandas raises
         raise Refused(f"{shown}: {_why_not(error, [*map(str, rows.columns)])}") from None
@@ -129,22 +130,22 @@ def _chosen(rows: "pd.DataFrame", where: str | None) -> "pd.DataFrame":
         )
     found: pd.DataFrame = rows[holds.fillna(value=False).astype(bool)]
     if len(rows) and not len(found):
-        warnings.warn(f"{shown} holds for none of {len(rows):,} outputs; {_TEXT}", stacklevel=4)
+        warnings.warn(f"{shown} matches none of {len(rows):,} outputs; {_TEXT}", stacklevel=4)
     return found
 
 
-# what is most often meant
+# the most common mistake
 _TEXT = (
     "columns of the dataset list are text, so write label == '7', or label.astype('float') < 30 for a number"
 )
 
 
 def _why_not(error: Exception, columns: Sequence[str]) -> str:
-    """What is wrong with an expression, in one line."""
+    """Return what is wrong with an expression, on one line."""
     name = re.fullmatch(r"name '(?:BACKTICK_QUOTED_STRING_)?(.*)' is not defined", str(error))
     if name:
         hint = nearest(name[1], [*columns]) or f"; {_columns(columns)}"
-        return f"there is no column {name[1]!r}{hint} (text stands in quotes)"
+        return f"there is no column {name[1]!r}{hint} (write text in quotes)"
     if isinstance(error, TypeError):
         return f"{one_line(str(error))}; {_TEXT}"
     words = "is not a pandas expression" if isinstance(error, (SyntaxError, TokenError)) else ""
@@ -157,26 +158,26 @@ def _columns(names: Iterable[object]) -> str:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - of an array of pandas
-    """A value of Python's own types; what is missing is None."""
+    """Return a plain Python value; a missing one is None."""
     if isinstance(value, np.generic):
         return value.item()
-    # pandas' missing value is of its own type
+    # pandas' missing value has its own type
     return None if type(value).__name__ == "NAType" else value
 
 
 class OutputDataset(Dataset[Sample]):
-    """The outputs of a run, each by its number."""
+    """The outputs of a run, by index."""
 
     def __init__(self, samples: OutputSamples) -> None:
-        """Made by `splitter.open`."""
+        """Take the samples from `splitter.open`."""
         self._samples = samples
 
     def __len__(self) -> int:
-        """How many outputs there are."""
+        """Return the number of outputs."""
         return len(self._samples)
 
     def __getitem__(self, index: int) -> Sample:
-        """An output: the row of the manifest, and its content."""
+        """Return an output: the row of the manifest, and its content."""
         count = len(self)
         if not -count <= index < count:
             raise IndexError(f"output {index} of {count}")
@@ -184,5 +185,5 @@ class OutputDataset(Dataset[Sample]):
 
     @staticmethod
     def collate_fn(samples: Sequence[Sample]) -> list[Sample]:
-        """A batch for a DataLoader: the samples as they are."""
+        """Return a batch for a DataLoader: the list of samples, unchanged."""
         return list(samples)

@@ -1,4 +1,4 @@
-"""The content of an output as a program uses it: sound as a tensor, images, text."""
+"""The content of an output decoded: sound as a tensor, images, text."""
 
 import io
 from typing import Any, cast
@@ -10,11 +10,11 @@ IMAGES = frozenset({"png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff"})
 TEXTS = frozenset(
     {"txt", "json", "jsonl", "csv", "tsv", "srt", "vtt", "lab", "xml", "html", "md", "textgrid"}
 )
-REMEDY = "open it with decode=False, or with a decode of your own"
+REMEDY = "open it with decode=False, or with your own decode function"
 
 
 def decoded(output: str, content: bytes) -> tuple[Any, int | None]:
-    """The content, and for sound its sample rate; what is of no known kind stays bytes."""
+    """Return the content, and for sound its sample rate; unknown types stay bytes."""
     kind = output.rpartition(".")[2].lower()
     try:
         if kind in READABLE:
@@ -27,7 +27,7 @@ def decoded(output: str, content: bytes) -> tuple[Any, int | None]:
 
 
 def _sound(content: bytes) -> tuple[Any, int]:
-    """A tensor of float32 with the shape [channels, frames]."""
+    """Return a float32 tensor with the shape [channels, frames]."""
     import soundfile
     import torch
 

@@ -1,7 +1,6 @@
 """The files of an output folder, here or at a URL."""
 
 import contextlib
-import io
 import os
 import stat
 import weakref
@@ -15,12 +14,12 @@ from splitter.inputs.locations import look_at
 from splitter.storage.tree import InTheWay, Tree, is_mostly_nothing
 from splitter.text.urls import is_url, without_scheme, without_secrets
 
-# of a store, what is read at a time, and how much may be read in vain between two outputs
+# in a store: bytes to read at a time, and bytes to read in vain between two outputs
 READ_AHEAD, GAP = 16 << 20, 1 << 16
 
 
 class ByteRange(NamedTuple):
-    """Some bytes of a file."""
+    """A range of bytes in a file."""
 
     name: str
     start: int
@@ -28,7 +27,7 @@ class ByteRange(NamedTuple):
 
 
 def _together(parts: Sequence[ByteRange]) -> list[list[ByteRange]]:
-    """Those that follow each other closely."""
+    """Group ranges that follow each other closely."""
     groups: list[list[ByteRange]] = []
     for part in parts:
         last = groups[-1][-1] if groups else None
@@ -43,75 +42,73 @@ def _together(parts: Sequence[ByteRange]) -> list[list[ByteRange]]:
 
 
 def files_at(folder: str) -> "Files":
-    """The files of an output folder, wherever it is; at a URL its client is of this process only."""
+    """Return the files of an output folder, or at a URL, with a client for this process only."""
     return RemoteFiles(folder) if is_url(folder) else LocalFiles(folder)
 
 
 class Files(ABC):
-    """The files of an output folder, by their names in it.
+    """The files of an output folder, by name.
 
     Attributes:
-        folder: Where it is, for any process: a whole path, or a URL.
+        folder: Its location for any process: an absolute path, or a URL.
     """
 
     folder: str
 
     @abstractmethod
     def exists(self, name: str) -> bool:
-        """Whether there is a file or a folder of that name."""
+        """Return whether a file or a folder of that name exists."""
 
     def refuse_nowhere(self) -> None:  # noqa: B027 - of most places there is nothing to say
-        """Refuse a bucket that is not there, where a file was not found."""
+        """Refuse a missing bucket, after a file was not found."""
 
     @abstractmethod
     def location(self, name: str) -> str:
-        """What messages call a file."""
+        """Return the name of a file in messages."""
 
     @abstractmethod
     def read(self, name: str, *, gaps: bool = False) -> bytes:
-        """A whole file; `gaps` are for where its size is known."""
+        """Return a whole file; pass `gaps` if its size is known."""
 
     def size(self, name: str) -> int | None:  # noqa: ARG002 - elsewhere it would be a request
-        """The bytes of a file, where that is known before it is read."""
+        """Return the size of a file, if it is known before reading."""
         return None
 
     @abstractmethod
     def open(self, name: str, *, gaps: bool = True) -> BinaryIO:
-        """A file to read and to seek in; without `gaps`, none that is large by what was never written."""
+        """Open a seekable file; without `gaps`, refuse one that is large because of holes."""
 
     @abstractmethod
     def table(self, name: str) -> Any:  # noqa: ANN401 - whatever Arrow reads from
-        """A file as Arrow takes it, which closes it when it is done with it."""
+        """Open a file for Arrow, which closes it."""
 
     @abstractmethod
     def ranges(self, name: str) -> "Ranges":
-        """A file of which parts will be read."""
+        """Open a file to read ranges of it."""
 
 
 class Ranges(ABC):
-    """A file of which parts are read."""
+    """A file whose ranges are read."""
 
     @abstractmethod
     def read(self, start: int, size: int) -> bytes:
-        """Some bytes; fewer at the end of the file."""
+        """Return some bytes; fewer at the end of the file."""
 
 
 class LocalFiles(Files):
-    """In a folder of this machine."""
+    """The files in a folder on this machine."""
 
     def __init__(self, folder: str) -> None:
-        """Keep to this folder, wherever the process goes; no link in it is followed."""
+        """Keep the folder, even if the process changes its working folder; links in it are not followed."""
         self.folder = os.path.abspath(os.path.expanduser(without_scheme(folder)))
         self._tree = Tree(self.folder)
-        # a file that the user has named is taken as it is
+        # a file that the user named is read as it is
         self.named = ""
 
     def location(self, name: str) -> str:
-        """The path."""
         return f"{self.folder}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Whether it is there."""
         if name == self.named:
             return os.path.exists(self.location(name))
         try:
@@ -120,7 +117,6 @@ class LocalFiles(Files):
             raise self.fault(name, error) from error
 
     def read(self, name: str, *, gaps: bool = False) -> bytes:
-        """A whole file; `gaps` are for where its size is known."""
         with self.open(name, gaps=gaps) as file:
             try:
                 return file.read()
@@ -128,14 +124,14 @@ class LocalFiles(Files):
                 raise self.fault(name, error) from error
 
     def size(self, name: str) -> int | None:
-        """A look, which opens nothing; None where there is no plain file."""
+        """Return the size without opening anything; None if there is no plain file."""
         with contextlib.suppress(OSError):
             found = self._tree.look(name)
             return found.st_size if stat.S_ISREG(found.st_mode) else None
         return None
 
     def open(self, name: str, *, gaps: bool = True) -> BinaryIO:
-        """A plain file; anything else could block."""
+        """Open a plain file; anything else could block."""
         file = self._open(name)
         if not gaps and is_mostly_nothing(file.fileno()):
             file.close()
@@ -154,20 +150,21 @@ class LocalFiles(Files):
             raise self.fault(name, error) from error
 
     def fault(self, name: str, error: OSError) -> StorageError:
-        """A file cannot be read."""
+        """Return the error of a file that cannot be read."""
         reason = error.strerror or error
         if isinstance(error, FileNotFoundError):
-            reason = "is not there"
+            reason = "does not exist"
         elif isinstance(error, InTheWay) and error.is_link:
             where = "it" if error.path == self.location(name) else error.path
             reason = (
-                f"{where} is a link, and none in an output folder is followed; put there what it leads to "
+                f"{where} is a link, and links in an output folder are not followed; replace it with "
+                "the file it points to "
                 "(git annex unlock; with DVC, cache.type copy)"
             )
         return StorageError(f"cannot read {self.location(name)}: {reason}")
 
     def table(self, name: str) -> Any:  # noqa: ANN401 - of Arrow
-        """A file of Arrow's own."""
+        """Open it with Arrow."""
         import pyarrow as pa
 
         self.open(name).close()
@@ -182,12 +179,12 @@ class LocalFiles(Files):
 class _LocalRanges(Ranges):
     def __init__(self, files: LocalFiles, name: str, descriptor: int) -> None:
         self._files, self._name, self._descriptor = files, name, descriptor
-        # closed when the last thread is done with it, or at the end
+        # closed when the last thread is done with it, or at exit
         weakref.finalize(self, os.close, descriptor)
 
     def read(self, start: int, size: int) -> bytes:
         try:
-            # memory is taken before anything is read
+            # memory is allocated before reading
             size = max(0, min(size, os.fstat(self._descriptor).st_size - start))
             content = os.pread(self._descriptor, size, start)
             while 0 < len(content) < size and (more := self._rest(start, size, len(content))):
@@ -197,35 +194,35 @@ class _LocalRanges(Ranges):
         return content
 
     def _rest(self, start: int, size: int, known: int) -> bytes:
-        # a system call reads two gigabytes at most
+        # a system call reads at most two gigabytes
         return os.pread(self._descriptor, size - known, start + known)
 
 
 class RemoteFiles(Files):
-    """At a URL."""
+    """The files at a URL."""
 
     def __init__(self, folder: str) -> None:
-        """The client of the store is made in this process."""
+        """Create the client of the store in this process."""
         from splitter.stores.clients import client
 
         self.folder = folder.rstrip("/")
         self._client, self._root = client(self.folder)
         self._shown = without_secrets(self.folder)
-        # elsewhere a name is taken as it is
+        # other stores take names as they are
         self._quoted = folder.lower().startswith(("http:", "https:"))
 
     def location(self, name: str) -> str:
-        """The URL."""
         return f"{self._shown}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Whether it is there; of a folder, whether anything is in it."""
+        """Return whether it exists; for a folder, whether it has any content."""
         found: bool = self._asked(name, self._client.exists)
         return found
 
     def refuse_nowhere(self) -> None:
-        """To most clients its objects are just not there."""
-        from splitter.stores.objects import NO_BUCKET, NO_SUCH_BUCKET, code_of, objects_at
+        """Check the bucket, because most clients report objects in a missing one as missing."""
+        from splitter.stores.faults import code_of
+        from splitter.stores.objects import NO_BUCKET, NO_SUCH_BUCKET, objects_at
 
         try:
             if self.folder.startswith(("s3:", "s3a:")):
@@ -235,23 +232,23 @@ class RemoteFiles(Files):
                 raise Refused(f"{self._shown}: {NO_BUCKET}") from None
 
     def read(self, name: str, *, gaps: bool = False) -> bytes:  # noqa: ARG002 - an object has none
-        """A whole object."""
         return self.part(name, None, None)
 
     def part(self, name: str, start: int | None, end: int | None) -> bytes:
-        """Some bytes of an object, in one request."""
+        """Return some bytes of an object, in one request."""
         content: bytes = self._asked(name, self._client.cat_file, start=start, end=end)
         return content
 
     def open(self, name: str, *, gaps: bool = True) -> BinaryIO:  # noqa: ARG002 - an object has none
-        """An object to seek in."""
-        return cast(
-            "BinaryIO", _RemoteFile(self._asked(name, self._client.open, mode="rb"), self.location(name))
-        )
+        """Open a seekable object."""
+        from splitter.stores.files import open_remote
+
+        file = open_remote(self._client, self._path(name), lambda error: self._fault(name, error))
+        return cast("BinaryIO", file)
 
     def parts(self, parts: Sequence[ByteRange]) -> list[bytes]:
-        """Many parts, in as few requests as can be, some of them at the same time."""
-        from splitter.stores.clients import reason, with_retries
+        """Read many ranges, in as few requests as possible, several at the same time."""
+        from splitter.stores.retries import with_retries
 
         groups = _together(parts)
         paths = [self._path(group[0].name) for group in groups]
@@ -259,7 +256,7 @@ class RemoteFiles(Files):
         try:
             found = with_retries(self._client.cat_ranges, paths, starts, ends, on_error="raise")
         except Exception as error:  # the client of a store raises what it likes
-            raise StorageError(f"cannot read {self.location(parts[0].name)}: {reason(error)}") from error
+            raise self._fault(parts[0].name, error) from error
         return [
             content[part.start - group[0].start : part.end - group[0].start]
             for group, content in zip(groups, found, strict=True)
@@ -270,53 +267,24 @@ class RemoteFiles(Files):
         return f"{self._root}/{quote(name) if self._quoted else name}"
 
     def _asked(self, name: str, call: Callable[..., Any], **how: Any) -> Any:  # noqa: ANN401 - as the client
-        from splitter.stores.clients import reason, with_retries
+        from splitter.stores.retries import with_retries
 
         try:
             return with_retries(call, self._path(name), **how)
         except Exception as error:  # the client of a store raises what it likes
-            raise StorageError(f"cannot read {self.location(name)}: {reason(error)}") from error
+            raise self._fault(name, error) from error
+
+    def _fault(self, name: str, error: Exception) -> StorageError:
+        from splitter.stores.faults import reason
+
+        return StorageError(f"cannot read {self.location(name)}: {reason(error)}")
 
     def table(self, name: str) -> Any:  # noqa: ANN401 - of fsspec
-        """The same."""
         return self.open(name)
 
     def ranges(self, name: str) -> "_RemoteRanges":
-        """Each part is one request."""
+        """Read each range in one request."""
         return _RemoteRanges(self, name)
-
-
-class _RemoteFile(io.RawIOBase):
-    """An open object; where the store fails for a moment, it is read on from there."""
-
-    def __init__(self, file: Any, location: str) -> None:  # noqa: ANN401 - fsspec says nothing of its types
-        self._file, self._location = file, location
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return int(self._file.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
-        from splitter.stores.clients import read_from, reason
-
-        try:
-            content = read_from(self._file, self._file.tell(), len(buffer))
-        except Exception as error:  # the client of a store raises what it likes
-            raise StorageError(f"cannot read {self._location}: {reason(error)}") from error
-        buffer[: len(content)] = content
-        return len(content)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 class _RemoteRanges(Ranges):
@@ -324,5 +292,5 @@ class _RemoteRanges(Ranges):
         self._files, self._name = files, name
 
     def read(self, start: int, size: int) -> bytes:
-        # a server takes an empty range for a fault
+        # servers treat an empty range as an error
         return self._files.part(self._name, start, start + size) if size else b""

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Manifest(pd.DataFrame):
-    """The rows of manifest.csv; what is selected from it is an ordinary DataFrame.
+    """The rows of manifest.csv; selections from it are ordinary DataFrames.
 
     Attributes:
         failed: The rows of errors.csv.
-        summary: The numbers of the run, when it comes from one.
+        summary: The numbers of the run, if it comes from one.
     """
 
-    # a list, or it cannot be unpickled
+    # a list, because otherwise it cannot be unpickled
     _metadata: ClassVar[list[str]] = ["failed", "summary"]
     failed: pd.DataFrame
     summary: "Summary | None"
@@ -37,14 +37,14 @@ class Manifest(pd.DataFrame):
 def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = None) -> Manifest:
     """Read the manifest of an output folder, or a manifest.csv.
 
-    Dataset columns are text, exactly as they were in the list. Metadata has the types it was made with.
-    Its rows know the folder that their output files are in.
+    Dataset columns are text, exactly as in the list. Metadata keeps its types.
+    The rows know the folder of their output files.
     """
     location = location_of(path, "read_manifest")
     types, columns = schema_of(location.files)
     frame = _read(location.files, location.name, types, OUTPUT_COLUMNS, columns)
     manifest: Manifest = Manifest(frame)
-    # pandas passes on to what is selected what is noted there
+    # pandas passes these attributes on to selections
     manifest.attrs |= frame.attrs
     manifest.failed = _failed(location.files, columns)
     manifest.summary = summary
@@ -54,7 +54,7 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
 
 
 def no_manifest(summary: "Summary") -> Manifest:
-    """Of a part: the manifest comes when all parts are done."""
+    """Return the empty manifest of a part: the manifest comes when all parts are done."""
     manifest: Manifest = Manifest(_frame(MANIFEST, [*OUTPUT_COLUMNS], [], {"size": "int"}))
     manifest.failed = _no_failures([])
     manifest.summary = summary
@@ -68,7 +68,7 @@ def _failed(files: Files, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def _no_failures(columns: Sequence[str]) -> pd.DataFrame:
-    """errors.csv without a row, as if it were there."""
+    """Return errors.csv without any rows."""
     return _frame(ERRORS, [*columns, *ERROR_COLUMNS], [], _ERROR_TYPES)
 
 
@@ -88,7 +88,7 @@ def _frame(path: str, header: Row, rows: Sequence[Row], types: Mapping[str, str]
         }
     )
     unicode = all(name == in_unicode(name) for name in header)
-    # what is not UTF-8 is no text to pandas
+    # pandas does not accept text that is not UTF-8
     frame.columns = pd.Index(header, dtype=None if unicode else object)
     mixed = {
         name: _all_bare(texts, bare)
@@ -101,12 +101,12 @@ def _frame(path: str, header: Row, rows: Sequence[Row], types: Mapping[str, str]
 
 
 def _is_bare(text: str) -> bool:
-    """Whether it is a whole number that has no point."""
+    """Return whether it is an integer written without a point."""
     return text.removeprefix("-").isdigit()
 
 
 def _all_bare(texts: Iterable[str], bare: Collection[str]) -> bool:
-    """Whether floats say how they stand in a column: all whole ones bare, with no more digits than fit."""
+    """Return whether all whole floats of a column are written without a point and with few enough digits."""
     others = (float(text) for text in texts if text and text not in bare)
     return all(f"{float(text):.0f}" == text for text in bare) and not any(map(float.is_integer, others))
 
@@ -117,15 +117,15 @@ def _column(texts: tuple[str, ...], kind: str, where: str) -> "pd.Series[Any]":
         values = [None if not text and dtypes else convert(text) for text in texts]
     except ValueError:
         odd = next(text for text in texts if text and not _converts(convert, text))
-        raise Refused(f"{where} has {odd[:100]!r} where {_WORDS[kind]} is due; {AGAIN}") from None
+        raise Refused(f"{where} has {odd[:100]!r} where {_WORDS[kind]} is expected; {AGAIN}") from None
     missing = None in values
     for dtype in dtypes[missing:] if dtypes else ("str",):
         try:
-            # it tries floats on the way, and warns of what these cannot hold
+            # it tries floats first, and warns of values that these cannot hold
             with np.errstate(invalid="ignore"):
                 return pd.Series(values, dtype=dtype)
         except (OverflowError, UnicodeEncodeError, TypeError):
-            # a whole number beyond 64 bits, or a name that is not UTF-8: the values as they are
+            # an integer beyond 64 bits, or a name that is not UTF-8: keep the values as they are
             continue
     return pd.Series(values, dtype=object)
 

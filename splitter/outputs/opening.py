@@ -1,6 +1,6 @@
-"""`splitter.open`: the outputs of a run as a torch Dataset, whatever sink they are in.
+"""`splitter.open`: the outputs of a run as a torch Dataset, from any sink.
 
-manifest ── rows with an output ── Samples ┬── OutputDataset   any of them, by its number
+manifest ── rows with an output ── Samples ┬── OutputDataset   any of them, by index
                                            └── OutputStream    all of them, shard after shard
 """
 
@@ -31,20 +31,20 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one door for both
     rank: int | None = None,
     world_size: int | None = None,
 ) -> OutputDataset | OutputStream:
-    """The outputs of a run as a torch Dataset of dicts: the row of the manifest, and the decoded content.
+    """Open the outputs of a run as a torch Dataset of dicts: the row of the manifest and the content.
 
     Args:
         output: An output folder, a URL, or rows of a manifest.
-        where: Which rows to take, as pandas' `query` has it, such as "split == 'train' and size > 1000".
-        decode: Sound becomes a tensor [channels, frames] with its `sample_rate`, images Pillow's, text str,
-            all else stays bytes. False: bytes. Or a function of the bytes and the row.
-        content: What the content is called in the dict.
-        streaming: An IterableDataset that reads shards in sequence, instead of one with a length and indices.
-        shuffle: Mix the samples of a stream: the shards, and what they hold in a buffer.
-        buffer: How many samples of a stream are in the buffer.
-        seed: Another number, another order.
-        rank: Which part of a stream to read, of `world_size`. Default: as torch.distributed says.
-        world_size: How many parts there are.
+        where: The rows to take, in the syntax of pandas' `query`, such as "split == 'train' and size > 1000".
+        decode: Sound becomes a tensor [channels, frames] with its `sample_rate`, images become Pillow's,
+            text becomes str, and the rest stays bytes. False: bytes. Or a function of the bytes and the row.
+        content: The key of the content in the dict.
+        streaming: Return an IterableDataset that reads shards in sequence, not one with a length and indices.
+        shuffle: Shuffle a stream: the order of shards, and samples within a buffer.
+        buffer: Number of samples in the buffer.
+        seed: Seed of the shuffle.
+        rank: The part of a stream to read, of `world_size`. Default: from torch.distributed.
+        world_size: Number of parts.
     """
     samples = OutputSamples.of(output, where, decode, content)
     if streaming:
@@ -60,6 +60,7 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one door for both
     for name, value in asked.items():
         if value not in (None, False, 0):
             raise Refused(
-                f"splitter.open: {name} is for streaming=True; without it a DataLoader shuffles and divides"
+                f"splitter.open: {name} only works with streaming=True; otherwise a DataLoader "
+                "shuffles and divides"
             )
     return OutputDataset(samples)

@@ -1,8 +1,8 @@
-"""Output files read back, whatever sink has stored them, from a folder or a URL.
+"""Output files read back from any sink, in a folder or at a URL.
 
-What a manifest has in its column `output`, and where that is:
+The column `output` of a manifest, and what it refers to:
 
-    speech/a/0.wav                                        a file of its own
+    speech/a/0.wav                                        a loose file
     shards/shard-000000.tar/00000000-000000.wav           bytes of an archive, from `shard_offset` on
     shards/shard-000000.parquet/00000000-000000.wav       row `shard_offset` of a table
 """
@@ -37,21 +37,21 @@ MOST_AT_ONCE = 64
 MOST_FOLDERS = 4
 # of the rows of a table
 MOST_KEYS = 1024
-READ_ANEW = "if the outputs were made anew, read the manifest again; if not, restore the file"
+READ_ANEW = "if the outputs were redone, read the manifest again; if not, restore the file"
 
 
 def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes:  # noqa: ANN401 - see below
-    """The content of the output file that a row of the manifest names, wherever the sink has put it.
+    """Return the content of the output file in a row of the manifest, from any sink.
 
     Args:
         row: A row of `splitter.read_manifest`: a Series, a namedtuple of `itertuples`, or a dict.
-        output: The output folder. A Series knows it, as long as it was taken from the manifest itself.
+        output: The output folder. A Series taken from the manifest itself knows it.
     """
     values = _values(row)
     folder = output if output is not None else _attributes(row).get(FOLDER)
     if folder is None:
         raise Refused(
-            "read_output: the row does not know its output folder; give it, as read_output(row, 'outputs')"
+            "read_output: the row does not know its output folder; pass it, as in read_output(row, 'outputs')"
         )
     name = values.get("output")
     if not isinstance(name, str) or not name:
@@ -67,12 +67,12 @@ def _values(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller 
     values = row._asdict() if isinstance(row, tuple) and hasattr(row, "_asdict") else row
     if isinstance(values, Mapping):
         return values
-    # a Series; a table would give the name of a column for each key
+    # a Series; a table would map each key to a column name
     if getattr(values, "ndim", None) == 1 and hasattr(values, "to_dict"):
         found: Mapping[str, Any] = values.to_dict()
         return found
     kind = type(row).__name__
-    raise Refused(f"read_output: {kind} is not a row of the manifest; give one row, such as manifest.iloc[0]")
+    raise Refused(f"read_output: {kind} is not a row of the manifest; pass one row, such as manifest.iloc[0]")
 
 
 def _attributes(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller gave
@@ -81,7 +81,7 @@ def _attributes(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a cal
 
 
 def number_of(value: Any) -> int | None:  # noqa: ANN401 - a number of any library, or text, or missing
-    """A cell of a manifest that holds a whole number."""
+    """Return the integer in a cell of a manifest."""
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -89,12 +89,12 @@ def number_of(value: Any) -> int | None:  # noqa: ANN401 - a number of any libra
 
 
 def offset_of(output: str, value: Any) -> int | None:  # noqa: ANN401 - as above
-    """A cell of `shard_offset`; beside a file of its own it is a label, or metadata, that is called so."""
+    """Return a cell of `shard_offset`; for a loose file, this is a label or metadata of that name."""
     return number_of(value) if shard_of(output)[0] else None
 
 
 class Address(NamedTuple):
-    """An output to read, as a row of the manifest has it; only its place must be known."""
+    """The address of an output, from its row of the manifest; only the location is required."""
 
     output: str
     size: int | None = None
@@ -108,10 +108,10 @@ def _reader(folder: str) -> "OutputReader":
 
 
 class OutputReader:
-    """Reads the outputs of one folder; keeps open, in each process, the shards it has used last."""
+    """A reader of the outputs of one folder; in each process it keeps the shards open that it used last."""
 
     def __init__(self, folder: str | os.PathLike[str], remedy: str = READ_ANEW) -> None:
-        """Nothing is opened before the first output is read; `remedy` is said of one that is damaged."""
+        """Open nothing before the first output is read; messages about damage end with `remedy`."""
         self._remedy = remedy
         text = os.fspath(folder)
         self.folder = text if is_url(text) else os.path.abspath(os.path.expanduser(without_scheme(text)))
@@ -120,17 +120,17 @@ class OutputReader:
         self._shards: dict[str, _OpenShard] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What is open stays in its process."""
+        """Leave out open files, which stay in their process."""
         return type(self), (self.folder, self._remedy)
 
     def read(self, wanted: Address) -> bytes:
-        """The content of an output; it must have the size and the checksum, where they are given."""
+        """Return the content of an output; check its size and checksum if they are given."""
         self._be_here()
         shard, name = shard_of(_checked(wanted.output))
         if not shard:
             there = self._files.size(name)
             if None not in (there, wanted.size) and there != wanted.size:
-                # before memory is taken for it
+                # before memory is allocated for it
                 raise self._differs(wanted, self._of_size(there, wanted.size))
             return self._as_stated(wanted, self._files.read(name, gaps=wanted.size is not None))
         known = self._shards.get(shard)
@@ -138,12 +138,12 @@ class OutputReader:
             try:
                 return self._as_stated(wanted, known.read(name, wanted.size, wanted.shard_offset))
             except StorageError:
-                # it may have been made anew since it was opened
+                # it may have been rewritten since it was opened
                 self._shards.pop(shard, None)
         return self._as_stated(wanted, self._opened(shard).read(name, wanted.size, wanted.shard_offset))
 
     def read_in_order(self, many: Iterable[Address]) -> Iterator[bytes]:
-        """The contents of many outputs; of a store those that lie together come in one request."""
+        """Yield the contents of many outputs; neighbouring ones in a store take one request."""
         self._be_here()
         for some in _portions(many):
             parts = [_part_of(wanted) for wanted in some]
@@ -154,13 +154,13 @@ class OutputReader:
                 yield from map(self.read, some)
 
     def plain_path(self, output: str) -> str:
-        """The path of an output on this machine that is a file of its own; a StorageError if it is none."""
+        """Return the local path of a loose file; raise StorageError for anything else."""
         self._be_here()
         self._files.open(_checked(output)).close()
         return self._files.location(output)
 
     def _be_here(self) -> None:
-        """Nothing that is open, and no client of a store, is of use after a fork."""
+        """Drop open files and clients of stores, which are useless after a fork."""
         if self._process != os.getpid():
             self._shards = {}
             self._files = files_at(self.folder)
@@ -192,7 +192,7 @@ class OutputReader:
 
 
 def _portions(many: Iterable[Address]) -> Iterator[list[Address]]:
-    """As many at a time as may be in memory."""
+    """Yield groups of outputs that fit in memory together."""
     some: list[Address] = []
     size = 0
     for wanted in many:
@@ -206,7 +206,7 @@ def _portions(many: Iterable[Address]) -> Iterator[list[Address]]:
 
 
 def _part_of(wanted: Address) -> ByteRange | None:
-    """Where the bytes of an output are; None if only its shard can tell."""
+    """Return the range of bytes of an output; None if only its shard can tell."""
     shard, name = shard_of(_checked(wanted.output))
     if not wanted.size or (shard and not shard.endswith(".tar")):
         return None
@@ -217,11 +217,9 @@ def _part_of(wanted: Address) -> ByteRange | None:
 
 
 def _checked(output: str) -> str:
-    """A name that stays in its folder; a manifest may have been edited."""
+    """Return a name that stays in its folder, because a manifest may have been edited."""
     if not is_output(output):
-        raise Refused(
-            f"{output!r:.200}: is not the name of an output file; it leads out of the output folder"
-        )
+        raise Refused(f"{output!r:.200}: cannot be an output file: the name leads out of the output folder")
     return output
 
 
@@ -229,29 +227,29 @@ def _checked(output: str) -> str:
 
 
 class _OpenShard(ABC):
-    """A shard that is open."""
+    """An open shard."""
 
     def __init__(self, files: Files, shard: str, remedy: str) -> None:
         self._files, self._shard, self._remedy = files, shard, remedy
 
     @abstractmethod
     def read(self, name: str, size: int | None, offset: int | None) -> bytes:
-        """The content of an output; without an offset it is looked for by its name."""
+        """Return the content of an output; without an offset, find it by name."""
 
     def _missing(self, name: str) -> StorageError:
         location = self._files.location(self._shard)
-        return StorageError(f"{location}: there is no {name!r:.200} in it; {self._remedy}")
+        return StorageError(f"{location}: does not contain {name!r:.200}; {self._remedy}")
 
 
 class TarShardReader(_OpenShard):
-    """An archive."""
+    """An open tar archive."""
 
     def __init__(self, files: Files, shard: str, remedy: str) -> None:
         super().__init__(files, shard, remedy)
         self._ranges = files.ranges(shard)
 
     def read(self, name: str, size: int | None, offset: int | None) -> bytes:
-        """One read of a range."""
+        """Read one range."""
         if size is not None and offset is not None and offset >= 0:
             return self._ranges.read(offset, size)
         with self._files.open(self._shard) as file:
@@ -263,7 +261,7 @@ class TarShardReader(_OpenShard):
 
 
 class ParquetShardReader(_OpenShard):
-    """A table, of which the row group that was used last is kept."""
+    """An open table that keeps the row group it used last."""
 
     def __init__(self, files: Files, shard: str, remedy: str) -> None:
         super().__init__(files, shard, remedy)
@@ -280,7 +278,7 @@ class ParquetShardReader(_OpenShard):
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
-        """What Arrow raises is one error that names the shard."""
+        """Turn exceptions from Arrow into one error that names the shard."""
         import pyarrow as pa
 
         try:
@@ -290,7 +288,7 @@ class ParquetShardReader(_OpenShard):
             raise StorageError(f"{location}: cannot be read: {' '.join(str(error).split())}") from error
 
     def read(self, name: str, size: int | None, offset: int | None) -> bytes:  # noqa: ARG002 - of the seam
-        """One row of its row group."""
+        """Read one row of its row group."""
         import pyarrow as pa
 
         row = self._row_of(name) if offset is None else offset

@@ -1,11 +1,11 @@
-"""`splitter.open(..., streaming=True)`: every output once, shard after shard, by all who read together.
+"""`splitter.open(..., streaming=True)`: every output once, shard after shard, over all readers together.
 
-    the shards in order, or mixed      |---- 0 ----|-- 1 --|------ 2 ------|--- 3 ---|
+    the shards, maybe shuffled         |---- 0 ----|-- 1 --|------ 2 ------|--- 3 ---|
     divided by samples, not by shards  |=== rank 0 ========|=== rank 1 =============|
     and a rank's part by its workers   |- worker 0 -|- worker 1 -| ...
 
-Each reads its part of the row of shards from its beginning to its end; to shuffle, it reads from several
-shards at a time, and mixes what it reads in a buffer.
+Each reads its part of the sequence of shards from beginning to end; to shuffle, it reads from several
+shards at a time into a buffer.
 """
 
 import random
@@ -20,38 +20,38 @@ from splitter.errors import Refused
 from splitter.outputs.dataset import OutputDataset, OutputSamples, Sample
 from splitter.storage.layout import shard_of
 
-# so many shards are open at a time when they are mixed
+# number of shards open at a time when shuffling
 LANES = 4
-# loose files are mixed as if so many were a shard
+# loose files are shuffled as if this many were a shard
 FILES_TOGETHER = 256
 
 
 class ReaderRank(NamedTuple):
-    """Which of those that read together this one is."""
+    """The rank of this reader among those that read together."""
 
     rank: int
     world_size: int
 
     @classmethod
     def given(cls, rank: int | None, world_size: int | None) -> "ReaderRank | None":
-        """As the caller says; None if that is left to torch.distributed."""
+        """Return the rank that the caller gives; None to leave it to torch.distributed."""
         if rank is None and world_size is None:
             return None
         if rank is None or world_size is None or not 0 <= rank < world_size:
             asked = f"rank {rank} of world_size {world_size}"
-            raise Refused(f"splitter.open: {asked}; give both, the rank from 0 to world_size - 1")
+            raise Refused(f"splitter.open: {asked}; pass both, with the rank from 0 to world_size - 1")
         return cls(rank, world_size)
 
     @classmethod
     def found(cls) -> "ReaderRank | None":
-        """As torch.distributed says, if it is in use."""
+        """Return the rank from torch.distributed, if it is in use."""
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             return cls(distributed.get_rank(), distributed.get_world_size())
         return None
 
     def part(self, start: int, stop: int) -> tuple[int, int]:
-        """Its part of a range; the parts differ by one at most, and together they are the range."""
+        """Return its part of a range; the parts cover the range and differ by at most one."""
         length = stop - start
         return start + length * self.rank // self.world_size, start + length * (
             self.rank + 1
@@ -66,26 +66,26 @@ class OutputStream(IterableDataset[Sample]):
     def __init__(
         self, samples: OutputSamples, *, shuffle: bool, buffer: int, seed: int, reader_rank: ReaderRank | None
     ) -> None:
-        """Made by `splitter.open`."""
+        """Take the samples from `splitter.open`."""
         if buffer < 1:
             raise Refused(f"splitter.open: buffer {buffer}: must be at least 1")
         self._samples, self._reader_rank = samples, reader_rank
         self._shuffle, self._buffer, self._seed = shuffle, buffer, seed
         self._order, self._ends = _in_shards(samples)
-        # seen by workers that live on from epoch to epoch
+        # shared with workers that persist from epoch to epoch
         self._epoch = torch.zeros((), dtype=torch.int64)
         self._epoch.share_memory_()  # type: ignore[no-untyped-call]
 
     def set_epoch(self, epoch: int) -> None:
-        """Have another order in this epoch; all ranks must say the same."""
+        """Use another order in this epoch; all ranks must set the same."""
         self._epoch.fill_(epoch)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A worker that is not forked knows nothing of torch.distributed."""
+        """Resolve the rank first, because a spawned worker knows nothing of torch.distributed."""
         return {**self.__dict__, "_reader_rank": self._reader_rank or ReaderRank.found()}
 
     def __iter__(self) -> Iterator[Sample]:
-        """All that is this reader's."""
+        """Yield the samples of this reader."""
         chance = random.Random(f"{self._seed} {int(self._epoch)}")  # noqa: S311 - the same for all who read together
         shards = list(np.split(self._order, self._ends[:-1])) if len(self._order) else []
         if self._shuffle:
@@ -101,7 +101,7 @@ class OutputStream(IterableDataset[Sample]):
                 yield self._samples.made(number, content)
 
     def _part(self) -> tuple[int, int]:
-        """From where to where in the row of shards this reader goes."""
+        """Return the range of samples in shard order that this reader takes."""
         reader_rank = self._reader_rank or ReaderRank.found() or ReaderRank(0, 1)
         start, stop = reader_rank.part(0, len(self._samples))
         worker = get_worker_info()
@@ -112,7 +112,7 @@ class OutputStream(IterableDataset[Sample]):
         return zip(numbers, self._samples.contents(numbers), strict=True)
 
     def _mixed(self, pieces: list[np.ndarray], chance: random.Random) -> Iterator[Sample]:
-        """A few shards at a time, each in sequence, through a buffer of which any may come next."""
+        """Yield samples of a few shards at a time, in random order from a buffer."""
         pieces.reverse()
         lanes = [self._read(pieces.pop()) for _ in range(min(LANES, len(pieces)))]
         held: list[tuple[int, bytes]] = []
@@ -136,7 +136,7 @@ class OutputStream(IterableDataset[Sample]):
 
 
 def _pieces(shards: list[np.ndarray], start: int, stop: int) -> Iterator[np.ndarray]:
-    """What lies from one place to another in the row of shards."""
+    """Yield the samples between two positions in shard order."""
     at = 0
     for shard in shards:
         piece = shard[max(0, start - at) : max(0, stop - at)]
@@ -146,7 +146,7 @@ def _pieces(shards: list[np.ndarray], start: int, stop: int) -> Iterator[np.ndar
 
 
 def _in_shards(samples: OutputSamples) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the samples in the order in which they lie in their shards; where each shard ends."""
+    """Return the numbers of the samples in shard order, and the end of each shard."""
     names: dict[str, int] = {}
     count = len(samples)
     outputs = samples.column("output")

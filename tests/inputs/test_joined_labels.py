@@ -8,11 +8,12 @@ import pytest
 from doors import here, read_table, write_files, write_list
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nightly import depth
 from torch.utils.data import Dataset
 
 from splitter import InputFile, InputList, ProcessorDataset, run
 from splitter.errors import Refused
-from splitter.inputs.listing import read_source
+from splitter.inputs.reading import read_source
 
 
 class Nothing(ProcessorDataset):
@@ -42,7 +43,7 @@ def out(folder: Path) -> Path:
 keys = st.text("ab\u0131 ,\"'7", max_size=2)
 
 
-@settings(max_examples=60)
+@settings(max_examples=depth(25))
 @given(
     left=st.lists(st.tuples(st.integers(0, 99), keys), unique_by=lambda row: row[0], min_size=1, max_size=8),
     right=st.dictionaries(keys, st.tuples(keys, keys), max_size=6),
@@ -58,7 +59,7 @@ def test_a_join_is_what_pandas_makes_of_it(left, right, back):
     fits = list_of["key"].isin(labels["id"])
     listing = InputList(list_of, labels=labels, on="key=id")
     if not fits.any():
-        with pytest.raises(Refused, match="labels: not one row belongs to an input"):
+        with pytest.raises(Refused, match="labels: no row belongs to an input"):
             table_of(listing)
         return
     found = read_source(listing)
@@ -119,15 +120,15 @@ def test_labels_that_change(folder, out):
         ),
         ("id,n\na.txt,1\n", None, "has no column 'input' to join by; it has 'id', 'n'"),
         ("imput,n\na.txt,1\n", None, "has no column 'input' to join by; did you mean 'imput'?"),
-        ("id,n\nx,1\n", "input=id", "not one row belongs to an input: its column 'id' has keys such as 'x'"),
-        ("id,n\n", "input=id", "has keys of which there is none"),
+        ("id,n\nx,1\n", "input=id", "no row belongs to an input: its column 'id' has keys such as 'x'"),
+        ("id,n\n", "input=id", "has keys (none)"),
         ("input,speaker\na.txt,1\n", None, "has a column 'speaker', as the dataset list has"),
         ("input,n\na.txt,1\n", "nobody", "--on nobody: the dataset list has no column 'nobody'"),
         ("input,n\na.txt,1\n", "input=", "write COLUMN, or COLUMN=COLUMN-OF-THE-FILE"),
         ("input,n\na.txt\n", None, "line 2 has 1 columns"),
-        ("input,n,n\na.txt,1,2\n", None, "labels.csv; give one another name"),
-        ("n,id,id\na.txt,1,2\n", "input=n", "the column 'id' stands twice in"),
-        ("input,size\na.txt,1\n", None, "a column 'size', which the manifest has of its own; use --rename"),
+        ("input,n,n\na.txt,1,2\n", None, "labels.csv; rename one"),
+        ("n,id,id\na.txt,1,2\n", "input=n", "the column 'id' occurs twice in"),
+        ("input,size\na.txt,1\n", None, "a column 'size', which the manifest uses itself; use --rename"),
         (None, None, "cannot be read"),
         (None, "input", "cannot be read"),
     ],
@@ -168,7 +169,7 @@ def test_labels_and_names_that_do_not_go_together(capfd, folder, out):
     labels = write_list(folder / "labels.csv", [["input", "x", "y"], ["a.txt", "7", "8"]])
     for options, message in [
         (["--rename", "z=a"], "the dataset list has no column 'z'; it has 'input', 'n', 'x', 'y'"),
-        (["--rename", "x=y"], "the column 'y' stands twice in"),
+        (["--rename", "x=y"], "the column 'y' occurs twice in"),
         (["--rename", "x=n"], "has a column 'n', as the dataset list has"),
     ]:
         said = here(capfd, "run", dataset, "--recipe", "words", "-o", out, "--labels", labels, *options)
@@ -180,7 +181,7 @@ def test_on_is_only_for_labels(capfd, words):
     """An option that nobody looks at is refused."""
     said = here(capfd, "run", words, "--recipe", "words", "--on", "input")
     assert (said.code, len(said.lines)) == (2, 1)
-    assert "--on 'input' is only for --labels" in said.err
+    assert "--on 'input' only works with --labels" in said.err
 
 
 # -- several lists ----------------------------------------------------------------------------------------
@@ -251,8 +252,8 @@ def test_only_lists_are_added(other):
         (["one.csv", "folder", "--rename", "x=y"], "--rename x=…: the dataset list has no column 'x'"),
         (["one.csv", "none.csv"], "none.csv: the dataset list cannot be read"),
         (["one.csv", "--folder-label", "label"], "--folder-label 'label' is only for a folder"),
-        (["folder", "--folder-label", ""], "--folder-label '': names no column"),
-        (["folder", "--folder-label", "input"], "the column 'input' stands twice"),
+        (["folder", "--folder-label", ""], "--folder-label '': is not a column name"),
+        (["folder", "--folder-label", "input"], "the column 'input' occurs twice"),
     ],
 )
 def test_lists_that_do_not_go_together(capfd, out, monkeypatch, arguments, message):
@@ -265,7 +266,7 @@ def test_lists_that_do_not_go_together(capfd, out, monkeypatch, arguments, messa
     assert not out.exists()
 
 
-@settings(max_examples=40)
+@settings(max_examples=depth(20))
 @given(
     st.lists(
         st.tuples(

@@ -1,11 +1,13 @@
 """From one recipe to the next: the outputs of one run are the inputs of another."""
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 from doors import CHECKOUT, here, read_table, tree, write_files, write_list
+from report_pages import summary_of
 
 import splitter
 from splitter import InputList, OutputFile, ProcessorDataset, Skip
@@ -151,7 +153,7 @@ def test_a_stage_is_done_again_where_the_one_before_has_changed(capfd, folder, w
     (folder / "inputs" / "a.txt").write_text("SIMPLE")
     run(capfd, words, folder / "one", *options)
     said = here(capfd, "run", first, "--column=output", "--recipe=words", "-o", folder / "two", "--workers=0")
-    assert "finished inputs changed, to be done again" in said.err
+    assert "finished inputs changed and will be redone" in said.err
     after = read_table(second)
     assert [row["part"] for row in after] == [
         row["part"].upper() if row["from_input"] == "a.txt" else row["part"] for row in before
@@ -177,14 +179,14 @@ def test_a_manifest_that_was_copied_away_is_an_ordinary_list(capfd, folder, some
     command = ["run", folder / "copy.csv", "--column=output", "--recipe=words", "-o", folder / "two"]
     said = here(capfd, *command)
     assert (said.code, said.err.count("\n")) == (2, 1)
-    assert said.err.endswith("which the manifest has of its own; use --rename output=NEW\n")
+    assert said.err.endswith("which the manifest uses itself; use --rename output=NEW\n")
 
 
 def test_a_manifest_without_its_column_is_told_of_it(capfd, folder, some):
     """Without --column the inputs would be those of the first stage, each as often as it has outputs."""
     said = here(capfd, "run", some, "--recipe=words", "-o", folder / "two")
     assert (said.code, said.err.count("\n")) == (2, 1)
-    assert "or --column output if it is a manifest" in said.err
+    assert "or --column output to process the output files" in said.err
 
 
 def test_a_stage_does_not_go_into_the_folder_that_it_reads(capfd, folder, some):
@@ -203,3 +205,75 @@ def test_a_damaged_schema_is_one_line(capfd, folder, some):
     said = here(capfd, "run", some, "--column=output", "--recipe=words", "-o", folder / "two")
     assert (said.code, said.err.count("\n")) == (2, 1)
     assert "schema.json: cannot be read" in said.err
+
+
+@pytest.fixture
+def pieces(folder, capfd) -> Path:
+    """The manifest of a first stage whose pieces have labels: of four seconds, the first three have some."""
+    sound = CHECKOUT / "data_samples/speech/greeting.wav"
+    write_files(folder / "in", {"r.wav": sound.read_bytes(), "r.txt": "0\t1\thello\n0.5\t2.5\tbo|th\n"})
+    how = ("--recipe", "chunk", "--seconds", "1", "--annotations", "beside")
+    return run(capfd, folder / "in", folder / "one", *how)
+
+
+def test_stats_and_report_count_the_labels_of_the_first_stage(capfd, folder, pieces):
+    """Each of several labels, and the most useful column first; numbers and names of files are no labels."""
+    second = run(capfd, pieces, folder / "two", "--column=output", "--recipe=chunk", "--seconds=0.5")
+    third = run(capfd, second, folder / "three", "--column=output", "--recipe=chunk", "--seconds=0.5")
+    for manifest in (second, third):
+        rows = read_table(manifest)
+        expected = {
+            label: sum(label in cell for cell in (row["from_labels"].replace("\\", "") for row in rows))
+            for label in ("hello", "bo|th")
+        } | {"": sum(not row["from_labels"] for row in rows)}
+        assert min(expected.values()) > 1
+        said = here(capfd, "stats", manifest.parent, "--by", "from_labels", "--json")
+        assert {one["value"]: one["outputs"] for one in json.loads(said.out)["groups"]} == expected
+        page = manifest.parent / "report.html"
+        assert here(capfd, "report", manifest.parent).code == 0
+        found = {label["column"]: label["values"] for label in summary_of(page)["labels"]}
+        assert [name for name in found if name.startswith("from_")] == ["from_labels"] == [*found][:1]
+        assert {one["value"]: one["outputs"] for one in found["from_labels"]} == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "column", "hint"),
+    [
+        ("labels == 'x'", ["--column=output"], "no column 'labels'; did you mean 'from_labels'?"),
+        ("part == 'x'", ["--column=output"], "no column 'part'; there is 'from_input', 'input'"),
+        (
+            "from_labels == 'x'",
+            [],
+            "did you mean 'labels'? (write text in quotes); names with from_ need --column output",
+        ),
+    ],
+)
+def test_conditions_on_labels_of_the_first_stage(pieces, capfd, where, column, hint):
+    """The hint names the column that this command has, and what else it takes."""
+    said = here(capfd, "run", pieces, "--where", where, *column, "--output", pieces.parent / "two")
+    assert said.code == 2
+    assert hint in said.err
+
+
+def test_stats_name_the_column_of_the_first_stage(capfd, folder, pieces):
+    """What was called labels there has another name now."""
+    second = run(capfd, pieces, folder / "two", "--column=output", "--recipe=chunk")
+    said = here(capfd, "stats", second.parent, "--by", "labels")
+    assert said.lines == [
+        "splitter: --by labels: the manifest has no such column; did you mean 'from_labels'?"
+    ]
+
+
+def test_a_folder_of_outputs_has_no_labels(capfd, folder, pieces):
+    """They are in the manifest, which a run of the folder names; the run goes on without."""
+    said = here(
+        capfd, "run", pieces.parent, "--recipe", "chunk", "--output", folder / "two", "--workers", "0"
+    )
+    assert said.code == 0
+    note = f"to take their labels along, give {pieces} with --column output instead"
+    assert [line for line in said.lines if "labels" in line] == [
+        f"{pieces.parent}: holds the outputs of an earlier run; {note}"
+    ]
+    assert "from_labels" not in header_of(folder / "two/manifest.csv")
+    said = here(capfd, "run", pieces.parent, "--recipe", "chunk", "--output", folder / "quiet", "--quiet")
+    assert (said.code, said.err) == (0, "")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doors import read_table, tree, write_files, write_list
+from doors import CHECKOUT, program, read_table, tree, write_files, write_list
 from faulty import noted
 from launcher import FAULTY, Driver, Launcher, eventually
 from object_store import Bucket
@@ -18,7 +18,7 @@ from splitter.errors import UnreadableInput
 from splitter.inputs import fetching
 from splitter.inputs.fetching import Fetcher, RemoteInput
 from splitter.records import Scratch
-from splitter.stores.clients import Found, look
+from splitter.stores.files import Found, look
 
 TEXTS = {f"{letter}.txt": f"text {letter}" for letter in "abcdef"}
 
@@ -281,7 +281,7 @@ def test_as_many_are_fetched_ahead_as_are_allowed(folder, web):
         number: RemoteInput(web.url(f"{number}.txt"), look(web.url(f"{number}.txt"))) for number in range(20)
     }
     web.requests.clear()
-    fetcher = Fetcher(Scratch(str(folder)), apart=True)
+    fetcher = Fetcher(Scratch(str(folder)), ahead=True)
     fetcher.begin(wanted)
     try:
         fetcher.take(0)
@@ -312,7 +312,7 @@ def test_large_ones_are_not_fetched_ahead(folder, web, monkeypatch):
     scratch = Scratch(str(folder))
     for files, most in ((wanted, 3), (unknown, 2)):
         web.requests.clear()
-        fetcher = Fetcher(scratch, apart=True)
+        fetcher = Fetcher(scratch, ahead=True)
         fetcher.begin(files)
         try:
             assert Path(fetcher.take(0).path).read_bytes() == b"x" * 1000
@@ -334,7 +334,7 @@ def test_a_fetcher_that_is_killed_is_replaced(folder, web):
     """What was on its way is asked for again; who asks does not notice."""
     web.put(a_txt="a", b_txt="b")
     announced: list[int] = []
-    fetcher = Fetcher(Scratch(str(folder)), apart=True, announce=announced.append)
+    fetcher = Fetcher(Scratch(str(folder)), ahead=True, announce=announced.append)
     fetcher.begin(
         {number: RemoteInput(web.url(f"{name}.txt"), Found(1, 1)) for number, name in enumerate("ab")}
     )
@@ -348,7 +348,7 @@ def test_a_fetcher_that_is_killed_is_replaced(folder, web):
 
 def test_an_error_comes_to_the_one_that_it_is_of(folder, web):
     """And to it each time that it is asked for."""
-    fetcher = Fetcher(Scratch(str(folder)), apart=True)
+    fetcher = Fetcher(Scratch(str(folder)), ahead=True)
     fetcher.begin({0: RemoteInput(web.url("none"), None)})
     try:
         for _ in range(2):
@@ -507,9 +507,9 @@ def test_the_memory_of_the_client_is_not_the_input_s(launcher, folder, s3: Bucke
 
 
 @pytest.mark.parametrize(("url", "package"), [("s3://b/x.csv", "'splitter-ml[s3]'"), ("gs://b/x/", "gcsfs")])
-def test_a_package_that_is_missing(launcher, folder, url, package):
-    """It is named, with the command that brings it."""
+def test_a_package_that_is_missing(folder, url, package):
+    """It is named, with the command that brings it; a process of its own has imported neither yet."""
     write_files(folder, {"s3fs.py": "raise ImportError", "gcsfs.py": "raise ImportError"})
-    run = launcher.run("run", url)
+    run = program("run", url, cwd=folder, PYTHONPATH=f"{folder}{os.pathsep}{CHECKOUT}")
     assert run.code == 2
-    assert f"a package for {url[:2]}:// is missing; run: pip install {package}" in run.stderr
+    assert f"a package for {url[:2]}:// is missing; run: pip install {package}" in run.err

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from splitter.errors import Refused
-from splitter.inputs.where import condition
+from splitter.text.conditions import condition
 
 HEADER = ["a", "b", "the name"]
 TEXTS = [
@@ -90,9 +90,11 @@ comparisons = st.tuples(
     st.just("compare"), columns, st.lists(st.tuples(st.sampled_from(SIGNS), sides), min_size=1, max_size=2)
 )
 memberships = st.tuples(st.just("in"), columns, st.booleans(), st.lists(texts | numbers, max_size=3))
+EXPRESSIONS = ["^7", "x|X", r"\d+\.", "", "1$", "it's", '"b"', "(?i)NAN", "~"]
+searches = st.tuples(st.just("search"), columns, st.sampled_from(EXPRESSIONS))
 parts = st.tuples(st.just("part"), texts, st.booleans(), columns)
 trees = st.recursive(
-    comparisons | memberships | parts,
+    comparisons | memberships | searches | parts,
     lambda inner: st.tuples(st.sampled_from(["and", "or"]), inner, inner) | st.tuples(st.just("not"), inner),
     max_leaves=6,
 )
@@ -105,6 +107,8 @@ def written(tree: Tree) -> str:
         case ("in", left, inside, values):
             listed = "".join(f"{value.text()}, " for value in values)
             return f"{left.text()} {'in' if inside else 'not in'} ({listed})"
+        case ("search", column, expression):
+            return f"{column.text()} ~ {expression!r}"
         case ("part", text, inside, column):
             return f"{text.text()} {'in' if inside else 'not in'} {column.text()}"
         case ("not", inner):
@@ -121,14 +125,15 @@ def holds(tree: Tree, row: dict[str, str]) -> bool:
             return all(compared(row_of[n], sign, side, row) for n, (sign, side) in enumerate(pairs))
         case ("in", left, inside, values):
             return any(compared(left, "==", value, row) for value in values) == inside
+        case ("search", column, expression):
+            return re.search(expression, column.of(row)) is not None
         case ("part", text, inside, column):
             return (text.of(row) in column.of(row)) == inside
         case ("not", inner):
             return not holds(inner, row)
-        case ("and", left, right):
-            return holds(left, row) and holds(right, row)
-        case ("or", left, right):
-            return holds(left, row) or holds(right, row)
+        case (word, left, right):
+            both = holds(left, row), holds(right, row)
+            return all(both) if word == "and" else any(both)
     raise AssertionError(tree)
 
 
@@ -161,25 +166,30 @@ def test_any_text_is_a_condition_or_is_refused(text):
         ("splt == 'train'", "there is no column 'splt'; did you mean 'split'?"),
         (
             "split == train",
-            "there is no column 'train'; there is 'input', 'split', 'class' (text stands in quotes)",
+            "there is no column 'train'; there is 'input', 'split', 'class' (write text in quotes)",
         ),
         ("`the split` == 'x'", "there is no column 'the split'"),
         ("split = 'train'", "equal is =="),
-        ("split", "split has to be compared with something"),
-        ("not split", "split has to be compared with something"),
+        ("split", "split must be compared with something"),
+        ("not split", "split must be compared with something"),
         ("", "is not a condition"),
         ("split == ", "is not a condition"),
-        ("split in ('x')", "'x' is a text and no list; write in ('x',), or split == 'x'"),
-        ("split not in 'x'", "'x' is a text and no list"),
-        ("class == 'x'", "the column 'class' stands in backquotes: `class`"),
-        ("split is 'x'", "'is' is not known; write == or !="),
+        ("split in ('x')", "'x' is text, not a list; write in ('x',), or split == 'x'"),
+        ("split not in 'x'", "'x' is text, not a list"),
+        ("class == 'x'", "the column 'class' must be in backquotes: `class`"),
+        ("split ~ input", "input is not text; write a regular expression in quotes after ~"),
+        ("split ~ '('", "'(' is not a regular expression: missing ), unterminated subpattern at position 0"),
+        ("split ~ 'x' == 'y'", "split ~ 'x' is not a column, a number or text"),
+        ("~split", "is not a condition"),
+        ("split @ 'x'", "contains an @"),
+        ("split is 'x'", "'is' is not supported; write == or !="),
         ("split == None", "None is neither a number nor text"),
         ("3 in split", "split is neither a list such as ('a', 'b') nor text"),
         ("split == 'a' if split else split", "is neither a comparison nor and, or, not"),
-        ("split.__class__ == 'x'", "split.__class__ is no column, number or text"),
-        ("__import__('os').system('touch hacked') == 0", "is no column, number or text"),
-        ("(lambda: 0)() == 0", "is no column, number or text"),
-        ("[x for x in (1,)] == 0", "is no column, number or text"),
+        ("split.__class__ == 'x'", "split.__class__ is not a column, a number or text"),
+        ("__import__('os').system('touch hacked') == 0", "is not a column, a number or text"),
+        ("(lambda: 0)() == 0", "is not a column, a number or text"),
+        ("[x for x in (1,)] == 0", "is not a column, a number or text"),
         (f"{'(' * 3000}split == 'x'{')' * 3000}", "--where"),
         (f"split == '{'x' * 20_000}'", "has more than 10,000 characters"),
         ("split == 'a\0'", "--where"),

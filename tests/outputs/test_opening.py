@@ -16,8 +16,9 @@ import pytest
 import soundfile
 import torch
 from doors import here, program, write_files, write_list
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from nightly import depth
 from object_store import Bucket
 from sounds import noise, write_sound
 from torch.utils.data import DataLoader
@@ -164,9 +165,7 @@ def test_where_chooses_rows(outputs: Path):
     train = splitter.open(split, where="split == 'train'", streaming=True)
     assert Counter(names([*train])) == Counter(split[split["split"] == "train"]["output"])
     for streaming in ({}, {"streaming": True, "shuffle": True}):
-        with pytest.warns(
-            UserWarning, match=r"where 'label == 1' holds for none of \d+ outputs; .* are text"
-        ):
+        with pytest.warns(UserWarning, match=r"where 'label == 1' matches none of \d+ outputs; .* are text"):
             assert [*splitter.open(outputs, where="label == 1", **streaming)] == []
 
 
@@ -188,14 +187,17 @@ def test_where_chooses_rows(outputs: Path):
             {"where": "size"},
             "where 'size': is not a condition; write one such as size > 1000; there is 'input'",
         ),
-        ({"content": "label"}, "the manifest has a column 'label'; give content=, another name"),
+        (
+            {"content": "label"},
+            "the manifest already has a column 'label'; choose another name with content=",
+        ),
         ({"decode": "no"}, "decode is 'no'; give True, False or a function"),
-        ({"shuffle": True}, "shuffle is for streaming=True"),
-        ({"rank": 1}, "rank is for streaming=True"),
-        ({"streaming": True, "rank": 1}, "rank 1 of world_size None; give both"),
+        ({"shuffle": True}, "shuffle only works with streaming=True"),
+        ({"rank": 1}, "rank only works with streaming=True"),
+        ({"streaming": True, "rank": 1}, "rank 1 of world_size None; pass both"),
         (
             {"streaming": True, "rank": 2, "world_size": 2},
-            "rank 2 of world_size 2; give both, the rank from 0",
+            "rank 2 of world_size 2; pass both, with the rank from 0",
         ),
         ({"streaming": True, "buffer": 0}, "buffer 0: must be at least 1"),
     ],
@@ -227,6 +229,7 @@ def test_the_name_hides_no_other():
 @pytest.mark.parametrize(
     ("outputs", "start"), [*((sink, "fork") for sink in SINKS), ("webdataset", "spawn")], indirect=["outputs"]
 )
+@pytest.mark.slow
 def test_workers_of_a_data_loader_read_each_output_once(outputs: Path, start: str):
     """Forked after this process has read some, or started anew."""
     dataset = splitter.open(outputs)
@@ -245,8 +248,8 @@ def test_workers_of_a_data_loader_read_each_output_once(outputs: Path, start: st
 # -- as a stream ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:splitter.open. where .* holds for none:UserWarning")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.filterwarnings("ignore:splitter.open. where .* matches none:UserWarning")
+@settings(max_examples=depth(20))
 @given(data=st.data())
 def test_every_output_is_read_once_by_all_who_read_together(outputs_of: dict[str, Path], data):
     """Whatever the ranks, the sizes of shards, the buffer and the epoch; none has two more than another."""
@@ -362,6 +365,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_torch_distributed_is_asked_where_nothing_is_said(outputs_of: dict[str, Path], tmp_path: Path):
     """Two real ranks with two workers each, of which those of the second are not forked."""
     import subprocess

@@ -21,7 +21,7 @@ from written_shards import as_shards
 import splitter
 from splitter.errors import Refused, StorageError
 from splitter.outputs.reader import Address, OutputReader, shard_of
-from splitter.stores import clients
+from splitter.stores import retries
 
 PARTS = {"a.txt": "abcdefg", "b.txt": "hijkl", "sub/c.txt": "mnöp", "d.txt": ""}
 KINDS = ["files", "tar", "parquet"]
@@ -111,7 +111,7 @@ def test_what_does_not_know_the_folder_is_one_clear_error(outputs: Path, expecte
         labels.merge(manifest, on="label").iloc[0],
     ]
     for row in without:
-        with pytest.raises(Refused, match=r"does not know its output folder; give it"):
+        with pytest.raises(Refused, match=r"does not know its output folder; pass it"):
             splitter.read_output(row)
         assert splitter.read_output(row, outputs) == expected[0]
 
@@ -143,7 +143,7 @@ def test_a_row_without_an_output_is_refused(outputs: Path):
 
 @pytest.mark.parametrize("row", [7, "a/0.txt", ("a", "b"), pd.DataFrame({"output": ["a/0.txt"]})])
 def test_what_is_no_row_is_refused(row, outputs: Path):
-    with pytest.raises(Refused, match=r"is not a row of the manifest; give one row"):
+    with pytest.raises(Refused, match=r"is not a row of the manifest; pass one row"):
         splitter.read_output(row, outputs)
 
 
@@ -157,7 +157,7 @@ def test_without_an_offset_an_output_is_looked_up_by_its_name(kind: str, files: 
     rows = with_output(outputs).drop(columns="shard_offset")
     assert [splitter.read_output(row) for _, row in rows.iterrows()] == expected
     unknown = {"output": rows["output"].iloc[0].replace("00000000-", "00000099-")}
-    with pytest.raises(StorageError, match=r"there is no '00000099-000000\.txt' in it"):
+    with pytest.raises(StorageError, match=r"does not contain '00000099-000000\.txt'"):
         splitter.read_output(unknown, outputs)
 
 
@@ -168,8 +168,8 @@ def test_without_an_offset_an_output_is_looked_up_by_its_name(kind: str, files: 
         ("size", "2", r"(has 3 bytes where the manifest says 2|its checksum differs)"),
         ("size", "1000000", r"has [\d,]+ bytes where the manifest says 1,000,000"),
         ("shard_offset", "1", "its checksum differs"),
-        ("shard_offset", "99999999", r"(has 0 bytes where|there is no '[^']+' in it)"),
-        ("shard_offset", "-3", r"there is no '[^']+' in it"),
+        ("shard_offset", "99999999", r"(has 0 bytes where|does not contain '[^']+')"),
+        ("shard_offset", "-3", r"does not contain '[^']+'"),
     ],
 )
 def test_a_content_that_is_not_what_the_manifest_says_is_an_error(column, value, said, outputs: Path):
@@ -207,7 +207,7 @@ def test_a_file_that_is_gone_is_one_clear_error(outputs: Path):
     manifest = with_output(outputs)
     shard, name = shard_of(manifest["output"].iloc[0])
     (outputs / (shard or name)).unlink()
-    with pytest.raises(StorageError, match=r"cannot read .*: is not there"):
+    with pytest.raises(StorageError, match=r"cannot read .*: does not exist"):
         splitter.read_output(manifest.iloc[0])
 
 
@@ -319,7 +319,7 @@ def test_a_table_in_a_store_that_is_busy_is_read_on(
     times: int, files: Path, expected: list[bytes], monkeypatch
 ):
     """What fails for a moment is asked for again; what goes on failing is one clear error."""
-    monkeypatch.setattr(clients, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
     refused: list[str] = []
 
     def busy(answer: Answer) -> bool:

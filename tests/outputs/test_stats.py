@@ -45,6 +45,7 @@ def by_hand(outputs: Path, column: str | None) -> dict[str, dict[str, float]]:
             "outputs": int((own["output"] != "").sum()),
             "bytes": int(own["size"].sum()),
             "hours": pytest.approx((own["frames"] / own["sample_rate"]).sum() / 3600),
+            "recorded_hours": pytest.approx(own.groupby("input")["source_seconds"].first().sum() / 3600),
             "skipped": 0,
             "failed": len(failed),
         }
@@ -70,15 +71,55 @@ def test_the_table_for_people(outputs: Path):
     assert said.code == 0
     lines = [line.split("  ") for line in said.out.splitlines()]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    assert cells[0] == ["speaker", "inputs", "done", "outputs", "size", "hours", "skipped", "failed"]
+    assert cells[0] == [
+        "speaker",
+        "inputs",
+        "done",
+        "outputs",
+        "size",
+        "recorded",
+        "length",
+        "kept",
+        "skipped",
+        "failed",
+    ]
     assert [line[0] for line in cells[1:]] == ["bob, jr", "ann", "eve", "all"]
     # as the summary counts them; 15 seconds are not 0.00 hours
     assert cells[-1][1:4] == ["7", "5", "9"]
-    assert cells[-1][5] == "15.0 s"
+    assert cells[-1][5:8] == ["15.0 s", "15.0 s", "100.0%"]
     assert [line[-1] for line in cells[1:]] == ["0", "1", "1", "2"]
     by_metadata = program("stats", outputs, "--by", "channels").out.splitlines()
     assert (by_metadata[1].split()[-1], by_metadata[-2].split()[-1]) == ("?", "2")
-    assert by_metadata[-1].startswith("failed ?: channels is no column of errors.csv")
+    assert by_metadata[-1].startswith("failed ?: channels is not a column of errors.csv")
+
+
+def test_several_labels_in_a_cell_count_each(folder: Path, capfd):
+    """As the report has them, in `stats --by labels` and `split --label labels`; `|` may be part of one."""
+    write_sound(folder / "r.wav", tone(4, 8000), 8000)
+    (folder / "r.txt").write_text("0.5\t1.5\tcat\n0.6\t2.5\ta|b\n0.7\t0.8\tcat\n")
+    listed = write_list(folder / "list.csv", [["input"], ["r.wav"]])
+    base = ["run", listed, "--seconds", "1", "--annotations", "beside", "--workers", "0", "--quiet"]
+    here(capfd, *base, "--output", folder / "out")
+    assert {row["labels"] for row in read_table(folder / "out/manifest.csv")} == {
+        "cat|a\\|b|cat", "cat|a\\|b", "a\\|b", "",
+    }  # fmt: skip
+    found = as_json(capfd, folder / "out", "--by", "labels")
+    assert {label: tally["outputs"] for label, tally in found.items()} == {"cat": 2, "a|b": 3, "": 1}
+    lines = here(capfd, "split", folder / "out", "--train", "1", "--label", "labels").out.splitlines()
+    assert [line.split()[:2] for line in lines[-3:]] == [["a|b", "3"], ["cat", "2"], ['""', "1"]]
+
+
+def test_how_much_sound_a_recipe_left_out(folder: Path, capfd):
+    """The length of the recordings, each once, beside that of what was cut from them."""
+    write_sound(folder / "r.wav", tone(4, 8000), 8000)
+    rows = [["input", "start", "end"], ["r.wav", "0", "1"], ["r.wav", "2", "2.5"]]
+    listed = write_list(folder / "cuts.csv", rows)
+    base = ["run", listed, "--recipe", "segments", "--workers", "0", "--quiet"]
+    here(capfd, *base, "--output", folder / "cuts")
+    header, total = (line.split("  ") for line in here(capfd, "stats", folder / "cuts").out.splitlines())
+    cells = dict(zip(filter(None, header), filter(None, total[1:]), strict=True))
+    found = {name.strip(): cell.strip() for name, cell in cells.items()}
+    assert (found["recorded"], found["length"], found["kept"]) == ("4.0 s", "1.5 s", "37.5%")
 
 
 def test_inputs_that_were_left_out_or_made_nothing(folder: Path, capfd):
@@ -94,7 +135,16 @@ def test_inputs_that_were_left_out_or_made_nothing(folder: Path, capfd):
     write_files(folder, {row["input"]: "" for row in listed})
     Some(listed).run(folder / "out", root=str(folder), workers=0, quiet=True)
     assert as_json(capfd, folder / "out", "--by", "kind") == {
-        "x": {"inputs": 3, "done": 2, "outputs": 2, "bytes": 6, "hours": 0, "skipped": 1, "failed": 0}
+        "x": {
+            "inputs": 3,
+            "done": 2,
+            "outputs": 2,
+            "bytes": 6,
+            "hours": 0,
+            "recorded_hours": 0,
+            "skipped": 1,
+            "failed": 0,
+        }
     }
     # an input has rows in two groups
     assert {key: tally["inputs"] for key, tally in as_json(capfd, folder / "out", "--by", "n").items()} == {
@@ -150,7 +200,7 @@ def test_an_output_folder_at_a_url(outputs: Path, capfd):
             ["outputs", "--by", "nobody"],
             "--by nobody: the manifest has no such column; it has input, speaker, output",
         ),
-        (["nowhere"], "nowhere: there is no manifest; give the output folder of a finished run"),
+        (["nowhere"], "nowhere: there is no manifest; pass the output folder of a finished run"),
         (["memory://nowhere"], "memory://nowhere/manifest.csv: there is no manifest"),
     ],
 )

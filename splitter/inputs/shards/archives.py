@@ -14,7 +14,6 @@ from splitter.errors import Refused, TarError
 from splitter.inputs.shards.index import (
     FIELDS_SHOWN,
     LONGEST_LABEL,
-    LONGEST_NAME,
     FoundRow,
     InputShard,
     Kind,
@@ -22,10 +21,10 @@ from splitter.inputs.shards.index import (
     open_shard,
     state_of,
 )
-from splitter.stores.clients import gives_parts
+from splitter.stores.files import gives_parts
 from splitter.text.csv import ENCODING, ESCAPE, json_text, json_value
 from splitter.text.endings import SOUND
-from splitter.text.urls import is_url, without_secrets
+from splitter.text.urls import LONGEST_NAME, is_url, without_secrets
 
 REST = "(rest)"
 LONGEST_PATH = 2000
@@ -51,7 +50,7 @@ class _MemberGroup:
 
 
 def look_at_archive(location: str, member: str | None) -> ShardScan:
-    """All samples of an archive, whether their members stand together or not."""
+    """Return all samples of an archive, whether their members stand together or not."""
     size, changed = state_of(location)
     remote = is_url(location)
     parts = remote and gives_parts(location)
@@ -77,14 +76,14 @@ def look_at_archive(location: str, member: str | None) -> ShardScan:
     found.rows.sort(key=lambda row: row[1])
     if fault:
         found.rows.append(
-            (REST, size, 0, {}, f"{fault}; what stands before is done, mend or remove the archive")
+            (REST, size, 0, {}, f"{fault}; the samples before that are read; fix or remove the archive")
         )
         found.cut = True
     return found
 
 
 def _asked_for(member: str | None) -> list[str]:
-    """The fields that --member names."""
+    """Return the fields that --member names."""
     return [name.strip().lower() for name in member.split(";")] if member else []
 
 
@@ -92,7 +91,7 @@ class _MemberGroups:
     """The samples of an archive by their keys."""
 
     def __init__(self, asked: set[str]) -> None:
-        """The fields that are asked for are no labels."""
+        """Return the fields that are asked for are no labels."""
         self.by_key: dict[str, _MemberGroup] = {}
         self._asked = asked
         self._last = ""
@@ -110,14 +109,14 @@ class _MemberGroups:
         if head.wrong:
             sample.fault = sample.fault or head.wrong
         elif what in sample.fields:
-            sample.fault = sample.fault or f"member {head.name!r} is there twice"
+            sample.fault = sample.fault or f"member {head.name!r} occurs twice"
         elif is_too_long(parts):
             sample.fault = f"the name {head.name[:40]!r}… is too long for a file"
         elif head.size <= LONGEST_LABEL and what not in self._asked and _last(what) not in SOUND | _PICKLED:
             self._held += head.size
             if self._held > MOST_LABELS:
                 why = f"the labels of its samples are more than {MOST_LABELS:,} bytes"
-                remedy = "if they are the inputs, say so with --member; if not, divide it: splitter tar split"
+                remedy = "if they are the inputs, use --member; if not, split the archive: splitter tar split"
                 raise Refused(str(stream.error(f"{why}; {remedy}")))
             sample.texts[what] = stream.exactly(head.size)
         else:
@@ -126,13 +125,13 @@ class _MemberGroups:
         sample.fields.setdefault(what, (name, start, head.size))
 
     def drop_last(self) -> None:
-        """What was being read when the archive ended may be more than was read of it."""
+        """Return what was being read when the archive ended may be more than was read of it."""
         self.by_key.pop(self._last, None)
 
 
 @contextlib.contextmanager
 def _unpacked(location: str, size: int | None) -> Iterator[tuple[CountedStream, Kind]]:
-    """The bytes of an archive; where it is not packed and can be sought, `size` says how many."""
+    """Open an archive; `size` says how many bytes it has, where it can be sought in."""
     name = without_secrets(location)
     with open_shard(location) as file:
         start = cast("Any", file).peek(2)[:2]
@@ -146,7 +145,7 @@ def _unpacked(location: str, size: int | None) -> Iterator[tuple[CountedStream, 
 
 
 def safe_name(name: str) -> str:
-    """A name that leads nowhere else, and that a file can have; most names are as they were."""
+    """Return a name that leads nowhere else, and that a file can have; most names are as they were."""
     name = name.replace("\0", "%00")
     if name.startswith("/"):
         name = f"%2F{name[1:]}"
@@ -155,13 +154,13 @@ def safe_name(name: str) -> str:
 
 
 def is_too_long(parts: list[str]) -> bool:
-    """Whether a file cannot be called so."""
+    """Return whether a file cannot be called so."""
     sizes = [len(part.encode(ENCODING, ESCAPE)) for part in parts]
     return max(sizes) > LONGEST_NAME or sum(sizes) + len(sizes) > LONGEST_PATH
 
 
 def _last(extension: str) -> str:
-    """What a field such as `seg.png` is: the last of its parts."""
+    """Return what a field such as `seg.png` is: the last of its parts."""
     return extension.rpartition(".")[2]
 
 
@@ -176,7 +175,7 @@ class _Choice:
         self._labels_only = all(_last(name) in _LABELS | _PICKLED for name in kinds)
 
     def row(self, key: str, sample: _MemberGroup, found: ShardScan) -> FoundRow | None:
-        """The input of a sample, with its labels; none if it has only labels."""
+        """Return the input of a sample, with its labels; none if it has only labels."""
         fields = sample.fields
         name = self._of(key, [*fields])
         if name is None and sample.fault:
@@ -201,14 +200,14 @@ class _Choice:
         if len(candidates) > 1:
             there = ", ".join(candidates[:FIELDS_SHOWN])
             raise Refused(
-                f"{self._location}: sample {key!r} has {there}; say which is the input, as --member "
+                f"{self._location}: sample {key!r} has {there}; choose the input with --member "
                 f"{candidates[0]!r}"
             )
         return candidates[0] if candidates else None
 
 
 def _labels(sample: _MemberGroup, chosen: str, found: ShardScan) -> dict[str, str]:
-    """The columns that the other members of a sample make."""
+    """Return the columns that the other members of a sample make."""
     columns: dict[str, str] = {}
     objects: list[tuple[str, str]] = []
     for name in sample.fields:
@@ -239,7 +238,7 @@ def _text(content: bytes | None) -> str | None:
 
 
 def _flat(text: str) -> list[tuple[str, str]] | None:
-    """The values of a JSON object by name, those within others as outer.inner; None if it is not one."""
+    """Return the values of a JSON object by name, inner ones as outer.inner; None if it is none."""
     try:
         value = json_value(text)
         return [*_flatten(value, "")] if isinstance(value, dict) else None
@@ -257,7 +256,7 @@ def _flatten(value: dict[str, Any], before: str) -> Iterator[tuple[str, str]]:
 
 
 def _writable(text: str) -> str:
-    """A text that can be written as UTF-8."""
+    """Return a text that can be written as UTF-8."""
     try:
         text.encode(ENCODING, ESCAPE)
     except UnicodeEncodeError:

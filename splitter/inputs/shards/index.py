@@ -2,7 +2,8 @@
 
 import contextlib
 import io
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
@@ -12,7 +13,9 @@ from splitter.archives.members import PIECE
 from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.locations import look_at
 from splitter.storage.layout import key_hash
-from splitter.stores.clients import Found, client, read_from, reason, with_retries
+from splitter.stores.clients import client
+from splitter.stores.faults import reason
+from splitter.stores.files import Found, RangeFile, open_remote
 from splitter.text.urls import is_url, without_secrets
 
 Kind = Literal["tar", "gzip", "parquet"]
@@ -20,7 +23,6 @@ Kind = Literal["tar", "gzip", "parquet"]
 # what each input is called in its shard, where it is, its size and labels, and what is wrong with it
 FoundRow = tuple[str, int, int, dict[str, str], str]
 
-LONGEST_NAME = 255
 LONGEST_LABEL = 1 << 16
 _READ_AT_ONCE = 1 << 14
 FIELDS_SHOWN = 8
@@ -51,12 +53,12 @@ class InputShard(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Return what messages call it."""
         return without_secrets(self.location)
 
     @property
     def found(self) -> Found:
-        """Its size and version."""
+        """Return its size and version."""
         return Found(self.size, self.changed)
 
 
@@ -103,7 +105,7 @@ class ShardScan:
 
 
 def state_of(location: str) -> Found:
-    """The size and the version of a shard; one that cannot be looked at is refused."""
+    """Return the size and the version of a shard; one that cannot be looked at is refused."""
     try:
         return look_at(location)
     except UnreadableInput as error:
@@ -114,57 +116,35 @@ def state_of(location: str) -> Found:
 
 @contextlib.contextmanager
 def open_shard(location: str) -> Iterator[BinaryIO]:
-    """The bytes of a shard at a path or a URL; one that cannot be read is refused."""
+    """Open a shard at a path or a URL; refuse one that cannot be read."""
+
+    def fault(error: Exception) -> Refused:
+        return Refused(f"{without_secrets(location)}: cannot be read: {reason(error)}")
+
+    raw: Any
     try:
-        file = open(location, "rb", buffering=0) if not is_url(location) else _remote(location)  # noqa: SIM115
+        raw = open_remote(*client(location), fault) if is_url(location) else _local(location, fault)
     except OSError as error:
-        raise Refused(f"{without_secrets(location)}: cannot be read: {reason(error)}") from None
-    with (
-        file as raw,
-        io.BufferedReader(_ShardAccess(cast("BinaryIO", raw), location), _READ_AT_ONCE) as reader,
-    ):
+        raise fault(error) from None
+    with raw, io.BufferedReader(raw, _READ_AT_ONCE) as reader:
         yield cast("BinaryIO", reader)
 
 
-def _remote(url: str) -> Any:  # noqa: ANN401 - fsspec says nothing of its types
-    store, path = client(url)
-    try:
-        return with_retries(store.open, path, "rb")
-    except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
-        raise Refused(f"{without_secrets(url)}: cannot be read: {reason(error)}") from None
+def _local(path: str, fault: Callable[[Exception], Exception]) -> RangeFile:
+    """Open a file; that it cannot be read says nothing of what is in it."""
+    file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed with what is returned
 
-
-class _ShardAccess(io.RawIOBase):
-    """A shard while it is looked at: that it cannot be read says nothing of what is in it."""
-
-    def __init__(self, file: BinaryIO, location: str) -> None:
-        self._file, self._location = file, location
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return self._file.seekable()
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
-        size = len(buffer)
-        at = self._file.tell() if is_url(self._location) else None
+    def read_at(position: int, size: int) -> bytes:
         try:
-            content = self._file.read(size) if at is None else read_from(self._file, at, size)
-        except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
-            raise Refused(f"{without_secrets(self._location)}: cannot be read: {reason(error)}") from None
-        buffer[: len(content)] = content
-        return len(content)
+            return os.pread(file.fileno(), size, position)
+        except OSError as error:
+            raise fault(error) from error
+
+    return RangeFile(read_at, lambda: os.fstat(file.fileno()).st_size, close=file.close)
 
 
 def open_parquet(location: str, file: BinaryIO) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
-    """A Parquet file; one that is not is an error that names it."""
+    """Open a Parquet file; what is none is an error that names it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -176,7 +156,7 @@ def open_parquet(location: str, file: BinaryIO) -> Any:  # noqa: ANN401 - pyarro
 
 
 def plain(error: Exception) -> str:
-    """What Arrow says, in one line."""
+    """Return what Arrow says, in one line."""
     return " ".join(str(error).split())
 
 
@@ -193,7 +173,6 @@ class MemberIndex:
     """
 
     def __init__(self) -> None:
-        """There are none yet."""
         self.shards: list[InputShard] = []
         self.faults: dict[int, str] = {}
         self.unread: list[str] = []
@@ -202,7 +181,7 @@ class MemberIndex:
         self.in_order()
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return self._count
 
     def add(
@@ -235,7 +214,7 @@ class MemberIndex:
         return self
 
     def find(self, locations: Sequence[Any]) -> np.ndarray:
-        """The position of each input here, by its path or URL; -1 for what is not in a shard."""
+        """Return the position of each input here, by its path or URL; -1 for what is not in a shard."""
         found = np.full(len(locations), -1, "i4")
         if len(self._hashes):
             hashes = np.fromiter(map(key_hash, locations), "u8", len(locations))
@@ -245,11 +224,11 @@ class MemberIndex:
         return found
 
     def found(self, position: int) -> Found:
-        """The size of an input, and a number for its version."""
+        """Return the size of an input, and a number for its version."""
         return Found(int(self.sizes[position]), int(self.changed[position]))
 
     def location(self, position: int) -> MemberLocation | None:
-        """Where an input is; None for one that cannot be read, or that stands in no shard."""
+        """Return where an input is; None for one that cannot be read, or that stands in no shard."""
         if position < 0 or position in self.faults:
             return None
         shard = self.shards[self.shard_of[position]]

@@ -10,7 +10,6 @@ from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.shards.archives import MOST_LABELS, is_too_long, safe_name
 from splitter.inputs.shards.index import (
     FIELDS_SHOWN,
-    LONGEST_NAME,
     InputShard,
     ShardScan,
     open_parquet,
@@ -19,13 +18,13 @@ from splitter.inputs.shards.index import (
     state_of,
 )
 from splitter.text.csv import python_text
-from splitter.text.urls import is_url, without_secrets
+from splitter.text.urls import LONGEST_NAME, is_url, without_secrets
 
 _CONTENTS = ("audio", "image", "file", "bytes")
 
 
 def contents_column(location: str, path_column: str, asked: str | None) -> str | None:
-    """The column that holds contents; None if there is none, or if the file is a list of paths."""
+    """Return the column that holds contents; None if there is none, or if the file is a list of paths."""
     import pyarrow as pa
 
     with _parquet(location) as file:
@@ -46,9 +45,7 @@ def contents_column(location: str, path_column: str, asked: str | None) -> str |
     usual = [name for name in _CONTENTS if name in candidates]
     if len(candidates) > 1 and not usual:
         there = ", ".join(map(repr, candidates[:FIELDS_SHOWN]))
-        raise Refused(
-            f"{without_secrets(location)}: has bytes in {there}; say which are the input with --member"
-        )
+        raise Refused(f"{without_secrets(location)}: has bytes in {there}; choose the input with --member")
     return next(iter((*usual, *candidates)), None)
 
 
@@ -75,7 +72,7 @@ def _holds_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of i
 
 @contextlib.contextmanager
 def _parquet(location: str) -> Iterator[Any]:
-    """A Parquet file; one that is damaged is refused."""
+    """Open a Parquet file; refuse one that is damaged."""
     import pyarrow as pa
 
     try:
@@ -83,19 +80,17 @@ def _parquet(location: str) -> Iterator[Any]:
             names = file.schema_arrow.names
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
-                raise Refused(
-                    f"{without_secrets(location)}: has two columns {twice!r}; give one another name"
-                )
+                raise Refused(f"{without_secrets(location)}: has two columns {twice!r}; rename one")
             yield file
     except UnreadableInput as error:
         raise Refused(str(error)) from None
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         why = plain(error)
-        raise Refused(f"{without_secrets(location)}: is damaged Parquet ({why}); make it again") from None
+        raise Refused(f"{without_secrets(location)}: is damaged Parquet ({why}); create it again") from None
 
 
 def look_at_parquet(location: str, column: str) -> ShardScan:
-    """All rows of a Parquet file, without their contents."""
+    """Return all rows of a Parquet file, without their contents."""
     size, changed = state_of(location)
     with _parquet(location) as file:
         names = file.schema_arrow.names
@@ -124,7 +119,7 @@ def look_at_parquet(location: str, column: str) -> ShardScan:
 
 
 def values_of(column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow says nothing of its types
-    """The values of a column for Python; as text where one is a date or a time beyond Python's."""
+    """Return the values of a column for Python; as text where one is a date or a time beyond Python's."""
     try:
         return list(column.to_pylist())
     except (ValueError, OverflowError):
@@ -141,7 +136,7 @@ def _value(scalar: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its ty
 
 
 def _any_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
-    """Whether there are bytes anywhere in a type."""
+    """Return whether there are bytes anywhere in a type."""
     return _is_binary(kind) or any(
         _any_bytes(kind.field(number).type) for number in range(getattr(kind, "num_fields", 0))
     )
@@ -157,15 +152,15 @@ def _label_columns(file: Any, labels: Sequence[str], location: str) -> dict[str,
                 columns[name] += texts
                 held += sum(map(len, texts))
             if held > MOST_LABELS:
-                why = f"the labels beside the bytes are more than {MOST_LABELS:,} letters"
+                why = f"the labels next to the bytes are more than {MOST_LABELS:,} letters"
                 raise Refused(
-                    f"{location}: {why}, and would not fit into memory; divide it into several files"
+                    f"{location}: {why}, which would not fit in memory; split it into several files"
                 )
     return columns
 
 
 def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
-    """What each row is called: by its path, if every row has one of its own, else by its number."""
+    """Return what each row is called: by its path, if every row has one of its own, else by its number."""
     import pyarrow as pa
 
     kind = file.schema_arrow.field(column).type
@@ -188,7 +183,7 @@ def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
 
 
 def _size_of_row(group: Any, column: str) -> int:  # noqa: ANN401 - pyarrow says nothing of its types
-    """The bytes of a content, as many in each row of a row group."""
+    """Return the bytes of a content, as many in each row of a row group."""
     total = sum(
         chunk.total_uncompressed_size
         for chunk in map(group.column, range(group.num_columns))

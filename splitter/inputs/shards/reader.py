@@ -19,9 +19,9 @@ from splitter.archives.row_groups import rows_at_once
 from splitter.errors import InputError, UnreadableInput
 from splitter.inputs.fetching import Fetcher, RemoteInput
 from splitter.inputs.locations import look_at
-from splitter.inputs.shards.index import LONGEST_NAME, InputShard, MemberLocation, open_parquet, plain
+from splitter.inputs.shards.index import InputShard, MemberLocation, open_parquet, plain
 from splitter.records import InputFile, Scratch
-from splitter.text.urls import is_url
+from splitter.text.urls import LONGEST_NAME, is_url
 
 HELD_ROWS_BYTES, MOST_HELD_ROWS = 16 << 20, 1024
 # more than this is not written to scratch space without a look at the room there is
@@ -39,7 +39,7 @@ class MemberFile(InputFile):
 
     @property
     def local_path(self) -> str:
-        """The place of a file with the content."""
+        """Return the place of a file with the content."""
         path = self.file_path
         if self.held is not None:
             _write(path, [self.held] if isinstance(self.held, bytes) else self.held.pieces())
@@ -48,7 +48,7 @@ class MemberFile(InputFile):
 
     @property
     def file_path(self) -> str:
-        """Where the file is, or will be."""
+        """Return where the file is, or will be."""
         return cast("str", tuple.__getitem__(self, 1))
 
     def open(self) -> BinaryIO:
@@ -58,7 +58,7 @@ class MemberFile(InputFile):
         return io.BytesIO(self.read_bytes())
 
     def read_bytes(self) -> bytes:
-        """The whole content."""
+        """Return the whole content."""
         if self.held is None:
             return super().read_bytes()
         return self.held if isinstance(self.held, bytes) else b"".join(self.held.pieces())
@@ -77,14 +77,14 @@ class MemberFiles:
     """The members that a worker has in hand: read from the shard that is open, one shard at a time."""
 
     def __init__(self, scratch: Scratch, fetcher: Fetcher) -> None:
-        """Members become files in `scratch`; what is at URLs is fetched first."""
+        """Make members files in `scratch`; have what is at URLs fetched first."""
         self._scratch, self._fetcher = scratch, fetcher
         self._reader: _ShardReader | None = None
         self._shard: InputShard | None = None
         self._numbers: dict[InputShard, int] = {}
 
     def begin(self, members: Mapping[int, MemberLocation], first: int) -> dict[int, RemoteInput]:
-        """What is to be fetched for a batch: members by their places, shards by numbers from `first`."""
+        """Return what to fetch for a batch: members by their index, shards by numbers from `first`."""
         self._numbers = {}
         wanted = {}
         for span, one in members.items():
@@ -97,7 +97,7 @@ class MemberFiles:
         return wanted
 
     def take(self, listed: InputFile, number: int, span: MemberLocation) -> InputFile:
-        """The input that is meant; `number` is its place in the batch."""
+        """Return the input that is meant; `number` is its place in the batch."""
         shard = span.shard
         if is_url(shard.location) and not shard.whole:
             fetched = self._fetcher.take(number).path
@@ -111,7 +111,7 @@ class MemberFiles:
 
     @staticmethod
     def path_of(member: InputFile) -> str:
-        """Where a member is a file, or would become one."""
+        """Return where a member is a file, or would become one."""
         return member.file_path if isinstance(member, MemberFile) else member.local_path
 
     def _content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
@@ -131,7 +131,7 @@ class MemberFiles:
             raise
 
     def _opened(self, shard: InputShard) -> "_ShardReader":
-        """A shard as it was when the run began; one that is not there, or is another by now, is an error."""
+        """Open a shard; it is an error if it is gone, or has changed since the run began."""
         path = shard.location
         if is_url(path):
             fetched = self._fetcher.take(self._numbers[shard])
@@ -145,7 +145,7 @@ class MemberFiles:
         return _READERS[shard.kind](shard, path)
 
     def drop(self, number: int) -> None:
-        """The input is done: its file goes."""
+        """Return the input is done: its file goes."""
         folder = f"{self._scratch.path}/{number}" if self._reader else ""
         if folder and os.path.exists(folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -162,7 +162,7 @@ class MemberFiles:
 
 
 def _file_name(listed: str) -> str:
-    """The name of a member as a file: what is too long loses its beginning."""
+    """Return the name of a member as a file: what is too long loses its beginning."""
     name = listed.rpartition("/")[2]
     encoded = os.fsencode(name)
     return name if len(encoded) <= LONGEST_NAME else os.fsdecode(encoded[-LONGEST_NAME:])
@@ -181,7 +181,7 @@ class _ShardReader(ABC):
 
     @abstractmethod
     def content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
-        """The content of a member, or where it is; None if it was written to `path`, since it is large."""
+        """Return the content of a member, or where it is; None if it is large and was written to `path`."""
 
     def close(self) -> None:
         """Let the file go."""
@@ -316,7 +316,7 @@ _READERS: dict[str, type[_ShardReader]] = {"tar": _Tar, "gzip": _Packed, "parque
 
 
 def bytes_column(schema: Any, name: str) -> list[str]:  # noqa: ANN401 - pyarrow says nothing of its types
-    """The columns to ask pyarrow for, so that it reads no more than the bytes."""
+    """Return the columns to ask pyarrow for, so that it reads no more than the bytes."""
     import pyarrow as pa
 
     return [f"{name}.bytes"] if pa.types.is_struct(schema.field(name).type) else [name]

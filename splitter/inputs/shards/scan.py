@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from splitter.archives.sources import sources_of
 from splitter.errors import Refused
@@ -20,10 +20,14 @@ from splitter.inputs.next_stage import names_in_next_stage
 from splitter.inputs.shards.archives import look_at_archive
 from splitter.inputs.shards.index import FIELDS_SHOWN, LONGEST_LABEL, MemberIndex, ShardScan
 from splitter.inputs.shards.parquet import contents_column, look_at_parquet
+from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.storage.layout import Layout
 from splitter.system.pool import in_processes
 from splitter.text.csv import Row
 from splitter.text.urls import file_name, is_url, parent, without_secrets
+
+if TYPE_CHECKING:
+    from splitter.inputs.listing import InputList
 
 # also as patterns, such as shards-*.tar*
 _ARCHIVE = re.compile(r"\.(tar|tgz)([.*{][^/]*)?", re.IGNORECASE)
@@ -47,6 +51,30 @@ def _ends_with(ending: re.Pattern[str], text: str) -> bool:
     return any(ending.fullmatch(name, match.start()) for match in ending.finditer(name))
 
 
+class ShardSource(InputSource):
+    """Tar archives, and Parquet files that hold contents."""
+
+    takes = frozenset({"member"})
+    looks_inside = True
+
+    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
+        """Take what is called like one; `read` sees whether Parquet is a list of paths."""
+        is_shard = isinstance(location, str) and (is_archive(location) or is_parquet(location))
+        return is_shard and not os.path.isdir(location)
+
+    def options(self, location: Any) -> set[str]:  # noqa: ANN401
+        """Return its options; Parquet is taken for a list."""
+        return {"member"} if is_archive(location) else {"column", "root"}
+
+    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows | None:  # noqa: ANN401
+        """Return a row for each sample; None for Parquet that is a list."""
+        found = read_shards(location, listing.column, listing.member, reading.members, reading.tell)
+        if found is not None and listing.column != "input":
+            advice = "is only for a dataset list; leave it out, or see --member"
+            raise Refused(f"--column {listing.column}: {advice}")
+        return found and SourceRows(*found)
+
+
 def read_shards(
     text: str, column: str, member: str | None, index: MemberIndex, tell: Callable[[str], None]
 ) -> tuple[Row, Iterator[Row], str] | None:
@@ -62,7 +90,7 @@ def read_shards(
         if contents is None:
             if len(locations) > 1:
                 first = without_secrets(locations[0])
-                raise Refused(f"{text}: {first} has no column of bytes; give one list, or --member COLUMN")
+                raise Refused(f"{text}: {first} has no column of bytes; pass one list, or --member COLUMN")
             return None
         look: Callable[[str], ShardScan] = partial(look_at_parquet, column=contents)
     else:
@@ -126,10 +154,10 @@ class _Rows:
 def _tell(tell: Callable[[str], None], not_text: Mapping[str, int], without: int, member: str | None) -> None:
     if not_text:
         named = ", ".join(f"{name} ({count:,})" for name, count in [*not_text.items()][:FIELDS_SHOWN])
-        tell(f"not text, or longer than {LONGEST_LABEL:,} bytes, and so no columns: {named}")
+        tell(f"not text, or longer than {LONGEST_LABEL:,} bytes, so not made into columns: {named}")
     if without:
         samples = "sample has" if without == 1 else "samples have"
-        tell(f"{without:,} {samples} no {member or 'input'} beside the labels: left out")
+        tell(f"{without:,} {samples} no {member or 'input'} besides the labels: left out")
 
 
 def _names(names: list[str], column: str) -> dict[str, str]:
@@ -192,7 +220,7 @@ def _rescan(location: str, member: str | None) -> ShardScan | None:
 
 def _each(function: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
     """The function of each item; what has to do with a store in another process than this one."""
-    with contextlib.closing(in_processes(function, items, apart=any(map(is_url, items)))) as results:
+    with contextlib.closing(in_processes(function, items, always_fork=any(map(is_url, items)))) as results:
         yield from results
 
 

@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 from copying import Copy
-from doors import CHECKOUT, here, program, read_table, tree
+from doors import SHARED, here, program, read_table, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nightly import depth
 from tar_archives import CONTENTS, FOLDERS, KINDS, PARTS, key_of, tar_bytes, write_tar
 
 from splitter import InputList
 from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.shards import archives as archive_inputs
 
-COPY = ("--recipe", f"{CHECKOUT}/tests/copying.py:Copy")
+COPY = ("--recipe", f"{SHARED}/copying.py:Copy")
 HERE = ("--workers", "0", "--quiet")
 
 
@@ -149,7 +150,7 @@ DRAWN = st.lists(
 
 
 @given(DRAWN, KINDS, st.booleans(), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=depth(20))
 def test_every_wav_of_any_archive_is_an_input(samples, kind, packed, chance):
     """Whatever the names and the order of members; by Python's tarfile."""
     members = [(f"{key}.{field}", content) for key, fields in samples for field, content in fields.items()]
@@ -205,9 +206,9 @@ def test_the_input_of_a_sample(folder, fields, member, chosen):
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"wav": "1", "flac": "2"}, "sample 'a' has wav, flac; say which is the input, as --member 'wav'"),
-        ({"jpg": "1", "png": "2", "txt": "3"}, "sample 'a' has jpg, png; say"),
-        ({"txt": "1", "cls": "2"}, "sample 'a' has txt, cls; say"),
+        ({"wav": "1", "flac": "2"}, "sample 'a' has wav, flac; choose the input with --member 'wav'"),
+        ({"jpg": "1", "png": "2", "txt": "3"}, "sample 'a' has jpg, png; choose"),
+        ({"txt": "1", "cls": "2"}, "sample 'a' has txt, cls; choose"),
     ],
 )
 def test_an_input_that_is_not_clear_is_refused_with_the_fields(folder, fields, named):
@@ -219,7 +220,7 @@ def test_a_sample_without_the_field_is_left_out_and_counted(folder, capfd):
     shards = write_tar(folder / "s.tar", [*sample("a", wav=b"1"), *sample("b", json="{}"), ("c.json", b"{}")])
     said = here(capfd, "run", shards, *COPY, "--output", folder / "out", "--workers", "0")
     assert said.code == 0
-    assert "2 samples have no input beside the labels: left out" in said.err
+    assert "2 samples have no input besides the labels: left out" in said.err
     assert [row["input"] for row in read_table(folder / "out" / "manifest.csv")] == ["s.tar/a.wav"]
 
 
@@ -299,7 +300,7 @@ def test_outputs_are_the_same_for_any_number_of_workers_and_way_of_reading(folde
             ("--workers", "0"),
             ("--workers", "1", "--how", "path"),
             ("--workers", "4", "--how", "open", "--batch-size", "3"),
-            ("--recipe", f"{CHECKOUT}/tests/copying.py:CopyTogether", "--batch-size", "5"),
+            ("--recipe", f"{SHARED}/copying.py:CopyTogether", "--batch-size", "5"),
         ]
     ):
         output = folder / f"out {number}"
@@ -316,6 +317,7 @@ def test_outputs_are_the_same_for_any_number_of_workers_and_way_of_reading(folde
         assert row["txt"] == key
 
 
+@pytest.mark.slow
 def test_each_shard_is_opened_once_to_look_and_once_to_read(folder, shards):
     """Whatever the size of batches."""
     # the output has folders of these names, which are opened from the folder above them
@@ -408,8 +410,8 @@ HOSTILE = {
     "a device": ([entry("x.wav", tarfile.CHRTYPE, devmajor=1, devminor=8)], "x.wav", "is a device"),
     "a FIFO": ([entry("x.wav", tarfile.FIFOTYPE)], "x.wav", "is a FIFO"),
     "an unknown kind": ([entry("x.wav", b"Z", size=4)], "x.wav", "is of the unknown kind b'Z'"),
-    "a member twice": ([entry("x.wav", size=4)] * 2, "x.wav", "member 'x.wav' is there twice"),
-    "a member twice by case": ([entry("x.wav", size=4), entry("x.WAV", size=4)], "x.wav", "is there twice"),
+    "a member twice": ([entry("x.wav", size=4)] * 2, "x.wav", "member 'x.wav' occurs twice"),
+    "a member twice by case": ([entry("x.wav", size=4), entry("x.WAV", size=4)], "x.wav", "occurs twice"),
     "a link among labels": (
         [entry("x.wav", size=4), entry("x.txt", tarfile.SYMTYPE, linkname="good.wav")],
         "x.wav",
@@ -585,7 +587,7 @@ def test_labels_that_would_fill_the_memory_are_refused(folder, capfd, monkeypatc
     said = here(capfd, "run", folder / "s.tar", *COPY, "--output", folder / "out", *HERE)
     assert (said.code, len(said.lines)) == (2, 1)
     assert (
-        "s.tar: the labels of its samples are more than 1,000 bytes; if they are the inputs, say so"
+        "s.tar: the labels of its samples are more than 1,000 bytes; if they are the inputs, use --member"
         in said.err
     )
     assert len(inputs_of(folder / "s.tar", member="flac; txt")) == 3

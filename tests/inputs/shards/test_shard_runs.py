@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from copying import Copy
-from doors import here, read_table, tree
+from doors import SHARED, here, read_table, tree
 from launcher import FAULTY, Launcher, check_complete
 from object_store import Bucket
 from tar_archives import tar_bytes
@@ -28,7 +28,7 @@ from splitter import InputList
 from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.shards import parquet as parquet_inputs
 
-COPY = ("--recipe", f"{Path(__file__).parents[2] / 'copying.py'}:Copy")
+COPY = ("--recipe", f"{SHARED}/copying.py:Copy")
 HERE = ("--workers", "0", "--quiet")
 
 
@@ -111,15 +111,13 @@ def test_plain_binary_large_contents_and_other_columns_of_bytes(folder, capfd):
     contents = [rng.bytes(size) for size in (0, 10, 5 << 20, 100)]
     table = pa.table({"content": contents, "mask": [b"m"] * 4, "n": [1.5, None, 2.0, 3.0]})
     path = write_parquet(folder / "p.parquet", table, rows=2)
-    with pytest.raises(
-        Refused, match="has bytes in 'content', 'mask'; say which are the input with --member"
-    ):
+    with pytest.raises(Refused, match="has bytes in 'content', 'mask'; choose the input with --member"):
         len(Copy(str(path)))
     said = here(
         capfd, "run", path, *COPY, "--member", "content", "--output", folder / "out", "--workers", "0"
     )
     assert said.code == 0
-    assert "no columns: mask (1)" in said.err
+    assert "so not made into columns: mask (1)" in said.err
     found = read_table(folder / "out" / "manifest.csv")
     assert [(folder / "out" / row["output"]).read_bytes() for row in found] == contents
     assert [row["n"] for row in found] == ["1.5", "", "2.0", "3.0"]
@@ -168,8 +166,8 @@ def test_what_is_wrong_with_parquet(folder, capfd):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"audio audio": [b"x"]}, "has two columns 'audio'; give one another name"),
-        ({"text": ["y" * 101]}, "the labels beside the bytes are more than 100 letters"),
+        ({"audio audio": [b"x"]}, "has two columns 'audio'; rename one"),
+        ({"text": ["y" * 101]}, "the labels next to the bytes are more than 100 letters"),
     ],
 )
 def test_parquet_that_cannot_be_taken_is_refused(folder, capfd, monkeypatch, columns, message):

@@ -1,0 +1,164 @@
+"""Sources of inputs -> one header, and the rows below it."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from splitter.errors import Refused
+from splitter.inputs.labels import LabelTable, RowTally, columns_to_join_by
+from splitter.inputs.listing import InputList, ListSequence
+from splitter.inputs.lists import names_shown, read_list, refuse_twins
+from splitter.inputs.next_stage import OUTPUT
+from splitter.inputs.objects import read_object
+from splitter.inputs.roots import absolute_path, common_root, path_mover, root_below
+from splitter.inputs.source import ListReading
+from splitter.inputs.sources import rows_of
+from splitter.text.conditions import Condition, condition
+from splitter.text.csv import Row
+from splitter.text.labels import EARLIER
+from splitter.text.urls import without_secrets
+
+
+@dataclass
+class ListSource:
+    """A source as it is read.
+
+    Attributes:
+        header: The names of the columns.
+        rows: The rows, which can be gone through once.
+        root: The folder or URL that relative paths start from.
+        column: The column that holds the paths.
+        reading: What comes up on the way.
+    """
+
+    header: Row
+    rows: Iterable[Row]
+    root: str
+    column: str
+    reading: ListReading
+
+
+def read_source(
+    listing: InputList, *, leave_out: str = "", tell: Callable[[str], None] = lambda _: None
+) -> ListSource:
+    """Read a list; `leave_out` is the output folder, `tell` is called with what there is to say."""
+    return _read(listing, ListReading(leave_out, tell))
+
+
+def _read(listing: InputList, reading: ListReading, *, more: bool = False) -> ListSource:
+    """Return what a list names; `more` says that labels are joined to it later."""
+    has_labels = listing.labels is not None
+    if isinstance(listing.source, ListSequence):
+        found = _read_several(listing, reading, more=more or has_labels)
+    else:
+        found = _read_one(listing, reading)
+    if has_labels:
+        _join(found, listing)
+    for old in () if more else reading.unnamed:
+        there = names_shown(found.header)
+        raise Refused(f"--rename {old}=…: the dataset list has no column {old!r}; it has {there}")
+    if listing.where is not None:
+        matches = _condition_on(found.header, listing.where)
+        found.rows = _matching(found.rows, matches, reading.tally)
+    return found
+
+
+def _condition_on(header: Row, where: str) -> Condition:
+    """Return what --where says of a row; of a manifest, say when its columns have other names."""
+    try:
+        return condition(where, header)
+    except Refused as error:
+        # with --column output, that column is called input
+        if OUTPUT not in header or EARLIER not in where:
+            raise
+        raise Refused(f"{error}; names with {EARLIER} need --column {OUTPUT}") from None
+
+
+def _join(found: ListSource, listing: InputList) -> None:
+    own, other = columns_to_join_by(listing.on, found.column)
+    if own not in found.header:
+        raise Refused(
+            f"--on {own}: the dataset list has no column {own!r}; it has {names_shown(found.header)}"
+        )
+    if isinstance(listing.labels, (str, bytes, os.PathLike)):
+        name = os.fsdecode(listing.labels)
+        header, rows, _, _ = read_list(absolute_path(name, "--labels"), None, found.reading.held)
+        name = without_secrets(name)
+    else:
+        name = "labels"
+        header, rows = read_object(listing.labels, other)
+    refuse_twins(header, name)
+    labels = LabelTable(name, header, rows, other)
+    header = [found.reading.unnamed.pop(column, column) for column in labels.header]
+    refuse_twins(header, name)
+    taken = [column for column in header if column in found.header]
+    if taken:
+        raise Refused(
+            f"{name}: has a column {taken[0]!r}, as the dataset list has; use --rename {taken[0]}=NEW"
+        )
+    found.rows = labels.joined(found.header, found.rows, own, found.column, found.reading.tally)
+    found.header = found.header + header
+
+
+def _matching(rows: Iterable[Row], matches: Callable[[Row], bool], tally: RowTally) -> Iterator[Row]:
+    for row in rows:
+        if matches(row):
+            yield row
+        else:
+            tally.left_out += 1
+
+
+def refuse_no_match(condition: str | None, left_out: int) -> None:
+    """Refuse a condition that matches no row. A list without rows says what it says."""
+    if left_out:
+        rows = "the only row does not match" if left_out == 1 else f"none of {left_out:,} rows matches"
+        raise Refused(f"--where {condition!r}: {rows}; fix the condition")
+
+
+# -- several sources --------------------------------------------------------------------------------------
+
+
+def _read_several(listing: InputList, reading: ListReading, *, more: bool) -> ListSource:
+    """Read lists one after the other, with relative paths below the root that they have in common."""
+    found = [_read(part, reading, more=more) for part in listing.source.parts]
+    column = found[0].column
+    for part in found:
+        if part.column != column:
+            part.header = [column if name == part.column else name for name in part.header]
+            refuse_twins(part.header)
+    header = list(dict.fromkeys(name for part in found for name in part.header))
+    root = common_root([part.root for part in found])
+    return ListSource(header, _one_after_the_other(found, header, column, root), root, column, reading)
+
+
+def _one_after_the_other(found: list[ListSource], header: Row, column: str, root: str) -> Iterator[Row]:
+    for part in found:
+        places = [header.index(name) for name in part.header]
+        at, move = header.index(column), path_mover(part.root, root)
+        for row in part.rows:
+            full = [""] * len(header)
+            for place, value in zip(places, row, strict=True):
+                full[place] = value
+            full[at] = move(full[at])
+            yield full
+
+
+# -- one source -------------------------------------------------------------------------------------------
+
+
+def _read_one(listing: InputList, reading: ListReading) -> ListSource:
+    found = rows_of(listing, reading)
+    if found.rename is not None:
+        listing = replace(listing, rename=found.rename)
+    root = root_below(found.home, os.fspath(listing.root or ""))
+    return ListSource(
+        _renamed(found.header, listing, reading), found.rows, root, listing.path_column, reading
+    )
+
+
+def _renamed(header: Row, listing: InputList, reading: ListReading) -> Row:
+    names = listing.rename or {}
+    reading.unnamed |= {old: new for old, new in names.items() if old not in header}
+    header = [names.get(name, name) for name in header]
+    refuse_twins(header)
+    return header
