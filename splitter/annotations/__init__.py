@@ -8,6 +8,7 @@ nist        RTTM and CTM
 praat       TextGrids
 subtitles   SRT and WebVTT
 tables      CSV, TSV, JSONL and Raven's selection tables
+transcripts JSON of Whisper and the like
 """
 
 from splitter.annotations.files import (
@@ -15,6 +16,8 @@ from splitter.annotations.files import (
     Annotation,
     AnnotationFile,
     Kind,
+    advice_on_labels,
+    annotation_files_among,
     annotations_of_rows,
     find_annotations,
     read_annotations,
@@ -30,6 +33,8 @@ __all__ = [
     "Label",
     "Labels",
     "MinOverlap",
+    "advice_on_labels",
+    "annotation_files_among",
     "annotations_of_rows",
     "find_annotations",
     "has_times",

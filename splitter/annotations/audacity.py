@@ -8,7 +8,7 @@ _FREQUENCIES = ("low_freq_hz", "high_freq_hz")
 
 
 def read_audacity(text: str) -> Iterator[Row]:
-    """One label a line; a line that starts with a backslash has the frequencies of the label before."""
+    """Yield one label per line; a line that starts with a backslash has frequencies of the one before."""
     row: Row | None = None
     for number, line in lines(text):
         if not line.strip():
@@ -30,7 +30,7 @@ def read_audacity(text: str) -> Iterator[Row]:
 
 
 def looks_like_audacity(text: str) -> bool:
-    """Whether the first line is a label."""
+    """Return whether the first line is a label."""
     first = next((line for _, line in lines(text) if line.strip()), "")
     times = first.split("\t")[:2]
     return len(times) > 1 and all(is_number(with_point(time)) for time in times)

@@ -4,7 +4,7 @@ import codecs
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -15,12 +15,21 @@ from splitter.annotations.nist import read_ctm, read_rttm
 from splitter.annotations.praat import read_textgrid
 from splitter.annotations.rows import Malformed, Row, shown
 from splitter.annotations.subtitles import read_srt, read_vtt
-from splitter.annotations.tables import looks_like_jsonl, looks_like_table, read_jsonl, read_table, row_of
-from splitter.errors import AnnotationError
+from splitter.annotations.tables import (
+    is_label,
+    looks_like_jsonl,
+    looks_like_table,
+    read_jsonl,
+    read_table,
+    row_of,
+    same_column,
+)
+from splitter.annotations.transcripts import looks_like_transcript, read_transcript
+from splitter.errors import AnnotationError, InputError
 from splitter.inputs.locations import look_at
 from splitter.storage.tree import is_mostly_nothing
 
-Kind = Literal["rttm", "ctm", "textgrid", "audacity", "srt", "vtt", "table", "jsonl"]
+Kind = Literal["rttm", "ctm", "textgrid", "audacity", "srt", "vtt", "table", "jsonl", "json"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _READERS: Mapping[Kind, Callable[[str], Iterable[Row]]] = {
@@ -32,6 +41,7 @@ _READERS: Mapping[Kind, Callable[[str], Iterable[Row]]] = {
     "vtt": read_vtt,
     "table": read_table,
     "jsonl": read_jsonl,
+    "json": read_transcript,
 }
 _KINDS_BY_ENDING: Mapping[str, Kind] = {
     ".rttm": "rttm",
@@ -43,6 +53,7 @@ _KINDS_BY_ENDING: Mapping[str, Kind] = {
     ".tsv": "table",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "json",
 }
 # how much of a file is looked at to tell whether it holds annotations
 HEAD = 1 << 16
@@ -63,11 +74,13 @@ ENDINGS = (
     ".tsv",
     ".jsonl",
 )
+# what counts only where none of these is found: Whisper writes it beside its other files
+LAST_ENDINGS = (".json",)
 
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What someone, or something, said about a stretch of a recording.
+    """A label of a stretch of a recording, by a person or a program.
 
     Attributes:
         start: When it starts, in seconds: exactly what was written.
@@ -92,13 +105,16 @@ class AnnotationFile:
         recordings: The recordings it names, as it names them; none if it is about one and does not say.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, kind: Kind | None = None) -> None:
-        """Read the file, as the kind that its ending or content tells unless one is given."""
+    def __init__(
+        self, path: str | os.PathLike[str], *, kind: Kind | None = None, label_column: str | None = None
+    ) -> None:
+        """Read it; the labels stand in `label_column`, unless that is for the format to say."""
         self.path = os.fspath(path)
         self._rows: dict[str | None, list[Row]] = {}
         text = _read_text(self.path)
         try:
-            for row in _READERS[kind or _kind_of(self.path, text)](text):
+            rows = _READERS[kind or _kind_of(self.path, text)](text)
+            for row in rows if label_column is None else self._labelled(rows, label_column):
                 self._rows.setdefault(row.recording, []).append(row)
         except Malformed as error:
             raise AnnotationError(f"{self.path}: {error}") from None
@@ -109,13 +125,24 @@ class AnnotationFile:
                 self._by_name.setdefault(name, []).append(recording)
 
     def of(self, recording: str | os.PathLike[str] | None = None) -> list[Annotation]:
-        """The annotations of one recording, by start and end; in a file that names none, all of them.
+        """Return the annotations of one recording, by start and end; in a file that names none, all of them.
 
         The file may name the recording with or without its extension and its folders; an absolute path may
         come from another machine. Without `recording`, a file that names several is refused.
         """
         rows = self._all() if recording is None or None in self._rows else self._named(os.fspath(recording))
         return sorted(map(self._annotation, rows), key=_order)
+
+    def _labelled(self, rows: Iterable[Row], label_column: str) -> list[Row]:
+        rows = list(rows)
+        names = dict.fromkeys(name for row in rows for name in (row.called, *row.names) if name)
+        name = same_column(label_column, names)
+        if rows and name is None:
+            raise AnnotationError(
+                f"{self.path}: has no column {label_column!r} for --label-column; "
+                f"it has {', '.join(map(shown, [*names][:10]))}"
+            )
+        return [row.labelled_by(name or label_column) for row in rows]
 
     def _annotation(self, row: Row) -> Annotation:
         try:
@@ -127,13 +154,13 @@ class AnnotationFile:
         if len(self._rows) > 1:
             first, second, *_ = (rows[0].line for rows in self._rows.values())
             raise AnnotationError(
-                f"{self.path}: line {second}: is about another recording than line {first};"
-                " such a file is read for one recording at a time"
+                f"{self.path}: line {second}: is for another recording than line {first}; this file "
+                "may only cover one recording"
             )
         return [row for rows in self._rows.values() for row in rows]
 
     def _named(self, recording: str) -> list[Row]:
-        """The rows of the names that agree best with a recording."""
+        """Return the rows of the names that agree best with a recording."""
         agreements: dict[tuple[bool, int, bool], list[str]] = {}
         similar = (written for name in _names(recording) for written in self._by_name.get(name, ()))
         for written in dict.fromkeys(similar):
@@ -157,11 +184,12 @@ def read_annotations(
     kind: Kind | None = None,
     recording: str | os.PathLike[str] | None = None,
 ) -> list[Annotation]:
-    """The annotations in a file, by start, end and place in the file.
+    """Return the annotations in a file, by start, end and position in the file.
 
     Args:
         path: The file: RTTM, CTM, an Audacity label track, a Praat TextGrid, a selection table of Raven, SRT,
-            WebVTT, or a table (CSV, TSV, JSONL) with columns such as start, end or duration, and label.
+            WebVTT, a table (CSV, TSV, JSONL) with columns such as start, end or duration, and label, or the
+            JSON of Whisper and the like.
         kind: What it is, where neither its ending nor its content tells.
         recording: Which recording to take, in a file that may be about several.
     """
@@ -169,7 +197,7 @@ def read_annotations(
 
 
 def annotations_of_rows(rows: Iterable[Mapping[str, str]], *, source: str) -> list[Annotation]:
-    """The annotations in the rows of a dataset list, one for each row and in their order.
+    """Return the annotations in the rows of a dataset list, one for each row and in their order.
 
     `source` says in errors where the rows come from.
     """
@@ -185,23 +213,50 @@ def annotations_of_rows(rows: Iterable[Mapping[str, str]], *, source: str) -> li
 
 
 def find_annotations(recording: str | os.PathLike[str]) -> Path | None:
-    """The annotation file beside a recording: its name, with or without its extension, and one of `ENDINGS`.
+    """Return the annotation file beside a recording: same name, with or without extension, and an ending.
 
-    A text or a table counts only if its first line is that of annotations, since much else has these
-    endings. Two files are an error.
+    A text, a table or JSON counts only if it begins as annotations do, since much else has these endings;
+    JSON only if there is nothing else. Two files are an error.
     """
     recording = os.fspath(recording)
-    found: dict[tuple[int, int], str] = {}
-    own = _identity(recording)
-    for path in _candidates(recording):
-        identity = _identity(path)
-        # one file may answer to two names, where upper and lower case are the same
-        if identity and identity != own and identity not in found and _may_be_annotations(path):
-            found[identity] = path
-    paths = list(found.values())
-    if len(paths) > 1:
-        raise AnnotationError(f"{paths[0]} and {paths[1]} both annotate {recording}; keep one, or name it")
-    return Path(paths[0]) if paths else None
+    return _only_one(recording, ENDINGS) or _only_one(recording, LAST_ENDINGS)
+
+
+def advice_on_labels(path: str | os.PathLike[str]) -> str:
+    """Return what to say of the column of labels of a table, if none is known or several could be meant."""
+    path = os.fspath(path)
+    try:
+        text = _read_head(path)
+        kind = _kind_of(path, text)
+        row = next(iter(_READERS[kind](text)), None) if kind in {"table", "jsonl"} else None
+    except (InputError, Malformed, OSError):
+        # whoever reads all of it says what is wrong
+        return ""
+    if row is None:
+        return ""
+    others = [name for name in row.names if is_label(name) or not row.called]
+    names = ", ".join(map(shown, others[:10]))
+    if not others:
+        return ""
+    if row.called:
+        return f"{path}: labels are from column {shown(row.called)}; --label-column can name another: {names}"
+    return (
+        f"{path}: no column is known to hold labels, so they are empty; name one with --label-column: {names}"
+    )
+
+
+def annotation_files_among(names: Sequence[str]) -> set[str]:
+    """Return the names that an annotation file beside one of the other files may have.
+
+    >>> sorted(annotation_files_among(["a.wav", "a.TextGrid", "a.wav.csv", "b.rttm", "sub/a.txt"]))
+    ['a.TextGrid', 'a.wav.csv']
+    """
+    stems: dict[str, list[str]] = {}
+    for name in names:
+        endings = (one for one in (*ENDINGS, *LAST_ENDINGS) if name.lower().endswith(one.lower()))
+        stems[name] = [name[: -len(ending)] for ending in endings]
+    recordings = {stem for name in names if not stems[name] for stem in (name, os.path.splitext(name)[0])}
+    return {name for name in names if not recordings.isdisjoint(stems[name])}
 
 
 # -- reading ------------------------------------------------------------------------------------------------
@@ -221,8 +276,16 @@ def _read_text(path: str) -> str:
         raise AnnotationError(f"{path}: line {line}: is not {encoding}; save the file as UTF-8") from None
 
 
+def _read_head(path: str) -> str:
+    """Return how a file begins; what is not in its encoding is replaced."""
+    look_at(path)
+    with open(path, "rb") as file:
+        head = file.read(HEAD)
+    return head.decode(_encoding(head), "replace")
+
+
 def _encoding(data: bytes) -> str:
-    """UTF-8, or UTF-16 as Praat and Windows write it, with or without a mark."""
+    """Return UTF-8, or UTF-16 as Praat and Windows write it, with or without a mark."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if data[:1] == b"\0":
@@ -251,7 +314,7 @@ def _annotation(row: Row) -> Annotation:
 
 
 def _order(annotation: Annotation) -> tuple[float, Fraction, float, Fraction]:
-    """By start, then end; floats decide most comparisons, at a tenth of the cost."""
+    """Return a key that sorts by start, then end; floats decide most comparisons, at a tenth of the cost."""
     return float(annotation.start), annotation.start, float(annotation.end), annotation.end
 
 
@@ -259,19 +322,19 @@ def _order(annotation: Annotation) -> tuple[float, Fraction, float, Fraction]:
 
 
 def _parts(name: str) -> list[str]:
-    """A path from its end: the name, its folder, the folder of that; also where Windows wrote it."""
+    """Return a path from its end: the name, its folder, the folder of that; also where Windows wrote it."""
     parts = unicodedata.normalize("NFC", name).replace("\\", "/").split("/")
     return [part for part in reversed(parts) if part not in ("", ".", "..")]
 
 
 def _names(recording: str) -> list[str]:
-    """The last part of a path, with its extension and without."""
+    """Return the last part of a path, with its extension and without."""
     last = next(iter(_parts(recording)), "")
     return list(dict.fromkeys((last, os.path.splitext(last)[0])))
 
 
 def _agreement(written: str, recording: str) -> tuple[bool, int, bool] | None:
-    """How well a name in a file agrees with a recording; None if it is another's.
+    """Return how well a name in a file agrees with a recording; None if it is another's.
 
     First counts that no folder differs, then how many are the same, then that the extension is. Folders may
     differ only in an absolute path, which was written where the recording stood elsewhere.
@@ -292,9 +355,24 @@ def _is_absolute(path: str) -> bool:
 # -- beside a recording -------------------------------------------------------------------------------------
 
 
-def _candidates(recording: str) -> Iterator[str]:
+def _only_one(recording: str, endings: Sequence[str]) -> Path | None:
+    """Return the file with one of these endings; refuse two."""
+    found: dict[tuple[int, int], str] = {}
+    own = _identity(recording)
+    for path in _candidates(recording, endings):
+        identity = _identity(path)
+        # one file may answer to two names, where upper and lower case are the same
+        if identity and identity != own and identity not in found and _may_be_annotations(path):
+            found[identity] = path
+    paths = list(found.values())
+    if len(paths) > 1:
+        raise AnnotationError(f"{paths[0]} and {paths[1]} both annotate {recording}; keep one, or name it")
+    return Path(paths[0]) if paths else None
+
+
+def _candidates(recording: str, endings: Sequence[str]) -> Iterator[str]:
     for stem in dict.fromkeys((os.path.splitext(recording)[0], recording)):
-        for ending in ENDINGS:
+        for ending in endings:
             for spelled in dict.fromkeys((ending, ending.lower(), ending.upper())):
                 yield stem + spelled
 
@@ -309,12 +387,15 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 def _may_be_annotations(path: str) -> bool:
     kind = _KINDS_BY_ENDING.get(os.path.splitext(path)[1].lower())
+    if kind == "json":
+        # its first lines may be of anything
+        try:
+            return looks_like_transcript(_read_text(path))
+        except InputError:
+            return False
     if kind not in (None, "table", "jsonl"):
         return True
-    look_at(path)
-    with open(path, "rb") as file:
-        head = file.read(HEAD)
-    text = head.decode(_encoding(head), "replace")
+    text = _read_head(path)
     if kind == "jsonl":
         return looks_like_jsonl(text)
     return looks_like_table(text) or (kind is None and looks_like_audacity(text))

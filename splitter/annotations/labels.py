@@ -48,7 +48,7 @@ class MinOverlap:
         return cls(share=amount) if is_share else cls(seconds=amount)
 
     def holds(self, overlap: Fraction, annotation: Annotation) -> bool:
-        """Whether an overlap is enough; a point is in its window whatever is asked for."""
+        """Return whether an overlap is enough; a point is in its window whatever is asked for."""
         length = annotation.end - annotation.start
         return not length or (overlap >= self.seconds and overlap >= self.share * length)
 
@@ -73,7 +73,6 @@ class Labels:
     def __init__(
         self, annotations: Iterable[Annotation], *, rate: int, min_overlap: MinOverlap = MinOverlap()
     ) -> None:
-        """Take the annotations, and the rate that windows are counted at."""
         self._annotations = sorted(annotations, key=lambda annotation: annotation.start)
         self._rate = rate
         self._min_overlap = min_overlap
@@ -84,7 +83,7 @@ class Labels:
         self._latest = np.maximum.accumulate(self._stops)
 
     def of(self, start: int, stop: int) -> list[Label]:
-        """The labels of the window [start, stop) of samples, in the order of the annotations."""
+        """Return the labels of the window [start, stop) of samples, in the order of the annotations."""
         first = int(np.searchsorted(self._latest, start, side="right"))
         last = int(np.searchsorted(self._firsts, stop))
         if start >= stop or first >= last:
@@ -104,7 +103,7 @@ def _floor(time: Fraction, rate: int) -> int:
 
 
 def _stop(annotation: Annotation, rate: int) -> int:
-    """The end in samples, rounded up; for a point, whose end would not be above its start, one more."""
+    """Return the end in samples, rounded up; for a point one more, so that it is after the start."""
     if annotation.start == annotation.end:
         return _floor(annotation.end, rate) + 1
     return -_floor(-annotation.end, rate)

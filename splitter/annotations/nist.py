@@ -21,27 +21,29 @@ _CTM_NAMES = ("channel", "confidence", "type", "speaker")
 
 
 def read_rttm(text: str) -> Iterator[Row]:
-    """The SPEAKER lines, with the speaker as the label; the other types of lines are passed over."""
+    """Yield the SPEAKER lines, with the speaker as the label; skip other types of lines."""
     for number, fields in _fields(text):
         if fields[0] in _OTHER_RTTM:
             continue
         if fields[0] != "SPEAKER":
-            raise Malformed(number, f"{shown(fields[0])} is no type of RTTM line; expected SPEAKER")
+            raise Malformed(number, f"{shown(fields[0])} is not a type of RTTM line; expected SPEAKER")
         if len(fields) not in _RTTM_FIELDS:
             raise Malformed(number, f"has {len(fields)} fields where RTTM has 10, with no space in any")
         _, recording, channel, start, duration, spoken, kind, speaker, *rest = fields
         columns = _columns(_RTTM_NAMES, (channel, spoken, kind, *rest))
-        yield Row(number, start, duration, sys.intern(speaker), *columns, sys.intern(recording), lasts=True)
+        speaker, recording = sys.intern(speaker), sys.intern(recording)
+        yield Row(number, start, duration, speaker, *columns, recording, lasts=True, called="speaker")
 
 
 def read_ctm(text: str) -> Iterator[Row]:
-    """One word a line."""
+    """Yield one word per line."""
     for number, fields in _fields(text):
         if len(fields) not in _CTM_FIELDS:
             raise Malformed(number, f"has {len(fields)} fields where CTM has 5 to 8")
         recording, channel, start, duration, word, *rest = fields
         columns = _columns(_CTM_NAMES, (channel, *rest))
-        yield Row(number, start, duration, sys.intern(word), *columns, sys.intern(recording), lasts=True)
+        word, recording = sys.intern(word), sys.intern(recording)
+        yield Row(number, start, duration, word, *columns, recording, lasts=True, called="word")
 
 
 def _fields(text: str) -> Iterator[tuple[int, list[str]]]:

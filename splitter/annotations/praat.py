@@ -14,7 +14,7 @@ _INTERVALS, _POINTS = "IntervalTier", "TextTier"
 
 
 def read_textgrid(text: str) -> Iterator[Row]:
-    """The intervals and points of all tiers; an interval without a text is where nothing was annotated."""
+    """Yield the intervals and points of all tiers, without intervals that have no text."""
     if text.startswith("ooBinaryFile"):
         raise Malformed(1, "is the head of a binary TextGrid; save it as a text file in Praat")
     tokens = _Tokens(text)
@@ -29,7 +29,9 @@ def read_textgrid(text: str) -> Iterator[Row]:
 def _tier(tokens: "_Tokens") -> Iterator[Row]:
     kind = tokens.take("text")
     if kind not in (_INTERVALS, _POINTS):
-        raise Malformed(tokens.line, f"{shown(kind)} is no kind of tier; expected {_INTERVALS} or {_POINTS}")
+        raise Malformed(
+            tokens.line, f"{shown(kind)} is not a kind of tier; expected {_INTERVALS} or {_POINTS}"
+        )
     columns = ("tier",), (tokens.take("text"),)
     tokens.take_span()
     for _ in range(tokens.take_count()):
@@ -42,10 +44,9 @@ def _tier(tokens: "_Tokens") -> Iterator[Row]:
 
 
 class _Tokens:
-    """What counts in the text of a TextGrid, one after the other."""
+    """The tokens that count in the text of a TextGrid."""
 
     def __init__(self, text: str) -> None:
-        """Start at the beginning."""
         text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip()
         self._line_ends = [match.start() for match in re.finditer("\n", text)]
         self._matches = _TOKEN.finditer(text)
@@ -58,7 +59,7 @@ class _Tokens:
         return bisect_left(self._line_ends, self._at) + 1
 
     def take(self, kind: Literal["text", "number", "flag"]) -> str:
-        """The next token, which must be of this kind."""
+        """Return the next token, which must be of this kind."""
         found, token = self._next()
         if not found:
             raise Malformed(self.line, f"is the last, and a {kind} is missing after it")
@@ -67,12 +68,12 @@ class _Tokens:
         return token
 
     def take_span(self) -> None:
-        """Pass over the start and end of a tier or file."""
+        """Skip the start and end of a tier or file."""
         self.take("number")
         self.take("number")
 
     def take_count(self) -> int:
-        """How many of something follow."""
+        """Return how many of something follow."""
         number = self.take("number")
         if not number.isdecimal() or not is_number(number):
             raise Malformed(self.line, f"has {shown(number)} where a count should be")

@@ -33,6 +33,7 @@ class Row(NamedTuple):
         recording: Which recording it belongs to; None in a file that does not say.
         lasts: Whether `end` is a duration.
         offset: When it starts in its own recording, where `start` counts through several.
+        called: The name of the field that the label stands in; empty if it has none.
     """
 
     line: int
@@ -44,9 +45,20 @@ class Row(NamedTuple):
     recording: str | None = None
     lasts: bool = False
     offset: str = ""
+    called: str = "label"
+
+    def labelled_by(self, name: str) -> "Row":
+        """Return the row with another field as its label; empty if it does not have that."""
+        if name == self.called:
+            return self
+        others = dict(zip(self.names, self.values, strict=True))
+        label = others.pop(name, None) or ""
+        if self.called:
+            others[self.called] = self.label
+        return self._replace(label=label, names=tuple(others), values=tuple(others.values()), called=name)
 
     def times(self) -> tuple[Fraction, Fraction]:
-        """The exact start and end; raises ValueError where they make no sense."""
+        """Return the exact start and end; raise ValueError if they make no sense."""
         start, end = seconds(self.start), seconds(self.end)
         if self.lasts:
             end += start
@@ -58,22 +70,21 @@ class Row(NamedTuple):
         if start < 0:
             raise ValueError(f"starts at {shown(self.start)}, before the recording does")
         if end < start:
-            said = "lasts" if self.lasts else f"starts at {shown(self.start)} and ends at"
-            raise ValueError(f"{said} {shown(self.end)}, so it ends before it starts")
+            verb = "lasts" if self.lasts else f"starts at {shown(self.start)} and ends at"
+            raise ValueError(f"{verb} {shown(self.end)}, so it ends before it starts")
         return start, end
 
 
 class Malformed(ValueError):
-    """A line that does not follow its format."""
+    """A line that does not follow its format; None if the problem says where it is."""
 
-    def __init__(self, line: int, problem: str) -> None:
-        """Say which line, and what is wrong with it."""
-        super().__init__(f"line {line}: {problem}")
+    def __init__(self, line: int | None, problem: str) -> None:
+        super().__init__(problem if line is None else f"line {line}: {problem}")
         self.problem = problem
 
 
 def seconds(text: str) -> Fraction:
-    """The exact time that is written: `7.3`, `1e-3`, `01:02.5` or `00:01:02,500`.
+    """Return the exact time that is written: `7.3`, `1e-3`, `01:02.5` or `00:01:02,500`.
 
     >>> seconds("7.3"), seconds("00:01:02,500")
     (Fraction(73, 10), Fraction(125, 2))
@@ -87,25 +98,34 @@ def seconds(text: str) -> Fraction:
     else:
         raise ValueError(f"{shown(text)} is not a time in seconds")
     if abs(time) > LONGEST_SECONDS:
-        raise ValueError(f"{shown(text)} is no time in a recording")
+        raise ValueError(f"{shown(text)} is not a time in a recording")
     return time
 
 
+def in_milliseconds(number: str) -> str:
+    """Return a number of milliseconds as one of seconds.
+
+    >>> seconds(in_milliseconds("7960"))
+    Fraction(199, 25)
+    """
+    return f"{number.strip()}e-3"
+
+
 def last_digit(number: str) -> Fraction:
-    """What one step of the last digit that is written comes to: 1/1000 for `1.250`."""
+    """Return what one step of the last digit that is written comes to: 1/1000 for `1.250`."""
     return Fraction(1, 10 ** len(number.strip().partition(".")[2]))
 
 
 def with_point(number: str) -> str:
-    """A number with a decimal point, where its writer's country has a comma."""
+    """Return a number with a decimal point instead of a decimal comma."""
     return number.strip().replace(",", ".", 1)
 
 
 def shown(text: str) -> str:
-    """A text as an error shows it."""
+    """Return a text as an error shows it."""
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines of a text, numbered from 1, whatever ends them."""
+    """Return the lines of a text, numbered from 1, whatever ends them."""
     return enumerate((line.rstrip("\n") for line in io.StringIO(text, newline=None)), 1)

@@ -19,7 +19,7 @@ _is_note = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s.*)?").fullmatch
 
 
 def read_srt(text: str) -> Iterator[Row]:
-    """A number, times, and lines of text, which in the wild may have empty lines among them."""
+    """Yield cues: a number, times, and lines of text, which may have empty lines among them."""
     timing: Line | None = None
     name = ""
     body: list[Line] = []
@@ -35,7 +35,7 @@ def read_srt(text: str) -> Iterator[Row]:
 
 
 def read_vtt(text: str) -> Iterator[Row]:
-    """Blocks between empty lines: cues, and notes and styles that are passed over."""
+    """Yield the cues among the blocks between empty lines; skip notes and styles."""
     blocks = _blocks(text)
     (number, first), *head = next(blocks, [(1, "")])
     if not _is_head(first):
@@ -67,7 +67,7 @@ def _srt_cue(timing: Line | None, name: str, body: list[Line]) -> Iterator[Row]:
         return
     for number, line in body:
         if line.strip():
-            raise Malformed(number, f"{shown(line)} stands where a cue's times should be")
+            raise Malformed(number, f"{shown(line)} is where a cue's times should be")
 
 
 def _blocks(text: str) -> Iterator[list[Line]]:
@@ -83,17 +83,18 @@ def _blocks(text: str) -> Iterator[list[Line]]:
 
 
 def _cue(timing: Line, name: str, body: Sequence[Line], clean: Callable[[str], str]) -> Iterator[Row]:
-    """A cue of either format, unless nothing is said in it."""
+    """Yield a cue of either format, unless nothing is said in it."""
     number, line = timing
     times = _timing(line)
     if not times:
         raise Malformed(number, f"{shown(line)} is not start --> end")
     for below, said in body:
         if _ARROW in said or _looks_like_timing(said):
-            raise Malformed(below, f"{shown(said)} looks like times, but stands in the text of a cue")
+            raise Malformed(below, f"{shown(said)} looks like times, but is in the text of a cue")
     text = "\n".join(said for _, said in body)
     speakers = "|".join(dict.fromkeys(clean(voice).strip() for voice in _VOICE.findall(text)))
     parts = (part.strip() for part in clean(_TAG.sub("", text)).split("\n"))
     label = " ".join(part for part in parts if part)
     if label:
-        yield Row(number, times[1], times[2], label, ("cue", "speaker"), (name or None, speakers or None))
+        others = ("cue", "speaker"), (name or None, speakers or None)
+        yield Row(number, times[1], times[2], label, *others, called="text")

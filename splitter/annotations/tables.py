@@ -10,21 +10,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from splitter.annotations.rows import Malformed, Row, lines, shown, with_point
+from splitter.annotations.rows import Malformed, Row, in_milliseconds, lines, shown, with_point
 from splitter.text.csv import json_fields
 
-_UNITS = ("{}_seconds", "{}_time_seconds", "{}_sec", "{}_s", "{}_time_s", "{}", "{}_time")
+_IN_SECONDS = ("{}_seconds", "{}_time_seconds", "{}_sec", "{}_s", "{}_time_s", "{}", "{}_time")
+_IN_MILLISECONDS = ("{}_milliseconds", "{}_time_milliseconds", "{}_msec", "{}_ms", "{}_time_ms")
 
 
-def _times(*words: str) -> tuple[str, ...]:
-    """What a column of times may be called, the most explicit names first."""
-    return tuple(unit.format(word) for unit, word in product(_UNITS, words))
+class _Times(NamedTuple):
+    """What columns of times may be called in one unit, the most explicit names first."""
+
+    starts: tuple[str, ...]
+    ends: tuple[str, ...]
+    offsets: tuple[str, ...]
+    durations: tuple[str, ...]
+
+    @classmethod
+    def named(cls, units: tuple[str, ...]) -> "_Times":
+        """Return the names of all kinds, from patterns that say the unit."""
+        starts, ends = ("start", "begin", "onset", "tmin", "xmin"), ("end", "stop", "tmax", "xmax")
+        kinds = starts, ends, ("offset",), ("duration", "dur")
+        return cls(*(tuple(unit.format(word) for unit, word in product(units, words)) for words in kinds))
 
 
-STARTS = _times("start", "begin", "onset", "tmin", "xmin")
-ENDS = _times("end", "stop", "tmax", "xmax")
-OFFSETS = _times("offset")
-DURATIONS = _times("duration", "dur")
+_SECONDS, _MILLISECONDS = _Times.named(_IN_SECONDS), _Times.named(_IN_MILLISECONDS)
 LABELS = (
     *("label", "labels", "event_label", "annotation", "text", "transcript", "transcription", "sentence"),
     *("word", "species", "common_name", "scientific_name", "class", "class_name", "category", "event"),
@@ -36,6 +45,13 @@ RECORDINGS = (
 )
 _RAVEN = frozenset(("selection", "begin_time_s", "end_time_s"))
 _FILE_OFFSET = "file_offset_s"
+# the columns of Whisper and of what took over its formats: the unit of whole numbers is told by their size
+_WHISPER = frozenset(
+    (("start", "end", "text"), ("start", "end", "text", "speaker"), ("start", "end", "speaker", "text"))
+)
+# if the longest is shorter than the one, these are no milliseconds; if it is as long as the other, no seconds
+_SHORT, _LONG = 100, 1000
+_is_whole = re.compile("[0-9]{1,12}").fullmatch
 
 
 class _TableColumns(NamedTuple):
@@ -46,11 +62,12 @@ class _TableColumns(NamedTuple):
     label: str | None
     recording: str | None
     lasts: bool
+    milliseconds: bool
     others: tuple[str, ...]
 
 
 def read_table(text: str) -> Iterator[Row]:
-    """Rows under a line of names, with commas, semicolons or tabs between the columns."""
+    """Yield the rows under a line of names, with commas, semicolons or tabs between the columns."""
     first = next((line for _, line in lines(text) if line.strip()), "")
     delimiter = max(",;\t", key=first.count)
     is_raven = _RAVEN.issubset(_plain(name) for name in first.split(delimiter))
@@ -66,11 +83,13 @@ def read_table(text: str) -> Iterator[Row]:
     except ValueError as error:
         raise Malformed(number, str(error)) from None
     rows = _rows(records, names, delimiter)
+    if tuple(names) in _WHISPER:
+        return _cues(text, names, delimiter)
     return _selections(rows) if is_raven else rows
 
 
 def has_times(names: Iterable[str]) -> bool:
-    """Whether columns of these names say when something starts and ends."""
+    """Return whether columns of these names say when something starts and ends."""
     try:
         _columns(tuple(names))
     except ValueError:
@@ -79,7 +98,7 @@ def has_times(names: Iterable[str]) -> bool:
 
 
 def read_jsonl(text: str) -> Iterator[Row]:
-    """A JSON object a line."""
+    """Yield one JSON object per line; in a manifest of NeMo, what has no offset starts with its recording."""
     for number, line in lines(text):
         if not line.strip():
             continue
@@ -89,11 +108,13 @@ def read_jsonl(text: str) -> Iterator[Row]:
             raise Malformed(number, f"is not JSON ({error})") from None
         if fields is None:
             raise Malformed(number, "is not a JSON object")
+        if "audio_filepath" in fields and "duration" in fields and not has_times(fields):
+            fields["offset"] = "0"
         yield row_of(fields, number)
 
 
 def row_of(fields: Mapping[str, str], line: int) -> Row:
-    """One row of a table, from its fields by name."""
+    """Return one row of a table, from its fields by name."""
     try:
         columns = _columns(tuple(fields))
     except ValueError as error:
@@ -101,21 +122,25 @@ def row_of(fields: Mapping[str, str], line: int) -> Row:
     recording = None if columns.recording is None else fields[columns.recording]
     if recording == "":
         raise Malformed(line, f"names no recording in its column {shown(columns.recording or '')}")
+    start, end = fields[columns.start], fields[columns.end]
+    if columns.milliseconds:
+        start, end = in_milliseconds(start), in_milliseconds(end)
     return Row(
         line,
-        fields[columns.start],
-        fields[columns.end],
+        start,
+        end,
         # what repeats is kept once, since one table may be about many thousand recordings
         "" if columns.label is None else sys.intern(fields[columns.label]),
         columns.others,
         tuple(sys.intern(fields[name]) for name in columns.others),
         recording and sys.intern(recording),
         columns.lasts,
+        called=columns.label or "",
     )
 
 
 def looks_like_table(text: str) -> bool:
-    """Whether the first line names columns of starts and ends."""
+    """Return whether the first line names columns of starts and ends."""
     try:
         read_table(text)
     except Malformed:
@@ -124,7 +149,7 @@ def looks_like_table(text: str) -> bool:
 
 
 def looks_like_jsonl(text: str) -> bool:
-    """Whether the first line is an object with a start and an end."""
+    """Return whether the first line is an object with a start and an end."""
     try:
         next(read_jsonl(text), None)
     except Malformed:
@@ -139,23 +164,42 @@ def _columns(names: tuple[str, ...]) -> _TableColumns:
     def first(candidates: Iterable[str]) -> str | None:
         return next((by_plain_name[name] for name in candidates if name in by_plain_name), None)
 
-    start, end, duration, offset = map(first, (STARTS, ENDS, DURATIONS, OFFSETS))
-    # an offset ends what has an onset, and starts what has no other start
-    if start is None:
-        start = offset
-    elif _plain(start).startswith("onset"):
-        end = end or offset
-    last = end or duration
+    def times(unit: _Times) -> tuple[str | None, str | None, bool]:
+        """Return the column of starts, that of ends or durations, and whether it is durations."""
+        start, end, offset, duration = map(first, unit)
+        # an offset ends what has an onset, and starts what has no other start
+        if start is None:
+            start = offset
+        elif _plain(start).startswith("onset"):
+            end = end or offset
+        return start, end or duration, end is None
+
+    (start, last, lasts), milliseconds = times(_SECONDS), False
+    if start is None or last is None:
+        found = times(_MILLISECONDS)
+        if milliseconds := None not in found:
+            start, last, lasts = found
     if start is None or last is None:
         missing = "start" if start is None else "end or duration"
         raise ValueError(f"has no column {missing}; it has {', '.join(map(shown, names[:10]))}")
     label, recording = first(LABELS), first(RECORDINGS)
     others = tuple(name for name in names if name and name not in (start, last, label, recording))
-    return _TableColumns(start, last, label, recording, end is None, others)
+    return _TableColumns(start, last, label, recording, lasts, milliseconds, others)
+
+
+def is_label(name: str) -> bool:
+    """Return whether a column of this name would give the labels, if it were the only one."""
+    return _plain(name) in LABELS[:-1]
+
+
+def same_column(name: str, names: Iterable[str]) -> str | None:
+    """Return which of the names is meant: itself, or one that differs in case, spaces or signs."""
+    among = [*names]
+    return name if name in among else next((one for one in among if _plain(one) == _plain(name)), None)
 
 
 def _plain(name: str) -> str:
-    """A name of letters, digits and underscores only: `Low Freq (Hz)` is `low_freq_hz`."""
+    """Return a name of letters, digits and underscores only: `Low Freq (Hz)` is `low_freq_hz`."""
     return re.sub(r"\W+", "_", name.strip().lower()).strip("_")
 
 
@@ -187,8 +231,41 @@ def _rows(records: Iterable[tuple[int, list[str]]], names: Sequence[str], delimi
         yield row if delimiter == "," else row._replace(start=with_point(row.start), end=with_point(row.end))
 
 
+def _cues(text: str, names: Sequence[str], delimiter: str) -> Iterator[Row]:
+    """Yield what stands below the columns of Whisper, whose times are whole milliseconds."""
+
+    def rows(*, quoted: bool) -> list[Row]:
+        records = _records(text, delimiter, quoted=quoted)
+        number, _ = next(records)
+        heads.append(number)
+        return list(_rows(records, names, delimiter))
+
+    heads: list[int] = []
+    try:
+        # Whisper puts no quotes around what stands between tabs
+        cues = rows(quoted=delimiter != "\t")
+    except Malformed:
+        cues = []
+    whole = all(_is_whole(row.start) and _is_whole(row.end) for row in cues)
+    longest = max((int(row.end) - int(row.start) for row in cues), default=0) if whole else 0
+    # Whisper puts tabs between columns, and whisper.cpp a space before each text; others may mean seconds
+    is_as_written = delimiter == "\t" or all(row.label.startswith(" ") for row in cues)
+    if longest >= _SHORT and (longest < _LONG or not is_as_written):
+        raise Malformed(
+            heads[0],
+            "has whole numbers below it that could be seconds, or milliseconds as Whisper writes them; call "
+            "the columns start_seconds and end_seconds, or start_ms and end_ms",
+        )
+    if longest < _LONG:
+        yield from rows(quoted=True)
+    else:
+        for row in cues:
+            start, end = in_milliseconds(row.start), in_milliseconds(row.end)
+            yield row._replace(start=start, end=end, label=row.label.strip())
+
+
 def _selections(rows: Iterable[Row]) -> Iterator[Row]:
-    """Each selection of Raven once, though it has a row for each view, and where it is in its own file."""
+    """Yield each selection of Raven once, though it has a row per view, with times in its own file."""
     found: dict[tuple[str | None, ...], Row] = {}
     for row in rows:
         fields = dict(zip(row.names, row.values, strict=True))

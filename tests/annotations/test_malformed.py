@@ -36,7 +36,7 @@ TIER = GRID + '1\n"IntervalTier"\n"t"\n0\n9\n'
             "line 2: has 4 fields where RTTM",
         ),
         ("a.rttm", "SPEAKER a b 1 0 1 <NA> <NA> x <NA> <NA>\n", "line 1: has 11 fields where RTTM has 10"),
-        ("a.rttm", "speaker a 1 0 1 <NA> <NA> x <NA> <NA>\n", "line 1: 'speaker' is no type of RTTM line"),
+        ("a.rttm", "speaker a 1 0 1 <NA> <NA> x <NA> <NA>\n", "line 1: 'speaker' is not a type of RTTM line"),
         (
             "a.rttm",
             "SPEAKER a 1 0 -1 <NA> <NA> x <NA> <NA>\n",
@@ -45,7 +45,7 @@ TIER = GRID + '1\n"IntervalTier"\n"t"\n0\n9\n'
         ("a.rttm", "SPEAKER a 1 nan 1 <NA> <NA> x <NA> <NA>\n", "line 1: 'nan' is not a time in seconds"),
         ("a.ctm", "\na 1 0.5 1\n", "line 2: has 4 fields where CTM has 5 to 8"),
         ("a.ctm", "a 1 -0.5 1 x\n", "line 1: starts at '-0.5', before the recording does"),
-        ("a.ctm", "a 1 1e99 1 x\n", "line 1: '1e99' is no time in a recording"),
+        ("a.ctm", "a 1 1e99 1 x\n", "line 1: '1e99' is not a time in a recording"),
         ("a.ctm", "a 1 1e999999999 1 x\n", "line 1: '1e999999999' is not a time in seconds"),
         ("a.ctm", f"a 1 {'9' * 5000} 1 x\n", f"line 1: '{'9' * 60}…' is not a time in seconds"),
         ("a.txt", "0\t1\ta\n1.5\tb\n", "line 2: 'b' is not a time in seconds"),
@@ -68,7 +68,7 @@ TIER = GRID + '1\n"IntervalTier"\n"t"\n0\n9\n'
         (
             "a.TextGrid",
             GRID + '1\n"Tier"\n',
-            "line 7: 'Tier' is no kind of tier; expected IntervalTier or",
+            "line 7: 'Tier' is not a kind of tier; expected IntervalTier or",
         ),
         ("a.TextGrid", GRID + "1.5\n", "line 6: has '1.5' where a count should be"),
         ("a.TextGrid", TIER + '2\n0\n1\n"a"\n', "line 14: is the last, and a number is missing after it"),
@@ -84,7 +84,7 @@ TIER = GRID + '1\n"IntervalTier"\n"t"\n0\n9\n'
             TIER + '999999999999\n0\n1\n"a"\n',
             "line 14: is the last, and a number",
         ),
-        ("a.srt", "1\n00:00:01,000 -> 00:00:02,000\nx\n", "line 1: '1' stands where a cue's times should be"),
+        ("a.srt", "1\n00:00:01,000 -> 00:00:02,000\nx\n", "line 1: '1' is where a cue's times should be"),
         ("a.srt", "1\n00:00:01,000 --> 0:0:x\nx\n", "line 2: '00:00:01,000 --> 0:0:x' is not start --> end"),
         ("a.srt", "1\n0:0:1 --> 0:0:2\nx\n\n2\n0:0:3 -> 0:0:4\ny\n", "line 5: the cue '2' has no times"),
         (
@@ -137,7 +137,7 @@ def test_the_error_is_one_of_the_input():
 
 def test_a_file_that_is_not_there_or_no_file(folder):
     """What cannot be opened is said as for any input; a folder is not read."""
-    for name, problem in (("none.rttm", "is not there"), ("", "is a folder")):
+    for name, problem in (("none.rttm", "does not exist"), ("", "is a folder")):
         with pytest.raises(UnreadableInput, match=problem):
             read_annotations(folder / name)
 
@@ -165,7 +165,7 @@ def test_no_text_crashes_a_reader(tmp_path_factory, kind, text):
     path = tmp_path_factory.getbasetemp() / f"any.{kind}"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     message = outcome(path, kind)
-    assert not message or message.startswith(f"{path}: line ")
+    assert not message or message.startswith((f"{path}: line ", f"{path}: segment "))
     assert "\n" not in message
 
 

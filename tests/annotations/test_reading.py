@@ -358,7 +358,7 @@ def test_a_file_of_several_recordings_is_not_mixed(write):
     assert len(recordings(write, "x.wav", "x.wav").of()) == 2
     both = recordings(write, "x.wav", "y.wav")
     assert both.recordings == ("x.wav", "y.wav")
-    with pytest.raises(AnnotationError, match=r"all\.csv: line 3: is about another recording than line 2;"):
+    with pytest.raises(AnnotationError, match=r"all\.csv: line 3: is for another recording than line 2;"):
         both.of()
 
 
