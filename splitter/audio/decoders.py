@@ -1,13 +1,14 @@
 """Readers of recordings, each from the first sample to the true end.
 
-RawDecoder       WAV, RF64, W64, AIFF, CAF and AU with samples of a fixed size: the bytes, as numbers
+RawDecoder       WAV, RF64, W64, AIFF, CAF, AU, NIST, VOC, if samples have a fixed size: the bytes, as numbers
 SndfileDecoder   all else that libsndfile reads
-AvDecoder        what it does not read, through PyAV; in av_decoder.py
+AvDecoder        what it does not read, through PyAV; in formats/av.py
 """
 
 import functools
 import io
 import os
+import shlex
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import soundfile
 
 from splitter.audio.formats import flac, ogg
 from splitter.audio.formats.mp3 import CountedMp3, bit_rate_of, frame
+from splitter.audio.formats.registry import BY_NAME
 from splitter.audio.formats.wav import Extent, Order, RawFormat
 from splitter.errors import AudioError
 from splitter.system.stderr import silenced_stderr
@@ -46,17 +48,6 @@ DTYPES = {
     "DWVW_24": "int32",
     "DOUBLE": "float64",
 }
-_ENDINGS = {
-    "AIFF": "aiff",
-    "AU": "au",
-    "CAF": "caf",
-    "FLAC": "flac",
-    "MP3": "mp3",
-    "NIST": "sph",
-    "OGG": "ogg",
-    "W64": "w64",
-    "WAV": "wav",
-}
 SAMPLES_AT_ONCE = 1 << 19
 SECONDS_AT_ONCE = 2
 
@@ -82,7 +73,7 @@ class SoundFormat:
 
     @classmethod
     def of(cls, raw: RawFormat) -> "SoundFormat":
-        """That of samples with a fixed size."""
+        """Return the format of samples with a fixed size."""
         return cls(raw.container, raw.subtype, raw.channels, raw.rate)
 
     @property
@@ -93,7 +84,8 @@ class SoundFormat:
     @property
     def ending(self) -> str:
         """What the names of such files end with."""
-        return _ENDINGS.get(self.container, self.container.lower())
+        about = BY_NAME.get(self.container)
+        return about.ending if about else self.container.lower()
 
     @property
     def frames_at_once(self) -> int:
@@ -102,7 +94,7 @@ class SoundFormat:
 
 
 class Decoder(ABC):
-    """Reads a recording from its first sample to its true end.
+    """A reader of a recording, from its first sample to its true end.
 
     Attributes:
         format: How the recording is stored.
@@ -114,19 +106,29 @@ class Decoder(ABC):
 
     @abstractmethod
     def read(self, frames: int) -> np.ndarray:
-        """At most so many of the next frames, channels in columns; none at the end."""
+        """Return at most so many of the next frames, channels in columns; none at the end."""
+
+    def mixes(self) -> bool:
+        """Ask for the mean of all channels instead of them; return False if mixing later takes no longer."""
+        return False
 
     @abstractmethod
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
 
 
 def check_whole(path: str, extent: Extent, truncated: Truncated) -> None:
-    """Refuse a recording that ends before it should."""
+    """Refuse a recording that ends before it should, or whose samples no number here can hold."""
+    if extent.raw and extent.raw.subtype == "PCM_64":
+        raise AudioError(
+            f"{path}: its samples have 64 bits, which is not supported; convert it first, for example with: "
+            f"ffmpeg -i {shlex.quote(os.path.basename(path))} -c:a pcm_s32le 32-bit.wav"
+        )
     if not extent.is_cut_short or truncated == "keep":
         return
     unit, size = ("samples", extent.raw.frame_bytes) if extent.raw else ("bytes", 1)
-    raise ends_early(path, "ends early", extent.there // size, (extent.stated or 0) // size, unit)
+    stated = 0 if extent.ends_in_header else extent.stated or 0
+    raise ends_early(path, "ends early", extent.there // size, stated // size, unit)
 
 
 def check_mp3(path: str, mp3: CountedMp3, truncated: Truncated) -> None:
@@ -136,9 +138,9 @@ def check_mp3(path: str, mp3: CountedMp3, truncated: Truncated) -> None:
 
 
 def ends_early(path: str, how: str, there: int, stated: int, unit: str = "samples") -> AudioError:
-    """The error that says how much of a recording there is."""
+    """Return the error that says how much of a recording there is."""
     of = f" of {stated:,}" if stated else ""
-    return AudioError(f"{path}: {how}: {there:,}{of} {unit} are there; --truncated keep takes what is there")
+    return AudioError(f"{path}: {how}: {there:,}{of} {unit} exist; use --truncated keep to keep them")
 
 
 # -- samples as they are -------------------------------------------------------------------------------------
@@ -149,13 +151,12 @@ class RawDecoder(Decoder):
 
     def __init__(self, path: str, extent: Extent, raw: RawFormat) -> None:
         """Use the samples at `extent`."""
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
-        self._file.seek(extent.start)
+        self._file = extent.open(path)
         self._raw, self._left = raw, extent.frames
         self.format = SoundFormat.of(raw)
 
     def read(self, frames: int) -> np.ndarray:
-        """The next frames."""
+        """Return the next frames."""
         frames = min(frames, self._left)
         content = np.empty(frames * self._raw.frame_bytes, np.uint8)
         read_exactly(self._file, content.data)
@@ -164,21 +165,21 @@ class RawDecoder(Decoder):
         return numbers(content, self._raw.subtype, self._raw.order).reshape(-1, self._raw.channels)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._file.close()
 
 
-def read_exactly(file: io.FileIO, buffer: memoryview) -> None:
+def read_exactly(file: Any, buffer: memoryview) -> None:  # noqa: ANN401 - a file
     """Fill a buffer with the next bytes of a file, whose size is known."""
     while buffer:
         count = file.readinto(buffer)
         if not count:
-            raise AudioError(f"{file.name!s}: has become shorter while it was read")
+            raise AudioError(f"{file.name!s}: became shorter while it was read")
         buffer = buffer[count:]
 
 
 def numbers(content: np.ndarray, subtype: str, order: Order) -> np.ndarray:
-    """Bytes of an encoding as the numbers they stand for, the largest being those of the array's type."""
+    """Return bytes as the numbers they stand for; the largest are those of the array's type."""
     match subtype:
         case "PCM_U8":
             centred: np.ndarray = content.astype(np.int16) - 128
@@ -198,7 +199,7 @@ def numbers(content: np.ndarray, subtype: str, order: Order) -> np.ndarray:
 
 @functools.cache
 def _law(subtype: str) -> np.ndarray:
-    """What each of the 256 codes stands for."""
+    """Return what each of the 256 codes stands for."""
     codes = io.BytesIO(bytes(range(256)))
     decoded: np.ndarray = soundfile.read(
         codes, dtype="int16", format="RAW", subtype=subtype, channels=1, samplerate=8000
@@ -213,7 +214,6 @@ class SndfileDecoder(Decoder):
     """libsndfile, without its belief in the lengths that headers state."""
 
     def __init__(self, path: str, truncated: Truncated, *, maybe_mp3: bool = False) -> None:
-        """Open a file, by its content and not by its name; MP3 may also be looked for behind its start."""
         self._path, self._truncated, self._maybe_mp3 = path, truncated, maybe_mp3
         self._stated, self._fault, self._broken = 0, "", False
         # of Ogg: how pages are seen to be missing, and how many samples there were with them
@@ -269,7 +269,7 @@ class SndfileDecoder(Decoder):
         return sound
 
     def _goes_on(self) -> bool:
-        """Go on with the next stream of the file, if another follows the one that has ended."""
+        """Continue with the next stream of the file, if there is one."""
         if not self._others or self._fault:
             return False
         try:
@@ -278,19 +278,19 @@ class SndfileDecoder(Decoder):
             # cut within its head: there is no sound in it
             return self._goes_on()
         if self._format() != self.format:
-            self._fault = "goes on at another rate, or with other channels"
+            self._fault = "changes its sample rate or channels"
         return not self._fault
 
     def _open_mp3(self, mp3: CountedMp3, opened: ExitStack) -> "_SoundFile":
         check_mp3(self._path, mp3, self._truncated)
         if mp3.changes:
-            self._fault = "goes on at another rate, or with other channels"
+            self._fault = "changes its sample rate or channels"
         pipe = opened.enter_context(open(mp3.open(), "rb", buffering=0))  # noqa: SIM115 - closed by the stack
         sound: _SoundFile = opened.enter_context(_SoundFile(pipe.fileno(), closefd=False))
         return sound
 
     def read(self, frames: int) -> np.ndarray:
-        """The next frames."""
+        """Return the next frames."""
         block: np.ndarray = np.empty((0 if self._broken else frames, self.format.channels), self.format.dtype)
         try:
             with silenced_stderr():
@@ -323,7 +323,7 @@ class SndfileDecoder(Decoder):
         raise ends_early(self._path, fault or how, self.frames, stated)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._opened.close()
 
 
@@ -331,7 +331,7 @@ class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]
     """libsndfile's reader, going forward only."""
 
     def seekable(self) -> bool:
-        """Never: so reading goes on to the true end, and does not seek after each block."""
+        """Return False: so reading goes on to the true end, without a seek after each block."""
         return False
 
 
@@ -339,19 +339,18 @@ class _FileWindow(io.FileIO):
     """A part of a file, as if there were no more."""
 
     def __init__(self, path: str, begin: int, end: int | None = None) -> None:
-        """Open a file from one byte to before another, or to its end."""
         super().__init__(path)
         self._begin = begin
         self._end = super().seek(0, io.SEEK_END) if end is None else end
         self.seek(0)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place in the part."""
+        """Seek within the part."""
         of = {io.SEEK_SET: self._begin, io.SEEK_END: self._end}.get(whence)
         return (super().seek(offset, whence) if of is None else super().seek(of + offset)) - self._begin
 
     def tell(self) -> int:
-        """Where it is in the part."""
+        """Return the position in the part."""
         return super().tell() - self._begin
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
@@ -376,7 +375,6 @@ class _UnboundFlac(_FileWindow):
     """
 
     def __init__(self, path: str, begin: int) -> None:
-        """Open a file in which FLAC begins at some byte."""
         super().__init__(path, begin)
         count = bytearray(_FLAC_BYTES)
         super().readinto(count)
@@ -384,11 +382,11 @@ class _UnboundFlac(_FileWindow):
         self.seek(0)
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
-        """Read, but zeros where the number is."""
+        """Read, with zeros instead of the number."""
         at = self.tell()
         count = super().readinto(buffer)
         if at < _FLAC_BYTES:
             view = memoryview(buffer).cast("B")
-            for place in range(max(at, _FLAC_COUNT), min(at + count, _FLAC_BYTES)):
-                view[place - at] = view[place - at] & 0xF0 if place == _FLAC_COUNT else 0
+            for position in range(max(at, _FLAC_COUNT), min(at + count, _FLAC_BYTES)):
+                view[position - at] = view[position - at] & 0xF0 if position == _FLAC_COUNT else 0
         return count

@@ -5,44 +5,51 @@ import io
 import itertools
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import soundfile
 
 from splitter.audio.decoders import SoundFormat
-from splitter.audio.formats.ogg import Numbered
+from splitter.audio.formats.ogg import LARGEST_VORBIS_RATE, MOST_VORBIS_CHANNELS
+from splitter.audio.formats.registry import BY_NAME, LOSSY
 from splitter.audio.formats.wav import (
     BYTES,
     FLOAT,
     LARGEST_SIZE,
+    LARGEST_WAV,
     PCM,
     Aiff,
     RawFormat,
 )
-from splitter.audio.target import INTEGERS, LARGEST_VORBIS_RATE, LARGEST_WAV, LOSSY, MOST_VORBIS_CHANNELS
+from splitter.audio.target import INTEGERS
 from splitter.errors import AudioError
 from splitter.records import Content
 from splitter.storage.content import Callbacks
 
 LOUDEST = 16.0
-# what takes out what libsndfile leaves to chance, or takes from the clock
-_SETTLED: dict[str, Callable[[Any], Any]] = {"OGG": Numbered, "AIFF": Aiff}
 # encodings whose bytes in a WAV file are those of an array
 AS_IN_MEMORY = {"PCM_16": "<i2", "FLOAT": "<f4", "DOUBLE": "<f8"}
 _BITS = {"int16": 16, "int32": 32}
+_FLOAT32_BITS = 24
+# libvorbis puts what it is given on the stack, 4 bytes a frame, and a stack has 8 MiB
+_FRAMES_AT_ONCE = 1 << 20
+_ROUNDED_AT_ONCE = 1 << 15
 
 
-def encode(frames: np.ndarray, made: SoundFormat) -> Content:
-    """A file with these frames."""
+def encode(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made: SoundFormat) -> Content:
+    """Return the content of a file with so many frames, all of which are in memory."""
     if made.container == "WAV" and made.subtype in AS_IN_MEMORY:
         # by hand: libsndfile's way to the same bytes costs more than all else about a short piece
-        return plain_wav(made.subtype, made.channels, made.rate).header(len(frames)) + _bytes(frames, made)
-    return functools.partial(_encode, lambda: [frames], made.container, made)
+        header = plain_wav(made.subtype, made.channels, made.rate).header(frames)
+        return b"".join((header, *(_bytes(block, made) for block in blocks())))
+    found = list(blocks()) or [np.empty((0, made.channels), np.float32)]
+    joined = found[0] if len(found) == 1 else np.concatenate(found)
+    return functools.partial(_encode, lambda: [joined], made.container, made)
 
 
 def encode_blocks(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made: SoundFormat) -> Content:
-    """A file with so many frames, which come block after block."""
+    """Return the content of a file with so many frames, which come block after block."""
     if made.container == "WAV" and made.subtype in AS_IN_MEMORY:
         header = plain_wav(made.subtype, made.channels, made.rate).header(frames)
         return lambda file: file.writelines(
@@ -53,7 +60,7 @@ def encode_blocks(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made:
 
 
 def writable(made: SoundFormat, path: str) -> SoundFormat:
-    """Give the format back if a piece can be written so; raise AudioError if not."""
+    """Return the format if a piece can be written so; raise AudioError if not."""
     if problem := _problem_with(made):
         raise AudioError(f"{path}: {problem}")
     return made
@@ -61,9 +68,9 @@ def writable(made: SoundFormat, path: str) -> SoundFormat:
 
 @functools.cache
 def _problem_with(made: SoundFormat) -> str:
-    """Why no piece can be written so; tried once, and where the recording can be named."""
+    """Return why no piece can be written so; tried once, and where the recording can be named."""
     silence = np.zeros((1, made.channels), made.dtype)
-    piece = encode(silence, made)
+    piece = encode(lambda: [silence], len(silence), made)
     try:
         if callable(piece):
             piece(io.BytesIO())
@@ -77,14 +84,16 @@ def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFo
         raise _cannot_hold(kind, made, f"it has at most {LARGEST_VORBIS_RATE} Hz")
     if made.subtype == "VORBIS" and made.channels > MOST_VORBIS_CHANNELS:
         raise _cannot_hold(kind, made, f"it has at most {MOST_VORBIS_CHANNELS} channels")
-    settle = _SETTLED.get(kind)
+    about = BY_NAME.get(kind)
+    wrapper = about.wrapper if about else None
     try:
         with Callbacks(file) as target:
-            sink = settle(target) if settle else target
+            sink = wrapper(target) if wrapper else target
             with soundfile.SoundFile(sink, "w", made.rate, made.channels, made.subtype, format=kind) as sound:
                 count = 0
-                for frames in blocks():
-                    sound.write(_finite(frames) if kind in LOSSY else _rounded(frames, made.subtype))
+                for frames in itertools.chain.from_iterable(map(_slices, blocks())):
+                    numbers = _finite(frames) if kind in LOSSY else _rounded(frames, made.subtype)
+                    sound.write(_interleaved(numbers))
                     count += len(frames)
                     if target.fault:
                         break
@@ -95,27 +104,40 @@ def _encode(blocks: Callable[[], Iterable[np.ndarray]], kind: str, made: SoundFo
         raise _cannot_hold(kind, made, reason) from error
 
 
+def _slices(frames: np.ndarray) -> Iterator[np.ndarray]:
+    return (frames[at : at + _FRAMES_AT_ONCE] for at in range(0, len(frames), _FRAMES_AT_ONCE))
+
+
 def _cannot_hold(kind: str, made: SoundFormat, reason: str) -> AudioError:
     what = f"{made.channels} channels at {made.rate} Hz"
     choose = "choose another --format, --channels or --sample-rate"
     return AudioError(f"{kind} {made.subtype} cannot hold {what}: {reason}; {choose}")
 
 
-def _bytes(frames: np.ndarray, made: SoundFormat) -> bytes:
-    """The samples as they stand in a WAV file."""
+def _bytes(frames: np.ndarray, made: SoundFormat) -> memoryview:
+    """Return the samples as they stand in a WAV file."""
     frames = scaled(_rounded(frames, made.subtype), AS_IN_MEMORY[made.subtype])
-    content: bytes = frames.tobytes()
-    return content
+    return np.ascontiguousarray(_interleaved(frames)).reshape(-1).view(np.uint8).data
+
+
+def _is_planar(frames: np.ndarray) -> bool:
+    """Return whether frames lie channel after channel in memory."""
+    return frames.shape[1] > 1 and frames.strides[0] == frames.itemsize
+
+
+def _interleaved(frames: np.ndarray) -> np.ndarray:
+    """Return frames one after the other in memory: of channel after channel in a quarter of NumPy's time."""
+    return np.stack(frames.T, axis=1) if _is_planar(frames) else frames
 
 
 def silent(frames: int, like: np.ndarray, made: SoundFormat) -> Iterator[np.ndarray]:
-    """So many frames without sound, in blocks."""
+    """Yield so many frames without sound, in blocks."""
     for at in range(0, frames, made.frames_at_once):
         yield np.zeros((min(made.frames_at_once, frames - at), like.shape[1]), like.dtype)
 
 
 def scaled(frames: np.ndarray, kind: str) -> np.ndarray:
-    """Integers as numbers from -1 to 1, where these are wanted; anything else in the bytes of a WAV file."""
+    """Return integers as numbers from -1 to 1 if `kind` is a float; else the numbers of a WAV file."""
     bits = _BITS.get(frames.dtype.name)
     if bits and kind != "<i2":
         frames = frames / np.dtype(kind).type(1 << (bits - 1))
@@ -123,7 +145,7 @@ def scaled(frames: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _finite(frames: np.ndarray) -> np.ndarray:
-    """Numbers that an encoder can take: LAME ends the process at NaN, and at what is far too loud.
+    """Return numbers that an encoder accepts: LAME ends the process at NaN, and at what is far too loud.
 
     Never integers: of two channels with 16 bits libsndfile makes an MP3 of mere noise.
     """
@@ -134,21 +156,36 @@ def _finite(frames: np.ndarray) -> np.ndarray:
 
 
 def _rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
-    """The nearest numbers that an encoding with fewer bits holds, where libsndfile takes the next below."""
+    """Return the nearest numbers that an encoding with fewer bits holds; libsndfile rounds down."""
     bits, have = INTEGERS.get(subtype), _BITS.get(frames.dtype.name)
     if bits is None or (have and bits >= min(have, 24)):
         return frames
     largest = 1 << (bits - 1)
-    wide = np.nan_to_num(frames.astype(np.float64), copy=False).clip(-(2.0**31), 2.0**31)
-    whole = np.rint(wide * (2.0 ** (bits - have) if have else largest)).clip(-largest, largest - 1)
-    kind = "int16" if bits <= 16 else "int32"  # noqa: PLR2004
-    rounded: np.ndarray = whole.astype(kind) << (_BITS[kind] - bits)
+    # 24 bits are exact in a float32, more are not
+    kind = "float32" if frames.dtype.name == "float32" and bits <= _FLOAT32_BITS else "float64"
+    factor = 2.0 ** (bits - have) if have else largest
+    array = "int16" if bits <= _BITS["int16"] else "int32"
+    rounded: np.ndarray = np.empty(frames.shape, array)
+    channels = zip(frames.T, rounded.T, strict=True) if _is_planar(frames) else [(frames, rounded)]
+    for exact, nearest in channels:
+        # in parts that stay in the processor's cache
+        for at in range(0, len(frames), _ROUNDED_AT_ONCE):
+            part = slice(at, at + _ROUNDED_AT_ONCE)
+            with np.errstate(over="ignore"):
+                wide = np.multiply(exact[part], factor, dtype=kind)
+            # also false of what is not a number
+            if not (-largest <= wide.min() and wide.max() <= largest - 1):
+                wide[np.isnan(wide)] = 0
+                np.clip(wide, -largest, largest - 1, out=wide)
+            nearest[part] = np.rint(wide, out=wide)
+    if bits < _BITS[array]:
+        rounded <<= _BITS[array] - bits
     return rounded
 
 
 @functools.cache
 def plain_wav(subtype: str, channels: int, rate: int) -> RawFormat:
-    """A WAV file as the simplest header has it."""
+    """Return a WAV file as the simplest header has it."""
     code, size = PCM if subtype.startswith("PCM") else FLOAT, BYTES[subtype]
     per_second = min(rate * channels * size, LARGEST_SIZE)
     try:

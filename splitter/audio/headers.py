@@ -32,7 +32,7 @@ class SoundHeader:
 
 
 def header_of(name: str, start: bytes | memoryview, size: int, file: BinaryIO) -> SoundHeader | None:
-    """The header of a recording, by its first bytes, its size, or the file itself; None of anything else."""
+    """Return the header of a recording, by its first bytes, its size, or the file; None of anything else."""
     ending = name.rpartition(".")[2].lower()
     found = None
     if ending in ("wav", "wave"):
@@ -45,7 +45,7 @@ def header_of(name: str, start: bytes | memoryview, size: int, file: BinaryIO) -
 
 
 def _of_wav(start: bytes, size: int) -> SoundHeader | None:
-    """Only where samples have a fixed number of bytes."""
+    """Return the header if samples have a fixed number of bytes."""
     if start[:4] not in (b"RIFF", b"RF64") or start[8:12] != b"WAVE":
         return None
     at, large = 12, 0
@@ -85,7 +85,7 @@ def _of_libsndfile(file: BinaryIO, *, exact: bool) -> SoundHeader | None:
 
 @cache
 def header_columns(head: RowColumns) -> tuple[tuple[str, int], ...]:
-    """Where the rows say what the header of a recording says, too."""
+    """Return where the rows say what the header of a recording says, too."""
     first = len(head.columns) + len(OUTPUT_COLUMNS)
     types = dict((*head.outputs, *head.inputs))
     return tuple(
@@ -96,7 +96,7 @@ def header_columns(head: RowColumns) -> tuple[tuple[str, int], ...]:
 
 
 def header_fault(header: SoundHeader, row: Row, sound: tuple[tuple[str, int], ...]) -> tuple[str, str] | None:
-    """What a header says that the row of its recording does not."""
+    """Return what a header says that the row of its recording does not."""
     for key, index in sound:
         there = getattr(header, key)
         if there is not None and row[index] and row[index] != str(there):

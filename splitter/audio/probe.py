@@ -7,7 +7,9 @@ import soundfile
 from splitter.audio.decoders import SoundFormat, Truncated, check_mp3, check_whole
 from splitter.audio.formats.flac import header_of_flac
 from splitter.audio.formats.mp3 import CountedMp3, lacks_bytes
-from splitter.audio.formats.wav import RawFormat, find_samples_in
+from splitter.audio.formats.registry import BY_NAME
+from splitter.audio.formats.samples import find_samples_in
+from splitter.audio.formats.wav import RawFormat
 from splitter.audio.sniff import open_decoder
 from splitter.system.stderr import silenced_stderr
 
@@ -37,7 +39,7 @@ class ProbedSound:
 
 
 def probed_length(path: str, truncated: Truncated = "error") -> ProbedSound | None:
-    """How long a recording is, without decoding it; None where nothing tells."""
+    """Return how long a recording is, without decoding it; None where nothing tells."""
     with open(path, "rb") as file:
         extent = find_samples_in(file)
         if extent and extent.raw:
@@ -47,12 +49,14 @@ def probed_length(path: str, truncated: Truncated = "error") -> ProbedSound | No
         flac = header_of_flac(file.fileno())
     if flac:
         bits, channels, rate, frames = flac
-        return ProbedSound(SoundFormat("FLAC", FLAC_SUBTYPES.get(bits, "PCM_24"), channels, rate), frames)
+        is_deep = bits > 24  # noqa: PLR2004
+        subtype, holding = ("FLAC", "PCM_32") if is_deep else (FLAC_SUBTYPES.get(bits, "PCM_24"), "")
+        return ProbedSound(SoundFormat("FLAC", subtype, channels, rate, holding), frames)
     return _length_of(path, truncated)
 
 
 def _length_of(path: str, truncated: Truncated) -> ProbedSound | None:
-    """By whoever would decode it."""
+    """Return the length that the decoder of the file would see."""
     try:
         with silenced_stderr():
             found = soundfile.info(path)
@@ -69,8 +73,5 @@ def _length_of(path: str, truncated: Truncated) -> ProbedSound | None:
     if frames <= 0 or frames >= LONGEST:
         return None
     recorded = SoundFormat(found.format, found.subtype, found.channels, found.samplerate)
-    return ProbedSound(recorded, frames, exact=recorded.container in _EXACTLY_LONG)
-
-
-# formats whose header, or last page, libsndfile takes the exact length from
-_EXACTLY_LONG = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "CAF", "AU", "OGG", "FLAC"}
+    about = BY_NAME.get(recorded.container)
+    return ProbedSound(recorded, frames, exact=bool(about and about.is_exact))

@@ -27,7 +27,7 @@ LARGEST_RATIO = 10_000
 # that half; so is soxr's HQ, which gives up to 0.01 dB less towards that end unless one rate is a multiple of
 # the other
 ZEROS, ROLLOFF = 256, 0.955
-# julius holds a filter for each place between two samples; for odd rates these are too many
+# julius holds a filter for each position between two samples; for odd rates these are too many
 LARGEST_FILTERS = 1 << 24
 SAMPLES_AT_ONCE = 1 << 24
 
@@ -53,7 +53,7 @@ class Resampler(ABC):
         self._ended = False
 
     def read(self, _frames: int) -> np.ndarray:
-        """Some more frames; none after the end."""
+        """Return some more frames; none after the end."""
         while not self._ended:
             made = self._to_length(self._more())
             self._given += len(made)
@@ -66,7 +66,7 @@ class Resampler(ABC):
         """Take some frames and make what can be made of them; when they have ended, all the rest."""
 
     def _take(self, frames: int) -> np.ndarray:
-        """Some of the next frames, as the numbers that are computed with."""
+        """Return some of the next frames, as the numbers that are computed with."""
         block = self._read(frames)
         self._ended = not len(block)
         self._taken += len(block)
@@ -83,7 +83,7 @@ class Resampler(ABC):
         return made.astype(self._empty.dtype)
 
     def _to_length(self, made: np.ndarray) -> np.ndarray:
-        """At the end, the rule for lengths."""
+        """Cut or fill the last block, as the rule for lengths says."""
         if not self._ended:
             return made
         missing = round(self._taken * self._ratio) - self._given - len(made)
@@ -147,30 +147,30 @@ class JuliusResampler(Resampler):
 
     @staticmethod
     def takes(old_rate: int, new_rate: int) -> bool:
-        """Whether the filters for these rates are few and short enough."""
+        """Return whether the filters for these rates are few and short enough."""
         ratio = Fraction(new_rate, old_rate)
         old, new = ratio.denominator, ratio.numerator
         return new * (2 * _half_width(old, new) + old) <= LARGEST_FILTERS
 
     def _more(self) -> np.ndarray:
         around, periods = self._around, self._periods
-        parts, wanted = [self._rest], (periods + 2 * around) * self._old
+        parts, needed = [self._rest], (periods + 2 * around) * self._old
         there = len(self._rest)
-        while there < wanted and not self._ended:
+        while there < needed and not self._ended:
             parts.append(self._take(self._block))
             there += len(parts[-1])
         frames = np.concatenate(parts)
         if self._ended:
             periods = -(-(there - around * self._old) // self._old)
-            wanted = (periods + 2 * around) * self._old
-            frames = np.pad(frames, ((0, wanted - there), (0, 0)))
+            needed = (periods + 2 * around) * self._old
+            frames = np.pad(frames, ((0, needed - there), (0, 0)))
         self._rest = frames[periods * self._old :]
-        made = _resampled(frames[:wanted], self._old, self._new, self._device)
+        made = _resampled(frames[:needed], self._old, self._new, self._device)
         return made[around * self._new : (around + periods) * self._new]
 
 
 def _half_width(old: int, new: int) -> int:
-    """How many samples before and after its place each filter of julius takes in."""
+    """Return how many samples before and after its position each filter of julius takes in."""
     return math.ceil(ZEROS * old / (min(old, new) * ROLLOFF))
 
 
@@ -206,7 +206,7 @@ def _filters(old: int, new: int, device: str, dtype: str) -> "torch.nn.Module":
 def resampler(
     read: Callable[[int], np.ndarray], recorded: SoundFormat, rate: int, channels: int, device: str
 ) -> Resampler:
-    """What resamples on a device of torch, or on the CPU where that is meant or the device cannot."""
+    """Return what resamples on a device of torch, or on the CPU where that is meant or the device cannot."""
     if device == "cpu" or not JuliusResampler.takes(recorded.rate, rate):
         return SoxrResampler(read, recorded, rate, channels)
     return JuliusResampler(read, recorded, rate, channels, device)

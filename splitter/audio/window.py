@@ -20,7 +20,7 @@ Folder = Callable[[], str | os.PathLike[str] | None]
 
 
 class Tape:
-    """Reads a stream on, and forgets it, as it is told.
+    """A stream that is read on, and forgotten, on demand.
 
     Attributes:
         start: The first frame that is still there.
@@ -41,7 +41,7 @@ class Tape:
         self.ended = False
 
     def reach(self, frame: int) -> int:
-        """Read on until so many frames have been read; how many of them there are."""
+        """Read on until so many frames have been read; return how many of them there are."""
         while self.stop < frame and not self.ended:
             part = self._read(self._block)
             self.ended = not len(part)
@@ -56,14 +56,14 @@ class Tape:
         return min(self.stop, frame)
 
     def take(self, start: int, stop: int) -> np.ndarray:
-        """The frames from `start` to before `stop`, at once."""
+        """Return the frames from `start` to before `stop`, at once."""
         blocks = list(self.blocks(start, stop))
         if len(blocks) == 1:
             return blocks[0]
         return np.concatenate(blocks) if blocks else self._none
 
     def blocks(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """The frames from `start` to before `stop`, one part after the other."""
+        """Yield the frames from `start` to before `stop`, one part after the other."""
         if not self.start <= start <= stop <= self.stop:
             raise ValueError(f"frames {start} to {stop} of {self.start} to {self.stop}")
         at = self.start
@@ -104,7 +104,7 @@ class _File:
         self.size: int = 0
 
     def append(self, content: memoryview) -> int:
-        """Where the bytes then are."""
+        """Append bytes; return where they begin."""
         at = self.size
         self._file.seek(at)
         while content:
@@ -135,7 +135,7 @@ class _FileBlock:
         return self._count
 
     def __getitem__(self, frames: slice) -> np.ndarray:
-        """A stretch of it."""
+        """Return a stretch of the part."""
         first, last, _ = frames.indices(self._count)
         found = np.empty((last - first, self._channels), self._dtype)
         at = self._at + first * self._channels * self._dtype.itemsize

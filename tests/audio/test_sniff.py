@@ -15,16 +15,30 @@ import numpy as np
 import pytest
 import soundfile
 from doors import program, read_table, write_list
-from sounds import chunks_of, encoded_by_ffmpeg, needs_ffmpeg, noise, samples_of, tone, wav, write_sound
+from sounds import (
+    chunks_of,
+    encoded_by_ffmpeg,
+    needs_ffmpeg,
+    needs_sox,
+    noise,
+    samples_of,
+    tone,
+    wav,
+    write_sound,
+)
 from tar_archives import tar_bytes
 
+from splitter.audio import sniff
+from splitter.audio.formats.base import AudioFormat
+from splitter.audio.formats.registry import FORMATS
 from splitter.audio.sniff import open_decoder
 from splitter.errors import AudioError
+from splitter.text.endings import READABLE
 
 FRAMES = noise(1000, 2)
 CONTENT = FRAMES.astype("<i2").tobytes()
 WAV = wav(CONTENT, channels=2)
-KEEP = "; --truncated keep takes what is there"
+KEEP = "; use --truncated keep to keep them"
 
 
 @dataclass(frozen=True)
@@ -44,9 +58,9 @@ class Bad:
     kept: int | None = None
 
 
-def of_kind(container: str, subtype: str = "PCM_16", frames: int = 1000) -> bytes:
+def of_kind(container: str, subtype: str = "PCM_16", frames: int = 1000, channels: int = 2) -> bytes:
     file = io.BytesIO()
-    soundfile.write(file, noise(frames, 2, subtype), 8000, subtype, format=container)
+    soundfile.write(file, noise(frames, channels, subtype), 8000, subtype, format=container)
     return file.getvalue()
 
 
@@ -59,21 +73,23 @@ def patched(content: bytes, at: int, other: bytes) -> bytes:
 
 
 def ends_early(there: int, stated: int, unit: str = "samples") -> str:
-    return re.escape(f"ends early: {there:,} of {stated:,} {unit} are there{KEEP}")
+    return re.escape(f"ends early: {there:,} of {stated:,} {unit} exist{KEEP}")
 
 
 def unreadable(kind: str, reason: str = ".+") -> str:
     return rf"cannot be read: it is {kind}: {reason}"
 
 
+OF = " samples exist" + KEEP
+THERE = r"[\d,]+" + OF
 NOT_WAV = unreadable("WAV")
 TEXT = "is not sound: it is text"
+TOO_FAST = r"has 4,294,967,295 Hz, and pieces with more than 2,147,483,647 cannot be read back; correct .+"
 UNKNOWN = r"cannot be read: it is of no known format \(it starts with [0-9a-f ]+\)"
 FLAC = of_kind("FLAC", frames=50_000)
 LOST = r"only [\d,]+(?: of 50,?000)? samples are whole: the next frame is .+" + re.escape(KEEP)
 
-OF = " samples are there" + KEEP
-THERE = r"[\d,]+" + OF
+GSM = of_kind("WAV", "GSM610", channels=1)
 OGG = of_kind("OGG", "VORBIS", 100_000)
 MP3 = of_kind("MP3", "MPEG_LAYER_III", 132_300)
 # its picture looks like frames of MP3
@@ -91,8 +107,17 @@ BAD: dict[str, Bad] = {
     "cut 12.wav": Bad(cut(WAV, 12), error=NOT_WAV),
     "cut 20.wav": Bad(cut(WAV, 20), error=NOT_WAV),
     "cut 30.wav": Bad(cut(WAV, 30), error=NOT_WAV),
-    "cut 40.wav": Bad(cut(WAV, 40), error=NOT_WAV),
+    "cut 38.wav": Bad(cut(WAV, 38), error=NOT_WAV),
+    "cut 40.wav": Bad(cut(WAV, 40), error=f"ends early: 0{OF}", kept=0),
     "cut 44.wav": Bad(cut(WAV, 44), error=ends_early(0, 1000), kept=0),
+    "cut within data.wav": Bad(cut(WAV, 41), error=f"ends early: 0{OF}", kept=0),
+    "cut within data.rf64": Bad(cut(of_kind("RF64"), 101), error=f"ends early: 0{OF}", kept=0),
+    "cut within data.w64": Bad(cut(of_kind("W64"), 100), error=f"ends early: 0{OF}", kept=0),
+    "cut within data, GSM.wav": Bad(
+        cut(GSM, GSM.index(b"data") + 6), error="ends early: 0 bytes exist" + KEEP, kept=0
+    ),
+    "cut.sph": Bad(of_kind("NIST")[:-2000], error=ends_early(500, 1000), kept=500),
+    "cut.voc": Bad(of_kind("VOC")[:-2001], error=ends_early(500, 1000), kept=500),
     "cut 45.wav": Bad(cut(WAV, 45), error=ends_early(0, 1000), kept=0),
     "cut 50.wav": Bad(cut(WAV, 50), error=ends_early(1, 1000), kept=1),
     "cut half.wav": Bad(cut(WAV, 2044), error=ends_early(500, 1000), kept=500),
@@ -134,12 +159,19 @@ BAD: dict[str, Bad] = {
     "frames of no bytes.wav": Bad(wav(CONTENT, channels=2, frame_bytes=0)),
     "unknown codec.wav": Bad(wav(CONTENT, channels=2, code=0x1234), error=NOT_WAV),
     "96 channels.wav": Bad(wav(CONTENT[:3840], channels=96), done=20),
-    "30000 channels.wav": Bad(wav(bytes(120_000), channels=30_000), done=2),
+    "30000 channels.wav": Bad(
+        wav(bytes(120_000), channels=30_000),
+        error="has 30,000 channels, and pieces with more than 1,024 cannot be read back; choose --ch.+",
+    ),
+    "1024 channels.wav": Bad(wav(bytes(4096), channels=1024), done=2),
     "768 kHz.wav": Bad(wav(CONTENT, channels=2, rate=768_000), done=1000),
-    "4 GHz.wav": Bad(wav(CONTENT, channels=2, rate=2**32 - 1), done=1000),
-    "4 GHz.w64": Bad(
-        patched(of_kind("W64"), 68, b"\xff" * 4),
-        error="W64 PCM_16 cannot hold 2 channels at 4294967295 Hz: .+",
+    "2 GHz.wav": Bad(wav(CONTENT, channels=2, rate=2**31 - 1), done=1000),
+    "4 GHz.wav": Bad(wav(CONTENT, channels=2, rate=2**32 - 1), error=TOO_FAST),
+    "4 GHz.w64": Bad(patched(of_kind("W64"), 68, b"\xff" * 4), error=TOO_FAST),
+    "64 bits.wav": Bad(
+        wav(CONTENT, channels=2, bits=64),
+        error=r"its samples have 64 bits, which is not supported; convert it first, for example with: "
+        r"ffmpeg -i '64 bits\.wav' -c:a pcm_s32le 32-bit\.wav",
     ),
     "nan.wav": Bad(wav(np.full(100, np.nan, "<f4").tobytes(), code=3, bits=32), done=100),
     "infinite.wav": Bad(wav(np.full(100, np.inf, "<f8").tobytes(), code=3, bits=64), done=100),
@@ -175,7 +207,7 @@ BAD: dict[str, Bad] = {
     # Ogg
     "cut 20.ogg": Bad(cut(OGG, 20), error=unreadable("OGG")),
     "cut in a page's head.ogg": Bad(
-        cut(OGG, OGG.index(b"OggS", 100) + 20), error=f"ends early: 0 samples are there{KEEP}", kept=0
+        cut(OGG, OGG.index(b"OggS", 100) + 20), error=f"ends early: 0 samples exist{KEEP}", kept=0
     ),
     "cut in the codebooks.ogg": Bad(cut(OGG, 2000), error=unreadable("OGG")),
     "cut half.ogg": Bad(cut(OGG, len(OGG) // 2), error="ends early: " + THERE),
@@ -207,7 +239,10 @@ BAD: dict[str, Bad] = {
     "archive.wav": Bad(b"PK\3\4" + bytes(5000), error=UNKNOWN),
     "zeros.wav": Bad(bytes(1_000_000), error=UNKNOWN),
     "noise.snd": Bad(np.random.default_rng(5).integers(0, 256, 300_000, np.uint8).tobytes(), error=UNKNOWN),
-    "noise.vox": Bad(np.random.default_rng(6).integers(0, 256, 5000, np.uint8).tobytes(), error=UNKNOWN),
+    "noise.vox": Bad(
+        np.random.default_rng(6).integers(0, 256, 5000, np.uint8).tobytes(),
+        error=UNKNOWN + r": \.vox files are headerless: convert it first .+: sox -t vox .+ noise\.wav",
+    ),
     "folder.wav": Bad(Path.mkdir, error=".+"),
     "fifo.wav": Bad(os.mkfifo, error=".+"),
     "dangling.wav": Bad(lambda path: path.symlink_to("nowhere"), error=".+"),
@@ -236,7 +271,7 @@ if shutil.which("ffmpeg"):
         "lossless.m4a": Bad(mpeg4("-c:a", "alac"), done=132_300),
         "cut lossless.m4a": Bad(
             cut_mpeg4("-c:a", "alac", "-movflags", "faststart"),
-            error=r"ends early: [\d,]+ of 132,300 samples are there" + re.escape(KEEP),
+            error=r"ends early: [\d,]+ of 132,300 samples exist" + re.escape(KEEP),
         ),
     }
 
@@ -285,20 +320,19 @@ def outcome_kept(folder_of_bad_files, tmp_path_factory) -> Outcome:
 
 
 @pytest.mark.parametrize("name", BAD)
+@pytest.mark.slow
 def test_a_bad_file(outcome, name):
     """It is done, with as many samples as there are, or it is an error in one clear line."""
     check(outcome, name, BAD[name].done, BAD[name].error)
 
 
 @pytest.mark.parametrize("name", BAD)
+@pytest.mark.slow
 def test_what_there_is_of_a_bad_file(outcome_kept, name):
     """With --truncated keep a file that ends early is done, with what is there."""
     bad = BAD[name]
     may_be_kept = bad.kept is not None or KEEP in bad.error.replace("\\", "")
     check(outcome_kept, name, bad.kept if may_be_kept else bad.done, "" if may_be_kept else bad.error)
-
-
-MORE_THAN_LIBSNDFILE_READS = {"30000 channels.wav", "4 GHz.wav"}
 
 
 def check(outcome: Outcome, name: str, done: int | None, error: str) -> None:
@@ -320,8 +354,7 @@ def check(outcome: Outcome, name: str, done: int | None, error: str) -> None:
     assert sum(int(row["frames"]) for row in pieces) == frames
     for row in pieces[:3]:
         content = (outcome.out / row["output"]).read_bytes()
-        if name not in MORE_THAN_LIBSNDFILE_READS:
-            assert len(samples_of(content)) == int(row["frames"])
+        assert len(samples_of(content)) == int(row["frames"])
 
 
 def test_nothing_is_taken_by_a_name(outcome):
@@ -335,14 +368,14 @@ def test_nothing_is_taken_by_a_name(outcome):
 
 @pytest.fixture
 def without_av(monkeypatch) -> Iterator[None]:
-    """As where the extra is not installed."""
+    """As where PyAV is missing or broken."""
     monkeypatch.setitem(sys.modules, "av", None)
     monkeypatch.delitem(sys.modules, "splitter.audio.formats.av", raising=False)
     yield
     sys.modules.pop("splitter.audio.formats.av", None)
 
 
-REMEDY = "pip install 'splitter-ml[av]' brings a reader of many more formats"
+REMEDY = "PyAV, which may read it, cannot be imported; install it again: pip install --force-reinstall av"
 
 
 @pytest.mark.parametrize(
@@ -361,16 +394,62 @@ REMEDY = "pip install 'splitter-ml[av]' brings a reader of many more formats"
         (b"\x01\x02\x03", "of no known format (it starts with 01 02 03 00 00 00 00 00)"),
     ],
 )
-def test_which_extra_would_read_it(tmp_path, without_av, start, kind):
-    """Without the extra, the error names the format that was found and the command that brings a reader."""
+def test_which_package_would_read_it(tmp_path, without_av, start, kind):
+    """Without PyAV, the error names the format that was found and the command that brings the reader."""
     (tmp_path / "a.wav").write_bytes(start + bytes(200))
     with pytest.raises(AudioError) as refused:
         open_decoder(str(tmp_path / "a.wav"))
     assert str(refused.value) == f"{tmp_path}/a.wav: cannot be read: it is {kind}: {REMEDY}"
 
 
+# how each is written, without a header
+HEADERLESS = {
+    "a.gsm": "sox a.wav a.gsm",
+    "a.g722": "ffmpeg -v error -i a.wav -ar 16000 a.g722",
+    "my recording.raw": "sox a.wav -r 16000 -t raw 'my recording.raw'",
+    "-.PCM": "sox a.wav -r 16000 -t raw ./-.PCM",
+    "a.vox": "sox a.wav a.vox",
+    "a.sln": "sox a.wav a.sln",
+    "a.alaw": "sox a.wav -t al a.alaw",
+    "a.ul": "sox a.wav a.ul",
+    "a.u8": "sox a.wav -r 16000 a.u8",
+    "a.s24": "sox a.wav -r 16000 a.s24",
+    "a.f64": "sox a.wav -r 16000 a.f64",
+}
+
+
 @needs_ffmpeg
-def test_encodings_that_only_the_extra_reads(tmp_path, without_av):
+@needs_sox
+@pytest.mark.parametrize(("name", "command"), HEADERLESS.items())
+def test_what_has_no_header(tmp_path, name, command):
+    """Nothing tells what it is; the error has a command that converts it, and that command works."""
+    write_sound(tmp_path / "a.wav", tone(2, 8000), 8000)
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    (tmp_path / "a.wav").unlink()
+    with pytest.raises(AudioError) as refused:
+        open_decoder(str(tmp_path / name))
+    said = str(refused.value)
+    assert re.search(
+        UNKNOWN + r": \.\w+ files are headerless: convert it first.*, for example with: .+$", said
+    )
+    subprocess.run(["sh", "-c", said.rpartition(" with: ")[2]], cwd=tmp_path, check=True)
+    _, about = chunks_of(tmp_path / f"{name.rpartition('.')[0]}.wav")
+    assert about["source_seconds"] == pytest.approx(2, abs=0.05)
+
+
+@needs_ffmpeg
+def test_integers_of_64_bits(tmp_path):
+    """They fit no number that is computed with; the command in the error makes them fit."""
+    encoded_by_ffmpeg(tone(1, 8000), 8000, tmp_path / "a.wav", "-c:a", "pcm_s64le")
+    with pytest.raises(AudioError, match=r"a\.wav: its samples have 64 bits, which is not supp") as refused:
+        chunks_of(tmp_path / "a.wav")
+    subprocess.run(["sh", "-c", str(refused.value).rpartition(" with: ")[2]], cwd=tmp_path, check=True)
+    outputs, _ = chunks_of(tmp_path / "32-bit.wav")
+    assert np.array_equal(samples_of(outputs[0].content, "int16"), tone(1, 8000))
+
+
+@needs_ffmpeg
+def test_encodings_that_only_pyav_reads(tmp_path, without_av):
     """A WAV file may hold any codec: what libsndfile says of it, and what would read it."""
     path = encoded_by_ffmpeg(tone(1, 8000), 8000, tmp_path / "a.wav", "-c:a", "g722")
     with pytest.raises(AudioError) as refused:
@@ -382,7 +461,6 @@ def test_encodings_that_only_the_extra_reads(tmp_path, without_av):
 @pytest.mark.skipif(shutil.which("flac") is None, reason="needs Debian's flac")
 def test_flac_within_ogg(tmp_path):
     """It binds itself to a number of samples as it does by itself, and says when it ends early."""
-    pytest.importorskip("av")
     sound = tone(3, 16_000, 2)
     source = write_sound(tmp_path / "a.wav", sound, 16_000)
     subprocess.run(["flac", "-s", "--ogg", "-o", tmp_path / "a.oga", source], check=True)
@@ -391,7 +469,7 @@ def test_flac_within_ogg(tmp_path):
     assert np.array_equal(np.concatenate([samples_of(each.content, "int16") for each in outputs]), sound)
     content = (tmp_path / "a.oga").read_bytes()
     (tmp_path / "a.oga").write_bytes(content[: len(content) // 2])
-    with pytest.raises(AudioError, match=r"a\.oga: ends early: [\d,]+ of 48,000 samples are there; --trunc"):
+    with pytest.raises(AudioError, match=r"a\.oga: ends early: [\d,]+ of 48,000 samples exist; use --trunc"):
         chunks_of(tmp_path / "a.oga")
     assert 0 < chunks_of(tmp_path / "a.oga", truncated="keep")[1]["source_frames"] < 48_000
 
@@ -417,6 +495,7 @@ def test_what_is_text(tmp_path, content, is_text):
     assert str(refused.value).endswith("is not sound: it is text") == is_text
 
 
+@pytest.mark.slow
 def test_a_recording_by_its_content(tmp_path):
     """Headerless formats are not guessed from a name, and no name hides a format."""
     path = write_sound(tmp_path / "a.gsm", FRAMES, 8000, "PCM_16", "AIFF")
@@ -427,3 +506,17 @@ def test_a_recording_by_its_content(tmp_path):
         assert not len(decoder.read(10_000))
     finally:
         decoder.close()
+
+
+def test_a_format_with_a_reader_of_its_own(tmp_path, monkeypatch):
+    """A new format is a file that says how it begins and how it is opened, and a name in the list."""
+    path = tmp_path / "a.xyz"
+    path.write_bytes(b"XYZ1 and what it holds")
+    opened = AudioFormat("XYZ", "xyz", ((b"XYZ1", 0, b""),), open_decoder=lambda *given: given)
+    monkeypatch.setattr(sniff, "FORMATS", (*sniff.FORMATS, opened))
+    assert open_decoder(str(path), "keep") == (str(path), "keep")
+
+
+def test_the_endings_of_all_formats_are_known_where_inputs_are_found():
+    """Folders and archives are looked through before anything of sound is imported."""
+    assert {one.ending for one in FORMATS} - {"", "wavex", "sph", "voc"} <= READABLE

@@ -11,10 +11,10 @@ import soundfile
 from doors import program, read_table, write_files, write_list
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nightly import depth
 from sounds import chunks_of, samples_of, tone, wav, write_sound
 
-from splitter.audio import sources as audio
-from splitter.audio import window
+from splitter.audio import decoded, window
 from splitter.audio.window import Tape
 
 
@@ -24,7 +24,7 @@ def stream(sizes: list[int], channels: int) -> tuple[np.ndarray, list[np.ndarray
     return frames, [*np.split(frames, np.cumsum(sizes))[:-1], frames[:0]]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=depth(100))
 @given(
     st.lists(st.integers(1, 40), max_size=60),
     st.integers(1, 3),
@@ -60,6 +60,7 @@ def open_files() -> int:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="open files are counted in /proc")
+@pytest.mark.slow
 def test_files_go_when_their_frames_are_forgotten(tmp_path, monkeypatch):
     """No file has a name, and the disk is free again as soon as nothing in a file will be asked for."""
     monkeypatch.setattr(window, "IN_MEMORY", 1000)
@@ -109,6 +110,7 @@ LOSSY = {"ogg", "mp3"}
     ],
     ids=" ".join,
 )
+@pytest.mark.slow
 def test_memory_does_not_grow_with_a_window(folder, tmp_path, options):
     """Half an hour at 48 kHz, decoded: each window is longer than memory may hold, and every frame comes."""
     write_files(folder, {"measured.py": PEAK})
@@ -156,7 +158,7 @@ def test_long_windows_are_like_short_ones(tmp_path, monkeypatch, options, in_mem
     """The same frames, whether a piece is made at once or block after block, from memory or from files."""
     path = write_sound(tmp_path / "a.aiff", tone(9.3, 8000, 2), 8000, container="AIFF")
     outputs, about = chunks_of(path, seconds=4, **options)
-    monkeypatch.setattr(audio, "MANY_SAMPLES", 2)
+    monkeypatch.setattr(decoded, "MANY_SAMPLES", 2)
     monkeypatch.setattr(window, "IN_MEMORY", in_memory)
     again, about_again = chunks_of(path, seconds=4, **options)
     assert [output.metadata for output in again] == [output.metadata for output in outputs]

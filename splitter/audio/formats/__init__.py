@@ -1,8 +1,15 @@
-"""What is in sound files, by format.
+"""What is in sound files, by format. A new format is a new file here, and a name in `registry`.
 
-wav    WAV, AIFF, CAF, AU and their relatives
-flac   FLAC, cut by copying frames
-mp3    MP3, its frames counted, and cut by copying them
-ogg    Ogg, its pages checked
-av     everything else, through PyAV
+base      what there is to say of a format
+registry  all formats, in one list
+wav       WAV, AIFF, CAF, AU and their relatives
+nist      NIST SPHERE
+voc       Creative Voice, block by block
+samples   where the samples of a file are, in any of these containers
+flac      FLAC, cut by copying frames
+mp3       MP3, its frames counted, and cut by copying them
+ogg       Ogg, its pages checked
+av        the decoder of everything else, through PyAV
+headerless  what to do with formats that have no header
+others    the names of formats that only PyAV reads, by their first bytes
 """

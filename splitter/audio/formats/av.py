@@ -1,5 +1,7 @@
-"""What libsndfile does not read, such as M4A, WebM and WMA, through PyAV, which comes with the extra `av`."""
+"""What libsndfile does not read, such as M4A, WebM and WMA, through PyAV."""
 
+import errno
+import io
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from fractions import Fraction
@@ -16,10 +18,10 @@ from splitter.errors import AudioError
 # recordings only: a playlist would make FFmpeg open other files, and fetch them
 _FORMATS = (
     "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,iff,matroska,mov,mp3,mpc,mpc8,"
-    "mpeg,mpegts,oga,ogg,oma,qcp,rm,shn,tak,tta,voc,w64,wav,webm,wsd,wv,xwma"
+    "mpeg,mpegts,nistsphere,oga,ogg,oma,qcp,rm,shn,tak,tta,voc,w64,wav,webm,wsd,wv,xwma"
 )
 _NO_PROTOCOL = "none"
-_CONTAINERS = {"mov": "MP4", "asf": "WMA"}
+_CONTAINERS = {"mov": "MP4", "asf": "WMA", "nistsphere": "NIST"}
 # how FFmpeg stores samples -> the encoding in libsndfile's words that holds them exactly; else they are lossy
 _HOLDING = {"u8": "PCM_U8", "s16": "PCM_16", "s32": "PCM_32", "dbl": "DOUBLE"}
 _ALAC_DEPTH_AT, _FLAC_DEPTH_AT, _FLAC_COUNT_AT = 17, 12, 13
@@ -32,12 +34,11 @@ class AvDecoder(Decoder):
     """FFmpeg's reader: what the encoder has added before the sound is left out, as FFmpeg does."""
 
     def __init__(self, path: str, truncated: Truncated) -> None:
-        """Open a file, by its content and not by its name; the error does not say which file it was."""
         self._path, self._truncated = path, truncated
         # up to which second there was sound, and whether some before that could not be decoded
         self._reached, self._is_damaged = 0.0, False
         with ExitStack() as opened:
-            file = opened.enter_context(open(path, "rb", buffering=0))
+            file = opened.enter_context(_SeekableFile(path))
             try:
                 self._open(file, opened)
             except av.error.FFmpegError as error:
@@ -46,11 +47,12 @@ class AvDecoder(Decoder):
 
     def _open(self, file: Any, opened: ExitStack) -> None:  # noqa: ANN401 - a file object
         options = {"format_whitelist": _FORMATS, "protocol_whitelist": _NO_PROTOCOL}
-        container = opened.enter_context(av.open(file, options=options))
+        # tags need not be UTF-8, and nobody asks for them
+        container = opened.enter_context(av.open(file, options=options, metadata_errors="replace"))
         if not container.streams.audio:
             raise AudioError("there is no sound in it")
         if container.format.name == "mp3" and bit_rate_of(self._path) == "none":
-            raise AudioError("there is no whole frame of sound in it")
+            raise AudioError("it contains no whole frame of sound")
         stream = container.streams.audio[0]
         if stream.codec_context is None:
             raise AudioError("there is no decoder for its sound")
@@ -62,20 +64,21 @@ class AvDecoder(Decoder):
         self._first, self._stated = first, _stated(stream, first.sample_rate)
         self._seconds = _seconds_stated(container, stream)
         self.format = _format_of(container, stream, first)
-        self._rest = self._numbers(first)
+        self._kind = _kind(first)
+        self._decoded_samples = av.AudioFifo()
+        self._add(first)
 
     def read(self, frames: int) -> np.ndarray:
-        """The next frames."""
-        parts, there = [self._rest], len(self._rest)
-        while there < frames and (block := next(self._blocks, None)) is not None:
-            parts.append(self._numbers(block))
-            there += len(parts[-1])
-        whole = np.concatenate(parts)
-        self._rest = whole[frames:]
-        self.frames += len(whole[:frames])
-        if frames and not there and self._truncated == "error":
-            self._check_end()
-        return whole[:frames]
+        """Return the next frames."""
+        while self._decoded_samples.samples < frames and (block := next(self._blocks, None)) is not None:
+            self._add(block)
+        block = self._decoded_samples.read(frames, partial=True) if frames else None
+        if block is None:
+            if frames and self._truncated == "error":
+                self._check_end()
+            return np.empty((0, self.format.channels), self.format.dtype)
+        self.frames += block.samples
+        return self._numbers(block)
 
     def _check_end(self) -> None:
         rate, few = self.format.rate, _FEW_BLOCKS * self._first.samples
@@ -85,13 +88,19 @@ class AvDecoder(Decoder):
             how = "is damaged within" if self._is_damaged else "ends early"
             raise ends_early(self._path, how, self.frames, stated if stated > self.frames else 0)
 
-    def _numbers(self, block: av.AudioFrame) -> np.ndarray:
-        """A decoded block, channels in columns."""
-        if _kind(block) != _kind(self._first):
+    def _add(self, block: av.AudioFrame) -> None:
+        """Keep a decoded block, which must be like the first."""
+        if _kind(block) != self._kind:
             raise AudioError(
-                f"{self._path}: changes from {_kind(self._first)} to {_kind(block)} "
-                f"after {self.frames + len(self._rest):,} samples"
+                f"{self._path}: changes from {_in_words(self._kind)} to {_in_words(_kind(block))} "
+                f"after {self.frames + self._decoded_samples.samples:,} samples"
             )
+        # its time is known already, and need not follow from that of the block before
+        block.pts = None
+        self._decoded_samples.write(block)
+
+    def _numbers(self, block: av.AudioFrame) -> np.ndarray:
+        """Return decoded samples, channels in columns."""
         numbers = block.to_ndarray()
         channels = self.format.channels
         numbers = numbers.T if block.format.is_planar else numbers.reshape(-1, channels)
@@ -100,9 +109,9 @@ class AvDecoder(Decoder):
         return numbers.astype(self.format.dtype, copy=False)
 
     def _decoded(self, container: Any, stream: Any) -> Iterator[av.AudioFrame]:  # noqa: ANN401 - PyAV's
-        """Whatever can be decoded, as FFmpeg goes on behind what cannot."""
+        """Yield all blocks that can be decoded; as FFmpeg does, skip what cannot."""
         failed = False
-        for packet in _packets(container, stream):
+        for packet in _packets(self._path, container, stream):
             try:
                 blocks = stream.codec_context.decode(packet)
             except av.error.FFmpegError:
@@ -116,21 +125,42 @@ class AvDecoder(Decoder):
                 yield block
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._opened.close()
 
 
-def _packets(container: Any, stream: Any) -> Iterator[Any]:  # noqa: ANN401 - PyAV's
-    """All packets, and then none, which lets the decoder give what it has kept."""
-    # a file may end in the middle of a packet
-    with suppress(av.error.FFmpegError):
-        yield from (packet for packet in container.demux(stream) if packet.size)
+class _SeekableFile(io.FileIO):
+    """A file in which FFmpeg may seek to where a damaged header says."""
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Return what FFmpeg takes for an error: an exception would be printed, and raised much later."""
+        try:
+            return super().seek(offset, whence)
+        except (OSError, OverflowError):
+            return -errno.EINVAL
+
+
+def _packets(path: str, container: Any, stream: Any) -> Iterator[Any]:  # noqa: ANN401 - PyAV's
+    """Yield all packets, then None, so that the decoder gives what is left in it."""
+    try:
+        # a file may end in the middle of a packet
+        with suppress(av.error.FFmpegError):
+            yield from (packet for packet in container.demux(stream) if packet.size)
+    except IndexError:
+        raise AudioError(
+            f"{path}: another stream begins in the middle of it, which PyAV does not read; convert it first, "
+            "for example with ffmpeg"
+        ) from None
     yield None
 
 
-def _kind(block: av.AudioFrame) -> str:
-    """What must not change in a recording."""
-    return f"{block.sample_rate} Hz, {len(block.layout.channels)} channels, {block.format.name}"
+def _kind(block: av.AudioFrame) -> tuple[int, int, str]:
+    """Return what must not change in a recording."""
+    return block.sample_rate, block.layout.nb_channels, block.format.name
+
+
+def _in_words(kind: tuple[int, int, str]) -> str:
+    return "{} Hz, {} channels, {}".format(*kind)
 
 
 def _format_of(container: Any, stream: Any, first: av.AudioFrame) -> SoundFormat:  # noqa: ANN401 - PyAV's
@@ -138,7 +168,7 @@ def _format_of(container: Any, stream: Any, first: av.AudioFrame) -> SoundFormat
     codec = stream.codec_context
     kind = first.format.name.removesuffix("p")
     if kind not in {*_HOLDING, "flt"}:
-        raise AudioError(f"its samples are of a kind that is not supported: {first.format.name}")
+        raise AudioError(f"its sample format is not supported: {first.format.name}")
     holding = _HOLDING.get(kind, "FLOAT" if codec.codec.lossless else "")
     if kind == "s32" and _depth(codec) <= 24:  # noqa: PLR2004
         holding = "PCM_24"
@@ -152,7 +182,7 @@ def _format_of(container: Any, stream: Any, first: av.AudioFrame) -> SoundFormat
 
 
 def _depth(codec: Any) -> int:  # noqa: ANN401 - PyAV's
-    """How many bits of 32 a lossless codec uses, where that can be known."""
+    """Return how many bits of 32 a lossless codec uses, where that can be known."""
     about = bytes(codec.extradata or b"")
     if codec.name == "alac" and len(about) > _ALAC_DEPTH_AT:
         return about[_ALAC_DEPTH_AT]
@@ -162,7 +192,7 @@ def _depth(codec: Any) -> int:  # noqa: ANN401 - PyAV's
 
 
 def _stated(stream: Any, rate: int) -> int:  # noqa: ANN401 - PyAV's
-    """How many frames a lossless recording binds itself to; 0 if it does not."""
+    """Return how many frames a lossless recording binds itself to; 0 if it does not."""
     about = bytes(stream.codec_context.extradata or b"")
     if stream.codec_context.name == "flac" and len(about) > _FLAC_COUNT_AT + 5:
         # in any container FLAC says it itself, or does not bind itself
@@ -172,7 +202,7 @@ def _stated(stream: Any, rate: int) -> int:  # noqa: ANN401 - PyAV's
 
 
 def _seconds_stated(container: Any, stream: Any) -> float:  # noqa: ANN401 - PyAV's
-    """How long the sound of an MP4 or Matroska file is to be; 0 if it does not say so."""
+    """Return how long the sound of an MP4 or Matroska file is to be; 0 if it does not say so."""
     kind = container.format.name.partition(",")[0]
     if kind == "mov" and stream.duration:
         return float(stream.duration * stream.time_base)

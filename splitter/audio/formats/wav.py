@@ -4,20 +4,24 @@ A container that binds itself to a size is taken at its word: if the file ends b
 that streaming writers leave behind, since they cannot go back, says nothing.
 """
 
-import os
+import io
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
-# nothing (ffmpeg to a pipe, some recorders), the largest there is, and what sox and arecord write to a pipe
-SIZES_OF_STREAMS = (
-    *(0, 2**32 - 1, 2**31 - 1, 2**31, 2**64 - 1, 2**63 - 1),
-    *(0x7FFFF000, 0x7FFFFF00, 0x7F000000),
-)
+from splitter.audio.formats.base import AudioFormat
+
+# nothing (ffmpeg to a pipe, some recorders), half of what 32 bits can state, and what sox writes to a pipe
+_SIZES_OF_STREAMS = (0, 2**31, 0x7FFFF000, 0x7F000000)
+# the largest there are, of which others take off a header
+_LARGEST_SIZES = (2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1)
+_MOST_TAKEN_OFF = 256
 MOST_CHUNKS = 10_000
 LONGEST_DESCRIPTION = 4096
 LARGEST_SIZE = 2**32 - 1
+# with room for a header
+LARGEST_WAV = LARGEST_SIZE - 4096
 
 PCM, FLOAT, ALAW, MULAW, EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
 # what follows the code of the format in the chunk `fmt ` of an extensible file, if that code is meant
@@ -30,12 +34,13 @@ BYTES = {
     "PCM_16": 2,
     "PCM_24": 3,
     "PCM_32": 4,
+    "PCM_64": 8,
     "FLOAT": 4,
     "DOUBLE": 8,
     "ALAW": 1,
     "ULAW": 1,
 }
-_SIGNED = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24", 32: "PCM_32"}
+_SIGNED = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24", 32: "PCM_32", 64: "PCM_64"}
 _FLOATING = {32: "FLOAT", 64: "DOUBLE"}
 _RIFF = {PCM: {**_SIGNED, 8: "PCM_U8"}, FLOAT: _FLOATING, ALAW: {8: "ALAW"}, MULAW: {8: "ULAW"}}
 _AU = {
@@ -48,6 +53,7 @@ _AU = {
     7: "DOUBLE",
     27: "ALAW",
 }
+_AU_BYTES = 24
 _LAWS = {b"alaw": "ALAW", b"ulaw": "ULAW", b"ALAW": "ALAW", b"ULAW": "ULAW"}
 # compression of an AIFC file -> encoding by bits, and whether its bytes are in Intel's order
 _AIFC: dict[bytes, tuple[dict[int, str], bool]] = {
@@ -92,7 +98,7 @@ class RawFormat:
         return self.channels * BYTES[self.subtype]
 
     def header(self, frames: int) -> bytes:
-        """All that comes before the samples of a WAV file with so many frames."""
+        """Return all that comes before the samples of a WAV file with so many frames."""
         size = frames * self.frame_bytes
         padded = self.description + b"\0" * (len(self.description) & 1)
         chunks = struct.pack("<4sI", b"fmt ", len(self.description)) + padded
@@ -110,13 +116,12 @@ class Aiff:
     """A file to which libsndfile writes AIFF: it does not say when, and does not count what only fills up."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Write to a file."""
         self._file = file
         self._header = b""
         self.seek, self.tell = file.seek, file.tell
 
     def write(self, content: bytes) -> int:
-        """Write; the header comes as a whole, at first and again at last."""
+        """Write; the header comes in one piece, first and once more at the end."""
         written = bytes(content)
         if written.startswith(b"FORM"):
             peak = written.find(b"PEAK", 0, written.find(b"SSND"))
@@ -129,7 +134,7 @@ class Aiff:
     def state(self, frames: int, frame_bytes: int) -> None:
         """Correct the number of frames, if a byte came after them to make the file even."""
         if frames * frame_bytes & 1:
-            # both stand behind a name and a size, the first also behind the number of channels
+            # both come after a name and a size, the first also after the number of channels
             for name, behind, number in ((b"COMM", 10, frames), (b"SSND", 4, 8 + frames * frame_bytes)):
                 self._file.seek(self._header.index(name) + behind)
                 self._file.write(struct.pack(">I", number))
@@ -144,36 +149,30 @@ class Extent:
         stated: How many bytes the header says there are; None where it does not bind itself.
         there: How many bytes there are.
         raw: What these bytes are; None if they have to be decoded by somebody who knows more.
+        ends_in_header: Whether the file ends within what comes before its samples, or some of them.
     """
 
     start: int
     stated: int | None
     there: int
     raw: RawFormat | None = None
+    ends_in_header: bool = False
 
     @property
     def is_cut_short(self) -> bool:
         """Whether the file ends before it should."""
-        return self.stated is not None and self.there < self.stated
+        return self.ends_in_header or (self.stated is not None and self.there < self.stated)
 
     @property
     def frames(self) -> int:
         """How many whole frames are there."""
         return self.there // self.raw.frame_bytes if self.raw else 0
 
-
-def find_samples(path: str) -> Extent | None:
-    """Where the samples of a WAV, RF64, W64, AIFF, CAF or AU file are; None for anything else."""
-    with open(path, "rb") as file:
-        return find_samples_in(file)
-
-
-def find_samples_in(file: BinaryIO) -> Extent | None:
-    """The same of a file that was just opened."""
-    size = os.fstat(file.fileno()).st_size
-    start = file.read(12)
-    find = _FINDERS.get((start[:4], start[8:])) or _FINDERS.get((start[:4], b""))
-    return find(file, size) if find else None
+    def open(self, path: str) -> io.RawIOBase:
+        """Open the file at its first sample."""
+        file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by who reads
+        file.seek(self.start)
+        return file
 
 
 class _Chunks:
@@ -184,23 +183,30 @@ class _Chunks:
         self._head = struct.Struct(layout)
 
     def from_(self, at: int) -> Iterator[tuple[bytes, int, int]]:
-        """The name, the place and the stated size of each chunk, as long as they look like chunks."""
+        """Yield the name, offset and stated size of each chunk, as long as they look like chunks.
+
+        The size of one whose header is cut off behind the name is -1.
+        """
         for _ in range(MOST_CHUNKS):
-            if at > self._size - self._head.size:
+            if at > self._size - len(b"name"):
                 return
             self._file.seek(at)
-            name, stated = self._head.unpack(self._file.read(self._head.size).ljust(self._head.size, b"\0"))
+            head = self._file.read(self._head.size)
+            name, stated = self._head.unpack(head.ljust(self._head.size, b"\0"))
             if not all(32 <= byte < 127 for byte in name):  # noqa: PLR2004 - printable
+                return
+            if len(head) < self._head.size:
+                yield name, self._size, -1
                 return
             yield name, at + self._head.size, stated
             at += self._head.size + stated + (stated & 1 if self._even else 0)
 
     def extent(self, at: int, stated: int, raw: RawFormat | None) -> Extent:
-        """What a chunk of samples is, by what its header says and what there is."""
+        """Return what a chunk of samples is, by what its header says and what there is."""
+        if stated < 0:
+            return Extent(at, None, 0, raw, ends_in_header=True)
         there = max(0, self._size - at)
-        if stated == 0 and self._are_all_from(at):
-            return Extent(at, 0, 0, raw)
-        if _is_of_stream(stated, raw):
+        if _is_of_stream(stated, raw) and not self._are_all_from(at + stated):
             return Extent(at, None, there, raw)
         if there - stated > LARGEST_SIZE:
             # so much cannot follow: 32 bits were too few to state what there is
@@ -208,17 +214,19 @@ class _Chunks:
         return Extent(at, stated, min(stated, there), raw)
 
     def _are_all_from(self, at: int) -> bool:
-        """Whether the rest is chunks to the end: then a size of 0 means that there are no samples."""
-        end = at
+        """Return whether the rest is chunks to the end: then what is stated before them is meant."""
+        end = at = at + (at & 1 if self._even else 0)
         for _, start, stated in self.from_(at):
-            end = start + stated
+            end = start + stated if stated >= 0 else at
         return self._size - 1 <= end <= self._size
 
 
 def _is_of_stream(stated: int, raw: RawFormat | None) -> bool:
-    """Whether it is the size of a stream, which some writers round down to whole frames."""
+    """Return whether it is the size of a stream, which some writers round down to whole frames."""
     frame = raw.frame_bytes if raw else 1
-    return any(size - frame < stated <= size for size in SIZES_OF_STREAMS)
+    if any(size - frame < stated <= size for size in _SIZES_OF_STREAMS):
+        return True
+    return any(size - _MOST_TAKEN_OFF - frame < stated <= size for size in _LARGEST_SIZES)
 
 
 # -- one container after the other ---------------------------------------------------------------------------
@@ -242,7 +250,7 @@ def _in_riff(file: BinaryIO, size: int, order: Order = "<", container: str = "WA
 
 
 def _described(description: bytes, order: Order, container: str) -> RawFormat | None:
-    """What a chunk `fmt ` says, if the samples have a fixed number of bytes."""
+    """Return what a chunk `fmt ` says, if the samples have a fixed number of bytes."""
     if len(description) < 16:  # noqa: PLR2004 - the shortest there is
         return None
     code, channels, rate, _, frame_bytes, bits = struct.unpack(f"{order}HHIIHH", description[:16])
@@ -283,6 +291,8 @@ def _in_aiff(file: BinaryIO, size: int) -> Extent | None:
     if not found:
         return None
     at, skipped, stated = found
+    if stated < 0:
+        return chunks.extent(at, stated, raw)
     # nothing can come before samples that is not there: then they are missing
     inside = _without(skipped if skipped <= stated else 8, stated)
     if raw and inside == frames * raw.frame_bytes + 1:
@@ -292,7 +302,7 @@ def _in_aiff(file: BinaryIO, size: int) -> Extent | None:
 
 
 def _common(chunk: bytes) -> RawFormat | None:
-    """What the chunk `COMM` says."""
+    """Return what the chunk `COMM` says."""
     if len(chunk) < 18:  # noqa: PLR2004
         return None
     channels, _, bits, exponent, mantissa = struct.unpack(">hIhHQ", chunk[:18])
@@ -304,7 +314,7 @@ def _common(chunk: bytes) -> RawFormat | None:
 
 
 def _without(skipped: int, stated: int) -> int:
-    """The size of samples from that of their chunk, which counts something before them."""
+    """Return the size of samples from that of their chunk, which counts something before them."""
     return stated if _is_of_stream(stated, None) else max(0, stated - skipped)
 
 
@@ -317,7 +327,7 @@ def _in_caf(file: BinaryIO, size: int) -> Extent | None:
             raw = _caf_description(file.read(32))
         elif name == b"data":
             # a number comes before the samples
-            return chunks.extent(at + 4, _without(4, stated), raw)
+            return chunks.extent(at + 4, _without(4, stated) if stated >= 0 else stated, raw)
     return None
 
 
@@ -337,17 +347,20 @@ def _in_au(file: BinaryIO, size: int) -> Extent:
     raw = _raw("AU", _AU.get(code), channels, rate)
     there = max(0, size - at)
     bound = None if _is_of_stream(stated, raw) else stated
-    return Extent(at, bound, there if bound is None else min(bound, there), raw)
+    cut = size < (max(at, _AU_BYTES) if bound is None else _AU_BYTES)
+    return Extent(at, bound, there if bound is None else min(bound, there), raw, ends_in_header=cut)
 
 
 def _in_w64(file: BinaryIO, size: int) -> Extent | None:
     # every chunk has a name of 16 bytes and counts its own head of 24, in multiples of 8
     at, raw = 40, None
     for _ in range(MOST_CHUNKS):
-        if at > size - 24:
+        if at > size - 16:
             break
         file.seek(at)
         name, stated = struct.unpack("<4s12xQ", file.read(24).ljust(24, b"\0"))
+        if name == b"data" and at > size - 24:
+            return Extent(size, None, 0, raw, ends_in_header=True)
         if name == b"fmt " and stated <= LONGEST_DESCRIPTION:
             raw = _described(file.read(max(0, stated - 24)), "<", "W64")
         elif name == b"data":
@@ -359,7 +372,7 @@ def _in_w64(file: BinaryIO, size: int) -> Extent | None:
     return None
 
 
-_FINDERS: dict[tuple[bytes, bytes], Callable[[BinaryIO, int], Extent | None]] = {
+FINDERS: dict[tuple[bytes, bytes], Callable[[BinaryIO, int], Extent | None]] = {
     (b"RIFF", b"WAVE"): _in_riff,
     (b"RIFX", b"WAVE"): lambda file, size: _in_riff(file, size, ">"),
     (b"RF64", b"WAVE"): lambda file, size: _in_riff(file, size, "<", "RF64"),
@@ -370,3 +383,14 @@ _FINDERS: dict[tuple[bytes, bytes], Callable[[BinaryIO, int], Extent | None]] = 
     (b"riff", b""): _in_w64,
     (b".snd", b""): _in_au,
 }
+
+_WAVE = tuple((first, 8, b"WAVE") for first in (b"RIFF", b"RIFX", b"RF64"))
+FORMATS = (
+    AudioFormat("WAV", "wav", _WAVE, is_exact=True, not_written=frozenset({"MPEG_LAYER_III"})),
+    AudioFormat("WAVEX", "wavex", is_exact=True),
+    AudioFormat("RF64", "rf64", is_exact=True),
+    AudioFormat("W64", "w64", ((b"riff", 0, b""),), is_exact=True),
+    AudioFormat("AIFF", "aiff", ((b"FORM", 8, b"AIF"),), is_exact=True, wrapper=Aiff),
+    AudioFormat("CAF", "caf", ((b"caff", 0, b""),), is_exact=True),
+    AudioFormat("AU", "au", ((b".snd", 0, b""),), is_exact=True),
+)

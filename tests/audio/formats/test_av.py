@@ -1,5 +1,6 @@
 """What FFmpeg reads: files that say how long they are must not end before that, others may."""
 
+import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,7 @@ from sounds import chunks_of, encoded_by_ffmpeg, ffmpeg, needs_ffmpeg, tone
 
 from splitter.errors import AudioError
 
-pytest.importorskip("av")
-pytestmark = needs_ffmpeg
+pytestmark = [needs_ffmpeg, pytest.mark.slow]
 
 RATE = 48_000
 SECONDS = 8
@@ -32,7 +32,7 @@ def check_lost(path: Path, said: str) -> None:
     with pytest.raises(AudioError) as refused:
         frames_of(path)
     kept = frames_of(path, "keep")
-    pattern = rf"{said}: {kept:,} of 38\d,\d\d\d samples are there; --truncated keep takes what is there"
+    pattern = rf"{said}: {kept:,} of 38\d,\d\d\d samples exist; use --truncated keep to keep them"
     assert re.search(pattern, str(refused.value)), refused.value
     assert 0 < kept < SECONDS * RATE
 
@@ -77,6 +77,52 @@ def test_what_cannot_be_decoded(tmp_path, at):
     content[place : place + 600] = bytes(byte ^ 0x5A for byte in content[place : place + 600])
     path.write_bytes(content)
     check_lost(path, "is damaged within")
+
+
+@pytest.mark.parametrize("name", ["a.m4a", "a.mkv", "a.flv", "a.avi"])
+def test_tags_that_are_not_utf_8(tmp_path, name):
+    """Old files have tags in any encoding; their sound is what it is."""
+    path = encoded(tmp_path / name, "-c:a", "aac", "-metadata", "title=Bon voyage")
+    expected = frames_of(path)
+    content = path.read_bytes()
+    assert b"Bon voyage" in content
+    path.write_bytes(content.replace(b"Bon voyage", "\xc9t\xe9 \xe0 Orl".encode("latin-1").ljust(10)))
+    assert frames_of(path) == expected
+
+
+def test_a_stream_that_begins_late(tmp_path):
+    """A picture that begins after seconds of sound is an error in one line, and no traceback."""
+    content = encoded(tmp_path / "a.flv", "-c:a", "aac", "-ar", "44100").read_bytes()
+    at = len(content) * 9 // 10
+    at = content.index(b"\x08", at)
+    while content[at + 8 : at + 11] != bytes(3):
+        at = content.index(b"\x08", at + 1)
+    picture = b"\x09" + (21).to_bytes(3, "big") + content[at + 4 : at + 11] + b"\x22" + bytes(20)
+    late = content[:at] + picture + (32).to_bytes(4, "big") + content[at:]
+    (tmp_path / "a.flv").write_bytes(late)
+    with pytest.raises(
+        AudioError, match=r"a\.flv: another stream begins in the middle of it, which .+ffmpeg$"
+    ):
+        frames_of(tmp_path / "a.flv")
+
+
+def test_damage_within_the_header_of_wma(tmp_path, capfd):
+    """Where FFmpeg is led to seek to nowhere: done or an error in one line, and nothing is printed."""
+    content = encoded_by_ffmpeg(tone(0.5, 8000), 8000, tmp_path / "whole.wma").read_bytes()
+    errors = []
+    for seed in range(300):
+        chance = random.Random(seed)
+        damaged = bytearray(content)
+        for _ in range(8):
+            damaged[chance.randrange(1500)] = chance.randrange(256)
+        (tmp_path / "a.wma").write_bytes(damaged)
+        try:
+            frames_of(tmp_path / "a.wma")
+        except AudioError as error:
+            errors.append(str(error))
+    assert errors
+    assert not any("\n" in error for error in errors)
+    assert capfd.readouterr() == ("", "")
 
 
 WHOLE: dict[str, Callable[[Path, Path], object]] = {

@@ -15,12 +15,15 @@ import numpy as np
 import pytest
 import soundfile
 from flac_streams import Coding, coded, crc8, crc16, frame, frames_of, head, stream
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from nightly import depth
 
 from splitter.audio.formats.flac import FlacError, FlacSource, NotCuttable
 from splitter.audio.formats.flac import source as cutting
 from splitter.audio.formats.flac import stream as reading
+
+pytestmark = pytest.mark.slow
 
 needs_flac = pytest.mark.skipif(not shutil.which("flac"), reason="needs Debian's flac")
 needs_ffmpeg = pytest.mark.skipif(not shutil.which("ffmpeg"), reason="needs Debian's ffmpeg")
@@ -123,7 +126,7 @@ def jobs(draw) -> Job:
 
 
 @given(jobs())
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=depth(100))
 def test_a_cut_has_exactly_the_samples(folder, job):
     """Any cut of any stream decodes to the samples asked for; frames within it are the recording's own."""
     coding, block = job.coding, job.block
@@ -366,7 +369,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=depth(50))
 def test_recordings_of_every_encoder(recordings, data):
     """Whoever encoded a recording, its cuts have exactly its samples, and a decoder can seek in them."""
     recording = recordings[data.draw(st.sampled_from(sorted(recordings)))]
@@ -553,7 +556,7 @@ def test_a_bit_that_turned_over_anywhere(written, bit, total_known):
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=depth(60))
 def test_a_recording_that_was_mangled(folder, data):
     """Bytes lost, doubled, swapped or overwritten: an error, and never other samples."""
     block = data.draw(st.sampled_from([16, 50, 100]))
@@ -743,6 +746,7 @@ with FlacSource(sys.argv[1]) as source, open("/dev/null", "wb") as file:
 
 
 @pytest.mark.parametrize("kind", ["silence", "noise"])
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_recording(folder, kind):
     """A long recording takes a few megabytes, in short pieces and in one; silent frames are many and tiny."""
     path = folder / "long.flac"

@@ -15,6 +15,8 @@ from sounds import chunks_of, encoded_by_ffmpeg, needs_ffmpeg, noise, tone
 from splitter.audio.formats.ogg import CountedOgg, with_serial_number
 from splitter.errors import AudioError
 
+pytestmark = pytest.mark.slow
+
 
 def checksum(page: bytes) -> int:
     """The CRC of a page bit by bit, its own field taken as zero, as RFC 3533 has it."""
@@ -100,7 +102,7 @@ def check_lost(pieces: list[bytes], scratch: Path, said: str) -> None:
     with pytest.raises(AudioError) as refused:
         recorded(pieces, scratch)
     found = re.fullmatch(
-        f"{said}: ([0-9,]+)(?: of ([0-9,]+))? samples are there; --truncated keep .*",
+        f"{said}: ([0-9,]+)(?: of ([0-9,]+))? samples exist; use --truncated keep .*",
         str(refused.value).partition("a.ogg: ")[2],
     )
     assert found, refused.value

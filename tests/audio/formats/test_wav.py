@@ -12,9 +12,11 @@ import pytest
 import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nightly import depth
 from sounds import needs_ffmpeg, needs_sox, noise, wav, write_sound
 
-from splitter.audio.formats.wav import Extent, RawFormat, find_samples
+from splitter.audio.formats.samples import find_samples
+from splitter.audio.formats.wav import Extent, RawFormat
 
 FRAMES = noise(1000, 2)
 CONTENT = FRAMES.astype("<i2").tobytes()
@@ -88,6 +90,7 @@ def test_both_orders_of_bytes(tmp_path, container, endian):
         *(("au", f"pcm_{name}") for name in ("s8", "s16be", "s24be", "f64be", "mulaw")),
     ],
 )
+@pytest.mark.slow
 def test_what_ffmpeg_writes_to_a_pipe(tmp_path, container, codec):
     """It cannot go back to state a size: whatever it leaves there, all samples are found."""
     source = write_sound(tmp_path / "a.wav", FRAMES)
@@ -126,15 +129,21 @@ def test_what_sox_writes_to_a_pipe(tmp_path, kind, bits):
 # -- what headers state -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stated", [0, 2**32 - 1, 2**31 - 1, 2**31, 0x7FFFF000, 0x7FFFFF00, 2**32 - 4])
+@pytest.mark.parametrize(
+    "stated",
+    [
+        *(0, 2**32 - 1, 2**31 - 1, 2**31, 0x7FFFF000, 0x7FFFFF00, 2**32 - 4),
+        *(0xFFFFFFD4, 0xFFFFFFDB, 0xFFFFFFB0, 0x7FFFFFD3),
+    ],
+)
 def test_sizes_that_say_nothing(tmp_path, stated):
-    """As streaming writers leave them, also rounded down to a whole frame: all that is there counts."""
+    """As streaming writers leave them, also rounded down, or without a header: all that is there counts."""
     content = wav(CONTENT, channels=2, stated=stated)
     extent = found(content, tmp_path / "a")
     assert (extent.stated, extent.there, extent.is_cut_short) == (None, len(CONTENT), False)
 
 
-@pytest.mark.parametrize("stated", [len(CONTENT) + 4, 10**9, 2**32 - 100])
+@pytest.mark.parametrize("stated", [len(CONTENT) + 4, 10**9, 2**31 - 1000, 2**32 - 1000])
 def test_sizes_that_are_too_large(tmp_path, stated):
     """The file has been cut, and there is only what is there."""
     extent = found(wav(CONTENT, channels=2, stated=stated), tmp_path / "a")
@@ -172,6 +181,21 @@ def test_more_than_a_header_can_state(tmp_path):
         extent = find_samples(str(tmp_path / "a"))
         assert extent is not None
         assert extent.there == 1_000_000 + beyond
+
+
+@pytest.mark.parametrize("stated", [2**32 - 4, 2**32 - 36, 2**31 - 44])
+@pytest.mark.parametrize("after", [b"", LISTED])
+def test_a_recording_as_long_as_the_sizes_of_streams(tmp_path, stated, after):
+    """It is no stream if all of it is there, and nothing else but chunks: they are no sound."""
+    head = wav(b"", channels=2, stated=stated)
+    with (tmp_path / "a").open("wb") as file:
+        file.write(head)
+        file.truncate(len(head) + stated)
+        file.seek(0, 2)
+        file.write(after)
+    extent = find_samples(str(tmp_path / "a"))
+    assert extent is not None
+    assert (extent.stated, extent.there) == (stated, stated)
 
 
 def test_a_long_stream(tmp_path):
@@ -234,7 +258,7 @@ def test_descriptions_that_are_wrong(tmp_path, lie):
     assert extent.frames == 0
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=depth(100))
 @given(st.data())
 def test_damage_anywhere(tmp_path_factory, data):
     """Whatever stands in a header: there is never more than the file has."""

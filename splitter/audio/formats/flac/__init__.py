@@ -7,8 +7,17 @@ checksums   the two CRCs of a frame, of many at a time
 source      a file to cut from, and how it is cut
 """
 
+from splitter.audio.formats.base import AudioFormat
 from splitter.audio.formats.flac.header import beginning, header_of_flac, rate_of
 from splitter.audio.formats.flac.source import FlacSource
 from splitter.audio.formats.flac.stream import FlacError, NotCuttable
 
-__all__ = ["FlacError", "FlacSource", "NotCuttable", "beginning", "header_of_flac", "rate_of"]
+__all__ = ["FORMAT", "FlacError", "FlacSource", "NotCuttable", "beginning", "header_of_flac", "rate_of"]
+
+FORMAT = AudioFormat(
+    "FLAC",
+    "flac",
+    ((b"fLaC", 0, b""),),
+    is_exact=True,
+    largest_rates=dict.fromkeys((None, "PCM_S8", "PCM_16", "PCM_24"), 655_350),
+)

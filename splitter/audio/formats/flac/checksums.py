@@ -2,7 +2,7 @@
 
 The polynomial of the CRC-16, (x + 1)(x^15 + x + 1), divides x^32767 + 1, hence two bytes 32767 bytes apart
 count alike, and a stretch of any length folds by XOR, at the speed of memory, into 32767 bytes with the same
-CRC. A frame with its own CRC behind it has the CRC zero, so many in a row have it, too.
+CRC. A frame with its own CRC after it has the CRC zero, so many in a row have it, too.
 """
 
 # ruff: noqa: PLR2004 - a file format is made of numbers
@@ -21,14 +21,14 @@ ORDER = 32767  # x^ORDER = 1 modulo the polynomial of CRC-16
 
 
 def checksums(table: Array, rows: Array, lengths: Array) -> Array:
-    """The CRC of the first bytes of each row: of a byte it depends on how many bytes follow."""
+    """Return the CRC of the first bytes of each row: of a byte it depends on how many bytes follow."""
     following = np.maximum(lengths[:, None] - 1 - COLUMNS, -1)
     checksums: Array = np.bitwise_xor.reduce(table[following, rows], axis=1)
     return checksums
 
 
 def _table(polynomial: int, bits: int) -> Array:
-    """By the number of bytes that follow (last of all: the byte does not count), and by the byte."""
+    """Return a table by how many bytes follow (last row: the byte does not count), and by the byte."""
     top = 1 << bits
     table = np.zeros((HEADER + 1, 256), np.uint8 if bits == 8 else np.uint16)
     crcs = np.arange(256) << bits - 8
@@ -41,19 +41,19 @@ def _table(polynomial: int, bits: int) -> Array:
 
 @cache
 def crc8_table() -> Array:
-    """Of headers."""
+    """Return the table of headers."""
     return _table(0x07, 8)
 
 
 @cache
 def crc16_table() -> Array:
-    """Of whole frames."""
+    """Return the table of whole frames."""
     return _table(0x8005, 16)
 
 
 @cache
 def _powers() -> Array:
-    """x^i modulo the polynomial of CRC-16, for i below ORDER."""
+    """Return x^i modulo the polynomial of CRC-16, for i below ORDER."""
     powers = np.empty(ORDER, np.uint16)
     power = 1
     for exponent in range(ORDER):
@@ -66,7 +66,7 @@ def _powers() -> Array:
 
 @cache
 def _logarithms() -> tuple[Array, Array]:
-    """(x + 1) x^i modulo the polynomial of CRC-16, and for each of these its i."""
+    """Return (x + 1) x^i modulo the polynomial of CRC-16, and for each of these its i."""
     powers = _powers()
     multiples = powers ^ np.roll(powers, -1)
     logarithms = np.zeros(1 << 16, np.int64)
@@ -75,7 +75,7 @@ def _logarithms() -> tuple[Array, Array]:
 
 
 def moved_on(differences: Array, count: Array) -> Array:
-    """What differences of two checksums of headers become when `count` more bytes follow.
+    """Return what differences of two checksums of headers become when `count` more bytes follow.
 
     The polynomial of CRC-8 is a multiple of x + 1, as is that of CRC-16. So is then a header with its CRC-8,
     and the difference of two. All of these but zero are of the form (x + 1) x^i: multiplying is adding.
@@ -86,7 +86,7 @@ def moved_on(differences: Array, count: Array) -> Array:
 
 
 def is_sound(data: Array) -> bool:
-    """Whether frames one behind the other have the CRC-16 zero, each with its own behind it."""
+    """Return whether frames in a row have the CRC-16 zero, each with its own after it."""
     rest = len(data) % ORDER
     folded = np.zeros(ORDER, np.uint8)
     if rest < len(data):

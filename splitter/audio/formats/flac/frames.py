@@ -26,7 +26,7 @@ LARGEST_CODED = np.array([(1 << bits) - 1 for bits in (7, 11, 16, 21, 26, 31)])
 
 
 class Frames(NamedTuple):
-    """Frames one behind the other in `data`: where each begins and the last ends; the samples in each."""
+    """Frames one after the other in `data`: where each begins and the last ends; the samples in each."""
 
     data: Array
     offsets: Array
@@ -60,7 +60,7 @@ class Heads(NamedTuple):
 
 
 def header_rows(data: Array, starts: Array) -> Array:
-    """The bytes from each start on, as many as a header may have."""
+    """Return the bytes from each start on, as many as a header may have."""
     rows: Array = data.take(starts[:, None] + COLUMNS, mode="clip")
     return rows
 
@@ -71,10 +71,10 @@ def parsed(rows: Array) -> Heads:
     coded = CODED_BYTES[rows[:, 4]]
     valid = (rows[:, 0] == 0xFF) & (rows[:, 1] & 0xFE == 0xF8) & KINDS[rows[:, 2], rows[:, 3]] & (coded > 0)
     number = rows[:, 4] & LEAD_BITS[coded]
-    for place in range(1, max(coded, default=0)):
-        byte = rows[:, 4 + place].astype(np.int64)
-        number = np.where(place < coded, number << 6 | byte & 0x3F, number)
-        valid &= (place >= coded) | (byte & 0xC0 == 0x80)
+    for index in range(1, max(coded, default=0)):
+        byte = rows[:, 4 + index].astype(np.int64)
+        number = np.where(index < coded, number << 6 | byte & 0x3F, number)
+        valid &= (index >= coded) | (byte & 0xC0 == 0x80)
     tail_length = SIZE_BYTES[size_code] + RATE_BYTES[rate_code]
     tail = np.take_along_axis(rows, (4 + coded)[:, None] + COLUMNS[:4], axis=1)
     tail[COLUMNS[:4] >= tail_length[:, None]] = 0
@@ -97,24 +97,24 @@ def built(heads: Heads, numbers: Array, *, variable: bool) -> tuple[Array, Array
     rows[:, 2:4] = heads.kind
     coded = 1 + np.searchsorted(LARGEST_CODED, numbers)
     rows[:, 4] = LEAD_MARKS[coded] | numbers >> 6 * (coded - 1)
-    for place in range(1, max(coded)):
-        shift = 6 * np.maximum(coded - 1 - place, 0)
-        rows[:, 4 + place] = np.where(place < coded, 0x80 | numbers >> shift & 0x3F, 0)
-    for place in range(max(heads.tail_length)):
-        rows[each, 4 + coded + place] = heads.tail[:, place]
+    for index in range(1, max(coded)):
+        shift = 6 * np.maximum(coded - 1 - index, 0)
+        rows[:, 4 + index] = np.where(index < coded, 0x80 | numbers >> shift & 0x3F, 0)
+    for index in range(max(heads.tail_length)):
+        rows[each, 4 + coded + index] = heads.tail[:, index]
     length = 5 + coded + heads.tail_length
     rows[each, length - 1] = checksums(crc8_table(), rows, length - 1)
     return rows, length
 
 
 def footers_of(frames: Frames) -> Array:
-    """The CRC-16 at the end of each frame."""
+    """Return the CRC-16 at the end of each frame."""
     high, low = (frames.data[frames.offsets[1:] - back].astype(np.uint16) for back in (2, 1))
     footers: Array = high << 8 | low
     return footers
 
 
 def slices_of(data: Array, begins: Array, ends: Array) -> list[memoryview]:
-    """Parts of the data, not copied."""
+    """Return parts of the data, not copied."""
     view = data.data
     return [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]

@@ -6,7 +6,7 @@
 
 A frame begins with a header: a sync code, how its samples are stored, its number, a CRC-8. It ends with a
 CRC-16. A copied frame keeps all that lies between; only the number and the two CRCs change. The frames at the
-ends of a cut are decoded, and what belongs to the cut is encoded anew.
+ends of a cut are decoded, and what belongs to the cut is encoded again.
 
 A cut that begins where a frame begins is again a stream of blocks of one size, whose frames are counted. Any
 other has a first block of another size, so its headers carry the number of their first sample instead (the
@@ -39,7 +39,6 @@ class FlacSource(FlacStream):
     """
 
     def __init__(self, path: str | bytes | os.PathLike[str]) -> None:
-        """Read the header, and the first frame."""
         super().__init__(path)
         self._decoded: tuple[int, Array] | None = None
 
@@ -78,7 +77,7 @@ class FlacSource(FlacStream):
             position += int(samples.sum())
 
     def _whole(self, start: int, stop: int) -> tuple[int, int]:
-        """The part of a cut that is whole frames, which are copied; the rest is encoded anew."""
+        """Return the whole frames of a cut, which are copied; the rest is encoded."""
         block = self.block
         whole_start, whole_stop = start, stop
         if start % block:
@@ -90,7 +89,7 @@ class FlacSource(FlacStream):
         return whole_start, whole_stop
 
     def _runs(self, head: list[Frames], first: int, last: int, tail: list[Frames]) -> Iterator[list[Frames]]:
-        """All frames of a cut, as many at a time as memory should hold."""
+        """Yield all frames of a cut, as many at a time as memory should hold."""
         run = list(head)
         while first < last:
             most = min(first + MANY, last)
@@ -103,7 +102,7 @@ class FlacSource(FlacStream):
         yield run + tail
 
     def _encoded(self, start: int, stop: int) -> list[Frames]:
-        """The samples [start, stop), encoded in frames that a stream of any block size may hold."""
+        """Return the samples [start, stop), encoded in frames that a stream of any block size may hold."""
         import soundfile
 
         if start == stop:
@@ -124,14 +123,14 @@ class FlacSource(FlacStream):
         return frames
 
     def _block(self, number: int) -> npt.NDArray[np.int32]:
-        """The samples of a frame; neighbouring cuts ask for the same one."""
+        """Return the samples of a frame; neighbouring cuts ask for the same one."""
         if self._decoded is None or self._decoded[0] != number:
             frames = self.frames(number, number + 1)
             self._decoded = number, self.decoded(frames.data, int(frames.samples[0]))
         return self._decoded[1]
 
     def _renumbered(self, run: list[Frames], numbers: Array, *, variable: bool) -> bytes:
-        """Frames with other numbers, one behind the other."""
+        """Return frames with other numbers, one after the other."""
         heads = parsed(np.concatenate([header_rows(frames.data, frames.offsets[:-1]) for frames in run]))
         heads.kind[:, 1] = heads.kind[:, 1] & 0xF0 | self.assignment & 0x0F
         if not self.coded_rate:
@@ -167,7 +166,7 @@ class FlacSource(FlacStream):
 
 
 def _metadata_end(data: Array) -> int:
-    """Where the first frame begins in a FLAC file that libsndfile wrote."""
+    """Return where the first frame begins in a FLAC file that libsndfile wrote."""
     at, last = 4, False
     while not last:
         last = bool(data[at] & 0x80)

@@ -38,20 +38,19 @@ SUBTYPES = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}  # the depths that libsndfi
 
 
 class FlacError(InputError):
-    """A FLAC file does not hold what it should, from some sample on.
+    """Error: a FLAC file does not hold what it should, from some sample on.
 
     Attributes:
         samples: How many samples per channel are there, and whole, before the fault.
     """
 
     def __init__(self, message: str, samples: int = 0) -> None:
-        """Say what is wrong, and how much came before it."""
         super().__init__(message)
         self.samples = samples
 
 
 class NotCuttable(FlacError):
-    """The frames of this file cannot be copied; it may well be decoded."""
+    """Error: the frames of this file cannot be copied; it may well be decoded."""
 
 
 class FlacStream:
@@ -74,7 +73,6 @@ class FlacStream:
     """
 
     def __init__(self, path: str | bytes | os.PathLike[str]) -> None:
-        """Read the header, and the first frame."""
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed with the source
         try:
             self._open()
@@ -83,7 +81,7 @@ class FlacStream:
             raise
 
     def __enter__(self: AnyStream) -> AnyStream:  # noqa: PYI019 - Self came with Python 3.11
-        """Closed when the block ends."""
+        """Return the stream, which the block closes."""
         return self
 
     def __exit__(
@@ -108,7 +106,7 @@ class FlacStream:
         return min(stop, self.samples)
 
     def frames(self, first: int, last: int) -> Frames:
-        """The frames [first, last), from memory if they are still there."""
+        """Return the frames [first, last), from memory if they are still there."""
         offsets = np.frombuffer(self.offsets[first : last + 1], np.int64)
         begin, end = int(offsets[0]), int(offsets[-1])
         if self._base <= begin:
@@ -134,7 +132,7 @@ class FlacStream:
         return decoded
 
     def header_of(self, smallest: int, largest: int, samples: int, md5: bytes) -> bytes:
-        """What stands before the first frame; the sizes of frames are left out, as the format allows."""
+        """Return what precedes the first frame, without the sizes of frames, as the format allows."""
         sizes = max(smallest, SMALLEST_BLOCK) << 16 | max(largest, SMALLEST_BLOCK)
         packed = self.rate << 44 | (self.channels - 1) << 41 | (self.bits - 1) << 36 | samples
         return b"fLaC\x80\0\0\x22" + sizes.to_bytes(4, "big") + bytes(6) + packed.to_bytes(8, "big") + md5
@@ -144,7 +142,7 @@ class FlacStream:
     def _open(self) -> None:
         size = os.fstat(self._file.fileno()).st_size
         begin = self._read_metadata(size)
-        tag = size - 128  # an ID3v1 tag behind the last frame
+        tag = size - 128  # an ID3v1 tag after the last frame
         self._end = tag if tag >= begin and self._pread(tag, 3) == b"TAG" else size
         # Frames are hardly longer than their samples as they are; of a longer one the end would not be found.
         self._longest = self.block * self.channels * self.bits // 4 + 1024
@@ -210,7 +208,7 @@ class FlacStream:
                 raise NotCuttable("its frames have a sample rate of 0")
 
     def _fits(self, heads: Heads) -> npt.NDArray[np.bool_]:
-        """Which headers could belong to this stream."""
+        """Return which headers could belong to this stream."""
         assignment = heads.kind[:, 1] >> 4
         fits: npt.NDArray[np.bool_] = (
             heads.valid
@@ -254,7 +252,7 @@ class FlacStream:
             if not len(ends) or ends[-1] != end:
                 fault = "the next frame is cut off or damaged"
             elif is_sound(self._buffer[starts[-1] : end]):
-                # anything else behind it might be the beginning of another
+                # anything else after it might be the beginning of another
                 self._trim(starts, ends, sizes)
         self._take(starts, ends, sizes, fault)
         if ended and not self.is_read:
@@ -263,7 +261,7 @@ class FlacStream:
     def _trim(self, starts: Array, ends: Array, sizes: Array) -> bool:
         """Set the last of `ends` to where that frame ends; whether something else follows it."""
         start, end = int(starts[-1]), int(ends[-1])
-        # zeros behind a frame do not change its checksum
+        # zeros after a frame do not change its checksum
         if is_sound(self._buffer[start:end]) and self._buffer[end - 1]:
             return False
         table, checksum = crc16_table()[0].tolist(), 0
@@ -276,25 +274,25 @@ class FlacStream:
         return False
 
     def _fill(self) -> None:
-        """Read the next bytes behind those in the buffer, and forget its older part if it is full."""
-        wanted = min(self._step, self._end - self._base - self._filled)
-        if self._filled + wanted > len(self._buffer) - HEADER:
-            kept = 2 * self._step
-            gone = self._filled - kept
-            self._buffer[:kept] = self._buffer[gone : self._filled]
+        """Read the next bytes after those in the buffer, and forget its older part if it is full."""
+        needed = min(self._step, self._end - self._base - self._filled)
+        if self._filled + needed > len(self._buffer) - HEADER:
+            recent = 2 * self._step
+            gone = self._filled - recent
+            self._buffer[:recent] = self._buffer[gone : self._filled]
             self._base += gone
-            self._filled = kept
-        while wanted:
+            self._filled = recent
+        while needed:
             self._file.seek(self._base + self._filled)
-            got = self._file.readinto(self._buffer.data[self._filled : self._filled + wanted])
+            got = self._file.readinto(self._buffer.data[self._filled : self._filled + needed])
             if not got:
                 self._end = self._base + self._filled  # the file was cut meanwhile
                 break
             self._filled += got
-            wanted -= got
+            needed -= got
 
     def _candidates(self, begin: int, end: int) -> tuple[Array, Array, Array]:
-        """Where in the buffer headers of this stream stand, or seem to; their numbers and sizes."""
+        """Return where in the buffer headers of this stream stand, or seem to; their numbers and sizes."""
         words = (end - begin) // 2
         hits, odd = self._hits[:, :words]
         np.equal(self._buffer[begin : begin + 2 * words].view("<u2"), SYNC, out=hits)
@@ -315,7 +313,7 @@ class FlacStream:
         """Go from candidate to candidate, from the first, and decode where it is not clear which is next.
 
         Returns:
-            Which are frames, and which stands behind the last of them but is not its follower.
+            Which are frames, and which comes after the last of them but does not follow it.
         """
         chain = [0]
         while True:
@@ -343,7 +341,7 @@ class FlacStream:
         return starts, ends, sizes
 
     def _is_whole(self, start: int, end: int, samples: int) -> bool:
-        """Whether the bytes of the buffer from `start` to `end` hold at least one frame that decodes."""
+        """Return whether the buffer from `start` to `end` holds at least one frame that decodes."""
         try:
             return len(self.decoded(self._buffer[start:end], int(samples))) == samples
         except FlacError:
@@ -361,7 +359,7 @@ class FlacStream:
             self._finish(fault)
 
     def _finish(self, fault: str | None = None) -> None:
-        """Nothing more can be read; keep what is wrong for who asks for more."""
+        """Note that nothing more can be read, and what is wrong, for callers that ask for more."""
         self.is_read = True
         declared = "" if self.declared is None else f" of {self.declared}"
         if fault is not None:

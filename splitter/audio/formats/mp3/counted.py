@@ -8,11 +8,13 @@ import os
 import re
 import struct
 import threading
-from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from splitter.audio.formats.mp3.layout import HEADER_BYTES, MPEG1, FrameLayout, frame
+from splitter.audio.formats.mp3.layout import HEADER_BYTES, MPEG1, FrameLayout, frame, frames_from
+
+if TYPE_CHECKING:
+    from array import array
 
 _TAG_BYTES = 10
 END_TAGS = (b"TAG", b"APE", b"ID3")
@@ -55,7 +57,6 @@ class CountedMp3:
     """
 
     def __init__(self, path: str) -> None:
-        """Look at the frames of a file."""
         self._path = path
         self.runs: list[list[int]] = []
         self._stated_at = self._to_state = 0
@@ -67,32 +68,31 @@ class CountedMp3:
                     self._look_at(content)
 
     def _look_at(self, content: mmap.mmap) -> None:
-        seen, places = 0, array("q")
-        for at, size in _frames(content):
-            if at - seen > _SEEN_AT_ONCE:
-                self.note(content, places)
-                del places[:]
-                if hasattr(mmap, "MADV_DONTNEED"):
-                    # else all of the file would stand in memory, which others may need
-                    content.madvise(mmap.MADV_DONTNEED, seen, at // mmap.PAGESIZE * mmap.PAGESIZE - seen)
-                seen = at // mmap.PAGESIZE * mmap.PAGESIZE
-            if not size:
-                self.changes = True
-                break
-            places.append(at)
+        at = _next_frame(content, start := after_tags(content), before=start + MOST_BEFORE)
+        _, kind = _frame_at(content, at)
+        while at >= 0 and _frame_at(content, at)[1] == kind:
+            offsets, after = frames_from(content, at, kind, at + _SEEN_AT_ONCE)
+            # the last may not be whole
+            end = after if after <= len(content) else offsets.pop()
             if self.runs and self.runs[-1][1] == at:
-                self.runs[-1][1] += size
-            else:
-                self.runs.append([at, at + size])
-            self.frames += 1
-        self.note(content, places)
+                self.runs[-1][1] = end
+            elif offsets:
+                self.runs.append([at, end])
+            self.frames += len(offsets)
+            self.note(content, offsets)
+            if hasattr(mmap, "MADV_DONTNEED"):
+                # else all of the file would stand in memory, which others may need
+                seen = at // mmap.PAGESIZE * mmap.PAGESIZE
+                content.madvise(mmap.MADV_DONTNEED, seen, end - seen)
+            at = after if _frame_at(content, after)[1] == kind else _next_frame(content, after, kind)
+        self.changes = at >= 0
         if not self.runs:
             return
         there = sum(stop - start for start, stop in self.runs)
         self._compare(_stated_by(content, self.runs[0][0]), there)
 
-    def note(self, content: mmap.mmap, places: "array[int]") -> None:
-        """Look closer at the next frames, which stand at these places."""
+    def note(self, content: mmap.mmap, offsets: "array[int]") -> None:
+        """Look closer at the next frames, which begin at these offsets."""
 
     def _compare(self, stated: "Stated", there: int) -> None:
         """Compare what is stated with the frames, and with the bytes of them."""
@@ -104,7 +104,7 @@ class CountedMp3:
         whole = self.frames * stated.samples_of_frame
         self.samples = whole
         if stated.late:
-            last = self._to_state * stated.samples_of_frame - max(stated.added_behind - _LATE, 0)
+            last = self._to_state * stated.samples_of_frame - max(stated.added_after - _LATE, 0)
             self.samples = max(0, min(whole, last) - stated.late)
         missing = stated.frames - self.frames
         if missing > 0 and not is_whole and not self.changes:
@@ -116,7 +116,7 @@ class CountedMp3:
                 self.loss = "ends early"
 
     def open(self) -> int:
-        """A descriptor to read the file from; a thread feeds it until it is closed."""
+        """Return a descriptor to read the file from; a thread feeds it until it is closed."""
         reader, writer = os.pipe()
         threading.Thread(target=self._feed, args=(writer,), daemon=True).start()
         return reader
@@ -144,26 +144,8 @@ def _send(writer: int, block: bytes) -> None:
         rest = rest[os.write(writer, rest) :]
 
 
-def _frames(content: mmap.mmap) -> Iterator[tuple[int, int]]:
-    """Where each whole frame starts, and its size; at last the place of the first of another kind, and 0."""
-    start = after_tags(content)
-    at = _next_frame(content, start, before=start + MOST_BEFORE)
-    _, kind = _frame_at(content, at)
-    while at >= 0:
-        size, found = _frame_at(content, at)
-        if found != kind:
-            at = _next_frame(content, at, kind)
-            if at >= 0 and _frame_at(content, at)[1] != kind:
-                yield at, 0
-                return
-        else:
-            if at + size <= len(content):
-                yield at, size
-            at += size
-
-
 def _next_frame(content: mmap.mmap, at: int, kind: int = 0, before: int | None = None) -> int:
-    """The next place where frames start; -1 if there is none."""
+    """Return the next offset where frames start; -1 if there is none."""
     end = len(content) if before is None else before + 1
     while sync := _SYNC.search(content, at, end):
         at = sync.start()
@@ -178,14 +160,14 @@ def _next_frame(content: mmap.mmap, at: int, kind: int = 0, before: int | None =
 
 
 def _is_tag(first: bytes) -> bool:
-    """Whether a frame is one that states what follows: proof enough, though the next ones may be damaged."""
+    """Return whether a frame states what follows: proof enough, though the next ones may be damaged."""
     layout = FrameLayout.of(first[:HEADER_BYTES])
     at = layout.head
     return first[at : at + 4] in TAGS and not any(first[HEADER_BYTES:at])
 
 
 def _are_frames(content: mmap.mmap, at: int, count: int) -> bool:
-    """Whether so many frames of one kind follow the one at this place, or the end comes before."""
+    """Return whether so many frames of one kind follow the one at this offset, or the end comes before."""
     _, kind = _frame_at(content, at)
     for _ in range(count):
         at += _frame_at(content, at)[0]
@@ -201,7 +183,7 @@ def _frame_at(content: mmap.mmap, at: int) -> tuple[int, int]:
 
 
 def after_tags(content: mmap.mmap) -> int:
-    """Where the sound starts, behind ID3 tags, whose pictures may look like frames."""
+    """Return where the sound starts, after ID3 tags, whose pictures may look like frames."""
     at = 0
     while content[at : at + 3] == b"ID3" and at + _TAG_BYTES <= len(content):
         head = content[at : at + _TAG_BYTES]
@@ -222,7 +204,7 @@ class Stated:
         size: The bytes of all frames; 0 if that is not stated.
         late: How many samples in front are none of the recording: what the encoder has put there, if it
             says so, and what a decoder adds.
-        added_behind: How many the encoder has put behind.
+        added_after: How many the encoder has added at the end.
     """
 
     rate: int
@@ -231,17 +213,17 @@ class Stated:
     frames: int = 0
     size: int = 0
     late: int = 0
-    added_behind: int = 0
+    added_after: int = 0
 
     @property
     def samples(self) -> int:
         """How many there should be, without what was added."""
-        added = self.late + max(self.added_behind - _LATE, 0)
+        added = self.late + max(self.added_after - _LATE, 0)
         return max(0, self.frames * self.samples_of_frame - added)
 
 
 def _stated_by(content: mmap.mmap, at: int) -> Stated:
-    """What the first frame states, if it does."""
+    """Return what the first frame states, if it does."""
     _, kind = _frame_at(content, at)
     rate, samples = kind >> 1, 1152 if content[at + 1] >> 3 & 3 == MPEG1 else 576
     vbri = content[at + _VBRI_AT : at + _VBRI_AT + 18]
@@ -255,22 +237,22 @@ def _stated_by(content: mmap.mmap, at: int) -> Stated:
         flags = content[tag + 7]
         frames, size = struct.unpack(">II", content[tag + 8 : tag + 16])
         more = ((_STATES_BYTES, 4), (_STATES_PLACES, 100), (_STATES_QUALITY, 4))
-        behind = tag + 12 + sum(length for flag, length in more if flags & flag) + _ADDED_AT
-        added = int.from_bytes(content[behind : behind + 3], "big")
+        position = tag + 12 + sum(length for flag, length in more if flags & flag) + _ADDED_AT
+        added = int.from_bytes(content[position : position + 3], "big")
         size = size if flags & _STATES_BYTES else 0
         return Stated(rate, samples, tag + 8, frames % _UNKNOWN, size, (added >> 12) + _LATE, added & 0xFFF)
     return Stated(rate, samples)
 
 
 def seems_mp3(path: str) -> bool:
-    """Whether a file begins as an MP3 does."""
+    """Return whether a file begins as an MP3 does."""
     with open(path, "rb") as file:
         start = file.read(HEADER_BYTES)
     return start.startswith(b"ID3") or bool(frame(start)[0])
 
 
 def lacks_bytes(path: str) -> bool:
-    """Whether the first frame of a file states more bytes than there are, or a number of frames alone."""
+    """Return whether the first frame states more bytes than there are, or only a number of frames."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size <= HEADER_BYTES:
             return False

@@ -1,7 +1,7 @@
 """Where each frame of an MP3 file is, and whether pieces can be made of them.
 
 That is so when all frames follow each other, are of one kind, without checksums, and none refers to sound
-that is not there or that another takes. An hour has 137,000 frames; the places of 2,000 are kept.
+that does not exist or that another takes. An hour has 137,000 frames; the offsets of 2,000 are kept.
 """
 
 from array import array
@@ -12,10 +12,10 @@ from typing import BinaryIO
 import numpy as np
 
 from splitter.audio.formats.mp3.counted import TAGS, CountedMp3
-from splitter.audio.formats.mp3.layout import HEADER_BYTES, Bytes, FrameLayout, frame
+from splitter.audio.formats.mp3.layout import HEADER_BYTES, Bytes, FrameLayout, frames_from
 from splitter.errors import InputError
 
-# of so many frames the place of one is kept
+# the offset of one in so many frames is kept
 STRIDE = 64
 _UNPROTECTED = 1
 
@@ -32,7 +32,6 @@ class Mp3Index(CountedMp3):
     layout: FrameLayout
 
     def __init__(self, path: str) -> None:
-        """Look at all frames."""
         self.cuttable, self.is_constant = True, True
         self._tagged, self._seen = False, 0
         self._kept = array("q")
@@ -41,85 +40,78 @@ class Mp3Index(CountedMp3):
         self._code: int | None = None
         super().__init__(path)
         self.cuttable = (
-            self.cuttable
-            and self.samples > 0
-            and len(self.runs) == 1
-            and not self.changes
-            and self._tagged == self.is_tagged
+            self.cuttable and self.samples > 0 and not self.changes and self._tagged == self.is_tagged
         )
         self.end = self.runs[-1][1] if self.runs else 0
         self._file: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
         self._path = path
         self._group = lru_cache(maxsize=4)(self._offsets_of_group)
 
-    def note(self, content: mmap, places: "array[int]") -> None:
-        """Check the next frames, and keep some of their places."""
-        if not self.cuttable or not places:
+    def note(self, content: mmap, offsets: "array[int]") -> None:
+        """Check the next frames, and keep some of their offsets."""
+        self.cuttable = self.cuttable and len(self.runs) == 1
+        if not self.cuttable or not offsets:
             return
         if not hasattr(self, "layout"):
-            header = content[places[0] : places[0] + HEADER_BYTES]
+            header = content[offsets[0] : offsets[0] + HEADER_BYTES]
             self.layout = FrameLayout.of(header)
             self.cuttable = bool(header[1] & _UNPROTECTED)
-            at = places[0] + self.layout.head
+            at = offsets[0] + self.layout.head
             self._tagged = content[at : at + 4] in TAGS
             if self._tagged:
-                del places[0]
-        self._kept.extend(places[-self._seen % STRIDE :: STRIDE])
-        self._seen += len(places)
-        if places and self.cuttable:
-            self.cuttable = self._are_whole(np.frombuffer(content, np.uint8), np.array(places))
+                del offsets[0]
+        self._kept.extend(offsets[-self._seen % STRIDE :: STRIDE])
+        self._seen += len(offsets)
+        if offsets and self.cuttable:
+            self.cuttable = self._are_whole(np.frombuffer(content, np.uint8), np.array(offsets))
 
-    def _are_whole(self, data: Bytes, places: np.ndarray) -> bool:
-        """Whether frames are of the first one's kind, and refer to what is there and no other's."""
+    def _are_whole(self, data: Bytes, offsets: np.ndarray) -> bool:
+        """Return whether frames are of the first one's kind, and refer to what is there and no other's."""
         layout = self.layout
-        codes = data[places + 2]
+        codes = data[offsets + 2]
         if self._code is None:
             self._code = int(codes[0] >> 4)
         self.is_constant = self.is_constant and bool((codes >> 4 == self._code).all())
         main = layout.sizes[codes] - layout.head
-        side = layout.side_information(data, places)
+        side = layout.side_information(data, offsets)
         ends = self._main + np.cumsum(main)
         first = (ends - main - side.begins) * 8
         last = first + side.bits
         before = np.concatenate(([self._taken], last[:-1]))
         self._main, self._taken = int(ends[-1]), int(last[-1])
-        alike = (data[places + 1] == layout.start[1]).all()
+        alike = (data[offsets + 1] == layout.start[1]).all()
         return bool(alike and side.valid.all() and (first >= before).all() and (last <= ends * 8).all())
 
     def offset_of(self, number: int) -> int:
-        """Where a frame begins; that of the one behind the last is where it ends."""
+        """Return where a frame begins; that of the one after the last is where it ends."""
         if number == self.frames:
             return self.end
         group, index = divmod(number, STRIDE)
         return self._group(group)[index]
 
     def _offsets_of_group(self, group: int) -> list[int]:
-        """The places of as many frames as share one that is kept."""
-        at = self._kept[group]
+        """Return the offsets of as many frames as share one that is kept."""
+        start = self._kept[group]
         end = self._kept[group + 1] if group + 1 < len(self._kept) else self.end
-        content, places = self.read(at, end), []
-        while at < end:
-            places.append(at)
-            header = content[places[-1] - places[0] :][:HEADER_BYTES]
-            size, _ = frame(header)
-            if not size:
-                raise InputError(f"{self._path}: has changed while it was read")
-            at += size
-        return places
+        content = self.read(start, end)
+        offsets, after = frames_from(content, 0, self.layout.kind, len(content))
+        if after != len(content):
+            raise InputError(f"{self._path}: has changed while it was read")
+        return [start + offset for offset in offsets]
 
     def offsets_between(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Some frames from one to before another, with their places."""
+        """Return some frames from one to before another, with their offsets."""
         groups = range(-(-first // STRIDE), -(-last // STRIDE))
         return [(group * STRIDE, self._kept[group]) for group in groups]
 
     def read(self, at: int, end: int) -> bytes:
-        """Bytes of the file."""
+        """Return bytes of the file."""
         self._file.seek(at)
         content = self._file.read(end - at)
         if len(content) != end - at:
-            raise InputError(f"{self._path}: has become shorter while it was read")
+            raise InputError(f"{self._path}: became shorter while it was read")
         return content
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._file.close()

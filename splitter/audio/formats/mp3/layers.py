@@ -32,7 +32,7 @@ _LONGEST = 1 << 13
 
 
 def bit_rate_of(path: str) -> BitRate:
-    """Whether frames follow each other near the start of a file, or up to its end, and state a bit rate."""
+    """Return whether frames follow each other near the start of a file, or to its end, with a bit rate."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size <= HEADER_BYTES:
             return "none"
@@ -47,7 +47,7 @@ def bit_rate_of(path: str) -> BitRate:
 
 
 def _free_sizes(content: bytes) -> list[int]:
-    """What a first frame that names no bit rate may have for a size, without what it is padded with."""
+    """Return the possible sizes of a first frame that states no bit rate, without padding."""
     header = content[:HEADER_BYTES]
     size, slot, kind = _frame(header)
     if size or not kind:
@@ -58,7 +58,7 @@ def _free_sizes(content: bytes) -> list[int]:
 
 
 def _are_frames(content: bytes, at: int, free_size: int, count: int, end: int) -> bool:
-    """Whether so many frames of one kind follow the one at this place, or the end comes before."""
+    """Return whether so many frames of one kind follow the one at this offset, or the end comes before."""
     kind = 0
     for _ in range(count + 1):
         header = content[at : at + HEADER_BYTES]
@@ -74,7 +74,7 @@ def _are_frames(content: bytes, at: int, free_size: int, count: int, end: int) -
 
 @lru_cache(maxsize=4096)
 def _frame(header: bytes) -> tuple[int, int, int]:
-    """The size of a frame (0: it names no bit rate), what it may be padded with, its kind (0: it is none)."""
+    """Return the size of a frame (0: it states no bit rate), its possible padding, its kind (0: no frame)."""
     if len(header) < HEADER_BYTES or header[0] != 0xFF or header[1] < 0xE0:  # noqa: PLR2004
         return 0, 0, 0
     version, layer = header[1] >> 3 & 3, 4 - (header[1] >> 1 & 3)

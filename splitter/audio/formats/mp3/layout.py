@@ -7,8 +7,10 @@
 
 # ruff: noqa: PLR2004 - a file format is made of numbers
 
+from array import array
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from mmap import mmap
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +31,7 @@ Integers = npt.NDArray[np.int64]
 
 @lru_cache(maxsize=4096)
 def frame(header: bytes) -> tuple[int, int]:
-    """The size of the frame that starts with these four bytes, and its kind; zeros if none does."""
+    """Return the size of the frame that starts with these four bytes, and its kind; zeros if none does."""
     if len(header) < HEADER_BYTES or header[0] != 0xFF or header[1] & 0xE6 != 0xE2:
         # not eleven bits of sync and then layer III
         return 0, 0
@@ -40,6 +42,18 @@ def frame(header: bytes) -> tuple[int, int]:
         return 0, 0
     size = (72 if low else 144) * bitrate * 1000 // rate + (header[2] >> 1 & 1)
     return size, rate * 2 + (header[3] >> 6 == _MONO)
+
+
+def frames_from(content: bytes | mmap, at: int, kind: int, before: int) -> tuple["array[int]", int]:
+    """Return the offsets of frames of one kind that follow each other, and where the next would begin."""
+    offsets = array("q")
+    while at < before:
+        size, found = frame(content[at : at + HEADER_BYTES])
+        if found != kind:
+            break
+        offsets.append(at)
+        at += size
+    return offsets, at
 
 
 @dataclass(frozen=True)
@@ -80,11 +94,16 @@ class FrameLayout:
 
     @classmethod
     def of(cls, header: bytes) -> "FrameLayout":
-        """That of a frame without a checksum, by its header."""
+        """Return the layout of a frame without a checksum, by its header."""
         _, kind = frame(header)
         mono, first = kind & 1, header[1] >> 3 & 3 == MPEG1
         side = (17 if mono else 32) if first else (9 if mono else 17)
         return cls(header[:2], kind >> 1, 2 - mono, 1152 if first else 576, side, 1 if first else 2)
+
+    @property
+    def kind(self) -> int:
+        """What `frame` says of each of them."""
+        return self.rate * 2 + (self.channels == 1)
 
     @property
     def head(self) -> int:
@@ -98,12 +117,12 @@ class FrameLayout:
         return np.array(codes, np.int64)
 
     def begin(self, content: bytes) -> int:
-        """How many bytes before its own main data that of a frame begins."""
+        """Return how many bytes before its own main data that of a frame begins."""
         at = HEADER_BYTES
         return content[at] if self.preroll > 1 else content[at] << 1 | content[at + 1] >> 7
 
     def silent(self, like: bytes, least: int = 0) -> bytes:
-        """The smallest frame with so many bytes of main data, and no sound: its side information is zero."""
+        """Return the smallest silent frame with so many bytes of main data: its side information is zero."""
         for code in range(1, 15):
             third = code << 4 | like[2] & 0x0C
             size = int(self.sizes[third])
@@ -111,16 +130,16 @@ class FrameLayout:
                 return bytes((*self.start, third, like[3])) + bytes(size - HEADER_BYTES)
         raise ValueError(f"no frame has {least} bytes of main data")
 
-    def side_information(self, data: Bytes, places: Integers) -> SideInformation:
-        """That of the frames at some places."""
+    def side_information(self, data: Bytes, offsets: Integers) -> SideInformation:
+        """Return the side information of the frames at some positions."""
         low, mono = self.samples == 576, self.channels == 1
-        at = places + HEADER_BYTES
+        at = offsets + HEADER_BYTES
         begins = data[at].astype(np.int64)
         if not low:
             begins = begins << 1 | data[at + 1] >> 7
         # what comes before the first granule, and how long each part is, in bits
         skipped, length = ((9 if mono else 10), 63) if low else ((18 if mono else 20), 59)
-        bits, valid = np.zeros(len(places), np.int64), np.ones(len(places), np.bool_)
+        bits, valid = np.zeros(len(offsets), np.int64), np.ones(len(offsets), np.bool_)
         for part in range(self.channels * self.samples // 576):
             byte, bit = divmod(skipped + part * length, 8)
             word = data[at + byte].astype(np.int64)

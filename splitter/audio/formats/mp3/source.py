@@ -28,7 +28,7 @@ class Mp3Source(Mp3Index):
     """An MP3 file to cut from. Cuts may overlap, and come in any order."""
 
     def is_within_a_frame(self, start: int, stop: int) -> bool:
-        """Whether samples are all of one frame: ffmpeg does not leave out some at both ends of the same."""
+        """Return whether samples are all of one frame: ffmpeg cannot drop some at both ends of the same."""
         samples = self.layout.samples
         return (start + self.left_out) // samples == (stop - 1 + self.left_out) // samples
 
@@ -50,19 +50,19 @@ class Mp3Source(Mp3Index):
         room = (MOST_LEFT_OUT - padding) // samples
         more = max(0, min(LEAST_FRAMES - 1 - before - (last - first), room))
         tail = silent * more
-        known = [
-            (before + number - first, len(head) + place - at)
-            for number, place in [*self.offsets_between(copied, last), (last, end)]
+        anchors = [
+            (before + number - first, len(head) + offset - at)
+            for number, offset in [*self.offsets_between(copied, last), (last, end)]
         ]
         if more:
-            known.append((known[-1][0] + more, known[-1][1] + len(tail)))
+            anchors.append((anchors[-1][0] + more, anchors[-1][1] + len(tail)))
         info = info_frame(
             layout,
             header,
             constant=self.is_constant,
             delay=before * samples + start % samples - LATE,
             padding=padding + more * samples,
-            known=known,
+            anchors=anchors,
         )
         file.write(info + head)
         file.writelines(
@@ -71,12 +71,12 @@ class Mp3Source(Mp3Index):
         file.write(tail)
 
     def _filler(self, number: int, header: bytes) -> bytes:
-        """A frame without sound whose main data ends as that of the recording does before a frame."""
-        wanted = self.layout.begin(header)
-        filler = bytearray(self.layout.silent(header, wanted))
+        """Return a frame without sound whose main data ends as that of the recording does before a frame."""
+        needed = self.layout.begin(header)
+        filler = bytearray(self.layout.silent(header, needed))
         found = b""
-        while len(found) < wanted:
+        while len(found) < needed:
             number -= 1
             found = self.read(self.offset_of(number) + self.layout.head, self.offset_of(number + 1)) + found
-        filler[len(filler) - wanted :] = found[len(found) - wanted :]
+        filler[len(filler) - needed :] = found[len(found) - needed :]
         return bytes(filler)

@@ -1,6 +1,6 @@
 """A first frame without sound, as LAME writes it: how many frames follow, and what to leave out of them.
 
-| header | side information: zeros | Info | flags | frames | bytes | 100 places | quality | extension |
+| header | side information: zeros | Info | flags | frames | bytes | 100 offsets | quality | extension |
                                                         the name of an encoder, delay, padding, a CRC-16 |
 """
 
@@ -28,7 +28,7 @@ def info_frame(  # noqa: PLR0913 - each is a field of it
     constant: bool,
     delay: int,
     padding: int,
-    known: list[tuple[int, int]],
+    anchors: list[tuple[int, int]],
 ) -> bytes:
     """Make one that other frames follow.
 
@@ -37,15 +37,15 @@ def info_frame(  # noqa: PLR0913 - each is a field of it
         like: The header of one of them.
         constant: Whether they are of one bit rate.
         delay: How many samples to leave out in front, less what a decoder is late.
-        padding: How many to leave out behind, and what a decoder is late.
-        known: Some frames and at which byte behind this frame they begin; last, where the last of them ends.
+        padding: How many to leave out at the end, with what a decoder is late.
+        anchors: Some frames, and at which byte after this one they begin; last, where the last of them ends.
     """
     made = bytearray(layout.silent(like, TAG_BYTES))
-    frames, size = known[-1][0], len(made) + known[-1][1]
+    frames, size = anchors[-1][0], len(made) + anchors[-1][1]
     tag = bytearray(TAG_BYTES)
     struct.pack_into(">4sIII", tag, 0, b"Info" if constant else b"Xing", _ALL_FLAGS, frames, size)
-    numbers, places = zip((0, len(made)), *((number, len(made) + at) for number, at in known), strict=True)
-    parts = np.interp(np.arange(_PLACES) * frames / _PLACES, numbers, places)
+    numbers, offsets = zip((0, len(made)), *((number, len(made) + at) for number, at in anchors), strict=True)
+    parts = np.interp(np.arange(_PLACES) * frames / _PLACES, numbers, offsets)
     tag[16 : 16 + _PLACES] = (parts * 256 // size).astype(np.uint8).tobytes()
     # other readers than libmpg123 believe no other name
     tag[_ENCODER : _ENCODER + 9] = b"LAME3.100"

@@ -1,0 +1,223 @@
+"""Recordings whose pieces are copied: byte ranges of WAV, frames of FLAC and MP3, packets of Opus."""
+
+import functools
+import io
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import BinaryIO
+
+import numpy as np
+import soundfile
+
+from splitter.audio.base import MANY_SAMPLES, SoundSource, keeps_samples, wav_header
+from splitter.audio.decoders import SoundFormat, Truncated, check_mp3, read_exactly
+from splitter.audio.encode import encode_blocks, silent
+from splitter.audio.formats.flac import FlacError, FlacSource
+from splitter.audio.formats.mp3 import Mp3Source, seems_mp3
+from splitter.audio.formats.ogg import OpusSource
+from splitter.audio.formats.registry import LOSSY
+from splitter.audio.formats.wav import Extent, RawFormat
+from splitter.audio.probe import FLAC_SUBTYPES, LONGEST
+from splitter.audio.target import Target, made_format
+from splitter.errors import AudioError
+from splitter.records import Content
+from splitter.system.stderr import silenced_stderr
+
+COPY_AT_ONCE = 1 << 18
+LARGEST_IN_MEMORY = 1 << 20
+
+
+class RawSource(SoundSource):
+    """A WAV file whose pieces are byte ranges after a new header."""
+
+    _SILENCE = {"PCM_U8": b"\x80", "ALAW": b"\xd5", "ULAW": b"\xff"}  # noqa: RUF012
+
+    def __init__(self, file: BinaryIO, extent: Extent, raw: RawFormat, made: SoundFormat) -> None:
+        """Use the samples at `extent` of an open file, which the caller closes."""
+        self._path = file.name
+        self._file = io.FileIO(os.dup(file.fileno()))
+        self._raw, self._start, self._frames = raw, extent.start, extent.frames
+        self.recorded, self.made = SoundFormat.of(raw), made
+
+    def reach(self, frame: int) -> int:
+        """Return how many frames the file has room for."""
+        return min(frame, self._frames)
+
+    @property
+    def recorded_frames(self) -> int:
+        """As many frames as there are bytes for."""
+        return self._frames
+
+    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+        """Return the piece itself if it is small, else what copies it."""
+        raw = self._raw
+        header = wav_header(raw, stop - start + silence)
+        at, size = self._start + start * raw.frame_bytes, (stop - start) * raw.frame_bytes
+        silent = self._SILENCE.get(raw.subtype, b"\0")
+        more = silence * raw.frame_bytes
+        even = b"\0" * (size + more & 1)
+        if size + more <= LARGEST_IN_MEMORY:
+            return [header + self._read(at, size) + silent * more + even]
+
+        def copy(file: BinaryIO) -> None:
+            file.write(header)
+            file.writelines(self._blocks(at, size))
+            file.writelines(silent * min(COPY_AT_ONCE, more - done) for done in range(0, more, COPY_AT_ONCE))
+            file.write(even)
+
+        return [copy]
+
+    def _read(self, at: int, size: int) -> bytes:
+        content: bytes = os.pread(self._file.fileno(), size, at)
+        if len(content) != size:
+            raise AudioError(f"{self._path}: became shorter while it was read")
+        return content
+
+    def _blocks(self, at: int, size: int) -> Iterator[memoryview]:
+        """Yield a byte range through one buffer."""
+        buffer = _copy_buffer()
+        self._file.seek(at)
+        while size:
+            block = buffer[: min(size, COPY_AT_ONCE)]
+            read_exactly(self._file, block)
+            yield block
+            size -= len(block)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class FramesSource(SoundSource):
+    """A FLAC file whose pieces are made of its own frames; only those at both ends are encoded again."""
+
+    def __init__(self, path: str, flac: FlacSource, truncated: Truncated) -> None:
+        self._path, self._flac, self._truncated = path, flac, truncated
+        self.recorded = self.made = SoundFormat("FLAC", FLAC_SUBTYPES[flac.bits], flac.channels, flac.rate)
+
+    @classmethod
+    def open(cls, path: str, truncated: Truncated) -> "FramesSource | None":
+        """Open a file; return None if its frames can only be decoded."""
+        try:
+            flac = FlacSource(path)
+        except FlacError:
+            return None
+        if flac.bits not in FLAC_SUBTYPES:
+            flac.close()
+            return None
+        return cls(path, flac, truncated)
+
+    def reach(self, frame: int) -> int:
+        """Look at frames until so many samples are there."""
+        try:
+            return self._flac.reach(frame)
+        except FlacError as error:
+            if self._truncated == "error":
+                raise AudioError(f"{self._path}: {error}; use --truncated keep to keep them") from error
+            return min(frame, error.samples)
+
+    @property
+    def recorded_frames(self) -> int:
+        """As many as the frames hold."""
+        return self.reach(LONGEST)
+
+    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+        """Return what copies the frames; with silence after them it has to be encoded."""
+        if not silence:
+            return [functools.partial(self._flac.cut, start, stop)]
+        blocks = functools.partial(_with_silence, self._flac.cut, self.made, start, stop, silence)
+        return [encode_blocks(blocks, stop - start + silence, self.made)]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._flac.close()
+
+
+class LossySource(SoundSource):
+    """A lossy recording whose pieces are made of its own frames or packets: no sound is encoded again."""
+
+    def __init__(self, lossy: Mp3Source | OpusSource, recorded: SoundFormat) -> None:
+        self._lossy = lossy
+        self.recorded = self.made = recorded
+
+    def reach(self, frame: int) -> int:
+        """Return the number of frames, which have all been counted."""
+        return min(frame, self._lossy.samples)
+
+    @property
+    def recorded_frames(self) -> int:
+        """As many as the frames hold."""
+        return self._lossy.samples
+
+    @abstractmethod
+    def is_exact(self, start: int, stop: int) -> bool:
+        """Return whether a piece of the recording's own frames sounds like that part of it."""
+
+    def way_of_cutting(self, start: int, stop: int, silence: int = 0) -> str:
+        """Return `copied`, unless there is silence, or the piece would not sound like the recording."""
+        return "encoded" if silence or not self.is_exact(start, stop) else "copied"
+
+    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+        """Return what copies the frames, or encodes a piece that cannot be made of them."""
+        if self.way_of_cutting(start, stop, silence) == "copied":
+            return [functools.partial(self._lossy.cut, start, stop)]
+        return self._encoded(start, stop, silence)
+
+    def _encoded(self, start: int, stop: int, silence: int) -> list[Content]:
+        blocks = functools.partial(_with_silence, self._lossy.cut, self.made, start, stop, silence)
+        return [encode_blocks(blocks, stop - start + silence, self.made)]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._lossy.close()
+
+
+class Mp3FramesSource(LossySource):
+    """An MP3 file whose pieces are made of its own frames."""
+
+    _lossy: Mp3Source
+
+    @classmethod
+    def open(cls, path: str, target: Target, truncated: Truncated) -> "Mp3FramesSource | None":
+        """Open a file; return None unless it is an MP3 whose frames can be copied as they are."""
+        if target.format not in ("same", "mp3") or not seems_mp3(path):
+            return None
+        with ExitStack() as opened:
+            mp3 = Mp3Source(path)
+            opened.callback(mp3.close)
+            if not mp3.cuttable:
+                return None
+            check_mp3(path, mp3, truncated)
+            recorded = SoundFormat("MP3", LOSSY["MP3"], mp3.layout.channels, mp3.layout.rate)
+            if not keeps_samples(recorded, made_format(recorded, target, path), target):
+                return None
+            opened.pop_all()
+            return cls(mp3, recorded)
+
+    def is_exact(self, start: int, stop: int) -> bool:
+        """Return whether a piece has two frames: ffmpeg cannot leave out samples at both ends of one."""
+        return not self._lossy.is_within_a_frame(start, stop)
+
+
+def _with_silence(
+    cut: Callable[[int, int, BinaryIO], None], made: SoundFormat, start: int, stop: int, silence: int
+) -> Iterator[np.ndarray]:
+    """Decode a piece part after part, then yield silence."""
+    at_once = MANY_SAMPLES // made.channels
+    frames = np.empty((0, made.channels), made.dtype)
+    for at in range(start, stop, at_once):
+        piece = io.BytesIO()
+        cut(at, min(stop, at + at_once), piece)
+        piece.seek(0)
+        with silenced_stderr():
+            frames, _ = soundfile.read(piece, dtype=made.dtype, always_2d=True)
+        yield frames
+    yield from silent(silence, frames, made)
+
+
+@functools.cache
+def _copy_buffer() -> memoryview:
+    """Return one buffer for the whole life of a worker."""
+    return memoryview(bytearray(COPY_AT_ONCE))

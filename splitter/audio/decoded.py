@@ -1,0 +1,126 @@
+"""A recording that is decoded, mixed, resampled and encoded."""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from tempfile import gettempdir
+
+import numpy as np
+
+from splitter.audio.base import MANY_SAMPLES, SoundSource
+from splitter.audio.decoders import Decoder, SoundFormat, Truncated
+from splitter.audio.encode import AS_IN_MEMORY, encode, encode_blocks, scaled, silent, writable
+from splitter.audio.probe import LONGEST
+from splitter.audio.resampling import resampler
+from splitter.audio.sniff import open_decoder
+from splitter.audio.target import Target, made_format
+from splitter.audio.window import Folder, Tape
+from splitter.records import Content
+
+_FLOATS = ("FLOAT", "DOUBLE")
+
+
+def _mixer(target: Target, channels: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what makes the target's channels of a block."""
+    if channels == 1 or target.channels in ("keep", "split"):
+        return lambda block: block
+    if target.channels == "first":
+        return lambda block: block[:, :1]
+    return _mean
+
+
+def _mean(block: np.ndarray) -> np.ndarray:
+    """Return the mean of all channels, by sums over columns: much faster than a mean over rows."""
+    wide = np.float32 if block.dtype in (np.int16, np.float32) else np.float64
+    total = block[:, 0].astype(wide)
+    for channel in range(1, block.shape[1]):
+        total += block[:, channel]
+    total /= block.shape[1]
+    if np.issubdtype(block.dtype, np.integer):
+        np.rint(total, out=total)
+    return total.astype(block.dtype, copy=False)[:, np.newaxis]
+
+
+class DecodedSource(SoundSource):
+    """A recording that is decoded, mixed, resampled and encoded."""
+
+    def __init__(self, decoder: Decoder, made: SoundFormat, target: Target, folder: Folder) -> None:
+        """Set up the way that samples take; `folder` is for what is too long to stand in memory."""
+        self._decoder, self.recorded, self.made = decoder, decoder.format, made
+        self._split = target.channels == "split" and decoder.format.channels > 1
+        is_mixed = target.channels == "mono" and decoder.format.channels > 1 and decoder.mixes()
+        mix = _mixer(target, 1 if is_mixed else decoder.format.channels)
+        channels = decoder.format.channels if target.channels in ("keep", "split") else 1
+        read: Callable[[int], np.ndarray] = lambda frames: mix(decoder.read(frames))  # noqa: E731
+        computed = decoder.format
+        if made.subtype in _FLOATS:
+            # nothing is rounded to the bits of the recording on the way
+            kind = AS_IN_MEMORY[made.subtype]
+            read = lambda frames: mix(scaled(decoder.read(frames), kind))  # noqa: E731
+            computed = replace(computed, subtype=made.subtype, holding="")
+        if made.rate != decoder.format.rate:
+            resample = resampler(read, computed, made.rate, channels, target.device)
+            read, self.resampler = resample.read, resample.name
+        self._tape = Tape(read, decoder.format.frames_at_once, folder)
+
+    @classmethod
+    def open(
+        cls, path: str, target: Target, truncated: Truncated, folder: Folder = gettempdir
+    ) -> "DecodedSource":
+        """Decode a recording, whatever could be copied of it."""
+        decoder = open_decoder(path, truncated)
+        try:
+            return cls(decoder, writable(made_format(decoder.format, target, path), path), target, folder)
+        except BaseException:
+            decoder.close()
+            raise
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """Yield all of it, as numbers from -1 to 1, channels in columns; instead of cutting it."""
+        stop = 0
+        while self._tape.reach(stop + 1) > stop:
+            start, stop = stop, self._tape.stop
+            yield scaled(self._tape.take(start, stop), "<f4")
+            self._tape.forget(stop)
+
+    def reach(self, frame: int) -> int:
+        """Decode on."""
+        return self._tape.reach(frame)
+
+    def forget(self, frame: int) -> None:
+        """Let blocks go."""
+        self._tape.forget(frame)
+
+    def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Yield the frames from `start` to `stop` as they were decoded, part after part."""
+        return self._tape.blocks(start, stop)
+
+    def finish(self) -> None:
+        """Decode the rest, and keep none of it."""
+        self._tape.forget(LONGEST)
+        self._tape.reach(LONGEST)
+
+    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+        """Return for each file what encodes it."""
+        count = stop - start + silence
+        write = encode_blocks if count * self.recorded.channels > MANY_SAMPLES else encode
+        channels: Iterable[int | None] = range(self.recorded.channels) if self._split else [None]
+        read = functools.partial(self._blocks, start, stop, silence)
+        return [write(functools.partial(read, channel), count, self.made) for channel in channels]
+
+    def _blocks(self, start: int, stop: int, silence: int, channel: int | None) -> Iterator[np.ndarray]:
+        """Yield a long piece, part after part; of one channel, or of all."""
+        columns = slice(None) if channel is None else slice(channel, channel + 1)
+        none = self._tape.take(stop, stop)
+        for block in itertools.chain(self._tape.blocks(start, stop), silent(silence, none, self.made)):
+            yield block[:, columns]
+
+    @property
+    def recorded_frames(self) -> int:
+        """What was decoded."""
+        return self._decoder.frames
+
+    def close(self) -> None:
+        """Close the file."""
+        self._decoder.close()

@@ -1,0 +1,41 @@
+"""Ogg page by page, and pieces of Opus that are made of a recording's own packets.
+
+counted  the pages of a file, looked at for what is missing
+decoder  packets of Opus -> samples, through PyAV
+index    where each packet of an Opus file is, and whether pieces can be made of them
+opus     the head of a stream of Opus, and the first byte of its packets
+pages    pages, read and written
+source   an Opus file to cut from, and how it is cut
+"""
+
+from splitter.audio.formats.base import AudioFormat
+from splitter.audio.formats.ogg.counted import CountedOgg
+from splitter.audio.formats.ogg.index import OpusIndex, seems_opus
+from splitter.audio.formats.ogg.pages import Numbered, with_serial_number
+from splitter.audio.formats.ogg.source import INAUDIBLE, MOST_SKIPPED, OpusSource
+
+__all__ = [
+    "FORMAT",
+    "INAUDIBLE",
+    "LARGEST_VORBIS_RATE",
+    "MOST_SKIPPED",
+    "MOST_VORBIS_CHANNELS",
+    "CountedOgg",
+    "OpusIndex",
+    "OpusSource",
+    "seems_opus",
+    "with_serial_number",
+]
+
+# with more of either, libvorbis ends the process
+LARGEST_VORBIS_RATE, MOST_VORBIS_CHANNELS = 200_000, 255
+FORMAT = AudioFormat(
+    "OGG",
+    "ogg",
+    ((b"OggS", 0, b""),),
+    is_exact=True,
+    lossy="VORBIS",
+    rates={"OPUS": (8000, 12000, 16000, 24000, 48000)},
+    largest_rates=dict.fromkeys((None, "VORBIS"), LARGEST_VORBIS_RATE),
+    wrapper=Numbered,
+)

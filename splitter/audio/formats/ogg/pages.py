@@ -1,0 +1,124 @@
+"""The pages of Ogg, read and written.
+
+Those that an encoder has written get another serial number: it chose one at random, so that no two files
+would be the same.
+
+| OggS | flags | samples so far | serial number | page number | checksum of all of it | sizes | sound |
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+PAGE = struct.Struct("<4sBBQIIIB")
+_SERIAL_AT, _CHECKSUM_AT, _SEGMENTS_AT, HEAD_BYTES = 14, 22, 26, 27
+_LARGEST_PAGE = HEAD_BYTES + 255 + 255 * 255
+CONTINUED, FIRST, LAST = 1, 2, 4
+# of pages in which no packet ends
+NO_POSITION = (1 << 64) - 1
+_READ_AT_ONCE = 1 << 18
+_SERIAL_NUMBER = 1
+_ALL = 0xFFFFFFFF
+_MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+
+
+class Numbered:
+    """A file to which libsndfile writes Ogg, and whose pages have a number that is always the same."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._pending = b""
+
+    def write(self, content: bytes) -> int:
+        """Write the pages that are complete."""
+        self._pending += bytes(content)
+        whole = _end_of_pages(self._pending)
+        self._file.write(with_serial_number(self._pending[:whole]))
+        self._pending = self._pending[whole:]
+        return len(content)
+
+    def tell(self) -> int:
+        """Return the position of the next byte."""
+        return self._file.tell() + len(self._pending)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Seek to the current position, the only one that is asked for."""
+        return self.tell() if self._pending else self._file.seek(offset, whence)
+
+
+def pages_of(descriptor: int, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield where each whole page begins, and its bytes; skip what is damaged, as decoders do."""
+    at, content = 0, os.pread(descriptor, _READ_AT_ONCE, start)
+    while True:
+        if len(content) == _READ_AT_ONCE and len(content) - at < _LARGEST_PAGE:
+            start, at = start + at, 0
+            content = os.pread(descriptor, _READ_AT_ONCE, start)
+        size = _page_size(content, at)
+        if size:
+            yield start + at, content[at : at + size]
+            at += size
+        else:
+            found = content.find(b"OggS", at + 1)
+            at = found if found >= 0 else max(at + 1, len(content) - 3)
+            if at >= len(content):
+                return
+
+
+def _page_size(content: bytes, at: int) -> int:
+    """Return the bytes of the page that begins there; 0 if there is none that is whole and undamaged."""
+    if content[at : at + 4] != b"OggS" or len(content) < at + HEAD_BYTES:
+        return 0
+    segments = content[at + _SEGMENTS_AT]
+    lacing = content[at + HEAD_BYTES : at + HEAD_BYTES + segments]
+    size = HEAD_BYTES + segments + sum(lacing)
+    page = content[at : at + size]
+    if len(page) < size:
+        return 0
+    return size if _checksum(page) == struct.unpack_from("<I", page, _CHECKSUM_AT)[0] else 0
+
+
+def _checksum(page: bytes | bytearray) -> int:
+    """Return the checksum of a page with its own field as zero: zlib's polynomial, of the mirrored bits."""
+    mirrored = (page[:_CHECKSUM_AT] + bytes(4) + page[_CHECKSUM_AT + 4 :]).translate(_MIRRORED)
+    crc = zlib.crc32(mirrored, _ALL) ^ _ALL
+    return int.from_bytes(crc.to_bytes(4, "little").translate(_MIRRORED), "big")
+
+
+def _end_of_pages(content: bytes) -> int:
+    """Return where the last complete page ends."""
+    at = 0
+    while len(content) >= at + HEAD_BYTES:
+        lacing = content[at + HEAD_BYTES :][: content[at + _SEGMENTS_AT]]
+        end = at + HEAD_BYTES + content[at + _SEGMENTS_AT] + sum(lacing)
+        if end > len(content) or len(lacing) < content[at + _SEGMENTS_AT]:
+            break
+        at = end
+    return at
+
+
+def page_of(packets: Sequence[bytes], number: int, position: int, flags: int = 0) -> bytes:
+    """Return a page with whole packets, which have at most 255 segments."""
+    lacing = b"".join(
+        bytes((255,)) * (len(packet) // 255) + bytes((len(packet) % 255,)) for packet in packets
+    )
+    head = PAGE.pack(b"OggS", 0, flags, position, _SERIAL_NUMBER, number, 0, len(lacing))
+    page = bytearray(b"".join((head, lacing, *packets)))
+    struct.pack_into("<I", page, _CHECKSUM_AT, _checksum(page))
+    return bytes(page)
+
+
+def with_serial_number(content: bytes, number: int = _SERIAL_NUMBER) -> bytes:
+    """Return the pages of a file with one stream, as if they had this number."""
+    changed = bytearray(content)
+    at = 0
+    while content[at : at + 4] == b"OggS" and at + HEAD_BYTES <= len(content):
+        lacing = content[at + HEAD_BYTES :][: content[at + _SEGMENTS_AT]]
+        end = at + HEAD_BYTES + len(lacing) + sum(lacing)
+        if end > len(content):
+            break
+        struct.pack_into("<I", changed, at + _SERIAL_AT, number)
+        struct.pack_into("<I", changed, at + _CHECKSUM_AT, _checksum(changed[at:end]))
+        at = end
+    return bytes(changed)

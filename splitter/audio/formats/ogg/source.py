@@ -1,0 +1,114 @@
+"""Cut Opus by its own packets: what is decoded of a piece is what is decoded of the recording.
+
+    recording | k-34 | k-33 | ... |  k-1  |   k   |  k+1  |  k+2  |    each of 2.5 to 120 ms
+    cut                                       [===|=======|====]
+    written   head, tags  | k-34 | ... |  k-1  |   k   |  k+1  |  k+2  |
+               |           |                                      the position of the last page: where it ends
+               |           preroll: what a decoder takes from earlier packets fades in it
+               how many samples to leave out in front: the preroll, and the start of packet k
+
+A decoder that starts with the preroll has no past. CELT, the coder for music, forgets: a frame takes from the
+one before the level of each band, by a factor of 0.5 to 0.9, and from one period before, of at most 21 ms, up
+to 0.75 of the sound. SILK, the coder for speech, may go on for a second with what it took from long ago.
+"""
+
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import BinaryIO
+
+import numpy as np
+
+from splitter.audio.formats.ogg.index import OpusIndex, Packet
+from splitter.audio.formats.ogg.opus import RATE, tags
+from splitter.audio.formats.ogg.pages import FIRST, LAST, page_of
+
+# 660 ms: with more to leave out, libsndfile goes back to the start by leaving out the preroll as well
+MOST_SKIPPED = 31_680
+# what is heard of a past that is not the recording's: below -120 dB of full scale
+INAUDIBLE = 2.0**-20
+# how much earlier to start a decoder whose past is the recording's, and how much of both to compare
+_EARLIER, _COMPARED = RATE // 2, RATE // 20
+_SEGMENTS = 255
+
+
+class OpusSource(OpusIndex):
+    """An Ogg Opus file to cut from. Cuts may overlap, and come in any order."""
+
+    @property
+    def cuttable(self) -> bool:
+        """Whether pieces can be made of it: the first sample must be one of those that libsndfile gives."""
+        return self.is_regular and not self.head.skipped % self.head.factor
+
+    def _between(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the positions of samples."""
+        skipped, factor = self.head.skipped, self.head.factor
+        return skipped + start * factor, skipped + stop * factor
+
+    def can_cut(self, start: int, stop: int) -> bool:
+        """Return whether all decoders can agree on a piece of these samples.
+
+        ffmpeg cannot leave out samples at both ends of one packet. For frames that were not sent, each
+        decoder makes up something else, from all that it has heard.
+        """
+        first, last = self._between(start, stop)
+        at, duration, _ = next(self.packets(first))
+        has_all = first <= MOST_SKIPPED
+        return last > at + duration and (has_all or not self.unsent.meets(first - MOST_SKIPPED, last))
+
+    def forgets_the_past(self, start: int, stop: int) -> bool:
+        """Return whether a piece of these samples surely sounds like the recording, without decoding all.
+
+        Two decoders come to the first sample: one has started with the preroll, the other earlier. In CELT,
+        differences only fade: where the two agree, they agree ever after. Of SILK nothing is known.
+        """
+        first, last = self._between(start, stop)
+        if first <= MOST_SKIPPED:
+            return True
+        earlier, heard = max(0, first - MOST_SKIPPED - _EARLIER), min(last, first + _COMPARED)
+        if self.lasting.meets(earlier, last):
+            return False
+        try:
+            from splitter.audio.formats.ogg.decoder import PacketDecoder
+        except ImportError:
+            return False
+        with_past, without = PacketDecoder(self.head), PacketDecoder(self.head)
+        for at, duration, packet in self._packets_between(earlier, heard):
+            if at + duration > first:
+                compared = slice(max(0, first - at), heard - at)
+                with_past.decode(packet)
+                without.decode(packet)
+                difference = with_past.read()[compared] - without.read()[compared]
+                if np.abs(difference).max() > INAUDIBLE:
+                    return False
+            else:
+                with_past.skip(packet)
+                if at >= first - MOST_SKIPPED:
+                    without.skip(packet)
+        return True
+
+    def cut(self, start: int, stop: int, file: BinaryIO, preroll: int = MOST_SKIPPED) -> None:
+        """Write an Ogg Opus file of the samples [start, stop), with at most such a preroll, of 48 kHz."""
+        if not 0 <= start < stop <= self.samples:
+            raise ValueError(f"[{start}, {stop}) is no part of a recording of {self.samples} samples")
+        first, last = self._between(start, stop)
+        file.writelines(self._pages(first, last, self._packets_between(max(0, first - preroll), last)))
+
+    def _packets_between(self, first: int, last: int) -> Iterator[Packet]:
+        """Yield the packets that begin between two positions."""
+        packets = takewhile(lambda packet: packet[0] < last, self.packets(first))
+        return (packet for packet in packets if packet[0] >= first)
+
+    def _pages(self, first: int, last: int, packets: Iterator[Packet]) -> Iterator[bytes]:
+        begin, _, packet = next(packets)
+        yield page_of([self.head.packet(skipped=first - begin)], 0, 0, FIRST)
+        yield page_of([tags()], 1, 0)
+        # of a first page that is also the last ffmpeg leaves out too much: it takes no second packet
+        page, opened, segments, number = [packet], begin, _SEGMENTS, 2
+        for at, _, packet in packets:
+            needed = len(packet) // _SEGMENTS + 1
+            if segments + needed > _SEGMENTS or at - opened >= RATE:
+                yield page_of(page, number, at - begin)
+                page, opened, segments, number = [], at, 0, number + 1
+            page.append(packet)
+            segments += needed
+        yield page_of(page, number, last - begin, LAST)

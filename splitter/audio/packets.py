@@ -1,0 +1,117 @@
+"""Opus whose pieces are made of the recording's own packets, where that is proven to sound the same."""
+
+import functools
+from collections.abc import Iterator
+from contextlib import ExitStack
+from tempfile import NamedTemporaryFile
+
+import numpy as np
+
+from splitter.audio.base import keeps_samples
+from splitter.audio.copying import LossySource
+from splitter.audio.decoded import DecodedSource
+from splitter.audio.decoders import SoundFormat
+from splitter.audio.formats.ogg import INAUDIBLE, MOST_SKIPPED, OpusSource, seems_opus
+from splitter.audio.sniff import open_decoder
+from splitter.audio.target import Target, made_format
+from splitter.audio.window import Folder
+from splitter.records import Content
+
+# a shorter preroll may begin with a pause, and lead to the same sound: in steps of 60 ms
+_PREROLLS = range(MOST_SKIPPED, 0, -2880)
+# how much to compare at a time: the first difference ends it
+_PARTS_OF_SECOND = 5
+
+
+class OpusPacketsSource(LossySource):
+    """An Ogg Opus file whose pieces are made of its own packets.
+
+    What is not known to sound the same is decoded, both as a piece and in the recording, and compared.
+    """
+
+    _lossy: OpusSource
+
+    def __init__(
+        self, path: str, lossy: OpusSource, recorded: SoundFormat, target: Target, folder: Folder
+    ) -> None:
+        super().__init__(lossy, recorded)
+        self._decode = functools.partial(DecodedSource.open, path, target, "error", folder)
+        self._folder = folder
+        self._decoded: DecodedSource | None = None
+        self._forgotten = 0
+        # asked for what a piece is made of, then for the way it was made
+        self._preroll_of = functools.lru_cache(maxsize=1)(self._find_preroll)
+
+    @classmethod
+    def open(cls, path: str, target: Target, folder: Folder) -> "OpusPacketsSource | None":
+        """Open a file; return None unless it is Ogg Opus whose packets can be copied as they are."""
+        if target.format not in ("same", "ogg") or not seems_opus(path):
+            return None
+        with ExitStack() as opened:
+            opus = OpusSource(path)
+            opened.callback(opus.close)
+            if not opus.cuttable:
+                return None
+            recorded = SoundFormat("OGG", "OPUS", opus.head.channels, opus.rate)
+            if not keeps_samples(recorded, made_format(recorded, target, path), target):
+                return None
+            opened.pop_all()
+            return cls(path, opus, recorded, target, folder)
+
+    def is_exact(self, start: int, stop: int) -> bool:
+        """Return whether there is a preroll after which the piece sounds like the recording."""
+        return self._preroll_of(start, stop) > 0
+
+    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+        """Return what copies the packets, or encodes a piece that cannot be made of them."""
+        if not silence and (preroll := self._preroll_of(start, stop)):
+            return [functools.partial(self._lossy.cut, start, stop, preroll=preroll)]
+        return self._whole(start, stop).contents(start, stop, silence)
+
+    def forget(self, frame: int) -> None:
+        """Let go of what has been decoded."""
+        self._forgotten = frame
+        if self._decoded:
+            self._decoded.forget(frame)
+
+    def _find_preroll(self, start: int, stop: int) -> int:
+        """Return how many samples before a piece lead to the same sound; 0 if none that was tried does."""
+        if not self._lossy.can_cut(start, stop):
+            return 0
+        if self._lossy.forgets_the_past(start, stop):
+            return MOST_SKIPPED
+        return next((length for length in _PREROLLS if self._sounds_the_same(start, stop, length)), 0)
+
+    def _sounds_the_same(self, start: int, stop: int, preroll: int) -> bool:
+        """Return whether a piece, once written, is decoded like that part of the recording."""
+        parts = _in_parts(self._whole(start, stop).frames(start, stop), self.made.rate // _PARTS_OF_SECOND)
+        with NamedTemporaryFile(dir=self._folder()) as named:
+            with open(named.name, "wb") as file:
+                self._lossy.cut(start, stop, file, preroll)
+            decoder = open_decoder(named.name)
+            try:
+                return all(_are_alike(decoder.read(len(part)), part) for part in parts)
+            finally:
+                decoder.close()
+
+    def _whole(self, start: int, stop: int) -> DecodedSource:
+        """Return the recording, decoded in sequence from its start."""
+        if not self._decoded:
+            self._decoded = self._decode()
+            self._decoded.forget(min(start, self._forgotten))
+        self._decoded.reach(stop)
+        return self._decoded
+
+    def close(self) -> None:
+        """Close the file."""
+        super().close()
+        if self._decoded:
+            self._decoded.close()
+
+
+def _in_parts(blocks: Iterator[np.ndarray], frames: int) -> Iterator[np.ndarray]:
+    return (block[at : at + frames] for block in blocks for at in range(0, len(block), frames))
+
+
+def _are_alike(one: np.ndarray, other: np.ndarray) -> bool:
+    return len(one) == len(other) and bool(np.abs(one - other).max() <= INAUDIBLE)

@@ -1,0 +1,117 @@
+"""How probable speech is in each window of a recording, by silero-vad, many windows at once.
+
+The package's own model takes one window at a time. Only its LSTM remembers anything, so the layers before it
+can take hundreds of windows in one call, and the LSTM takes them as one sequence.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+RATE = 16_000
+# 32 ms, and the end of the window before
+WINDOW = 512
+CONTEXT = 64
+WINDOWS_AT_ONCE = 512
+# rounding differs by less, other layers by more
+TOLERANCE = 1e-3
+
+
+class SpeechModel:
+    """The model of the package silero-vad, on a device of torch.
+
+    Attributes:
+        takes_sequences: Whether it takes many windows at once. If a release of the package has other layers
+            than this module knows, the package's own code takes one after the other.
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        """Load the model, and compare its layers with itself on a short signal."""
+        import silero_vad
+
+        self._model = silero_vad.load_silero_vad()
+        signal = _signal()
+        expected = self._one_by_one(signal)
+        self._layers: _Layers | None = None
+        try:
+            layers = _Layers(self._model, device)
+            found = layers.read(signal)
+            if torch.allclose(found, expected, rtol=0, atol=TOLERANCE):
+                self._layers = layers
+        except (AttributeError, RuntimeError, TypeError):
+            # as it was before its layers were moved to a device
+            self._model = silero_vad.load_silero_vad()
+        self.takes_sequences = self._layers is not None
+
+    def probabilities(self, blocks: Iterable[np.ndarray]) -> tuple[list[float], int]:
+        """Return how probable speech is in each window of a mono recording at 16 kHz, and its samples."""
+        read = self._layers.read if self._layers else self._one_by_one
+        if self._layers:
+            self._layers.reset()
+        self._model.reset_states()
+        found: list[float] = []
+        samples = 0
+        for piece in _joined(blocks, WINDOWS_AT_ONCE * WINDOW):
+            samples += len(piece)
+            padded = np.pad(piece, (0, -len(piece) % WINDOW))
+            found += read(torch.from_numpy(padded)).tolist()
+        return found, samples
+
+    @torch.inference_mode()
+    def _one_by_one(self, sound: torch.Tensor) -> torch.Tensor:
+        return torch.tensor([self._model(window, RATE).item() for window in sound.reshape(-1, WINDOW)])
+
+
+class _Layers:
+    """The layers of the package's model, with the state between two calls."""
+
+    def __init__(self, model: Any, device: str) -> None:  # noqa: ANN401 - TorchScript
+        inner = model._model  # noqa: SLF001
+        self._device = device
+        self._stft = inner.stft.forward_basis_buffer.to(device)
+        self._encoder, self._head = inner.encoder.to(device), inner.decoder.decoder.to(device)
+        cell = inner.decoder.rnn
+        self._size = cell.weight_hh.shape[1]
+        self._lstm: torch.nn.LSTM = torch.nn.LSTM(cell.weight_ih.shape[1], self._size)
+        self._lstm.load_state_dict({f"{name}_l0": value for name, value in cell.named_parameters()})
+        self._lstm.to(device)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the recording before."""
+        self._end = torch.zeros(CONTEXT, device=self._device)
+        self._state = tuple(torch.zeros(1, self._size, device=self._device) for _ in range(2))
+
+    @torch.inference_mode()
+    def read(self, sound: torch.Tensor) -> torch.Tensor:
+        """Return the probability of speech in each of the next windows."""
+        sound = torch.cat((self._end, sound.to(self._device)))
+        self._end = sound[-CONTEXT:]
+        windows = sound.unfold(0, CONTEXT + WINDOW, WINDOW)
+        windows = torch.nn.functional.pad(windows, (0, CONTEXT), mode="reflect").unsqueeze(1)
+        real, imaginary = torch.nn.functional.conv1d(windows, self._stft, stride=2 * CONTEXT).chunk(2, dim=1)
+        features = self._encoder((real**2 + imaginary**2).sqrt())
+        hidden, self._state = self._lstm(features.squeeze(-1), self._state)
+        found: torch.Tensor = self._head(hidden.unsqueeze(-1)).flatten().cpu()
+        return found
+
+
+def _signal() -> torch.Tensor:
+    """Return a second and a half of noise that swells, with a tone: nothing the layers can ignore."""
+    noise = torch.randn(48 * WINDOW, generator=torch.Generator().manual_seed(1))
+    time = torch.arange(len(noise)) / RATE
+    return (noise * (3 * time).sin() + (1000 * time).sin()) / 8
+
+
+def _joined(blocks: Iterable[np.ndarray], size: int) -> Iterator[np.ndarray]:
+    """Yield the same samples in pieces of a size, so that the results depend on no decoder's blocks."""
+    rest = np.empty(0, np.float32)
+    for block in blocks:
+        rest = np.concatenate((rest, block[:, 0]))
+        whole = len(rest) // size * size
+        yield from rest[:whole].reshape(-1, size)
+        rest = rest[whole:]
+    if len(rest):
+        yield rest
