@@ -6,6 +6,7 @@ sound        what the recipes for sound share
 chunk        windows of a fixed length
 segments     cut where annotations say
 silence      cut at silences
+pauses       cut at pauses, and leave nothing out
 speech       cut where somebody speaks
 command      any program
 words        the example: parts of words

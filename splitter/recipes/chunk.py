@@ -11,9 +11,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any, Literal
 
-from splitter.audio.decoders import Truncated
-from splitter.audio.sources import SoundSource
-from splitter.audio.target import Channels, FileFormat, Lossy
+from splitter.audio.base import SoundSource
 from splitter.errors import AudioError, Refused
 from splitter.recipes.sound import LabelledRecipe, Span, exactly
 from splitter.records import Expected, InputFile
@@ -27,51 +25,24 @@ class Chunk(LabelledRecipe):
     """Cut recordings into windows of a fixed length.
 
     Args:
-        seconds: The length of a window.
-        overlap: Seconds that each window shares with the one before.
-        tail: What becomes of a last window that the recording does not fill: it is kept as it is, dropped,
-            padded with silence, shifted back until it is full, or merged into the one before.
-        min_seconds: A last window with less than this is dropped, or merged. Default: with merge, any that
-            is not full; else none.
-        sample_rate: Samples in a second. Default: as recorded.
-        channels: Keep them, mix them to mono, split them into files of their own, or take the first.
-        format: The kind of file to write; same is that of the recording.
-        subtype: The encoding, in libsndfile's words, such as PCM_16. Default: one that loses nothing.
-        lossy: With the same format, copy the frames of an MP3, which loses nothing, or encode it again.
-        truncated: What to do with a recording that ends before it should: an error, or keep what is there.
-        annotations: Where annotations are: a file, 'beside' each recording, or the column that names a file
-            for each, as column=NAME. Each piece then has the labels that it overlaps. Default: none.
-        min_overlap: How much of a label a piece must hold to have it: seconds, or a share such as 50%.
+        seconds: The length of a window, in seconds.
+        overlap: Overlap between windows, in seconds.
+        tail: What to do with a last window that is not full: keep it, drop it, pad it with silence, shift it
+            back until it is full, or merge it into the one before.
+        min_seconds: Drop or merge a last window shorter than this. Default: with merge, any window that is
+            not full; otherwise none.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is an option of the command line
+    def __init__(
         self,
         inputs: Any,  # noqa: ANN401 - a path, a list, a table
         seconds: float = 10.0,
         overlap: float = 0.0,
         tail: Tail = "keep",
         min_seconds: float | None = None,
-        sample_rate: int | None = None,
-        channels: Channels = "keep",
-        format: FileFormat = "same",  # noqa: A002 - a word of the contract
-        subtype: str | None = None,
-        lossy: Lossy = "copy",
-        truncated: Truncated = "error",
-        annotations: str | None = None,
-        min_overlap: str = "0",
+        **shared: Any,  # noqa: ANN401 - see the base class
     ) -> None:
-        """Take the inputs, where to cut, and what the pieces are to be."""
-        super().__init__(
-            inputs,
-            sample_rate=sample_rate,
-            channels=channels,
-            format=format,
-            subtype=subtype,
-            lossy=lossy,
-            truncated=truncated,
-            annotations=annotations,
-            min_overlap=min_overlap,
-        )
+        super().__init__(inputs, **shared)
         if not 0 < seconds < float("inf"):
             raise Refused(f"--seconds {seconds:g}: must be more than 0")
         if not 0 <= overlap < seconds:
@@ -86,11 +57,11 @@ class Chunk(LabelledRecipe):
         self.least = exactly(min_seconds) if min_seconds is not None else None
 
     def expect(self, input_file: InputFile) -> Expected | None:
-        """By the length that the header says."""
+        """Return what will come of an input, by the length that its header states."""
         return self.expected(input_file)
 
     def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
-        """One window after the other, until all of the recording stands in one."""
+        """Yield windows until they cover the whole recording."""
         rate = source.made.rate
         if self.hop * rate < 1:
             raise AudioError(f"{input_file.input}: windows would be less than a sample apart at {rate} Hz")
@@ -115,7 +86,7 @@ class Chunk(LabelledRecipe):
             window = following
 
     def _windows(self, rate: int) -> Iterator[Span]:
-        """All windows that hold something the one before does not hold, without end."""
+        """Yield all windows that hold something new, without end."""
         # the first are those of each recording, and of a short one they are all
         if rate not in self._first:
             self._first[rate] = tuple(islice(self._windows_from(Fraction(0), 0, rate), FIRST))
@@ -132,7 +103,7 @@ class Chunk(LabelledRecipe):
             start, reached = start + self.hop, stop
 
     def _last(self, window: Span, end: int, source: SoundSource) -> Iterator[Span]:
-        """The last window, full or not; none of a recording that is empty."""
+        """Yield the last window, full or not; none of an empty recording."""
         rate = source.made.rate
         stop = min(window.stop, _true_end(source))
         if end == window.frames(rate)[1]:
@@ -141,7 +112,7 @@ class Chunk(LabelledRecipe):
             yield Span(window.start, stop, window.stop - stop if self.tail == "pad" else Fraction(0))
 
     def _is_little(self, start: Fraction, end: int, rate: int) -> bool:
-        """Whether a last window has so little that it is merged into the one before."""
+        """Return whether a last window has so little that it is merged into the one before."""
         return self.least is None or end - round(start * rate) < round(self.least * rate)
 
     def _is_dropped(self, start: Fraction, end: int, rate: int) -> bool:
@@ -149,5 +120,5 @@ class Chunk(LabelledRecipe):
 
 
 def _true_end(source: SoundSource) -> Fraction:
-    """How long the recording is, in exact seconds; its end has been reached."""
+    """Return how long the recording is, in exact seconds; its end has been reached."""
     return Fraction(source.recorded_frames, source.recorded.rate)

@@ -1,8 +1,10 @@
 """A recipe's parameters, read from its signature, its type hints and its docstring."""
 
 import enum
+import functools
 import inspect
 import re
+import textwrap
 import typing
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -37,7 +39,7 @@ class Parameter:
 
 
 def recipe_parameters(recipe: type) -> list[Parameter]:
-    """The parameters that a recipe takes after its inputs."""
+    """Return the parameters that a recipe takes after its inputs."""
     init = recipe.__init__  # type: ignore[misc]
     hints = _hints(recipe.__name__, init)
     help_texts = {**docstring_section(recipe.__doc__, "Args"), **docstring_section(init.__doc__, "Args")}
@@ -53,13 +55,58 @@ def recipe_parameters(recipe: type) -> list[Parameter]:
             hint = hints.get(parameter.name)
             message = f"its parameter {parameter.name!r} is a {getattr(hint, '__name__', hint)}"
             raise Refused(
-                f"{recipe.__name__}: {message}, which the command line cannot give; give it a default"
+                f"{recipe.__name__}: {message}, which the command line cannot pass; give it a default"
             )
     return found
 
 
+def take_parameters_of_base(recipe: type) -> None:
+    """Give an `__init__` that ends with `**shared` the parameters of the base class, as if it declared them.
+
+    They come after its own, but before its own that are keyword-only. So do their entries in the docstring,
+    whose last section is `Args:`; it may have its own for some of them.
+    """
+    init: Any = vars(recipe).get("__init__")
+    own = list(inspect.signature(init).parameters.values()) if init else []
+    if not own or own[-1].kind != own[-1].VAR_KEYWORD or own[-1].name != "shared":
+        return
+    # the next in line, as super() has it
+    base: Any = next(one for one in recipe.__mro__[1:] if "__init__" in vars(one))
+    names = {parameter.name for parameter in own}
+    of_base = list(inspect.signature(base.__init__).parameters.values())[2:]
+    last = [one for one in own if one.kind == one.KEYWORD_ONLY]
+    first = [one for one in own[:-1] if one not in last]
+    merged = [
+        one.replace(kind=one.POSITIONAL_OR_KEYWORD)
+        for one in (*first, *(one for one in of_base if one.name not in names), *last)
+    ]
+    signature = inspect.Signature(merged, return_annotation=None)
+
+    @functools.wraps(init)
+    def with_shared(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as the signature says
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{recipe.__name__}.__init__() {error}") from None
+        init(**bound.arguments)
+
+    attributes: Any = with_shared
+    attributes.__signature__ = signature
+    attributes.__annotations__ = {one.name: one.annotation for one in merged[1:]}
+    recipe.__init__ = with_shared  # type: ignore[misc]
+    texts = {**docstring_section(base.__doc__, "Args"), **docstring_section(recipe.__doc__, "Args")}
+    if recipe.__doc__:
+        about = inspect.cleandoc(recipe.__doc__).partition("\n\nArgs:")[0]
+        entries = [_entry(one.name, texts[one.name]) for one in merged if one.name in texts]
+        recipe.__doc__ = "\n".join([f"{about}\n\nArgs:", *entries])
+
+
+def _entry(name: str, text: str) -> str:
+    return textwrap.fill(f"{name}: {text}", 106, initial_indent="    ", subsequent_indent="        ")
+
+
 def field_parameters(options: type) -> list[Parameter]:
-    """The fields of a dataclass as parameters."""
+    """Return the fields of a dataclass as parameters."""
     hints = typing.get_type_hints(options)
     help_texts = docstring_section(options.__doc__, "Attributes")
     found = []
@@ -74,12 +121,12 @@ def field_parameters(options: type) -> list[Parameter]:
 
 
 def first_line(recipe: type) -> str:
-    """What a recipe does, in one line."""
+    """Return what a recipe does, in one line."""
     return (inspect.getdoc(recipe) or "").partition("\n")[0]
 
 
 def docstring_section(text: str | None, title: str) -> dict[str, str]:
-    """The entries of a section such as `Args:` of a docstring."""
+    """Return the entries of a section such as `Args:` of a docstring."""
     lines = inspect.cleandoc(text or "").splitlines()
     if f"{title}:" not in lines:
         return {}
@@ -105,7 +152,7 @@ def _hints(recipe: str, init: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _kind(hint: Any, default: Any) -> tuple[Any, bool]:  # noqa: ANN401
-    """What the command line can make of a type hint: the kind (or None), and whether there are many."""
+    """Return what the command line can make of a type hint: the kind, or None, and whether it is a list."""
     if hint in (REQUIRED, Any):
         hint = type(default) if default not in (REQUIRED, None) else str
     origin = typing.get_origin(hint)

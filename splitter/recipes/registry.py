@@ -9,52 +9,49 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from splitter.errors import Refused
+from splitter.registry import RECIPES
 from splitter.system.imports import quick_imports
 from splitter.text.spelling import nearest
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
 
-# name -> module and class; a module is imported when its recipe is asked for
-RECIPES = {
-    "chunk": "splitter.recipes.chunk:Chunk",
-    "command": "splitter.recipes.command:Command",
-    "segments": "splitter.recipes.segments:Segments",
-    "silence": "splitter.recipes.silence:Silence",
-    "speech": "splitter.recipes.speech:Speech",
-    "words": "splitter.recipes.words:Words",
-}
 DEFAULT = "chunk"
 
 
 def load_recipe(name: str) -> "type[ProcessorDataset]":
-    """The class that a name stands for: a shipped recipe, `module:Class` or `path/to/file.py:Class`."""
+    """Return the class that a name stands for: a name of the registry, `module:Class` or `file.py:Class`."""
     with quick_imports():
         from splitter.dataset import ProcessorDataset
 
-    location, colon, class_name = RECIPES.get(name, name).rpartition(":")
+    location, colon, class_name = _target(name).rpartition(":")
     if not (location and colon):
         if name.endswith(".py"):
             there = _recipes_in(_import_file(name))
             write = f"; write {name}:{there[0] if len(there) == 1 else 'Class'}" if there else ""
             raise Refused(f"--recipe {name}: names a file{write}; {_listed(there)}")
-        known = ", ".join(RECIPES)
+        names = RECIPES.names()
         hint = (
-            nearest(name, list(RECIPES))
-            or f"; there is {known}, or write module:Class or path/to/file.py:Class"
+            nearest(name, names)
+            or f"; there is {', '.join(names)}, or write module:Class or path/to/file.py:Class"
         )
         raise Refused(f"--recipe {name}: is not a recipe{hint}")
     module = _import_file(location) if location.endswith(".py") else _import_module(location)
     recipe = getattr(module, class_name, None)
     if not (isinstance(recipe, type) and issubclass(recipe, ProcessorDataset)):
         found = _listed(_recipes_in(module))
-        problem = "is not a ProcessorDataset" if recipe is not None else "is not there"
+        problem = "is not a ProcessorDataset" if recipe is not None else "does not exist"
         raise Refused(f"--recipe {name}: {class_name} {problem} in {location}; {found}")
     return recipe
 
 
+def _target(name: str) -> str:
+    # what is written as a class is looked for nowhere else
+    return name if ":" in name else RECIPES.target(name) or name
+
+
 def _recipes_in(module: ModuleType) -> list[str]:
-    """The names of the recipes that a module defines."""
+    """Return the names of the recipes that a module defines."""
     from splitter.dataset import ProcessorDataset
 
     classes = ((name, value) for name, value in vars(module).items() if isinstance(value, type))
@@ -100,7 +97,7 @@ def _look_in(folder: str) -> None:
 
 
 class _Importing:
-    """Turns what goes wrong while a user's module is imported into one line with its place."""
+    """A context that turns errors of importing a user's module into one line with file and line number."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -118,7 +115,7 @@ class _Importing:
         own = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
         if not own and isinstance(error, ModuleNotFoundError):
             raise Refused(
-                f"--recipe {self._name}: there is no such module; a file is written as path/to/file.py:Class"
+                f"--recipe {self._name}: there is no such module; for a file, write path/to/file.py:Class"
             ) from error
         where = f" (line {own[-1].lineno} of {own[-1].filename})" if own else ""
         raise Refused(f"--recipe {self._name}: {type(error).__name__}: {error}{where}") from error

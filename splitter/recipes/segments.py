@@ -1,64 +1,65 @@
 """The recipe `segments`: recordings cut where annotations say."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
-from splitter.annotations import Annotation, annotations_of_rows, has_times
-from splitter.audio.decoders import Truncated
-from splitter.audio.sources import SoundSource
-from splitter.audio.target import Channels, FileFormat, Lossy
-from splitter.errors import AudioError, Skip
+from splitter.annotations import Annotation, annotation_files_among, annotations_of_rows, has_times
+from splitter.audio.base import SoundSource
+from splitter.errors import AudioError, Refused, Skip
 from splitter.recipes.sound import BESIDE, IN_COLUMN, SoundRecipe, Span
 from splitter.records import Expected, InputFile
 
 
 class Segments(SoundRecipe):
-    """Cut recordings where annotations say.
+    """Cut recordings at annotations.
 
     Args:
-        annotations: Where annotations are: a file, 'beside' each recording, or the column that names a file
-            for each, as column=NAME. Default: the rows of the dataset list, if they say start and end
+        annotations: Where to find annotations: in a file, 'beside' each recording, or in files named by a
+            column, as column=NAME. Default: the rows of the dataset list if they have a start and an end
             (several rows may name the same recording), else beside.
-        sample_rate: Samples in a second. Default: as recorded.
-        channels: Keep them, mix them to mono, split them into files of their own, or take the first.
-        format: The kind of file to write; same is that of the recording.
-        subtype: The encoding, in libsndfile's words, such as PCM_16. Default: one that loses nothing.
-        lossy: With the same format, copy the frames of an MP3, which loses nothing, or encode it again.
-        truncated: What to do with a recording that ends before it should: an error, or keep what is there.
     """
 
     group_rows = True
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is an option of the command line
+    def __init__(
         self,
         inputs: Any,  # noqa: ANN401 - a path, a list, a table
         annotations: str | None = None,
-        sample_rate: int | None = None,
-        channels: Channels = "keep",
-        format: FileFormat = "same",  # noqa: A002 - a word of the contract
-        subtype: str | None = None,
-        lossy: Lossy = "copy",
-        truncated: Truncated = "error",
+        **shared: Any,  # noqa: ANN401 - see the base class
     ) -> None:
-        """Take the inputs, where their annotations are, and what the pieces are to be."""
-        super().__init__(
-            inputs,
-            sample_rate=sample_rate,
-            channels=channels,
-            format=format,
-            subtype=subtype,
-            lossy=lossy,
-            truncated=truncated,
-            annotations=annotations,
-        )
+        super().__init__(inputs, annotations=annotations, **shared)
+        if annotations is None:
+            # a folder has no rows with a start and an end
+            self.inputs = self.inputs.with_options(companions=annotation_files_among)
+
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Refuse also a column of labels where the rows of the list are the annotations."""
+        super().check_columns(columns)
+        if self.label_column is not None and self._are_rows(columns):
+            raise Refused(
+                f"--label-column {self.label_column!r}: is for annotation files, but the rows of the dataset "
+                "list have a start and an end; add --annotations, or leave it out"
+            )
+
+    def metadata_keys(self, columns: Sequence[str]) -> set[str]:
+        """Return also the key of labels from a file."""
+        return super().metadata_keys(columns) | {*(() if self._are_rows(columns) else ("label",))}
+
+    def _are_rows(self, columns: Iterable[str]) -> bool:
+        """Return whether the rows of the list are the annotations."""
+        return self.annotations is None and has_times(columns)
+
+    def _annotations_file_of(self, input_file: InputFile) -> Path | None:
+        return None if self._are_rows(input_file.columns) else super()._annotations_file_of(input_file)
 
     def expect(self, input_file: InputFile) -> Expected | None:
-        """By the length that the header says."""
+        """Return what will come of an input, by the length that its header states."""
         return self.expected(input_file)
 
     def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
-        """One span for each annotation, in order of their starts; no further than the recording goes."""
+        """Yield one span for each annotation, in order of their starts, up to the end of the recording."""
         annotated = list(self._annotated(input_file))
         if not annotated:
             raise Skip(self._reason())
@@ -78,19 +79,19 @@ class Segments(SoundRecipe):
             yield Span(true_start, true_stop, about=about, row=row)
 
     def _reason(self) -> str:
-        """Why a recording without annotations is left out, and where they were looked for."""
+        """Return why a recording without annotations is left out, and where they were looked for."""
         if self.annotations is None:
             where = "the list has no columns start and end, and no annotation file is beside it"
-            return f"there are no annotations of it: {where}; --annotations says where they are"
+            return f"it has no annotations: {where}; use --annotations to name them"
         if self.annotations == BESIDE:
-            return "there are no annotations of it: no annotation file is beside it"
+            return "it has no annotations: no annotation file is beside it"
         if self.annotations.startswith(IN_COLUMN):
-            return f"there are no annotations of it in column {self.annotations.removeprefix(IN_COLUMN)!r}"
-        return f"there are no annotations of it in {self.annotations}"
+            return f"it has no annotations in column {self.annotations.removeprefix(IN_COLUMN)!r}"
+        return f"it has no annotations in {self.annotations}"
 
     def _annotated(self, input_file: InputFile) -> Iterator[tuple[int, Annotation, dict[str, str]]]:
-        """Each annotation with its row of the list, and with what is known of it beside that row."""
-        if self.annotations is None and has_times(input_file.columns):
+        """Yield each annotation with its row of the list, and with what else is known of it."""
+        if self._are_rows(input_file.columns):
             found = annotations_of_rows(input_file.rows, source=input_file.input)
             order = sorted(range(len(found)), key=lambda row: (found[row].start, found[row].end))
             yield from ((row, found[row], {}) for row in order)

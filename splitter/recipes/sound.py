@@ -3,24 +3,42 @@
 import os
 import stat
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from splitter.annotations import Annotation, AnnotationFile, Labels, MinOverlap, find_annotations
+from splitter.annotations import (
+    Annotation,
+    AnnotationFile,
+    Labels,
+    MinOverlap,
+    advice_on_labels,
+    annotation_files_among,
+    find_annotations,
+)
+from splitter.audio.base import SoundSource
 from splitter.audio.decoders import Truncated
 from splitter.audio.probe import probed_length
-from splitter.audio.sources import SoundSource, UnreadSource, open_source
+from splitter.audio.sources import UnreadSource, open_source
 from splitter.audio.target import Channels, FileFormat, Lossy, Target, made_format
-from splitter.dataset import ProcessorDataset, Result
-from splitter.errors import AudioError, Refused, Skip
+from splitter.dataset import ProcessorDataset, Result, refuse_hidden
+from splitter.errors import AnnotationError, AudioError, InputError, Refused, Skip
+from splitter.recipes.parameters import take_parameters_of_base
 from splitter.records import Expected, InputFile, OutputFile, Scalar
+from splitter.text.labels import join_labels
+from splitter.text.urls import is_url
 
 BESIDE = "beside"
 IN_COLUMN = "column="
+# of each piece, then of each recording
+_KEYS = (
+    *("start_seconds", "end_seconds", "start_sample", "stop_sample", "sample_rate", "channels", "frames"),
+    *("source_rate", "source_channels", "source_frames", "source_format", "source_subtype", "source_seconds"),
+)
+_LABEL_KEYS = ("labels", "label_starts", "label_ends")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,74 +59,122 @@ class Span:
     row: int = 0
 
     def frames(self, rate: int) -> tuple[int, int]:
-        """The first sample, and the one after the last."""
+        """Return the first sample, and the one after the last."""
         return _nearest(self.start, rate), _nearest(self.stop, rate)
 
 
 def _nearest(seconds: Fraction, rate: int) -> int:
-    """`round(seconds * rate)`, in a tenth of the time that Fraction takes."""
+    """Return `round(seconds * rate)`, in a tenth of the time that Fraction takes."""
     divisor = seconds.denominator
     whole, rest = divmod(seconds.numerator * rate, divisor)
     return whole + (2 * rest > divisor or (2 * rest == divisor and whole & 1))
 
 
 def exactly(seconds: float) -> Fraction:
-    """The number as it was written: 7.3 is 73/10."""
+    """Return the number as it was written: 7.3 is 73/10."""
     return Fraction(repr(float(seconds)))
 
 
 def refuse_negative(**seconds: float) -> None:
-    """Refuse an option, by its name, that is less than nothing, or no number."""
+    """Refuse options that are negative, infinite or NaN."""
     for name, value in seconds.items():
         if not 0 <= value < float("inf"):
             raise Refused(f"--{name.replace('_', '-')} {value:g}: must be at least 0")
 
 
 class SoundRecipe(ProcessorDataset):
-    """A recipe that cuts recordings; a subclass says where."""
+    """A recipe that cuts recordings; a subclass says where, in `spans`.
 
-    def __init__(  # noqa: PLR0913 - each is an option of the command line
+    Its `__init__` ends with `**shared`: it has these parameters after its own.
+
+    Args:
+        sample_rate: Samples per second. Default: as recorded.
+        channels: Keep all channels, mix them to mono, write each to a separate file, or take the first.
+        format: The format of the output files; 'same' is the format of the recording.
+        subtype: libsndfile subtype, such as PCM_16. Default: lossless.
+        lossy: If the format stays the same, copy MP3 frames and Opus packets without loss, or encode again.
+        truncated: What to do with a recording that ends early: report an error, or keep the part that exists.
+        annotations: Where to find annotations: in a file, 'beside' each recording, or in files named by a
+            column, as column=NAME.
+        label_column: The column or field of annotation files that holds the labels. Default: label, text,
+            species or another usual name.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401 - Python's
+        super().__init_subclass__(**options)
+        take_parameters_of_base(cls)
+
+    def __init__(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         self,
         inputs: Any,  # noqa: ANN401 - a path, a list, a table
-        *,
-        sample_rate: int | None,
-        channels: Channels,
-        format: FileFormat,  # noqa: A002 - a word of the contract
-        subtype: str | None,
-        lossy: Lossy,
-        truncated: Truncated,
-        annotations: str | None,
+        sample_rate: int | None = None,
+        channels: Channels = "keep",
+        format: FileFormat = "same",  # noqa: A002 - a word of the contract
+        subtype: str | None = None,
+        lossy: Lossy = "copy",
+        truncated: Truncated = "error",
+        annotations: str | None = None,
+        label_column: str | None = None,
     ) -> None:
-        """Take the inputs, what the pieces are to be, and where annotations are."""
         super().__init__(inputs)
         self.target = Target(
             sample_rate=sample_rate, channels=channels, format=format, subtype=subtype, lossy=lossy
         )
-        if lossy == "copy":
-            # what an earlier version has done, which had no choice, is not done again because there is one
-            self.parameters = {name: value for name, value in self.parameters.items() if name != "lossy"}
+        # what an earlier version made, without these parameters, is not made again because of them
+        later = {"lossy": "copy", "label_column": None}
+        self.parameters = {
+            name: value
+            for name, value in self.parameters.items()
+            if name not in later or value != later[name]
+        }
         self.truncated: Truncated = truncated
         self.annotations = annotations
+        if annotations == BESIDE:
+            self.inputs = self.inputs.with_options(companions=annotation_files_among)
+        self.label_column = label_column
         self._annotation_file: AnnotationFile | None = None
         if annotations and annotations != BESIDE and not annotations.startswith(IN_COLUMN):
-            # another content is another parameter: what is finished is then done again
+            # another content is another parameter: finished inputs are then done again
             self.parameters = {**self.parameters, "annotations file": _state_of(annotations)}
 
     def setup(self) -> None:
         """Read a file of annotations that is about many recordings once."""
         if "annotations file" in self.parameters and self.annotations:
-            self._annotation_file = AnnotationFile(self.annotations)
+            self._annotation_file = AnnotationFile(self.annotations, label_column=self.label_column)
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse a list without the column that names the annotations."""
+        """Refuse a list without the column that names the annotations, or with one that would be hidden."""
+        refuse_hidden(columns, self.metadata_keys(columns))
         where = self.annotations or ""
         if where.startswith(IN_COLUMN) and where.removeprefix(IN_COLUMN) not in columns:
             column, there = where.removeprefix(IN_COLUMN), ", ".join(map(repr, columns[:10]))
             raise Refused(f"--annotations {where}: the dataset list has no column {column!r}; it has {there}")
 
+    def metadata_keys(self, columns: Sequence[str]) -> set[str]:  # noqa: ARG002 - some look at them
+        """Return the metadata keys that there will be, whatever the recordings are."""
+        resampled = {"source_resampler"} if self.target.sample_rate is not None else set()
+        cut = {"source_cut"} if self.target.format in {"mp3", "ogg"} else set()
+        return {*_KEYS, *resampled, *cut}
+
+    def advise_before_work(self, input_files: Iterable[InputFile]) -> str:
+        """Return what to say of the labels in the first annotation file; refuse one for all with a fault."""
+        if "annotations file" in self.parameters:
+            try:
+                AnnotationFile(self.annotations or "", label_column=self.label_column)
+            except InputError as error:
+                raise Refused(f"--annotations {error}") from None
+        if self.label_column is not None:
+            return ""
+        local = (one for one in input_files if not is_url(one.local_path))
+        try:
+            found = next(filter(None, map(self._annotations_file_of, local)), None)
+        except AnnotationError:
+            return ""
+        return advice_on_labels(found) if found else ""
+
     @abstractmethod
     def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
-        """Where to cut, in order; `source.reach` tells how far the recording goes."""
+        """Return where to cut, in order; `source.reach` tells how far the recording goes."""
 
     def process(self, input_file: InputFile) -> Result:
         """Cut one recording."""
@@ -116,12 +182,12 @@ class SoundRecipe(ProcessorDataset):
         return self._pieces(input_file, about), about
 
     def expected(self, input_file: InputFile) -> Expected | None:
-        """How many pieces `spans` will give and how large they are, by what the header says of the length."""
+        """Return how many pieces `spans` will give, and their sizes, by the length that the header states."""
         path = input_file.local_path
-        known = probed_length(path, self.truncated)
-        if known is None:
+        probed = probed_length(path, self.truncated)
+        if probed is None:
             return None
-        source = UnreadSource(known, made_format(known.format, self.target, path), self.target)
+        source = UnreadSource(probed, made_format(probed.format, self.target, path), self.target)
         files = size = content = 0
         try:
             for span in self.spans(source, input_file):
@@ -134,23 +200,28 @@ class SoundRecipe(ProcessorDataset):
                     content += source.files * source.made.channels * frames
         except Skip:
             return Expected(0, 0)
-        return Expected(files, size if source.is_sized else None, known.exact, content)
+        return Expected(files, size if source.is_sized else None, probed.exact, content)
 
     def annotations_of(self, input_file: InputFile) -> list[Annotation]:
-        """The annotations of a recording, from wherever they were said to be."""
+        """Return the annotations of a recording, from where `annotations` says."""
         if self._annotation_file:
             return self._annotation_file.of(input_file.input)
-        where = self.annotations or ""
-        if where.startswith(IN_COLUMN):
-            name = input_file.columns[where.removeprefix(IN_COLUMN)]
-            found = Path(_home(input_file), name) if name else None
-        else:
-            found = find_annotations(input_file.local_path)
+        found = self._annotations_file_of(input_file)
         if not found:
             return []
-        file = AnnotationFile(found)
+        file = AnnotationFile(found, label_column=self.label_column)
         # what is about one recording only is about this one, whatever it calls it
         return file.of(input_file.input if len(file.recordings) > 1 else None)
+
+    def _annotations_file_of(self, input_file: InputFile) -> Path | None:
+        """Return where the annotations of a recording are."""
+        where = self.annotations or ""
+        if "annotations file" in self.parameters:
+            return Path(where)
+        if where.startswith(IN_COLUMN):
+            name = input_file.columns[where.removeprefix(IN_COLUMN)]
+            return Path(_home(input_file), name) if name else None
+        return find_annotations(input_file.local_path)
 
     def _pieces(self, input_file: InputFile, about: dict[str, Scalar]) -> Iterator[OutputFile]:
         target = self.target
@@ -175,12 +246,35 @@ class SoundRecipe(ProcessorDataset):
 
 
 class LabelledRecipe(SoundRecipe):
-    """A recipe whose pieces carry the labels that they overlap."""
+    """A recipe whose pieces carry the labels that they overlap.
 
-    def __init__(self, inputs: Any, *, min_overlap: str, **shared: Any) -> None:  # noqa: ANN401
-        """Take what every recipe for sound takes, and how much of a label a piece must hold to have it."""
-        super().__init__(inputs, **shared)
+    Args:
+        annotations: Where to find annotations: in a file, 'beside' each recording, or in files named by a
+            column, as column=NAME. Each piece gets the labels that it overlaps. Default: none.
+        min_overlap: How much of a label a piece must contain to get it: seconds, or a share such as 50%.
+    """
+
+    def __init__(
+        self,
+        inputs: Any,  # noqa: ANN401 - a path, a list, a table
+        *,
+        annotations: str | None = None,
+        label_column: str | None = None,
+        min_overlap: str = "0",
+        **shared: Any,  # noqa: ANN401 - see SoundRecipe
+    ) -> None:
+        super().__init__(inputs, annotations=annotations, label_column=label_column, **shared)
         self._min_overlap = MinOverlap.parse(min_overlap)
+        if label_column is not None and not annotations:
+            raise Refused(f"--label-column {label_column!r}: needs --annotations; add it, or leave it out")
+
+    def advise_before_work(self, input_files: Iterable[InputFile]) -> str:
+        """Return what to say of the labels, if there are to be any."""
+        return super().advise_before_work(input_files) if self.annotations else ""
+
+    def metadata_keys(self, columns: Sequence[str]) -> set[str]:
+        """Return also the keys of labels."""
+        return super().metadata_keys(columns) | {*(_LABEL_KEYS if self.annotations else ())}
 
     def _pieces(self, input_file: InputFile, about: dict[str, Scalar]) -> Iterator[OutputFile]:
         pieces = super()._pieces(input_file, about)
@@ -196,19 +290,19 @@ class LabelledRecipe(SoundRecipe):
 
 
 def _labels_of(piece: OutputFile, labels: Labels) -> dict[str, Scalar]:
-    """A piece's labels and when they start and end in it, each as one text."""
+    """Return a piece's labels and when they start and end in it, each as one text."""
     start, stop = piece.metadata["start_sample"], piece.metadata["stop_sample"]
     assert isinstance(start, int) and isinstance(stop, int)  # noqa: S101, PT018 - made by _files
     found = labels.of(start, stop)
     return {
-        "labels": "|".join(label.annotation.label.replace("|", "\\|") for label in found),
+        "labels": join_labels(label.annotation.label for label in found),
         "label_starts": "|".join(str(float(label.start)) for label in found),
         "label_ends": "|".join(str(float(label.end)) for label in found),
     }
 
 
 def _files(source: SoundSource, span: Span, number: int) -> Iterator[OutputFile]:
-    """The files of one span: one, or one for each channel."""
+    """Yield the files of one span: one, or one for each channel."""
     rate = source.made.rate
     start, stop = span.frames(rate)
     source.forget(start)
@@ -239,7 +333,7 @@ def _files(source: SoundSource, span: Span, number: int) -> Iterator[OutputFile]
 
 
 def _home(input_file: InputFile) -> str:
-    """The folder that the recording's path in the list starts from; its own if that is absolute."""
+    """Return the folder that the recording's path in the list starts from; its own if that is absolute."""
     path = input_file.local_path
     below = path.removesuffix(f"/{input_file.input}")
     return below if below != path else os.path.dirname(path)
@@ -252,7 +346,7 @@ def _state_of(path: str) -> list[int]:
         raise Refused(f"--annotations {path}: cannot be read: {error.strerror}") from None
     if stat.S_ISDIR(found.st_mode):
         raise Refused(
-            f"--annotations {path}: is a folder, not a file; put its files beside the recordings and say "
-            "--annotations beside, or name them in a column"
+            f"--annotations {path}: is a folder, not a file; put its files next to the recordings "
+            "and use --annotations beside, or name them in a column"
         )
     return [found.st_size, found.st_mtime_ns]

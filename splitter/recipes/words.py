@@ -1,8 +1,9 @@
 """The recipe `words`: overlapping parts of the word in each text file."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from splitter.dataset import ProcessorDataset, Result
+from splitter.dataset import ProcessorDataset, Result, refuse_hidden
 from splitter.errors import Refused
 from splitter.records import InputFile, OutputFile
 
@@ -35,18 +36,21 @@ class Words(ProcessorDataset):
     """Split the word in each text file into overlapping parts.
 
     Args:
-        num_chars: Letters in each part.
-        overlap: Letters that each part shares with the one before.
+        num_chars: Number of letters in each part.
+        overlap: Overlap between parts, in letters.
     """
 
     def __init__(self, inputs: Any = (), num_chars: int = 2, overlap: int = 1) -> None:  # noqa: ANN401
-        """Take the inputs and the size of the parts."""
         super().__init__(inputs)
         check_windows(num_chars, overlap)
         self.num_chars, self.overlap = num_chars, overlap
 
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Refuse a list with a column that would be hidden."""
+        refuse_hidden(columns, ("part", "word"))
+
     def process(self, input_file: InputFile) -> Result:
-        """One output file for each part."""
+        """Return one output file for each part."""
         word = input_file.read_text().strip()
         parts = split_word(word, self.num_chars, self.overlap)
         outputs = (OutputFile(f"{number}.txt", part, {"part": part}) for number, part in enumerate(parts))

@@ -1,5 +1,6 @@
 """Labels of `chunk`, `silence` and `speech`: each piece says what it holds of the annotations."""
 
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import soundfile
 from doors import CHECKOUT, here, read_table, write_files, write_list
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nightly import depth
 
 from splitter.errors import Refused
 from splitter.recipes.chunk import Chunk
+from splitter.recipes.segments import Segments
 from splitter.recipes.silence import Silence
 from splitter.recipes.speech import Speech
 
@@ -50,12 +53,39 @@ def sound(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("recipe", "parameters"),
+    [
+        (Chunk, {}),
+        (Chunk, {"annotations": "beside", "sample_rate": 4000, "format": "ogg"}),
+        (Silence, {"format": "mp3", "channels": "split"}),
+        (Segments, {}),
+        (Segments, {"annotations": "beside"}),
+    ],
+)
+def test_the_columns_that_a_recipe_makes_are_known_before_work(sound, tmp_path, recipe, parameters):
+    """None is forgotten that could hide one of the list, and none is refused that is not made."""
+    recording = shutil.copy(sound, tmp_path)
+    write_files(tmp_path, {"r.txt": "0\t1\tone\n"})
+    row = {"input": str(recording), "start": "0", "end": "1"}
+    if parameters.get("annotations") or recipe is not Segments:
+        del row["start"], row["end"]
+    dataset = recipe([row], **parameters)
+    outputs, metadata = dataset[0]
+    made = {*metadata, *(key for output in outputs for key in output.metadata)}
+    assert outputs
+    assert dataset.metadata_keys(tuple(row)) == made
+    for key in sorted(made):
+        with pytest.raises(Refused, match=f"column '{key}', which metadata .+; use --rename {key}=NEW$"):
+            recipe([{**row, key: "x"}], **parameters)[0]
+
+
 moments = st.integers(0, 70).map(lambda tenths: Fraction(tenths, 10)) | st.integers(0, 6500).map(
     lambda thousandths: Fraction(thousandths, 1000)
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=depth(15))
 @given(
     drawn=st.lists(st.tuples(moments, moments, st.sampled_from(["a", "b|c", "ä", "", "a"])), max_size=10),
     overlap=st.sampled_from(["0", "0.1", "0.5", "2", "1%", "50%", "100%"]),

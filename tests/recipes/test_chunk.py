@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from doors import CHECKOUT, here, read_table, write_list
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from nightly import depth
 from sounds import chunks_of, half_even, noise, samples_of, tone, wav, write_sound
 
 from splitter import read_manifest
+from splitter.audio.base import SoundSource
 from splitter.audio.decoders import SoundFormat
-from splitter.audio.sources import SoundSource
 from splitter.errors import AudioError, Refused
 from splitter.recipes.chunk import Chunk
 from splitter.recipes.sound import Span
@@ -114,7 +115,7 @@ def spans_of(source: SoundSource, **parameters: Any) -> list[Span]:
     return list(recipe.spans(source, InputFile("a.wav", "/a.wav", {}, (), Scratch())))
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=depth(100))
 @given(st.integers(0, 2500), st.sampled_from([1, 3, 8, 100, 999]), cuts())
 def test_windows_of_any_recording(frames, rate, parameters):
     """They are those that are found by going through all windows, for any length, rate, overlap and tail."""
@@ -130,7 +131,7 @@ def test_windows_of_any_recording(frames, rate, parameters):
     assert found == by_hand(frames, rate, **parameters)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=depth(25))
 @given(st.integers(0, 400), st.integers(1, 3), cuts(), st.integers(0, 2**32 - 1))
 def test_pieces_of_any_recording(tmp_path_factory, frames, channels, parameters, seed):
     """Each holds exactly its window's samples, and says where it is, however a window falls."""
@@ -154,7 +155,7 @@ def test_pieces_of_any_recording(tmp_path_factory, frames, channels, parameters,
     assert [output.name for output in outputs] == sorted(output.name for output in outputs)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=depth(25))
 @given(st.integers(0, 400), st.integers(1, 3), lengths, st.sampled_from([7, 8, 10, 16]))
 def test_pieces_joined_are_the_recording(tmp_path, frames, channels, seconds, rate):
     """With nothing shared and the tail kept there is no gap, and no sample comes twice."""
@@ -259,7 +260,10 @@ def test_a_recording_shorter_than_a_window(tmp_path, tail, frames):
         ({"min_seconds": 11}, "--min-seconds 11: must be from 0 to --seconds, which is 10"),
         ({"sample_rate": 0}, "--sample-rate 0: is in Hz, from 1,000 to 1,000,000"),
         ({"subtype": "PCM_17"}, "--subtype PCM_17: is unknown; choose from ALAC_16"),
-        ({"subtype": "FLOAT", "format": "flac"}, "--subtype FLOAT: cannot stand in flac; there is PCM_16"),
+        (
+            {"subtype": "FLOAT", "format": "flac"},
+            "--subtype FLOAT: cannot be used in flac; choose from PCM_16",
+        ),
     ],
 )
 def test_parameters_that_make_no_sense(tmp_path, capfd, options, message):

@@ -112,6 +112,56 @@ def test_the_files_it_leaves_are_the_outputs(a, tmp_path):
     assert list(manifest["output"]) == [""]
 
 
+def test_the_name_of_the_input(folder, tmp_path):
+    """{name} and {stem} are those of its file, and braces in a name stay."""
+    names = {"a.b.txt": "a.b", ".c": ".c", "d": "d", "x/{stem} {output}.wav": "{stem} {output}"}
+    write_files(folder, dict.fromkeys(names, "one"))
+    command = python(SHOW, "{output}", "{name}", "[{stem}]", "{input}")
+    assert run([folder / name for name in names], tmp_path / "out", command).failed.empty
+    found = [text.decode() for name, text in tree(tmp_path / "out").items() if name.endswith("/args")]
+    assert sorted(found) == sorted(
+        repr([os.path.basename(name), f"[{stem}]", f"{folder}/{name}"]) + "one"
+        for name, stem in names.items()
+    )
+
+
+def test_what_it_prints_is_an_output(a, tmp_path, capfd):
+    """With --stdout, beside what it writes; what it prints as an error is not in it."""
+    code = "import sys, os; print('warning', file=sys.stderr); os.write(1, bytes(range(256)))"
+    code += "; len(sys.argv) == 1 or open(sys.argv[1] + '/b', 'w').write('b')"
+    for number, last in enumerate(([], ["{output}"])):
+        out = tmp_path / f"out{number}"
+        how = ["--command", shlex.join(python(code, *last)), "--stdout", "{stem}-{name}", "--output", out]
+        said = here(capfd, "run", a[0].parent, "--recipe", "command", *how, "--workers", "1", "--quiet")
+        assert (said.code, said.err) == (0, "")
+        expected = {"a/a-a.txt": bytes(range(256)), **({"a/b": b"b"} if last else {})}
+        assert {name: text for name, text in tree(out).items() if "/" in name} == expected
+        assert [row["output"] for row in read_table(out / "manifest.csv")] == [*expected]
+
+
+def test_what_a_failing_program_printed_is_no_output(a, tmp_path):
+    """Its error names the cause, which it printed as one."""
+    code = "import sys; print('half'); print('the cause', file=sys.stderr); sys.exit(3)"
+    result = Command(a, python(code), stdout="x.txt").run(tmp_path / "out", workers=1, quiet=True)
+    assert list(result.failed["message"]) == [f"{sys.executable} ended with exit code 3: the cause"]
+    assert set(tree(tmp_path / "out")) == {"manifest.csv", "errors.csv"}
+
+
+def test_an_output_of_that_name_is_taken(a, tmp_path):
+    """What it prints never replaces a file that it writes."""
+    code = "import sys; print('printed'); open(sys.argv[1] + '/x', 'w').write('written')"
+    result = Command(a, python(code, "{output}"), stdout="x").run(tmp_path / "out", workers=1, quiet=True)
+    assert list(result.failed["error"]) == ["BadResult"]
+    assert set(tree(tmp_path / "out")) == {"manifest.csv", "errors.csv"}
+
+
+@pytest.mark.parametrize("name", ["", ".", "a/b", "{output}", "x{input}"])
+def test_what_it_prints_needs_the_name_of_a_file(a, name):
+    """Anything else is refused before work."""
+    with pytest.raises(Refused, match="is not the name of a file"):
+        Command(a, "cat {input}", stdout=name)
+
+
 def test_a_program_from_the_path(a, tmp_path, capfd):
     """From the command line, with a program that every system has."""
     how = ["--command", "cp {input} '{output}/a copy'", "--workers", "1", "--output", tmp_path / "out"]
@@ -159,24 +209,47 @@ def test_a_program_that_fails(a, tmp_path, code, message):
     assert set(tree(tmp_path / "out")) == {"manifest.csv", "errors.csv"}
 
 
-@pytest.mark.parametrize(
-    ("program", "message"),
-    [
-        ("no-such-program", "No such file or directory: 'no-such-program'"),
-        ("/etc/passwd", "Permission denied"),
-    ],
-)
-def test_a_program_that_cannot_be_started(a, tmp_path, program, message):
-    """It is named; the input could be read, so what was made of it with another program is gone."""
-    run(a, tmp_path / "out", ["cp", "{input}", "{output}"])
-    assert "a.txt" in "".join(tree(tmp_path / "out"))
-    result = run(a, tmp_path / "out", [program, "{input}", "{output}"])
+def test_the_last_line_comes_first(a, tmp_path, capfd):
+    """A program prints a banner, warnings, and at last the cause: the line at the end of a run shows that."""
+    code = "import sys; print('banner'); print('a warning\\rthe cause\\n', file=sys.stderr); sys.exit(3)"
+    how = ["--recipe", "command", "--command", shlex.join(python(code, "{output}"))]
+    said = here(capfd, "run", a[0].parent, *how, "--workers", "1", "--output", tmp_path / "out")
+    assert said.code == 1
+    assert "ended with exit code 3: the cause; before that, it printed: " in said.lines[-1]
     (row,) = read_table(tmp_path / "out/errors.csv")
-    assert message in row["message"]
-    assert row["attempts"] == "1"
-    assert len(result) == 0
-    assert result.summary.unreadable == 0
-    assert set(tree(tmp_path / "out")) == {"manifest.csv", "errors.csv"}
+    first, *others = row["message"].split("\n")
+    assert first == f"{sys.executable} ended with exit code 3: the cause; before that, it printed:"
+    assert sorted(others) == ["a warning", "banner"]
+
+
+@pytest.mark.parametrize("program", ["no-such-program", "/etc/passwd", "./tool"])
+def test_a_program_that_cannot_be_started(a, tmp_path, capfd, program):
+    """It is named before any work, and what was made with another program stays."""
+    run(a, tmp_path / "out", ["cp", "{input}", "{output}"])
+    before = tree(tmp_path / "out")
+    how = [
+        "--recipe",
+        "command",
+        "--command",
+        f"{program} {{input}} {{output}}",
+        "--output",
+        tmp_path / "out",
+    ]
+    said = here(capfd, "run", a[0].parent, *how)
+    assert (said.code, said.out) == (2, "")
+    problem = "there is no such program that may be run; install it, or write its path"
+    assert said.lines == [f"splitter: {program!r}: {problem}"]
+    assert tree(tmp_path / "out") == before
+    with pytest.raises(Refused, match="no such program"):
+        Command(a, [program, "{output}"])[0]
+
+
+def test_each_input_can_be_the_program(folder, tmp_path):
+    """Then it is looked for when its turn comes."""
+    script = write_files(folder, {"a.sh": "#!/bin/sh\necho made > $1/b"}) / "a.sh"
+    script.chmod(0o755)
+    assert run([script], tmp_path / "out", "{input} {output}").failed.empty
+    assert tree(tmp_path / "out")[f"{str(script)[1:-3]}/b"] == b"made\n"
 
 
 @pytest.mark.parametrize(
@@ -264,6 +337,8 @@ def test_another_command_does_all_inputs_again(a, tmp_path):
     assert run(a, tmp_path / "out", "cp {input} {output}/x").summary.work.inputs == 0
     assert run(a, tmp_path / "out", ["cp", "{input}", Path("{output}/y")]).summary.work.inputs == 1
     assert {os.path.basename(name) for name in tree(tmp_path / "out")} == {"manifest.csv", "y"}
+    # as an earlier version wrote it
+    assert '"stdout"' not in (tmp_path / "out/.splitter/run.json").read_text()
 
 
 def test_the_same_from_a_shell_for_comparison(a, tmp_path):

@@ -350,7 +350,7 @@ def test_a_parameter_without_a_default_is_required(capfd, listing, recipe):
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ("TakesAFunction", "its parameter 'function' is a type, which the command line cannot give"),
+        ("TakesAFunction", "its parameter 'function' is a type, which the command line cannot pass"),
         ("Unknown", "a type hint of __init__ cannot be read: name 'Nowhere' is not defined"),
     ],
 )
@@ -439,3 +439,81 @@ def test_parameters_are_kept_as_they_were_given(listing):
     Words(listing, num_chars=3, overlap=2).run(listing.parent / "out", workers=0, quiet=True)
     how = json.loads((listing.parent / "out/.splitter/run.json").read_text())
     assert (how["parameter num_chars"], how["parameter overlap"]) == (3, 2)
+
+
+def test_a_recipe_for_sound_declares_only_what_is_its_own():
+    """`**shared` stands for what recipes for sound share: in the signature, the help and the fingerprint."""
+    from splitter.recipes.parameters import recipe_parameters
+    from splitter.recipes.sound import LabelledRecipe
+
+    class Halves(LabelledRecipe):
+        """Cut recordings in two.
+
+        Args:
+            where: Which part comes first.
+            format: Only some formats.
+        """
+
+        def __init__(self, inputs, where: float = 0.5, *, late: bool = False, **shared):
+            super().__init__(inputs, **shared)
+            self.where, self.late = where, late
+
+        def spans(self, source, input_file):
+            raise NotImplementedError
+
+    parameters = {one.name: one for one in recipe_parameters(Halves)}
+    assert [*parameters] == [
+        *(
+            "where",
+            "sample_rate",
+            "channels",
+            "format",
+            "subtype",
+            "lossy",
+            "truncated",
+            "annotations",
+            "label_column",
+        ),
+        *("min_overlap", "late"),
+    ]
+    assert parameters["format"].help == "Only some formats."
+    assert parameters["sample_rate"].help == "Samples per second. Default: as recorded."
+    assert parameters["channels"].kind == ("keep", "mono", "split", "first")
+    recipe = Halves("list.csv", 1, 8000, min_overlap="1")
+    assert (recipe.where, recipe.late, recipe.target.sample_rate) == (1, False, 8000)
+    assert (
+        dict(recipe.parameters) | {"where": 1.0, "sample_rate": 8000, "min_overlap": "1"} == recipe.parameters
+    )
+    with pytest.raises(
+        TypeError, match=r"Halves.__init__\(\) got an unexpected keyword argument 'sampl_rate'"
+    ):
+        Halves("list.csv", sampl_rate=8000)
+
+
+def test_a_users_own_signature_stays_as_it_is():
+    """`*args` and `**kwargs` mean what they mean in Python; only `**shared` is more."""
+    from splitter.recipes.chunk import Chunk
+
+    class Passing(Chunk):
+        def __init__(self, *args, **kwargs):
+            kwargs.setdefault("format", "flac")
+            super().__init__(*args, **kwargs)
+
+    class WithModel(Chunk):
+        def __init__(self, inputs, *, model, **kwargs):
+            self.extra = kwargs.pop("extra", None)
+            super().__init__(inputs, **kwargs)
+            self.model = model
+
+    class Mixin:
+        pass
+
+    class Mixed(Mixin, Chunk):
+        def __init__(self, inputs, **shared):
+            super().__init__(inputs, **shared)
+
+    passing = Passing("list.csv", 3)
+    assert (passing.length, passing.target.format) == (3, "flac")
+    with_model = WithModel("list.csv", model="m", extra=1, seconds=4)
+    assert (with_model.model, with_model.extra, with_model.length) == ("m", 1, 4)
+    assert Mixed("list.csv", seconds=5).length == 5

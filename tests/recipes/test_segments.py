@@ -13,6 +13,7 @@ import soundfile
 from doors import here, read_table, tree, write_files, write_list
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nightly import depth
 
 from splitter.recipes.segments import Segments
 
@@ -247,7 +248,7 @@ def test_annotations_in_a_column(recordings, tmp_path, capfd, ending):
     check(tmp_path / "out", [row for row in made if row["input"] != "b.flac"], ["a.wav", "sub/c.wav"])
     (skipped,) = (row for row in made if row["input"] == "b.flac")
     assert not skipped["output"]
-    assert skipped["skipped"] == "there are no annotations of it in column 'my notes'"
+    assert skipped["skipped"] == "it has no annotations in column 'my notes'"
 
 
 def test_recordings_elsewhere_have_their_notes_beside_them(recordings, tmp_path, capfd, monkeypatch):
@@ -265,11 +266,11 @@ def test_nothing_says_where_to_cut(recordings, tmp_path, capfd):
     dataset = write_list(recordings / "l.csv", [["input", "speaker"], ["a.wav", "7"]])
     (row,) = run(capfd, dataset, tmp_path / "out")
     assert row["skipped"] == (
-        "there are no annotations of it: the list has no columns start and end, and no annotation file is "
-        "beside it; --annotations says where they are"
+        "it has no annotations: the list has no columns start and end, and no annotation file is "
+        "beside it; use --annotations to name them"
     )
     (row,) = run(capfd, dataset, tmp_path / "beside", "--annotations", "beside")
-    assert row["skipped"] == "there are no annotations of it: no annotation file is beside it"
+    assert row["skipped"] == "it has no annotations: no annotation file is beside it"
 
 
 def test_a_folder_of_annotations(recordings, tmp_path, capfd):
@@ -280,8 +281,8 @@ def test_a_folder_of_annotations(recordings, tmp_path, capfd):
     )
     assert said.code == 2
     assert said.err == (
-        f"splitter: --annotations {recordings}: is a folder, not a file; put its files beside the recordings "
-        "and say --annotations beside, or name them in a column\n"
+        f"splitter: --annotations {recordings}: is a folder, not a file; put its files next to the "
+        "recordings and use --annotations beside, or name them in a column\n"
     )
     assert not (tmp_path / "out").exists()
 
@@ -294,7 +295,7 @@ def test_one_file_about_many_recordings(recordings, tmp_path, capfd, ending):
     made = run(capfd, dataset, tmp_path / "out", "--annotations", str(recordings / f"all{ending}"))
     check(tmp_path / "out", [row for row in made if row["output"]], ["a.wav", "sub/c.wav"])
     assert [(row["input"], row["skipped"]) for row in made if not row["output"]] == [
-        ("b.flac", f"there are no annotations of it in {recordings / f'all{ending}'}")
+        ("b.flac", f"it has no annotations in {recordings / f'all{ending}'}")
     ]
 
 
@@ -426,7 +427,7 @@ def test_annotations_that_are_not_there(recordings, tmp_path, capfd):
 moments = st.integers(0, 5100).map(lambda thousandths: Fraction(thousandths, 1000))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=depth(20))
 @given(
     annotated=st.lists(st.tuples(moments, moments, st.text("abc|, ", max_size=3)), min_size=1, max_size=12),
     beside=st.booleans(),

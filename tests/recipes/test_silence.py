@@ -10,9 +10,11 @@ import soundfile
 from doors import here, read_table, write_list
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from nightly import depth
 
+from splitter.audio.levels import HOP, measure
 from splitter.errors import Refused
-from splitter.recipes.silence import HOP, Silence, joined, measure, padded, shortened, sounding
+from splitter.recipes.silence import Silence, joined, padded, shortened, sounding
 
 LEVELS = [0.0, 1e-6, 1e-4, 0.003, 0.02, 0.1, 0.9]
 
@@ -42,7 +44,7 @@ def is_clear(sound: np.ndarray, threshold_db: float) -> bool:
     return levels.max() > 2e-5 and np.abs(decibels + threshold_db).min() > 0.01
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=depth(50))
 @given(sounds(), st.sampled_from([3.0, 20.0, 40.0, 60.0, 77.7]), st.lists(st.integers(1, 5000), min_size=1))
 def test_the_places_are_those_of_librosa(sound, threshold_db, sizes):
     """Whatever the blocks that the recording is read in, the channels, and the length."""

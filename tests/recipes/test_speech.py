@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitter.errors import Refused
-from splitter.recipes.speech import Speech, merged
+from splitter.recipes.speech import Speech, merged, padded
 
 SAMPLES = CHECKOUT / "data_samples/speech"
 # one of each kind that all readers read alike; with and without a change of rate, mono and stereo
@@ -93,10 +93,10 @@ def test_the_options_are_those_of_silero(model, ours, theirs):
 
 @pytest.mark.parametrize("most", [1.0, 3.0, 8.0, 1000.0])
 def test_pieces_are_merged_up_to_a_length(model, most):
-    """As many neighbours in one as there is room for, one after the other; none is longer."""
+    """As many neighbours in one as there is room for, one after the other; none is longer, pads included."""
     path = SAMPLES / "podcast.mp3"
-    (outputs, _), *_ = Speech([str(path)], max_seconds=most)
-    left = by_silero(model, path, max_speech_duration_s=most)
+    (outputs, _), *_ = Speech([str(path)], max_seconds=most, min_seconds=0.0)
+    left = by_silero(model, path, max_speech_duration_s=most, min_speech_duration_ms=0)
     expected = []
     while left:
         room = [number for number, piece in enumerate(left) if piece[1] - left[0][0] <= most * 16000]
@@ -106,6 +106,40 @@ def test_pieces_are_merged_up_to_a_length(model, most):
     assert heard(outputs) == expected
     assert all(stop - start <= most * 16000 for start, stop in expected)
     assert (len(expected) == 1) == (most == 1000)
+
+
+def test_short_pieces_are_left_out_after_merging(model):
+    """Words that are short alone, but not with their neighbours, are kept."""
+    path = SAMPLES / "podcast.mp3"
+    alone = by_silero(model, path, min_speech_duration_ms=2000)
+    (merged_first, _), *_ = Speech([str(path)], max_seconds=1000.0, min_seconds=2.0)
+    (all_of_it, _), *_ = Speech([str(path)], max_seconds=1000.0, min_seconds=0.0)
+    assert heard(merged_first) == heard(all_of_it)
+    assert sum(stop - start for start, stop in alone) < sum(stop - start for start, stop in heard(all_of_it))
+    (none, _), *_ = Speech([str(path)], max_seconds=1000.0, min_seconds=1000.0)
+    assert heard(none) == []
+
+
+@given(
+    st.lists(st.integers(1, 60), max_size=30),
+    st.integers(0, 40),
+    st.floats(0, 2, allow_nan=False),
+)
+def test_pads_are_those_of_silero(lengths, windows_after, pad):
+    """For any speech and pauses, given as probabilities, its own function pads alike."""
+    probabilities = [float(number % 2) for number, count in enumerate(lengths) for _ in range(count)]
+    probabilities += [0.0] * windows_after
+    samples = len(probabilities) * 512
+    options = {"audio_length_samples": samples, "min_speech_duration_ms": 0, "min_silence_duration_ms": 0}
+    from_probabilities = silero_vad.utils_vad.get_speech_timestamps_from_probs
+    plain, expected = (
+        [
+            (piece["start"], piece["end"])
+            for piece in from_probabilities(probabilities, speech_pad_ms=milliseconds, **options)
+        ]
+        for milliseconds in (0, pad * 1000)
+    )
+    assert padded(plain, pad * 1000 * 16, samples) == expected
 
 
 @given(st.sets(st.integers(0, 200), max_size=30).map(sorted), st.integers(0, 80))
@@ -218,6 +252,10 @@ def test_a_run_from_the_command_line(tmp_path, capfd):
         ({"threshold": 1.0}, "--threshold 1: must be between 0 and 1"),
         ({"pad": -0.1}, "--pad -0.1: must be at least 0"),
         ({"max_seconds": 0.5}, "--max-seconds 0.5: must be at least 1"),
+        (
+            {"max_seconds": 1.0, "pad": 0.5},
+            "--pad 0.5: twice this must be less than --max-seconds, 1",
+        ),
     ],
 )
 def test_options_without_sense(quiet, options, message):

@@ -4,6 +4,7 @@ import pytest
 from doors import WORDS, here, read_table, tree, write_files, write_list
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nightly import depth
 
 from splitter import InputList
 from splitter.errors import Refused
@@ -24,7 +25,7 @@ def by_hand(word: str, num_chars: int, overlap: int) -> list[str]:
     return parts
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=depth(100))
 @given(st.text(max_size=30), sizes)
 def test_the_parts_of_any_word(word, size):
     """They are those that are found window by window, and together they hold every letter."""
