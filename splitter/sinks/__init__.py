@@ -1,24 +1,21 @@
-"""Where output files go. A new sink is a new file here that passes the conformance suite.
+"""Where output files go. A new sink is a new file here, with a line in `splitter.registry`.
 
 base         the seam `Sink`
 files        loose files
 shards       what the sinks of shards share
 webdataset   tar shards
 parquet      Parquet shards
-discard      nothing is kept
+discard      outputs of a trial, which are thrown away
 columns      the columns of a table of outputs, decided once for a dataset
 """
 
-from splitter.sinks.base import GroupWriter, OutputOwner, Sink, SinkWriter
+from splitter.sinks.base import GroupWriter, OutputOwner, Sink, SinkWriter, StoredOutput
 from splitter.sinks.discard import DiscardWriter
 from splitter.sinks.files import FilesSink
 from splitter.sinks.parquet import ParquetSink
 from splitter.sinks.webdataset import WebDatasetSink
 
-SINKS: dict[str, type[Sink]] = {"files": FilesSink, "webdataset": WebDatasetSink, "parquet": ParquetSink}
-
 __all__ = [
-    "SINKS",
     "DiscardWriter",
     "FilesSink",
     "GroupWriter",
@@ -26,5 +23,6 @@ __all__ = [
     "ParquetSink",
     "Sink",
     "SinkWriter",
+    "StoredOutput",
     "WebDatasetSink",
 ]

@@ -1,4 +1,4 @@
-"""The seam for sinks: how the output files of a batch are staged, and then published."""
+"""The seam for sinks: stage the output files of a batch, then publish them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -17,27 +17,29 @@ class StoredOutput:
     """An output file as the manifest names it.
 
     Attributes:
-        output: Its place, relative to the manifest; empty if that is known only when the batch is finished.
+        output: Its path relative to the manifest; empty if that is known only at the end of the batch.
         size: Its bytes.
-        checksum: The kind of the checksum, a colon, and its value in hexadecimal.
+        checksum: The kind of checksum, a colon, and its value in hexadecimal.
+        more: The values of the sink's own columns, unless they are known only at the end of the batch.
     """
 
     output: str
     size: int
     checksum: str
+    more: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class OutputOwner:
-    """The input that outputs are of, as a shard tells of it.
+    """The input that outputs belong to, as a shard sees it.
 
     Attributes:
-        rank: Its place among the inputs that share a shard.
-        number: What its samples are called by.
+        rank: Its position among the inputs that share a shard.
+        number: The number in the names of its samples.
         names: The columns of its rows.
         types: The types of its metadata, by name.
-        at: Which column names the output.
-        rows: Its rows of the manifest; a shard fills in where the output of each is.
+        at: The index of the column that names the output.
+        rows: Its rows of the manifest, in which a shard fills in where each output is.
     """
 
     rank: int
@@ -57,54 +59,54 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def drop_input(self) -> None:
-        """Forget what was stored since the last input was kept: it failed, and leaves no trace."""
+        """Forget what was stored for the current input, which failed."""
 
     @abstractmethod
     def keep_input(self, owner: OutputOwner | None = None) -> None:
-        """The input is done: what was stored for it will be published. Shards ask for its owner."""
+        """Keep what was stored for the current input, which is done; shards need its owner."""
 
     @abstractmethod
     def names(self) -> list[str]:
-        """The names that `publish` will make visible."""
+        """Return the names that `publish` will make visible."""
 
     @abstractmethod
     def publish(self) -> None:
-        """Give everything its final name, whole."""
+        """Give everything its final name."""
 
     def close(self) -> None:  # noqa: B027 - loose files are closed one by one
-        """Let go of what is open, also when the batch has come to nothing."""
+        """Close what is open, also after a batch that failed."""
 
 
 class GroupWriter(SinkWriter):
-    """Takes the outputs of inputs that share a shard, those of an earlier shard among them."""
+    """Takes the outputs of inputs that share a shard, and those that an older shard has."""
 
     @abstractmethod
     def carry(self, owner: OutputOwner, contents: list[bytes]) -> None:
-        """Take along what an input has in an older shard, which this batch replaces."""
+        """Take over what an input has in an older shard that this batch replaces."""
 
     @abstractmethod
     def advance(self, rank: int) -> None:
-        """Inputs up to this place of the group are settled, one way or another."""
+        """Note that all inputs of the group up to this rank are done, failed or skipped."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Stage what is left: from now on all names are known, and the rows of owners are complete."""
+        """Stage what is left; afterwards all names are known, and the rows of owners complete."""
 
     @abstractmethod
     def moves(self) -> list[Move]:
-        """What `publish` moves, where to, and what that holds."""
+        """Return what `publish` moves, where to, and its size and checksum."""
 
 
 class Sink(ABC):
     """Where output files go.
 
     Attributes:
-        divisible: Whether the inputs of a batch may be published apart from each other. If not, a batch is
-            a group of inputs that share a shard.
-        columns: Columns that the sink adds to the manifest, and their types.
+        divisible: Whether inputs of a batch may be published separately. If not, a batch is a group of inputs
+            that share a shard.
+        columns: Columns that the sink adds to the manifest, and their types; see `StoredOutput.more`.
         suffix: Of its shards, if it makes any.
-        needs_columns: Whether all outputs have the same columns, which are then given before the work begins.
-        own_columns: Names that neither columns of the dataset nor metadata may have.
+        needs_columns: Whether all outputs must have the same columns, known before the work begins.
+        own_columns: Names that neither dataset columns nor metadata may have.
     """
 
     divisible: ClassVar[bool] = True
@@ -114,25 +116,25 @@ class Sink(ABC):
     own_columns: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: RunOptions) -> None:  # noqa: B027 - loose files have none
-        """Take from the options of the run what is the sink's."""
+        """Take the sink's options from those of the run."""
 
     @abstractmethod
     def open(self, storage: Storage, batch: str, stale: Collection[str] = (), group: int = 0) -> SinkWriter:
-        """Begin a batch; `stale` names earlier outputs, which are removed before it is published."""
+        """Begin a batch; `stale` names earlier outputs that are removed before it is published."""
 
     @property
     def types(self) -> Mapping[str, type]:
-        """What metadata has to be, where outputs have columns."""
+        """Return the types that metadata must have, if outputs have columns."""
         return {}
 
     def with_columns(self, columns: OutputColumns, header: Sequence[str]) -> "Sink":
-        """The same sink, when the columns are known: those of metadata, and of the dataset."""
+        """Return the same sink for these columns of metadata and of the dataset."""
         raise NotImplementedError
 
     def with_earlier_columns(self, columns: OutputColumns, header: Sequence[str]) -> "Sink":
-        """The same sink where no input decides the columns: in these stands what is there already."""
+        """Return the same sink for a run in which no input decides the columns: older shards have these."""
         raise NotImplementedError
 
     def options(self) -> dict[str, Any]:
-        """What belongs in a fingerprint, since it changes the outputs."""
+        """Return the options that belong in a fingerprint, since they change the outputs."""
         return {}

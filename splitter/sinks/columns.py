@@ -1,16 +1,12 @@
-"""The columns of a table of outputs: decided once for a dataset, and kept for the runs to come."""
+"""The columns of a table of outputs: decided once for a dataset, and stored for later runs."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
 
-from splitter.errors import StorageError
+from splitter.ledger.run_files import COLUMNS
 from splitter.storage.base import Storage
-from splitter.storage.checked_file import unsealed
-from splitter.storage.layout import OWN_FOLDER
-from splitter.text.csv import Row, in_unicode
+from splitter.text.csv import in_unicode
 from splitter.text.endings import SOUND
 
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
@@ -38,10 +34,10 @@ class OutputColumns:
         names: Iterable[str],
         rate: object,
     ) -> "OutputColumns":
-        """What an input shows: its keys and their types, and the names of its output files.
+        """Decide the columns from an input: its keys and their types, and the names of its output files.
 
-        A type that was declared counts, and what was always None is text, which holds anything. A key that
-        is not UTF-8 is no name of a column. `rate` is the recipe's parameter of that name.
+        A declared type wins, and a value that was always None is text, which holds anything. A key that is
+        not UTF-8 cannot name a column. `rate` is the recipe's parameter of that name.
         """
         types = {key: kind or "str" for key, kind in seen if key == in_unicode(key)}
         types |= {key: kind.__name__ for key, kind in declared.items()}
@@ -51,12 +47,12 @@ class OutputColumns:
 
     @property
     def types(self) -> dict[str, type]:
-        """The type of each key."""
+        """Return the type of each key."""
         return {key: TYPES[kind] for key, kind in self.metadata}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "OutputColumns":
-        """As `dataclasses.asdict` gave it; raises KeyError, TypeError or ValueError."""
+        """Read what `dataclasses.asdict` made; raises KeyError, TypeError or ValueError."""
         metadata = tuple((str(key), str(kind)) for key, kind in value["metadata"])
         if not {kind for _, kind in metadata} <= TYPES.keys():
             raise ValueError("an unknown type")
@@ -64,7 +60,7 @@ class OutputColumns:
 
 
 def extension(name: str) -> str:
-    """What stands after the last dot of an output's name, in lower case; bin where there is nothing.
+    """Return the extension of an output's name in lower case; bin if there is none.
 
     >>> extension("0.WAV"), extension("a.tar.gz"), extension("README"), extension(".hidden")
     ('wav', 'gz', 'bin', 'bin')
@@ -73,72 +69,21 @@ def extension(name: str) -> str:
     return last.lower() if stem and dot and last else "bin"
 
 
-COLUMNS = f"{OWN_FOLDER}/columns.json"
-
-
 def earlier_columns(storage: Storage) -> OutputColumns | None:
-    """Those that were kept last, however inputs were processed then."""
+    """Return the columns that were stored last, however inputs were processed then."""
     return stored_columns(storage, None)
 
 
 def forget_columns(storage: Storage) -> None:
-    """Have them decided anew."""
-    storage.remove([COLUMNS])
+    """Remove the stored columns, so that this run decides them."""
+    storage.remove([COLUMNS.name])
 
 
 def stored_columns(storage: Storage, seed: int | None) -> OutputColumns | None:
     """Return the columns that an earlier run has stored, if they are for this seed."""
-    if not storage.exists(COLUMNS):
-        return None
-    try:
-        content = _content(storage)
-        return OutputColumns.from_json(content["columns"]) if seed in (None, content["seed"]) else None
-    except (ValueError, KeyError, TypeError) as error:
-        message = f"{storage.path(COLUMNS)}: is damaged ({error})"
-        raise StorageError(f"{message}; remove it, and run the same command again") from None
-
-
-@dataclass(frozen=True)
-class ColumnHistory:
-    """What has been written into tables.
-
-    Attributes:
-        columns: Those of metadata and of the dataset: as the last run has them, then as earlier ones.
-        writers: The releases of pyarrow.
-    """
-
-    columns: tuple[tuple[OutputColumns, Row], ...] = ()
-    writers: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, storage: Storage) -> "ColumnHistory":
-        """What runs have kept of it."""
-        if not storage.exists(COLUMNS):
-            return cls()
-        content = _content(storage)
-        try:
-            columns = [
-                (OutputColumns.from_json(one["columns"]), [*map(str, one["header"])])
-                for one in (content, *content["earlier"])
-            ]
-            return cls(tuple(columns), tuple(map(str, content["writers"])))
-        except (ValueError, KeyError, TypeError):
-            # of before more than the last columns were kept
-            return cls()
-
-    def and_now(self, columns: OutputColumns, header: Row) -> "ColumnHistory":
-        """With what is written now."""
-        now = (columns, header)
-        others = [one for one in self.columns if one != now]
-        return ColumnHistory((now, *others), tuple(dict.fromkeys((*self.writers, version("pyarrow")))))
-
-    def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
-        first, *others = (
-            {"columns": dataclasses.asdict(columns), "header": header} for columns, header in self.columns
-        )
-        return {**first, "writers": self.writers, "earlier": others}
-
-
-def _content(storage: Storage) -> dict[str, Any]:
-    return unsealed(storage.read(COLUMNS))[0]
+    return COLUMNS.load(
+        storage,
+        lambda content, _: (
+            OutputColumns.from_json(content["columns"]) if seed in (None, content["seed"]) else None
+        ),
+    )

@@ -1,4 +1,4 @@
-"""For inputs that are only tried: their outputs are made as for any sink, and nothing is kept."""
+"""The sink of a trial: outputs are written as for any sink, and none is kept."""
 
 import os
 
@@ -9,14 +9,13 @@ from splitter.storage.content import write_content
 
 
 class DiscardWriter(SinkWriter):
-    """Writes each output to staging, so that it is known whether that can be done, and removes it."""
+    """Writes each output to staging, to see that it can be written, and removes it."""
 
     def __init__(self, storage: Storage, batch: str) -> None:
-        """Nothing is made on disk before there is a first output."""
         self._storage, self._batch = storage, batch
         self._staging = ""
         self._names: list[str] = []
-        self._kept: list[str] = []
+        self._last: list[str] = []
 
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
         """Write one output, and remove it."""
@@ -29,16 +28,16 @@ class DiscardWriter(SinkWriter):
         return StoredOutput(f"{folder}/{name}", size, checksum)
 
     def drop_input(self) -> None:
-        """Forget an input that has failed."""
+        """Forget an input that failed."""
         self._names = []
 
     def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - of shards
-        """Have `names` tell of this input, as the last that was done."""
-        self._kept, self._names = self._names, []
+        """Note this input as the last that was done."""
+        self._last, self._names = self._names, []
 
     def names(self) -> list[str]:
-        """What the outputs of the last input that was done are called."""
-        return self._kept
+        """Return the names of the outputs of the last input that was done."""
+        return self._last
 
     def publish(self) -> None:
-        """There is nothing."""
+        """Publish nothing."""

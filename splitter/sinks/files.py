@@ -26,18 +26,17 @@ class FilesSink(Sink):
 
 
 class FilesWriter(SinkWriter):
-    """Stages each input's outputs in a numbered folder, which publishing renames to its final name."""
+    """Stages each input's outputs in a numbered folder, which `publish` renames to its final name."""
 
     def __init__(self, storage: Storage, batch: str, stale: Collection[str] = ()) -> None:
-        """Nothing is made on disk before there is a first output."""
         self._stale = set(stale)
-        self._there = False
+        self._may_exist = False
         self._storage = storage
         self._batch = batch
         self._staging = ""
         self._number = 0
         self._current: list[str] = []
-        self._kept: list[tuple[str, list[str]]] = []
+        self._finished: list[tuple[str, list[str]]] = []
 
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
         """Write one output to staging."""
@@ -47,9 +46,9 @@ class FilesWriter(SinkWriter):
             raise BadResult(f"the output's path {unfit}: {output[:80]}…")
         path = f"{self._folder()}/{name}"
         if not self._current:
-            self._there = self._storage.may_hold(folder)
+            self._may_exist = self._storage.may_hold(folder)
         size, checksum = write_content(path, content, scratch)
-        if self._there and output not in self._stale:
+        if self._may_exist and output not in self._stale:
             self._storage.refuse_taken(output, size, checksum, self._stale)
         self._current.append(output)
         return StoredOutput(output, size, checksum)
@@ -69,21 +68,21 @@ class FilesWriter(SinkWriter):
         """Remove the input's staged files."""
         if self._staging:
             shutil.rmtree(f"{self._staging}/{self._number}", ignore_errors=True)
-            # the next input has a folder of its own, even if this one could not be removed
+            # the next input gets another folder, even if this one could not be removed
             self._number += 1
         self._current = []
 
     def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - of shards
-        """Remember the input's files for publishing."""
+        """Note the input's files for publishing."""
         if self._current:
-            self._kept.append((f"{self._staging}/{self._number}", self._current))
+            self._finished.append((f"{self._staging}/{self._number}", self._current))
             self._current = []
             self._number += 1
 
     def names(self) -> list[str]:
-        """All outputs of the inputs that were kept."""
-        return [name for _, names in self._kept for name in names]
+        """Return all outputs of the inputs that are done."""
+        return [name for _, names in self._finished for name in names]
 
     def publish(self) -> None:
         """Move each input's folder into place."""
-        self._storage.publish_all(self._kept)
+        self._storage.publish_all(self._finished)

@@ -3,7 +3,7 @@
 key    audio (or file)    dataset columns, as text    size  checksum    metadata, typed    other_metadata
        {bytes, path}
 
-Contents stand uncompressed in row groups that are small enough to be read as a whole for one of them.
+Contents are not compressed; a row group is small enough to be read as a whole for one of them.
 """
 
 import contextlib
@@ -23,16 +23,16 @@ from splitter.text.csv import in_unicode
 
 KEY, SOUND, FILE, OTHERS = "key", "audio", "file", "other_metadata"
 GROUP_BYTES, GROUP_ROWS = 16 << 20, 10_000
-# contents stand in pages of about so many bytes, or one content: what is larger is given new memory each time
+# a page holds about so many bytes of contents, or one content: larger pages take new memory each time
 PAGE_BYTES, PAGE_ROWS = 1 << 20, 1024
-# a value, and the page it stands in, have lengths of 31 bits
+# the lengths of a value and of its page have 31 bits
 LARGEST = (1 << 31) - (1 << 20)
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 63) - 1
 _OF_ALL: dict[str, type] = {"size": int, "checksum": str, NAME: str}
 
 
 def schema_of(header: Sequence[str], columns: OutputColumns) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
-    """The Arrow schema of every shard of a dataset, with what Hugging Face's datasets make of it."""
+    """Return the Arrow schema of every shard of a dataset, with the features for Hugging Face's datasets."""
     import pyarrow as pa
 
     arrow = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -63,61 +63,27 @@ class ParquetSink(ShardSink):
 
     @property
     def types(self) -> Mapping[str, type]:
-        """What metadata has to be: every shard has the same columns."""
+        """Return the types that metadata must have: every shard has the same columns."""
         return self.decided.types if self.decided else {}
 
     def with_columns(self, columns: OutputColumns, header: Sequence[str]) -> "ParquetSink":
-        """The same sink for these metadata columns, and those of the dataset."""
-        known = copy.copy(self)
-        known.decided, known.header = columns, tuple(header)
-        return known
+        """Return the same sink for these columns of metadata and of the dataset."""
+        sink = copy.copy(self)
+        sink.decided, sink.header = columns, tuple(header)
+        return sink
 
     def with_earlier_columns(self, columns: OutputColumns, header: Sequence[str]) -> "ParquetSink":
-        """The same sink where no input gives a file: what older shards have is taken along in these."""
-        known = copy.copy(self)
-        known.earlier, known.header = columns, tuple(header)
-        return known
-
-    @staticmethod
-    def writer_of(path: str) -> str:
-        """The release of pyarrow that has written a table, as far as can be told."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        with contextlib.suppress(OSError, pa.ArrowException), pq.ParquetFile(path) as file:
-            return str(file.metadata.created_by).rpartition(" ")[2]
-        return ""
-
-    @staticmethod
-    def same_values(one: str, other: str) -> bool:
-        """Whether two tables hold the same, whatever their bytes are."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        with (
-            contextlib.suppress(OSError, pa.ArrowException),
-            pq.ParquetFile(one) as first,
-            pq.ParquetFile(other) as second,
-        ):
-            groups = first.num_row_groups
-            return (
-                groups == second.num_row_groups
-                and first.schema_arrow.equals(second.schema_arrow, check_metadata=True)
-                and all(
-                    first.read_row_group(at, use_threads=False).equals(
-                        second.read_row_group(at, use_threads=False)
-                    )
-                    for at in range(groups)
-                )
-            )
-        return False
+        """Return the same sink for a run in which no input gives a file: older shards have these columns."""
+        sink = copy.copy(self)
+        sink.earlier, sink.header = columns, tuple(header)
+        return sink
 
     def check(self, row: Mapping[str, Scalar]) -> None:
         """Refuse an output that no table can hold."""
         if self.decided is None:
             raise BadResult(
-                "the columns of the shards come from the first input that gives a file, and none did when "
-                "they were tried; run again with --retry-failed"
+                "the columns of the shards come from the first input that makes a file, and none "
+                "did in the trial; run again with --retry-failed"
             )
         size = row["size"]
         if isinstance(size, int) and size > LARGEST:
@@ -139,8 +105,8 @@ class ParquetShard(NewShard):
         columns = {**dict.fromkeys(sink.header, str), **_OF_ALL, **metadata}
         self._names = [KEY, "path", *columns, OTHERS]
         self._columns = columns
-        # where an output is stands in the manifest, and in nothing that is moved or copied
-        self._known = {*columns, "output", OFFSET}
+        # only the manifest says where an output is: a shard may be moved or copied
+        self._handled = {*columns, "output", OFFSET}
         self._rows = self._waiting = 0
         self._buffer = memoryview(bytearray(GROUP_BYTES))
         self._begin_group()
@@ -151,7 +117,7 @@ class ParquetShard(NewShard):
         self._writer: Any = None
 
     def _open(self, content_bytes: int) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
-        """Begin the table, whose first group has contents of so many bytes."""
+        """Begin the table, whose first row group has contents of so many bytes."""
         import pyarrow.parquet as pq
 
         content = self._schema.names[1]
@@ -160,7 +126,7 @@ class ParquetShard(NewShard):
         return pq.ParquetWriter(
             self._file,
             self._schema,
-            # sound is compressed already, or would not become much smaller
+            # sound is compressed already, or would hardly shrink
             compression={f"{content}.bytes": "none", **dict.fromkeys(others, "zstd")},
             use_dictionary=[name for name in others if name not in unique],
             write_statistics=others,
@@ -171,11 +137,11 @@ class ParquetShard(NewShard):
 
     @property
     def size(self) -> int:
-        """Bytes that were written, or wait to be."""
+        """Return the bytes that are written or waiting."""
         return int(self._file.tell()) + self._ends[-1] + self._texts
 
     def add(self, sample: ShardSample) -> int:
-        """Append a row; returns its number."""
+        """Append a row; return its number."""
         if self._waiting == GROUP_ROWS or (self._waiting and self._ends[-1] + sample.size > GROUP_BYTES):
             self._write_group()
         start, end = self._ends[-1], self._ends[-1] + sample.size
@@ -199,7 +165,7 @@ class ParquetShard(NewShard):
 
     def _add_values(self, sample: ShardSample) -> None:
         row = sample.row
-        others = {name: value for name, value in row.items() if name not in self._known}
+        others = {name: value for name, value in row.items() if name not in self._handled}
         values: list[Any] = [sample.key, sample.member]
         for column, kind in self._columns.items():
             value = _fitting(row.get(column), kind)
@@ -232,23 +198,23 @@ class ParquetShard(NewShard):
         self._begin_group()
 
     def close(self) -> None:
-        """Write what waits, and what makes the file whole."""
+        """Write what waits, and the end of the file."""
         self._write_group()
         with self._giving_up():
-            # one without rows is whole, too
+            # a table without rows must be whole, too
             self._writer = self._writer or self._open(0)
             self._writer.close()
             self._file.close()
 
     def discard(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._give_up()
         with contextlib.suppress(OSError):
             self._file.close()
 
     @contextlib.contextmanager
     def _giving_up(self) -> Iterator[None]:
-        """After an error nothing more is written, not even an end."""
+        """Write nothing more after an error, not even an end."""
         try:
             with _plain_errors():
                 yield
@@ -263,7 +229,7 @@ class ParquetShard(NewShard):
 
 @contextlib.contextmanager
 def _plain_errors() -> Iterator[None]:
-    """Errors of the system, as Arrow raises them, in the system's own words."""
+    """Raise the system errors of Arrow in the system's own words."""
     try:
         yield
     except OSError as error:
@@ -275,7 +241,7 @@ def _content(sample: ShardSample) -> bytes | memoryview:
 
 
 def _fitting(value: Scalar, kind: type) -> Scalar:
-    """The value as its column has it; None if that cannot hold it."""
+    """Return the value as its column has it; None if the column cannot hold it."""
     if value is None or type(value) is kind:
         return None if type(value) is int and not _LEAST_INT <= value <= _MOST_INT else value
     if kind is str:

@@ -1,4 +1,4 @@
-"""What the sinks of shards share: samples in the order of their inputs, a new shard where one is full.
+"""Shards of any kind: samples in the order of their inputs, and a new shard where one is full.
 
 group 7    input 112 | input 113 (failed) | input 114 | ...
 samples    112-0 112-1                      114-0
@@ -23,6 +23,7 @@ import xxhash
 
 from splitter.archives.members import FilePart, SharedFile
 from splitter.errors import StorageError
+from splitter.ledger.records import CHECKSUM_AT, OUTPUT_COLUMNS
 from splitter.options import RunOptions
 from splitter.records import Content, Scalar, Scratch
 from splitter.sinks.base import GroupWriter, OutputOwner, Sink, StoredOutput
@@ -31,13 +32,13 @@ from splitter.storage.content import READ_AT_ONCE, hold_content, measure
 from splitter.storage.layout import SHARDS
 from splitter.text.csv import Row
 
-# of contents that wait for their place; what is more waits on disk
+# bytes of contents that wait in memory for their shard; more of them wait on disk
 MOST_IN_MEMORY = 128 << 20
 NAME, OFFSET = "output_name", "shard_offset"
-# after the column that names the output
-SIZE_AT, CHECKSUM_AT, NAME_AT, OFFSET_AT = range(1, 5)
+# where these stand in a row, counted from the column of the output
+NAME_AT, OFFSET_AT = map((*OUTPUT_COLUMNS, NAME, OFFSET).index, (NAME, OFFSET))
 _OURS_ALONE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-# of batches that are finished, for the next: to be given new memory by the system costs more than a copy
+# memory of finished batches, for the next ones: new memory from the system costs more than a copy
 _free: list[memoryview] = []
 _NO_SCRATCH = Scratch()
 _PLAIN_EXTENSION = re.compile(r"[a-z0-9_]{1,32}")
@@ -48,12 +49,12 @@ class ShardSample:
     """An output file on its way into a shard.
 
     Attributes:
-        key: What it is called there: the number of its input, and its own.
-        extension: The kind of its content, in small letters.
+        key: Its name there: the number of its input, and its own.
+        extension: The kind of its content, in lower case.
         size: The bytes of its content.
-        checksum: Of its content, as the manifest has it.
+        checksum: Of its content, as in the manifest.
         content: The content, or where it waits.
-        row: Its row of the manifest, with typed values; its place in the shard is still to be filled in.
+        row: Its row of the manifest, with typed values, except where it is in the shard.
     """
 
     key: str
@@ -65,7 +66,7 @@ class ShardSample:
 
     @property
     def member(self) -> str:
-        """Its name in the shard."""
+        """Return its name in the shard."""
         return f"{self.key}.{self.extension}"
 
 
@@ -74,20 +75,20 @@ class NewShard(ABC):
 
     @abstractmethod
     def __init__(self, path: str, name: str, sink: Any) -> None:  # noqa: ANN401 - the sink it is of
-        """Begin it; `name` is its place in the output."""
+        """Begin it; `name` is its path in the output folder."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """The bytes that it has come to."""
+        """Return the bytes written so far."""
 
     def takes(self, sample: ShardSample) -> int:
-        """The bytes that a sample will come to in it, as far as that is known."""
+        """Return the bytes that a sample will take, as far as known."""
         return sample.size
 
     @abstractmethod
     def add(self, sample: ShardSample) -> int:
-        """Append a sample; returns its place in the shard."""
+        """Append a sample; return its offset in the shard."""
 
     @abstractmethod
     def close(self) -> None:
@@ -95,14 +96,14 @@ class NewShard(ABC):
 
     @abstractmethod
     def discard(self) -> None:
-        """Let go of the file; what is in it does not matter."""
+        """Close the file, whose content does not matter."""
 
 
 class ShardSink(Sink):
     """Output files in shards: a batch makes one, or several where one is not enough.
 
     Attributes:
-        shard: What a shard is.
+        shard: The class of its shards.
         taken: Extensions that mean something else in a shard.
     """
 
@@ -125,17 +126,17 @@ class ShardSink(Sink):
         return ShardsWriter(self, storage, batch, stale, group)
 
     def options(self) -> dict[str, Any]:
-        """What changes the shards."""
+        """Return what changes the shards."""
         limits = {"shard_size": self.most_bytes, "shard_maxcount": self.most_samples}
         return {**limits, "shuffle": self.seed}
 
     def check(self, row: Mapping[str, Scalar]) -> None:
-        """Refuse a row that cannot be told of in a shard."""
+        """Refuse a row that a shard cannot hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingOutput:
-    """An output that waits for its place."""
+    """An output that waits for its shard."""
 
     name: str
     size: int
@@ -149,7 +150,6 @@ class ShardsWriter(GroupWriter):
     def __init__(
         self, sink: ShardSink, storage: Storage, batch: str, stale: Collection[str], group: int
     ) -> None:
-        """Nothing is made on disk before there is a first output."""
         self._sink, self._storage, self._batch = sink, storage, batch
         self._stale, self._group = stale, group
         self._staging = ""
@@ -167,25 +167,25 @@ class ShardsWriter(GroupWriter):
     # -- from the recipe -----------------------------------------------------------------------------------
 
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:  # noqa: ARG002
-        """Hold an output until its place is known."""
-        held = self._hold(name, content, scratch)
-        self._current.append(held)
-        return StoredOutput("", held.size, held.checksum)
+        """Hold an output until its shard is known."""
+        output = self._hold(name, content, scratch)
+        self._current.append(output)
+        return StoredOutput("", output.size, output.checksum)
 
     def _hold(self, name: str, content: Content, scratch: Scratch) -> _PendingOutput:
         """Keep a content in memory while there is room, else on disk."""
         room = self._memory[self._used :]
         path = f"{self._folder()}/{name}"
-        there = False
+        in_memory = False
         try:
-            size, checksum, there = hold_content(room, path, content, scratch)
-            if there:
+            size, checksum, in_memory = hold_content(room, path, content, scratch)
+            if in_memory:
                 self._used += size
                 return _PendingOutput(name, size, checksum, room[:size])
             with open(path, "rb") as file:
                 return _PendingOutput(name, size, checksum, self._put_away(file))
         finally:
-            if not there:
+            if not in_memory:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
 
@@ -207,18 +207,18 @@ class ShardsWriter(GroupWriter):
         return self._staging
 
     def drop_input(self) -> None:
-        """Forget the outputs of the input at hand."""
-        self._used -= sum(held.size for held in self._current if isinstance(held.content, memoryview))
+        """Forget the outputs of the current input."""
+        self._used -= sum(output.size for output in self._current if isinstance(output.content, memoryview))
         self._current = []
 
     def keep_input(self, owner: OutputOwner | None = None) -> None:
-        """The outputs of the input at hand wait for those before them."""
+        """Have the outputs of the current input wait for those before them."""
         assert owner is not None  # noqa: S101 - the seam
         self._wait(owner, self._current)
         self._current = []
 
     def carry(self, owner: OutputOwner, contents: list[bytes]) -> None:
-        """Take along outputs that an older shard has."""
+        """Take over outputs that an older shard has."""
         rows = [row for row in owner.rows if row[owner.at + CHECKSUM_AT]]
         names = [row[owner.at + NAME_AT] for row in rows]
         pairs = zip(names, contents, strict=True)
@@ -229,15 +229,15 @@ class ShardsWriter(GroupWriter):
         # a row without a checksum has no file
         rows = [row for row in owner.rows if row[at + CHECKSUM_AT]]
         waiting = []
-        for index, (held, row) in enumerate(zip(outputs, rows, strict=True)):
-            row[at], row[at + NAME_AT], row[at + OFFSET_AT] = "", held.name, ""
+        for index, (output, row) in enumerate(zip(outputs, rows, strict=True)):
+            row[at], row[at + NAME_AT], row[at + OFFSET_AT] = "", output.name, ""
             typed = typed_row(owner, row)
             if new:
-                # what an older shard has is taken along, also where none such would be made now
+                # what an older shard has is kept, even if no such output would be made now
                 self._sink.check(typed)
             key = f"{owner.number:08d}-{index:06d}"
-            extension = self._extension(held.name)
-            sample = ShardSample(key, extension, held.size, held.checksum, held.content, typed)
+            extension = self._extension(output.name)
+            sample = ShardSample(key, extension, output.size, output.checksum, output.content, typed)
             waiting.append((sample, row, at))
         self._waiting[owner.rank] = waiting
 
@@ -250,19 +250,19 @@ class ShardsWriter(GroupWriter):
     # -- into shards -----------------------------------------------------------------------------------------
 
     def advance(self, rank: int) -> None:
-        """Write what has waited for this."""
+        """Write what waited for this input."""
         if self._sink.seed is None:
             for ready in sorted(one for one in self._waiting if one <= rank):
                 self._write(self._waiting.pop(ready))
 
     def finish(self) -> None:
-        """Write what is left, shuffled if that is wanted."""
-        left = [one for rank in sorted(self._waiting) for one in self._waiting[rank]]
+        """Write what is left, shuffled if asked for."""
+        rest = [one for rank in sorted(self._waiting) for one in self._waiting[rank]]
         self._waiting.clear()
         seed = self._sink.seed
         if seed is not None:
-            left.sort(key=lambda one: xxhash.xxh3_64_intdigest(one[0].key.encode(), seed))
-        self._write(left)
+            rest.sort(key=lambda one: xxhash.xxh3_64_intdigest(one[0].key.encode(), seed))
+        self._write(rest)
         self._close()
 
     def _write(self, ready: list[tuple[ShardSample, Row, int]]) -> None:
@@ -291,8 +291,7 @@ class ShardsWriter(GroupWriter):
         final = self._storage.path(name)
         if name not in self._stale and self._storage.exists(name):
             raise StorageError(
-                f"{final}: is there already, and no run has made it; move it away, and run the same command "
-                "again"
+                f"{final}: already exists, but no run made it; move it away, then run the same command again"
             )
         self._names.append(name)
         self._count = 0
@@ -312,7 +311,7 @@ class ShardsWriter(GroupWriter):
             self._shard = None
 
     def close(self) -> None:
-        """Let go of a shard that was not finished, and of what waited on disk."""
+        """Close a shard that was not finished, and what waited on disk."""
         if self._shard is not None:
             self._shard.discard()
         if self._spool is not None:
@@ -322,16 +321,16 @@ class ShardsWriter(GroupWriter):
     # -- into place ------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """The shards of the group."""
+        """Return the shards of the group."""
         return self._names
 
     def moves(self) -> list[Move]:
-        """Each shard from staging to its place."""
+        """Return the move of each shard from staging to its final name."""
         staged = f"{self._storage.staging}/{self._batch}"
         return [Move(f"{staged}/{name}", name, *measure(f"{self._folder()}/{name}")) for name in self._names]
 
     def publish(self) -> None:
-        """Move all shards into place."""
+        """Give all shards their final names."""
         if self._names:
             self._storage.publish(f"{self._folder()}/{SHARDS}", self._names)
 
@@ -340,7 +339,7 @@ class ShardsWriter(GroupWriter):
 
 
 def typed_row(owner: OutputOwner, row: Row) -> dict[str, Scalar]:
-    """A row of the manifest as the values that it was made from; the dataset's columns are text."""
+    """Return a row of the manifest with the values that it was made from; dataset columns are text."""
     types = owner.types
     return {
         name: _typed(types[name], text) if index >= owner.at and name in types else text
@@ -361,15 +360,15 @@ def _typed(kind: str, text: str) -> Scalar:
 
 
 def plain_json(value: Scalar) -> Scalar:
-    """A value that JSON has: what is not a finite number is null."""
+    """Return a value that JSON has: null for a number that is not finite."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_json(row: Mapping[str, Scalar]) -> bytes:
-    """Values by their names, as JSON."""
+    """Return values by name as JSON."""
     plain = {name: plain_json(value) for name, value in row.items()}
     try:
         return json.dumps(plain, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        # bytes that are not UTF-8 came through as they were
+        # bytes that are not UTF-8 came through unchanged
         return json.dumps(plain).encode()

@@ -21,17 +21,17 @@ class WebDatasetSink(ShardSink):
     suffix = ".tar"
 
     def __init__(self, options: RunOptions) -> None:
-        """Take which columns become members of their own."""
+        """Take the columns that become members of their own."""
         super().__init__(options)
         self.fields = options.fields_asked
         self.taken = (JSON, *self.fields)
 
     def options(self) -> dict[str, Any]:
-        """What changes the shards."""
+        """Return what changes the shards."""
         return {**super().options(), "field": self.fields}
 
     def check(self, row: Mapping[str, Scalar]) -> None:
-        """Refuse an output that lacks a column which is to be a member."""
+        """Refuse an output that lacks a column for a member."""
         for name, column in self.fields.items():
             if column not in row:
                 raise BadResult(f"--field {name}={column}: is neither a column of the dataset nor metadata")
@@ -41,7 +41,7 @@ class TarShard(NewShard):
     """A tar archive; the members of a sample stand together."""
 
     def __init__(self, path: str, name: str, sink: WebDatasetSink) -> None:
-        """Begin it."""
+        """Open the file."""
         self._file = open(path, "wb", buffering=1 << 16)  # noqa: SIM115 - until it is closed
         self._archive = ArchiveWriter(self._file)
         self._name, self._fields = name, sink.fields
@@ -49,15 +49,15 @@ class TarShard(NewShard):
 
     @property
     def size(self) -> int:
-        """The bytes written so far."""
+        """Return the bytes written so far."""
         return self._archive.size
 
     def takes(self, sample: ShardSample) -> int:
-        """The bytes of its members, and of the end of the archive."""
+        """Return the bytes of its members, and of the end of the archive."""
         return sum(size_in_archive(member) for member in self._members(sample)) + len(END)
 
     def add(self, sample: ShardSample) -> int:
-        """Write a sample; returns the byte at which its content begins."""
+        """Write a sample; return the byte at which its content begins."""
         offset = self._offset(sample)
         for member in self._members(sample):
             self._archive.add(member)
@@ -68,13 +68,13 @@ class TarShard(NewShard):
         return self._archive.size + len(header(sample.member, sample.size))
 
     def _members(self, sample: ShardSample) -> list[Member]:
-        """The content, the row of the manifest, and the fields; made once, though asked for twice."""
+        """Return the content, the manifest row and the fields; made once for `takes` and `add`."""
         if self._made is None or self._made[0] is not sample:
             row = {**sample.row, "output": f"{self._name}/{sample.member}", OFFSET: self._offset(sample)}
             contents = {JSON: as_json(row)}
             for name, column in self._fields.items():
                 if column not in row:
-                    # taken along from a shard that was made without it
+                    # carried over from a shard that was made without it
                     continue
                 text = "" if row[column] is None else str(row[column])
                 contents[name] = text.encode(ENCODING, ESCAPE)
@@ -85,14 +85,14 @@ class TarShard(NewShard):
         return self._made[1]
 
     def close(self) -> None:
-        """Mark the end."""
+        """Write the end of the archive."""
         self._archive.finish()
         self._file.close()
 
     def discard(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with contextlib.suppress(OSError):
-            # what is left in its buffer may have no room
+            # there may be no room for what is left in its buffer
             self._file.close()
 
 

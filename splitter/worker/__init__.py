@@ -1,10 +1,13 @@
 """One batch in one worker: process, store, commit.
 
 messages       what travels between driver and worker: jobs, batches, reports
-worker         the runner's side: each input of a batch, one after the other
-batch_state    what is known so far of the inputs of a batch
+worker         what sets a recipe up and runs batches, in a runner or in the driver
+batch          a batch in progress: each input processed, then all published and committed
+group          a batch in progress that makes shards
+tools          `WorkerTools`: what a worker lends to each batch, such as journal and fetcher
 rows           the manifest rows of an input
 failures       an exception as a row of errors.csv
-guard          the process that survives a bad input
+runner         the process that holds the user's code
+guard          the process that survives a bad input, and names it
 surroundings   what user code may change in its process
 """

@@ -1,4 +1,4 @@
-"""Why an input failed: what is said of an exception in errors.csv, and who is to blame for it."""
+"""Turn an exception into a row of errors.csv, and tell whether the recipe or the input is to blame."""
 
 import errno
 import os
@@ -16,8 +16,8 @@ from splitter.worker.messages import Failure
 
 LONGEST_MESSAGE = 10_000
 SCRATCH_SHOWN = "{scratch}"
-# the modules that a traceback runs through before it is in the user's code
-_OWN = {"splitter.worker.worker", "splitter.worker.batch_state", "splitter.dataset"}
+# the modules that a traceback runs through before it reaches the user's code
+_OWN = {"splitter.worker.worker", "splitter.worker.batch", "splitter.worker.group", "splitter.dataset"}
 _PACKAGE = f"{PACKAGE_FOLDER}/"
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 _SCRATCH = re.compile(
@@ -28,39 +28,42 @@ _OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENX
 
 
 class CurrentMember(NamedTuple):
-    """A member of a shard: what the list calls it, and the file that it becomes."""
+    """A member of a shard: its name in the list, and the file that it becomes."""
 
     listed: str
     path: str
 
 
-def failure_of(error: BaseException, attempts: int, in_hand: CurrentMember | None = None) -> Failure:
-    """The row of errors.csv for an exception; a member of a shard is called what the list calls it."""
+def failure_of(error: BaseException, attempts: int, member: CurrentMember | None = None) -> Failure:
+    """Return the row of errors.csv for an exception; a member of a shard is named as in the list."""
     shown = "" if isinstance(error, InputError) else shown_from_own(error)
-    return Failure(type(error).__name__, _message(error, in_hand), shown, attempts)
+    return Failure(type(error).__name__, _message(error, member), shown, attempts)
 
 
 def shown_from_own(error: BaseException) -> str:
-    """The traceback from the user's own code on."""
+    """Return the traceback from the user's own code on."""
     text = "".join(traceback.format_exception(_without_own(error)))
     return in_unicode(text[-LONGEST_MESSAGE:])
 
 
 def after_batch(fault: Failure | None, failure: Failure) -> Failure:
-    """The failure of an input that was tried alone after its batch, with the error of that before it."""
+    """Put the error of `process_batch` before that of an input that was then tried alone."""
     if fault is None or not failure.traceback or failure.message == fault.message:
         return failure
-    before = f"{fault.traceback}\nThat was process_batch; then this input was tried alone:\n\n"
+    before = (
+        f"{fault.traceback}\nThe error above is from process_batch; this one is from trying the "
+        "input alone:\n\n"
+    )
     return replace(failure, traceback=before + failure.traceback)
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether a read may succeed when it is tried again."""
+    """Return whether a read may succeed if it is repeated."""
     return isinstance(error, OSError) and not isinstance(error, _WILL_NOT_PASS)
 
 
 def not_read(error: BaseException, path: str) -> bool:
-    """Whether it is the input that could not be read, and not another file, nor its content that is wrong."""
+    """Return whether the input itself could not be read, as opposed to another file or bad content."""
     if isinstance(error, OSError) and error.errno is not None:
         if not isinstance(error.filename, (str, bytes, os.PathLike)):
             # a descriptor has no name; but a connection refused, say, is not about the input
@@ -74,9 +77,9 @@ class Blame:
     """A failure that may be the fault of the recipe's own code.
 
     Attributes:
-        kind: Of the exception.
-        where: The line that it came from.
-        message: What it says.
+        kind: The type of the exception.
+        where: The line that raised it.
+        message: Its message.
         traceback: As in errors.csv.
     """
 
@@ -87,24 +90,24 @@ class Blame:
 
     @classmethod
     def of(cls, error: BaseException, failure: Failure, dataset: ProcessorDataset) -> "Blame | None":
-        """None for what splitter itself has found to be wrong with an input."""
+        """Return None if splitter itself has found the input to be wrong."""
         if isinstance(error, InputError) and not isinstance(error, BadResult):
             return None
         where = line_of(error, dataset) if failure.traceback else ""
         return cls(failure.error, where, failure.message, failure.traceback)
 
     def is_like(self, other: "Blame") -> bool:
-        """Whether it is the same error from the same line."""
+        """Return whether it is the same error from the same line."""
         return (self.kind, self.where) == (other.kind, other.where)
 
     def __str__(self) -> str:
-        """For a message of one line."""
+        """Describe it in one line."""
         where = f" ({self.where})" if self.where else ""
         return f"{self.kind}: {' '.join(self.message.split())}{where}"
 
 
 def line_of(error: BaseException, dataset: ProcessorDataset) -> str:
-    """The line of the recipe's file that an error came through last, or else where it came from."""
+    """Return the last line of the recipe's file in an error's traceback, or else the line that raised it."""
     steps = traceback.extract_tb(error.__traceback__)
     code = _file_of(dataset)
     own = [step for step in steps if step.filename == code] or steps[-1:]
@@ -116,7 +119,7 @@ def _file_of(dataset: ProcessorDataset) -> str | None:
 
 
 def kind_and_line(kind: str, shown: str, dataset: ProcessorDataset) -> str:
-    """What kind of error it is, and the line of a user's own code that its traceback names last."""
+    """Return the type of an error, and the last line of the user's code that its traceback names."""
     steps = _STEP.findall(shown)
     code = _file_of(dataset)
     path, line = next((step for step in reversed(steps) if step[0] == code), [("", ""), *steps][-1])
@@ -124,23 +127,23 @@ def kind_and_line(kind: str, shown: str, dataset: ProcessorDataset) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """An exception for a message."""
+    """Describe an exception in one line."""
     return f"{type(error).__name__}: {' '.join(_message(error).split())}"
 
 
-def _message(error: BaseException, in_hand: CurrentMember | None = None) -> str:
+def _message(error: BaseException, member: CurrentMember | None = None) -> str:
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001 - a user's __str__ may do anything
         text = "its message cannot be shown"
-    if in_hand is not None:
-        text = text.replace(in_hand.path, in_hand.listed)
+    if member is not None:
+        text = text.replace(member.path, member.listed)
     # the names of scratch folders are random, and what is published must not be
     return in_unicode(_SCRATCH.sub(SCRATCH_SHOWN, text[:LONGEST_MESSAGE]))
 
 
 def _without_own(error: BaseException) -> BaseException:
-    """The exception with a traceback that starts in the user's code."""
+    """Return the exception with a traceback that starts in the user's code."""
     step = error.__traceback__
     while step and step.tb_frame.f_globals.get("__name__") in _OWN:
         step = step.tb_next

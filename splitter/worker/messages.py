@@ -22,17 +22,17 @@ SECOND_NAME = "second"
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker needs to know, the same for every batch of a run.
+    """What a worker needs to know of a run, the same for every batch.
 
     Attributes:
         dataset: The recipe, with its parameters.
         storage: The output folder.
         sink: Where output files go.
-        layout: Where inputs are, and which folder of the output is whose.
+        layout: Where inputs are, and which folder of the output belongs to which.
         header: The columns of the dataset list.
-        at: Which of them holds the paths.
+        at: The index of the one that holds the paths.
         seed: The part of every fingerprint that says how inputs are processed.
-        retries: How often a read that failed for a moment is tried again.
+        retries: How often a read is repeated after a temporary error.
         durable: Whether each batch is synced before it is committed.
     """
 
@@ -64,11 +64,11 @@ class Batch:
     Attributes:
         name: Of its commit record; names sort by age.
         texts: The rows of each input, as CSV.
-        keys: What each input is called in commit records.
+        keys: The key of each input in commit records.
         sizes: The bytes of each file as the survey found it, or UNREADABLE.
         times: When each file last changed.
-        stale: By place in the batch, the outputs of an earlier run that are to be replaced.
-        failures: By place in the batch, inputs that are known to fail and are not tried.
+        stale: By index in the batch, outputs of an earlier run that are replaced.
+        failures: By index in the batch, why inputs fail that are not tried at all.
         one_by_one: Whether to leave `process_batch` aside.
         trial: Whether to try the inputs only, until one gives an output file: nothing is stored.
         second: Another input, to be tried if the first of this batch fails in the recipe's own code: where
@@ -95,11 +95,11 @@ class Batch:
     waits_for_verdict: bool = False
 
     def __len__(self) -> int:
-        """How many inputs it holds."""
+        """Return how many inputs it has."""
         return len(self.texts)
 
     def part(self, name: str, start: int, stop: int) -> "Batch":
-        """Some of its inputs as a batch of their own."""
+        """Return some of its inputs as another batch."""
         return Batch(
             name,
             self.texts[start:stop],
@@ -116,7 +116,7 @@ class Batch:
         )
 
     def steps(self) -> "list[Batch]":
-        """The batches that are committed one after the other."""
+        """Return the batches that are committed one after the other."""
         step = self.step or len(self)
         if step >= len(self):
             return [self]
@@ -129,7 +129,7 @@ class Tried:
     """What became of an input in a trial.
 
     Attributes:
-        key: What it is called in commit records.
+        key: Its key in commit records.
         status: Whether it is done, skipped or failed.
         head: The columns of its rows.
         outputs: The names of its output files.
@@ -144,17 +144,21 @@ class Tried:
 
 
 @dataclass
-class Report:
-    """What became of a batch: numbers for the display. The truth is the commit record.
+class WorkCounts:
+    """Numbers of a batch or of many, for the display: the truth is in the commit records.
 
-    `unreadable` has the keys of inputs that cannot be read now, and keep what they had. `lost` has those of a
-    batch whose worker was lost with it, and `said` what user code printed, by input. `undone` counts inputs
-    that were done before, but what they had in an older shard is damaged. `apart` counts batches that
-    `process_batch` did not do, so that their inputs were tried one by one. `tried` is of a trial, and
-    `batch` the name of the batch.
+    Attributes:
+        inputs: How many were taken.
+        done: How many of them are done.
+        skipped: How many the recipe left out.
+        failed: How many failed.
+        outputs: How many output files were made.
+        bytes: Their size.
+        seconds: How long it took.
+        undone: How many inputs were done before, but what they had in an older shard is damaged.
+        one_by_one: How many batches `process_batch` did not do, so that their inputs were tried one by one.
     """
 
-    batch: str = ""
     inputs: int = 0
     done: int = 0
     skipped: int = 0
@@ -162,43 +166,100 @@ class Report:
     outputs: int = 0
     bytes: int = 0
     seconds: float = 0.0
+    undone: int = 0
+    one_by_one: int = 0
+
+    def __iadd__(self, other: "WorkCounts") -> "WorkCounts":
+        """Add those of other batches."""
+        self.inputs += other.inputs
+        self.done += other.done
+        self.skipped += other.skipped
+        self.failed += other.failed
+        self.outputs += other.outputs
+        self.bytes += other.bytes
+        self.seconds += other.seconds
+        self.undone += other.undone
+        self.one_by_one += other.one_by_one
+        return self
+
+
+@dataclass
+class Problems:
+    """What went wrong with a batch, or with many.
+
+    Attributes:
+        failures: The first few inputs that failed, and why.
+        unreadable: The keys of inputs that cannot be read now, and keep what they had.
+        unreadable_names: The first few of them.
+        unreadable_why: Why the first of them cannot be read.
+        one_by_one_why: Why `process_batch` did not do a batch.
+        stop: Why the run cannot go on.
+        traceback: The user's own, where it is the recipe's fault.
+    """
+
     failures: list[tuple[str, str]] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
     unreadable_names: list[str] = field(default_factory=list)
     unreadable_why: str = ""
+    one_by_one_why: str = ""
     stop: str = ""
     traceback: str = ""
-    undone: int = 0
-    apart: int = 0
-    apart_why: str = ""
-    lost: list[int] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    said: list[tuple[str, str]] = field(default_factory=list)
-    tried: list[Tried] = field(default_factory=list)
 
-    @classmethod
-    def stopped(cls, error: RunStopped, batch: str = "") -> "Report":
-        """That the run cannot go on, with the user's own traceback if it is the recipe's fault."""
-        if isinstance(error, RecipeError):
-            return cls(batch, stop=error.message, traceback=error.traceback)
-        return cls(batch, stop=str(error))
+    def raise_stop(self) -> None:
+        """Raise why the run cannot go on, if it cannot."""
+        if self.traceback:
+            raise RecipeError(self.stop, self.traceback)
+        if self.stop:
+            raise RunStopped(self.stop)
 
-    def __iadd__(self, other: "Report") -> "Report":
-        """Add up two reports."""
-        for name in _NUMBERS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in _LISTS:
-            # in place: over many batches a new list each time would take longer and longer
-            getattr(self, name).extend(getattr(other, name))
-        for name in _FIRST_FEW:
-            setattr(self, name, (getattr(self, name) + getattr(other, name))[:FAILURES_SHOWN])
-        for name in _FIRST:
-            setattr(self, name, getattr(self, name) or getattr(other, name))
+    def __iadd__(self, other: "Problems") -> "Problems":
+        """Add those of other batches: of examples and reasons the first ones stay."""
+        # in place: over many batches a new list each time would take longer and longer
+        self.unreadable += other.unreadable
+        self.failures = [*self.failures, *other.failures][:FAILURES_SHOWN]
+        self.unreadable_names = [*self.unreadable_names, *other.unreadable_names][:FAILURES_SHOWN]
+        self.unreadable_why = self.unreadable_why or other.unreadable_why
+        self.one_by_one_why = self.one_by_one_why or other.one_by_one_why
+        self.stop = self.stop or other.stop
+        self.traceback = self.traceback or other.traceback
         return self
 
 
-# how the fields of two reports become one
-_NUMBERS = ("inputs", "done", "skipped", "failed", "outputs", "bytes", "seconds", "undone", "apart")
-_LISTS = ("unreadable", "lost", "notes", "said", "tried")
-_FIRST_FEW = ("failures", "unreadable_names")
-_FIRST = ("unreadable_why", "stop", "traceback", "apart_why")
+@dataclass
+class Report:
+    """What became of a batch.
+
+    Attributes:
+        batch: Its name.
+        counts: The numbers.
+        problems: What went wrong.
+        tried: What a trial found.
+        lost: The keys of its inputs, if its worker was lost with it.
+        notes: What the user is to be told.
+        said: What user code printed, by input.
+    """
+
+    batch: str = ""
+    counts: WorkCounts = field(default_factory=WorkCounts)
+    problems: Problems = field(default_factory=Problems)
+    tried: list[Tried] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    said: list[tuple[str, str]] = field(default_factory=list)
+
+    @classmethod
+    def stopped(cls, error: RunStopped | str, batch: str = "") -> "Report":
+        """Say that the run cannot go on, with the user's own traceback if it is the recipe's fault."""
+        if isinstance(error, RecipeError):
+            return cls(batch, problems=Problems(stop=error.message, traceback=error.traceback))
+        return cls(batch, problems=Problems(stop=str(error)))
+
+    def __iadd__(self, other: "Report") -> "Report":
+        """Add what became of another piece of the batch."""
+        self.counts += other.counts
+        self.problems += other.problems
+        self.tried += other.tried
+        self.lost += other.lost
+        self.notes += other.notes
+        self.said += other.said
+        return self

@@ -1,21 +1,23 @@
-"""The rows of the manifest that an input's outputs and metadata make."""
+"""Make the rows of the manifest from an input's outputs and metadata."""
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
 from splitter.errors import BadResult
 from splitter.ledger.manifest import merged_type
-from splitter.ledger.records import OWN_COLUMNS, SKIPPED_COLUMN, RowColumns
+from splitter.ledger.records import OUTPUT_COLUMNS, OWN_COLUMNS, SKIPPED_COLUMN, RowColumns
 from splitter.records import Scalar
+from splitter.sinks import StoredOutput
 from splitter.text.csv import ENCODING, ESCAPE, CsvText, Row
 
-NO_FILE = ("", "", "")
+NO_FILE = ("",) * len(OUTPUT_COLUMNS)
 
 Metadata = Mapping[str, Scalar]
 # where an output is, its metadata, and the columns of its row
-Made = tuple[Sequence[str], Metadata, Row]
+OutputRow = tuple[Sequence[str], Metadata, Row]
 Types = tuple[tuple[str, str], ...]
 
 _TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): ""}
@@ -32,45 +34,65 @@ class RowMaker:
         seen: Mapping[str, type] = MappingProxyType({}),
         taken: Iterable[str] = (),
     ) -> None:
-        """`header` holds the dataset's columns, `columns` the sink's; `declared` the types of metadata.
+        """Take the dataset's columns as `header`, the sink's as `columns`, and `declared` types of metadata.
 
-        `seen` are types that hold since the first input has them, `taken` more names of the sink's own.
+        `seen` are types that the first input has set, and `taken` more names that the sink reserves.
         """
         self._columns = tuple(header)
         self._own_columns = columns
         self._taken = {*header, *OWN_COLUMNS, *dict(columns), *taken}
-        # in the place of where an output is
-        self.no_file = (*NO_FILE, *("" for _ in columns))
+        self._added_later = ("",) * len(columns)
+        # what stands where the location of an output would
+        self.no_file: Sequence[str] = (*NO_FILE, *self._added_later)
         self._declared = {**seen, **declared}
-        self._said = frozenset(declared)
+        self._explicit = frozenset(declared)
         self._shapes: dict[tuple[Any, ...], Types | None] = {}
         self._heads: dict[tuple[Types, Types], RowColumns] = {}
         self._csv = CsvText()
         self._skipped = RowColumns(self._columns, (), ((SKIPPED_COLUMN, "str"),))
 
-    def make(self, row: Row, outputs: list[Made], metadata: Metadata) -> tuple[RowColumns, bytes]:
-        """One row for each output, or a single one for an input that made none."""
+    def location(self, stored: StoredOutput) -> Sequence[str]:
+        """Return the values that say where an output is; a sink may fill in its own when the batch ends."""
+        return stored.output, str(stored.size), stored.checksum, *(stored.more or self._added_later)
+
+    def make(self, row: Row, outputs: list[OutputRow], metadata: Metadata) -> tuple[RowColumns, bytes]:
+        """Write one row for each output, or a single one for an input that made none."""
+        head, owns, shared, usual = self._values(outputs, metadata)
+        with _named_values(owns, shared):
+            text = _joined(outputs, [*shared.values()]) if usual else b""
+            return head, text or self._csv.encode(self._listed(row, outputs, owns, shared))
+
+    def rows(self, row: Row, outputs: list[OutputRow], metadata: Metadata) -> tuple[RowColumns, list[Row]]:
+        """Return the same rows as lists of text, as they would be read again."""
+        head, owns, shared, _ = self._values(outputs, metadata)
+        with _named_values(owns, shared):
+            return head, [[*map(_text, values)] for values in self._listed(row, outputs, owns, shared)]
+
+    def _values(
+        self, outputs: list[OutputRow], metadata: Metadata
+    ) -> tuple[RowColumns, list[Metadata], Metadata, bool]:
+        """Return columns, the metadata of outputs and input, and whether nothing was converted."""
         output_types, owns, usual = self._alike([own for _, own, _ in outputs])
-        input_types, [metadata], plain = self._alike([metadata])
-        shared = [*metadata.values()]
-        head = self._head(output_types, input_types)
-        try:
-            text = _joined(outputs, shared) if usual and plain else b""
-            return head, text or self._csv.encode(
-                _rows_of(outputs, owns, shared) or [[*row, *self.no_file, *shared]]
-            )
-        except ValueError:
-            _refuse_what_cannot_be_written([*owns, metadata])
-            raise
+        input_types, [shared], plain = self._alike([metadata])
+        return self._head(output_types, input_types), owns, shared, usual and plain
+
+    def _listed(
+        self, row: Row, outputs: list[OutputRow], owns: list[Metadata], shared: Metadata
+    ) -> list[tuple[Scalar, ...]]:
+        ends = shared.values()
+        if not outputs:
+            return [(*row, *self.no_file, *ends)]
+        pairs = zip(outputs, owns, strict=True)
+        return [(*columns, *where, *own.values(), *ends) for (where, _, columns), own in pairs]
 
     def skipped(self, row: Row, reason: str) -> tuple[RowColumns, bytes]:
-        """The row of an input that was left out."""
+        """Return the row of an input that was left out."""
         return self._skipped, self._csv.encode([[*row, *NO_FILE, reason]])
 
     def _alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata], bool]:
-        """Keys with their types, and each metadata with just these keys in this order.
+        """Return keys with their types, and each metadata with exactly these keys in this order.
 
-        The last says whether they are as they were given, and no value is missing.
+        The last value says whether nothing was converted and no value is missing.
         """
         try:
             keys = {*map(tuple, all_metadata)}
@@ -89,11 +111,11 @@ class RowMaker:
         return types, all_metadata, type(None) not in shape[1]
 
     def _types_of(self, keys: Sequence[str], kinds: Sequence[type]) -> Types | None:
-        """The types of values that need not be converted; None if some must be."""
-        wanted = [self._declared.get(key, kind) for key, kind in zip(keys, kinds, strict=True)]
-        pairs = zip(kinds, wanted, strict=True)
+        """Return the types of values if none needs conversion, else None."""
+        types = [self._declared.get(key, kind) for key, kind in zip(keys, kinds, strict=True)]
+        pairs = zip(kinds, types, strict=True)
         if all(kind in _TYPES and kind in (other, type(None)) for kind, other in pairs):
-            return tuple((key, _TYPES[kind]) for key, kind in zip(keys, wanted, strict=True))
+            return tuple((key, _TYPES[kind]) for key, kind in zip(keys, types, strict=True))
         return None
 
     def _made_alike(self, all_metadata: list[Metadata]) -> tuple[Types, list[Metadata], bool]:
@@ -102,7 +124,7 @@ class RowMaker:
         return tuple(types.items()), [{key: values.get(key) for key in types} for values in plain], False
 
     def _plain(self, metadata: Metadata, types: dict[str, str]) -> dict[str, Scalar]:
-        """The metadata with values of Python's own types; notes the type of each key."""
+        """Return the metadata with values of Python's own types; note the type of each key."""
         if not isinstance(metadata, Mapping):
             raise BadResult(f"metadata is of type {type(metadata).__name__}; expected a mapping of scalars")
         values: dict[str, Scalar] = {}
@@ -116,18 +138,18 @@ class RowMaker:
         if type(plain) not in _TYPES:
             kind = type(value).__name__
             raise BadResult(f"metadata {key!r} is of type {kind}; expected str, int, float, bool or None")
-        wanted = self._declared.get(key)
-        if wanted is None or plain is None or type(plain) is wanted:
+        declared = self._declared.get(key)
+        if declared is None or plain is None or type(plain) is declared:
             return plain
-        if wanted is str:
+        if declared is str:
             return str(plain)
-        if wanted is float and type(plain) is int:
+        if declared is float and type(plain) is int:
             return float(plain)
-        if key in self._said:
-            raise BadResult(f"metadata {key!r} is {plain!r}; metadata_types says {wanted.__name__}")
+        if key in self._explicit:
+            raise BadResult(f"metadata {key!r} is {plain!r}; metadata_types says {declared.__name__}")
         raise BadResult(
-            f"metadata {key!r} is {plain!r} where the first input has {wanted.__name__}; declare it in "
-            "metadata_types, such as str for both"
+            f"metadata {key!r} is {plain!r} where the first input has {declared.__name__}; declare "
+            "it in metadata_types, for example as str"
         )
 
     def _head(self, outputs: Types, inputs: Types) -> RowColumns:
@@ -149,28 +171,27 @@ class RowMaker:
                 raise BadResult(f"metadata key {key!r} cannot be written as UTF-8; rename it") from None
             if key in self._columns:
                 raise BadResult(
-                    f"metadata {key!r} would hide the dataset column of that name; --rename {key}=NEW"
+                    f"metadata key {key!r} would hide the dataset column of that name; use --rename {key}=NEW"
                 )
             if key in self._taken:
-                raise BadResult(f"metadata {key!r} has the name of a column of the manifest's own; rename it")
+                raise BadResult(
+                    f"metadata key {key!r} is reserved: the manifest already has a column of that name; "
+                    "rename the key"
+                )
             if key in outputs and key in inputs:
                 raise BadResult(
-                    f"metadata {key!r} is given both for the outputs and for the input; rename one"
+                    f"metadata key {key!r} occurs both for the outputs and for the input; rename one"
                 )
 
 
-def _rows_of(outputs: list[Made], owns: list[Metadata], shared: list[Scalar]) -> list[tuple[Scalar, ...]]:
-    return [(*columns, *place, *own.values(), *shared) for (place, _, columns), own in zip(outputs, owns)]  # noqa: B905
-
-
-def _joined(outputs: list[Made], shared: list[Scalar]) -> bytes:
-    """Rows without a field that needs quotes, in half the time that the csv module takes; else nothing."""
+def _joined(outputs: list[OutputRow], shared: list[Scalar]) -> bytes:
+    """Join rows in half the time that the csv module takes; return nothing if a field needs quotes."""
     ends = [*map(str, shared)]
-    lines = [",".join([*columns, *place, *map(str, own.values()), *ends]) for place, own, columns in outputs]
+    lines = [",".join([*columns, *where, *map(str, own.values()), *ends]) for where, own, columns in outputs]
     if not lines:
         return b""
-    place, own, columns = outputs[0]
-    commas = (len(columns) + len(place) + len(own) + len(ends) - 1) * len(lines)
+    where, own, columns = outputs[0]
+    commas = (len(columns) + len(where) + len(own) + len(ends) - 1) * len(lines)
     lines.append("")
     text = "\n".join(lines)
     if text.count(",") != commas or text.count("\n") != len(outputs) or '"' in text or "\r" in text:
@@ -178,18 +199,28 @@ def _joined(outputs: list[Made], shared: list[Scalar]) -> bytes:
     return text.encode(ENCODING, ESCAPE)
 
 
-def _refuse_what_cannot_be_written(all_metadata: Iterable[Metadata]) -> None:
-    """Name the value that the CSV library or the encoding gave up on."""
-    for metadata in all_metadata:
-        for key, value in metadata.items():
+def _text(value: Scalar) -> str:
+    """A value as it comes back from CSV."""
+    text = "" if value is None else str(value)
+    return text if text.isascii() else text.encode(ENCODING, ESCAPE).decode(ENCODING, ESCAPE)
+
+
+@contextlib.contextmanager
+def _named_values(owns: list[Metadata], shared: Metadata) -> Iterator[None]:
+    """Name the value that the CSV library or the encoding gives up on."""
+    try:
+        yield
+    except ValueError:
+        for key, value in (pair for metadata in (*owns, shared) for pair in metadata.items()):
             try:
                 str(value).encode(ENCODING, ESCAPE)
             except ValueError as error:
                 raise BadResult(f"metadata {key!r} cannot be written: {error}") from None
+        raise
 
 
 def _python_value(value: Any) -> Scalar:  # noqa: ANN401 - whatever a user's method gave
-    """A numpy or torch scalar, a path, a member of a str or int Enum as the plain value it stands for."""
+    """Return the plain value of a numpy or torch scalar, a path, or a member of a str or int Enum."""
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         value = value.item()
     if type(value) in _TYPES:

@@ -1,15 +1,15 @@
-"""What user code may change in its process, to the harm of the inputs that come next."""
+"""Undo what user code changes in its process, so that the next input finds it as it was."""
 
 import contextlib
 import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TextIO
 
 CLOSED, RIGHTS, LIMITS = 1, 2, 3
-# what an input has done after which its process is of no use
+# what an input may do that makes its process useless
 HARM = {
     CLOSED: "closed file descriptors that it had not opened",
     RIGHTS: "changed the user that its process belongs to",
@@ -19,13 +19,19 @@ _LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)
 
 
 class Surroundings:
-    """What every input finds: the working folder, the umask, standard streams, limits.
+    """The working folder, the umask, standard streams and limits that every input finds.
 
-    Taken when setup() is through: what that changes is meant for all inputs.
+    Noted after setup(), since what that changes is meant for all inputs.
     """
 
-    def __init__(self, needed: Sequence[int] = (), *, of_runner: bool = False) -> None:
-        """Note how things are; `needed` are descriptors that a runner cannot do without, the pipe first."""
+    def __init__(self, needed: Sequence[int] = (), give_up: Callable[[int], NoReturn] | None = None) -> None:
+        """Note how things are; `needed` are descriptors that a runner cannot do without, the pipe first.
+
+        `give_up` ends a runner that has become useless; without it this process is not a runner, and less
+        is undone.
+        """
+        of_runner = give_up is not None
+        self._process, self._give_up = os.getpid(), give_up
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self._folder = self._opened_folder()
@@ -34,7 +40,7 @@ class Surroundings:
         self._pipe = _identity(needed[0]) if needed else None
         self._user = os.geteuid()
         self._limits = {which: resource.getrlimit(which) for which in _LIMITS}
-        # one that setup() has set goes on
+        # an alarm that setup() has set goes on
         self._ends_alarms = of_runner and not any(signal.getitimer(signal.ITIMER_REAL))
 
     @staticmethod
@@ -43,25 +49,38 @@ class Surroundings:
             return os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
         return -1
 
-    def restore_umask(self) -> None:
-        """Have files made as the user's umask says; called before each output is stored."""
+    def before_output(self) -> None:
+        """Have the next file made as the user's umask says, and in no copy of this process."""
+        self._end_if_forked()
         os.umask(self._umask)
 
-    def restore(self) -> None:
-        """Undo, after an input, what can be undone."""
+    def after_user_code(self) -> None:
+        """Undo what an input has done to this process; end it if that cannot be undone."""
+        self._end_if_forked()
         os.umask(self._umask)
         if self._folder >= 0:
             with contextlib.suppress(OSError):
                 os.fchdir(self._folder)
         if self._of_runner:
             self._restore_process()
+        self.end_if_harmed()
+
+    def end_if_harmed(self) -> None:
+        """End this process if an input has made it useless to others."""
+        if self._give_up is not None and (harm := self._harm()):
+            self._give_up(harm)
+
+    def _end_if_forked(self) -> None:
+        """End a copy of this process that user code has forked and let go: it must not do the batch too."""
+        if os.getpid() != self._process:
+            os._exit(1)
 
     def _restore_process(self) -> None:
         if self._ends_alarms:
             signal.alarm(0)
         for number in range(3):
             if not _is_open(number):
-                # else the next file that is opened would be where others print to
+                # otherwise the next file opened would be the one that others print to
                 descriptor = os.open(os.devnull, os.O_RDWR)
                 if descriptor != number:
                     os.dup2(descriptor, number)
@@ -73,10 +92,7 @@ class Surroundings:
                 with contextlib.suppress(OSError, ValueError):
                     resource.setrlimit(which, limit)
 
-    def harm(self) -> int:
-        """What has been done to this process that makes it useless to other inputs; 0 if nothing."""
-        if not self._of_runner:
-            return 0
+    def _harm(self) -> int:
         if self._needed and (
             _identity(self._needed[0]) != self._pipe or not all(map(_is_open, self._needed))
         ):
@@ -89,7 +105,7 @@ class Surroundings:
         return any(_height(resource.getrlimit(which)) < _height(at) for which, at in self._limits.items())
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         if self._folder >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._folder)
@@ -97,12 +113,12 @@ class Surroundings:
 
 
 def _height(limit: tuple[int, int]) -> float:
-    """How much a limit allows."""
+    """Return how much a limit allows."""
     return float("inf") if limit[0] == resource.RLIM_INFINITY else limit[0]
 
 
 def _identity(descriptor: int) -> tuple[int, int] | None:
-    """Which file a descriptor is of; None if it is closed."""
+    """Return the file of a descriptor; None if it is closed."""
     try:
         found = os.fstat(descriptor)
     except OSError:
@@ -119,7 +135,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _usable(stream: TextIO | None, number: int) -> TextIO:
-    """A standard stream as it was; made again if it was closed."""
+    """Return a standard stream; a new one if it was closed."""
     if stream is not None and not stream.closed:
         return stream
     return open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from doors import Said, here, read_table, write_files
-from sinks.conformance import Gives, InAStore, SinkConformance
 
 from splitter import InputFile, OutputFile
+from splitter.testing.sinks import Gives, InAStore, SinkConformance
 
 
 class TestFiles(SinkConformance):

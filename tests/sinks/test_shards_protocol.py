@@ -27,8 +27,11 @@ from engine.test_protocol import (
     rows_of,
 )
 from hypothesis import given, settings
+from nightly import depth
 
 from splitter import read_manifest, read_output
+
+pytestmark = pytest.mark.slow
 
 OWN = ("manifest.csv", "errors.csv")
 
@@ -59,7 +62,7 @@ class ShardWorld(World):
                 found.append(f"{name} is not whole: {content!r}")
         for row in read_rows(self.output / "manifest.csv"):
             if row["output"] and row["output"] not in samples:
-                found.append(f"{row['output']} is not there")
+                found.append(f"{row['output']} does not exist")
             elif row["output"] and not self.agrees(row, samples[row["output"]]):
                 found.append(f"the manifest lies about {row['output']}")
         if (self.output / "manifest.csv").exists():
@@ -146,14 +149,14 @@ def members_of(archive: bytes) -> dict[str, bytes]:
         return found
 
 
-@settings(THOROUGH, max_examples=12)
+@settings(THOROUGH, max_examples=depth(5))
 @given(history=histories())
 def test_any_history_of_deaths_and_changes_ends_with_the_same_samples(history: list[Run]):
     """Killed anywhere, with other rows, texts, labels and parameters each time: as with loose files."""
     live_through(history, TarWorld)
 
 
-@settings(THOROUGH, max_examples=5)
+@settings(THOROUGH, max_examples=depth(2))
 @given(history=histories())
 def test_and_so_does_one_of_shuffled_samples(history: list[Run]):
     live_through(history, ShuffledWorld)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from copying import Copy
-from doors import here, read_table, tree, write_list
+from doors import SHARED, here, read_table, tree, write_list
 from object_store import Bucket
 
 import splitter
 from splitter.errors import Refused
 
-COPY = f"{Path(__file__).parents[1] / 'copying.py'}:Copy"
+COPY = f"{SHARED / 'copying.py'}:Copy"
 SINKS = ["webdataset", "parquet"]
 WHERE = ("--where", "label < 2")
 
@@ -204,7 +204,7 @@ def test_loose_files_stay_and_are_named(folder, capfd):
         said = world.run(*options)
         assert said.code == 0
         assert told in said.err
-    assert "--prune, given once without --part, removes them" in said.err
+    assert "--prune, used once without --part, removes them" in said.err
     world.write(*range(7))
     said = world.run()
     assert (

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from doors import Said, here, read_table, tree, write_files, write_list
-from sinks.conformance import InAStore, ShardConformance
 
 import splitter
 from splitter import OutputFile, ProcessorDataset
 from splitter.errors import Refused, RunStopped
 from splitter.ledger import shard_groups
 from splitter.outputs.frame import Manifest
+from splitter.testing.sinks import InAStore, ShardConformance
 
 
 class TestWebDataset(ShardConformance):
@@ -340,7 +340,7 @@ def test_a_strangers_file_is_not_overwritten(dataset: Set):
     dataset.run(*"ab")
     stranger = dataset.output / "shards" / "shard-000001.tar"
     stranger.write_text("mine")
-    with pytest.raises(RunStopped, match=r"shard-000001\.tar: is there already, and no run has made it"):
+    with pytest.raises(RunStopped, match=r"shard-000001\.tar: already exists, but no run made it"):
         dataset.run(*"abc")
     assert stranger.read_text() == "mine"
 
@@ -435,7 +435,7 @@ def test_what_process_batch_leaves_to_process_stands_in_its_place(folder: Path):
         (["--sink=webdataset", "--field=json=label"], "--field 'json=label': 'json' is the name of"),
         (["--sink=webdataset", "--field=a=x", "--field=a=y"], "'a' is given twice"),
         (["--sink=webdataset", "--batch-size=3"], "--batch-size: with --sink webdataset a batch is"),
-        (["--sink=webdataset", "--shuffle=-1"], "--shuffle -1: must be a whole number from 0 on"),
+        (["--sink=webdataset", "--shuffle=-1"], "--shuffle -1: must be an integer, 0 or more"),
     ],
 )
 def test_a_mistake_is_one_line_before_any_work(words: Path, capfd, options: list[str], message: str):

@@ -32,7 +32,8 @@ from splitter.errors import BadResult, StorageError
 from splitter.inputs.shards import reader
 from splitter.ledger import journal as journal_module
 from splitter.ledger import records as commits_module
-from splitter.ledger.journal import BEGUN, Journal
+from splitter.ledger.journal import Journal
+from splitter.ledger.protocol import BEGUN
 from splitter.ledger.records import DIGEST_BYTES, ENTRY, Record, RowColumns, first_line
 from splitter.ledger.shard_groups import LEAST_BYTES, MOST_SMALL, _inputs_in_group
 from splitter.options import RunOptions
@@ -41,11 +42,11 @@ from splitter.records import Scratch
 from splitter.sinks import ParquetSink, parquet
 from splitter.sinks.columns import OutputColumns
 from splitter.storage import content as content_module
-from splitter.storage import remote
+from splitter.storage import remote, remote_files
 from splitter.storage.content import hold_content, measure, write_content
 from splitter.storage.folder import LocalStorage
 from splitter.storage.layout import RECORDS
-from splitter.storage.remote import storage_of
+from splitter.storage.opening import storage_of
 from splitter.storage.unnamed_copies import Copy, Pack
 from splitter.stores import objects
 from splitter.text import csv as csv_module
@@ -322,7 +323,8 @@ SIZES = [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE - 1, 2 * PIECE, 2 * PIECE 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[remote.RemoteStorage]:
     """A store in memory with an object of each size, which is read in small pieces."""
-    monkeypatch.setattr(remote, "READ_AT_ONCE", PIECE)
+    for module in (remote, remote_files):
+        monkeypatch.setattr(module, "READ_AT_ONCE", PIECE)
     storage = storage_of("memory://limits/out")
     assert isinstance(storage, remote.RemoteStorage)
     for size in SIZES:
@@ -354,7 +356,7 @@ def test_a_copy_that_could_not_be_fetched_is_fetched_when_it_is_asked_for_again(
     store: remote.RemoteStorage, monkeypatch: pytest.MonkeyPatch
 ):
     """The first try fails in the middle: what it left is neither the file nor an empty one."""
-    read_part = store._objects.read_part
+    read_part = store.objects.read_part
     asked = []
 
     def fail_once(name: str, start: int, stop: int) -> bytes:
@@ -363,7 +365,7 @@ def test_a_copy_that_could_not_be_fetched_is_fetched_when_it_is_asked_for_again(
             raise OSError(5, "the store is away")
         return read_part(name, start, stop)
 
-    monkeypatch.setattr(store._objects, "read_part", fail_once)
+    monkeypatch.setattr(store.objects, "read_part", fail_once)
     names = [f"{size}.bin" for size in SIZES]
     with pytest.raises(StorageError, match="cannot read"):
         store.have_at_hand(names)
@@ -501,7 +503,7 @@ def test_records_that_are_copied_in_blocks(
     journal = Journal(storage)
     journal.load()
     entries = journal.find(np.arange(2 * count, dtype="u8"))
-    text = b"".join(piece for _, piece in journal.pieces(entries))
+    text = b"".join(piece for *_, piece in journal.pieces(entries))
     assert text == b"".join(
         f"{key}.txt,{key}/a,1,xxh128:0,p,w\n".encode() for key in range(2 * count) for _ in range(key % 3)
     )

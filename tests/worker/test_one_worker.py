@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from doors import read_table, tree, write_files, write_list
+from doors import SHARED, read_table, tree, write_files, write_list
 from fates import FAILING, FATES, TOGETHER
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from launcher import Launcher, LauncherProcess, check_manifest
 from nightly import NIGHTLY
 from web_server import Answer, Web, web_server
 
-RECIPES = Path(__file__).parents[1] / "fates.py"
+RECIPES = SHARED / "fates.py"
 TIMEOUT = 4
 OWN = ("manifest.csv", "errors.csv")
 # what stands at a URL: there, not there, and there when it is asked for again
@@ -31,7 +31,7 @@ REMOTE = ("fetched", "missing", "half fetched")
 # what a row says that depends on which inputs share a shard
 OF_SHARDS = ("output", "shard_offset")
 _THREAD = re.compile(r"0x[0-9a-f]+")
-_ALONE = "then this input was tried alone:\n\n"
+_ALONE = "this one is from trying the input alone:\n\n"
 Fate = str
 
 
@@ -204,13 +204,7 @@ def test_a_batch_that_goes_wrong_leaves_nothing_to_the_next(
 
 # one that hangs takes seconds
 fates = st.sampled_from([*(set(FATES) - {"hangs"}), *REMOTE, *TOGETHER])
-SETTINGS = settings(
-    deadline=None,
-    database=None,
-    derandomize=not NIGHTLY,
-    phases=(Phase.generate, Phase.shrink),
-    suppress_health_check=list(HealthCheck),
-)
+SETTINGS = settings(phases=(Phase.generate, Phase.shrink))
 
 
 @settings(SETTINGS, max_examples=300 if NIGHTLY else 5)

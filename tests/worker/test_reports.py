@@ -4,17 +4,23 @@ from dataclasses import fields
 
 import pytest
 
-from splitter.worker.messages import Report
+from splitter.worker.messages import Problems, Report, WorkCounts
 
-NAMES = [field.name for field in fields(Report) if field.name != "batch"]
+NAMES = [
+    (kind, field.name)
+    for kind in (WorkCounts, Problems, Report)
+    for field in fields(kind)
+    if field.name != "batch"
+]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_that_a_report_says_is_lost_in_a_sum(name):
+@pytest.mark.parametrize(("kind", "name"), NAMES)
+def test_nothing_that_a_report_says_is_lost_in_a_sum(kind, name):
     """A guard adds up reports of pieces of a batch, of which one may be the only one that says something."""
-    kind = type(getattr(Report(), name))
-    said = ["said"] if kind is list else kind(7)
-    total = Report()
-    total += Report(**{name: said})
-    total += Report()
+    told = {list: ["said"], WorkCounts: WorkCounts(3), Problems: Problems(stop="said")}
+    of = type(getattr(kind(), name))
+    said = told.get(of) or of(7)
+    total = kind()
+    total += kind(**{name: said})
+    total += kind()
     assert getattr(total, name) == said

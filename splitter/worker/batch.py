@@ -1,0 +1,435 @@
+"""A batch in progress: its inputs are processed, their outputs staged, then published and committed."""
+
+import contextlib
+import errno
+import random
+import time
+from collections.abc import Callable, Sequence, Sized
+from dataclasses import replace
+from typing import Any
+
+from splitter.dataset import Result, checked_result
+from splitter.errors import (
+    BadResult,
+    InputError,
+    Interrupted,
+    RecipeError,
+    Skip,
+    StorageError,
+    UnreadableInput,
+)
+from splitter.inputs.fetching import Fetcher, RemoteInput, local_name
+from splitter.inputs.locations import UNREADABLE, fingerprint, look_at
+from splitter.inputs.shards.reader import MemberFiles
+from splitter.inputs.table import make_input
+from splitter.ledger.records import DONE, FAILED, SKIPPED, RecordWriter, RowColumns
+from splitter.records import InputFile, OutputFile, Scratch
+from splitter.sinks import DiscardWriter, SinkWriter
+from splitter.storage.layout import same_name
+from splitter.stores.files import Found
+from splitter.text.csv import CsvText, in_unicode, parse_rows
+from splitter.text.show import one_line
+from splitter.text.urls import LONGEST_NAME, is_url, without_secrets
+from splitter.worker.failures import (
+    SCRATCH_SHOWN,
+    Blame,
+    CurrentMember,
+    after_batch,
+    failure_of,
+    in_one_line,
+    kind_and_line,
+    may_pass,
+    not_read,
+)
+from splitter.worker.messages import Batch, Failure, Problems, Report, Tried, WorkCounts
+from splitter.worker.rows import Metadata, OutputRow
+from splitter.worker.tools import WorkerTools
+
+# what a worker says it is at, where that is no input of its batch
+BETWEEN_INPUTS = -1
+TOGETHER = -2
+SECOND = -5
+# a batch in which all inputs failed waits so long for the one that shows whether the recipe works
+SECONDS_FOR_VERDICT = 10.0
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class BatchInProgress:
+    """A batch on its way through a worker: its inputs, its sink, and what became of each input so far."""
+
+    def __init__(self, batch: Batch, tools: WorkerTools) -> None:
+        """Open the sink; nothing is read before an input is processed."""
+        self.batch, self.tools, self.job = batch, tools, tools.job
+        self.report = Report(batch.name, WorkCounts(inputs=len(batch)))
+        self.blame: Blame | None = None
+        self.rows = [[row] for row in parse_rows(b"".join(batch.texts))]
+        if self.job.dataset.group_rows:
+            self.rows = [parse_rows(text) for text in batch.texts]
+        # size and time of each file: as the survey found it, or as it was when it was read
+        self._found = [*map(Found, batch.sizes, batch.times)]
+        self._scratch = Scratch(tools.folder)
+        self.record = RecordWriter()
+        self.finished: set[int] = set()
+        self._current_members: dict[int, CurrentMember] = {}
+        # why process_batch has failed, and whether the first input has shown that the recipe works
+        self._batch_failure: Failure | None = None
+        self._is_judged = False
+        self._remote = self._remote_inputs()
+        members = tools.members.begin(batch.members, len(batch))
+        tools.fetcher.begin({**self._remote, **members})
+        self.sink = self._open_sink()
+
+    def _open_sink(self) -> SinkWriter:
+        stale = [name for names in self.batch.stale.values() for name in names]
+        return self.job.sink.open(self.job.storage, self.batch.name, stale)
+
+    def close(self) -> None:
+        """Close the sink."""
+        self.sink.close()
+
+    def _remote_inputs(self) -> dict[int, RemoteInput]:
+        """Return what is to be fetched, by index."""
+        batch = self.batch
+        if not is_url(self.job.layout.root) and not any(b"://" in text for text in batch.texts):
+            return {}
+        remote = {}
+        for index in range(len(batch)):
+            url = self._path(index)
+            if is_url(url) and index not in batch.failures and index not in batch.members:
+                found = self._found[index]
+                remote[index] = RemoteInput(url, found if found.size != UNREADABLE else None)
+        return remote
+
+    def _path(self, index: int) -> str:
+        """Return where an input is."""
+        return self.job.layout.location(self.rows[index][0][self.job.at])
+
+    # -- the way of a batch ----------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Process all inputs, then commit; raises RecipeError if the recipe is to blame."""
+        together = self.job.dataset.process_batch
+        if together and not self.batch.one_by_one and len(self.batch):
+            self._process_together(together)
+        self._process_all()
+        self.tools.mark(BETWEEN_INPUTS)
+        self._commit()
+
+    def _process_all(self) -> None:
+        for index in range(len(self.batch)):
+            self.process_next(index)
+
+    def process_next(self, index: int) -> None:
+        """Process one input, unless it is done, and drop what was fetched for it."""
+        tools = self.tools
+        if index not in self.finished:
+            tools.mark(index)
+            self.process(index)
+        tools.fetcher.drop(index)
+        tools.members.drop(index)
+        if self.batch.second is not None and not self._is_judged:
+            self._is_judged = True
+            self._judge(self.batch.second, index)
+
+    def _judge(self, second: Batch, index: int) -> None:
+        """Raise RecipeError if another input fails just as the first one has."""
+        blame, tools = self.blame, self.tools
+        if blame is not None:
+            tools.mark(SECOND)
+            fetcher = Fetcher(Scratch(tools.folder), ahead=False, announce=tools.announce)
+            members = MemberFiles(Scratch(tools.folder), fetcher)
+            with contextlib.closing(fetcher), contextlib.closing(members):
+                other = TrialInProgress(second, replace(tools, fetcher=fetcher, members=members))
+                other.process(0)
+            self.job.storage.unstage(second.name)
+            if other.blame is not None and other.blame.is_like(blame):
+                tried = (self.rows[index][0], other.rows[0][0])
+                names = " and ".join(one_line(row[self.job.at]) for row in tried)
+                raise RecipeError(
+                    f"{type(self.job.dataset).__name__} fails with the same error on its first two "
+                    f"inputs, {names}: {blame}; fix it and run the same command again, or use "
+                    "--max-failures 100% to continue anyway",
+                    blame.traceback,
+                )
+        if tools.gate:
+            tools.gate.open()
+
+    # -- an input --------------------------------------------------------------------------------------------
+
+    def process(self, index: int) -> None:
+        """Process one input until it is done, skipped or failed for good."""
+        failure = self.batch.failures.get(index)
+        if failure:
+            self._fail(index, failure)
+            return
+        attempt = 1
+        while not self._attempt(index, attempt):
+            time.sleep(0.1 * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))  # noqa: S311
+            attempt += 1
+
+    def _attempt(self, index: int, attempt: int) -> bool:
+        """Process one input; return False if it could not be read, which may pass."""
+        surroundings = self.tools.surroundings
+        try:
+            self._store(index, checked_result(self.tools.process(self._take(index))))
+        except (StorageError, Interrupted):
+            # an input that has closed descriptors is to blame, not the storage
+            surroundings.end_if_harmed()
+            raise
+        except Skip as reason:
+            surroundings.after_user_code()
+            self._skip(index, str(reason))
+        except BaseException as error:
+            surroundings.after_user_code()
+            self.sink.drop_input()
+            if isinstance(error, OSError) and error.errno in _FULL:
+                raise StorageError.of(error, error.filename or "a temporary file") from error
+            if attempt <= self.job.retries and may_pass(error):
+                return False
+            self._classify(index, error, attempt)
+        finally:
+            self._scratch.remove()
+        return True
+
+    def _classify(self, index: int, error: BaseException, attempts: int) -> None:
+        """Note why an input failed: it cannot be read, or processing it has raised an error."""
+        dataset, path = self.job.dataset, self._path(index)
+        unreadable = not_read(error, path)
+        if unreadable and isinstance(error, OSError):
+            error = UnreadableInput(f"{path}: cannot be read: {error.strerror}")
+        failure = failure_of(error, attempts, self._current_members.get(index))
+        if not unreadable:
+            self._note_blame(error, failure)
+        failure = self._in_words_of_the_list(index, after_batch(self._batch_failure, failure))
+        kind = kind_and_line(failure.error, failure.traceback, dataset)
+        self._fail(index, failure, kind, unreadable=unreadable)
+
+    def _note_blame(self, error: BaseException, failure: Failure) -> None:
+        if self.batch.second is not None:
+            self.blame = Blame.of(error, failure, self.job.dataset)
+
+    def _in_words_of_the_list(self, index: int, failure: Failure) -> Failure:
+        """Return the failure with the name of a remote file instead of that of its copy."""
+        if index not in self._remote:
+            return failure
+        url = self._remote[index].url
+        copy = f"{SCRATCH_SHOWN}/{local_name(url)}"
+        return replace(failure, message=failure.message.replace(copy, without_secrets(url)))
+
+    def _take(self, index: int) -> InputFile:
+        """Return the input as `process` takes it."""
+        job, batch, tools = self.job, self.batch, self.tools
+        input_file = make_input(self.rows[index], job.header, job.at, job.layout, self._scratch)
+        if index in batch.members:
+            member = tools.members.take(input_file, index, batch.members[index])
+            self._current_members[index] = CurrentMember(member.input, tools.members.path_of(member))
+            return member
+        if index in self._remote:
+            fetched = tools.fetcher.take(index)
+            # what was read, if it has changed since the survey: a version may come back, a time may not
+            self._found[index] = fetched.found
+            return input_file._replace(local_path=fetched.path)
+        if self._found[index].size == UNREADABLE:
+            # it may have appeared since; if not, this says why
+            self._found[index] = look_at(input_file.local_path)
+        return input_file
+
+    def _process_together(self, together: Callable[[Sequence[InputFile]], Any]) -> None:
+        """Give the batch to `process_batch`; what it leaves undone is then tried one by one."""
+        surroundings = self.tools.surroundings
+        indexes, inputs = [], []
+        for index in range(len(self.batch)):
+            if index not in self.batch.failures:
+                with contextlib.suppress(OSError, InputError):
+                    inputs.append(self._take(index))
+                    indexes.append(index)
+        self.tools.mark(TOGETHER)
+        try:
+            results = together(inputs)
+            if isinstance(results, Sized) and len(results) != len(inputs):
+                raise BadResult(f"process_batch gave {len(results)} results for {len(inputs)} inputs")  # noqa: TRY301
+            for index, result in zip(indexes, results, strict=True):
+                self._store(index, checked_result(result))
+        except (StorageError, Interrupted):
+            surroundings.end_if_harmed()
+            raise
+        except BaseException as error:  # noqa: BLE001 - a user's method may raise anything
+            surroundings.after_user_code()
+            self.sink.drop_input()
+            # as text, since the error itself would keep alive what the batch used, such as a GPU's memory
+            self._batch_failure = failure_of(error, 1)
+            self.report.counts.one_by_one = 1
+            self.report.problems.one_by_one_why = f"raised {in_one_line(error)}"
+        finally:
+            self._scratch.remove()
+
+    def _store(self, index: int, result: Result) -> None:
+        outputs, metadata = result
+        rows, surroundings = self.rows[index], self.tools.surroundings
+        made: list[OutputRow] = []
+        names: set[str] = set()
+        folder = ""
+        size = files = 0
+        for output in outputs:
+            surroundings.before_output()
+            if not isinstance(output, OutputFile):
+                raise BadResult(
+                    f"process returned a {type(output).__name__} among its outputs; expected OutputFile"
+                )
+            name, content, own, row = output
+            where: Sequence[str] = self.tools.rows.no_file
+            if content is not None:
+                _check_name(name, names)
+                folder = folder or self._folder(index)
+                stored = self.sink.store(folder, name, content, self._scratch)
+                where = self.tools.rows.location(stored)
+                size += stored.size
+                files += 1
+            if not 0 <= row < len(rows):
+                raise BadResult(f"an output names row {row}, but the input has {len(rows)}")
+            made.append((where, own, rows[row]))
+        surroundings.after_user_code()
+        self._keep(index, made, metadata, outputs=files, size=size)
+
+    def _folder(self, index: int) -> str:
+        """Return the folder in the output for an input."""
+        layout = self.job.layout
+        return layout.folder(layout.key(self.rows[index][0][self.job.at]))
+
+    # -- what became of an input -----------------------------------------------------------------------------
+
+    def _keep(
+        self, index: int, made: list[OutputRow], metadata: Metadata, *, outputs: int, size: int
+    ) -> None:
+        """Note that an input is done."""
+        head, text = self.tools.rows.make(self.rows[index][0], made, metadata)
+        self.sink.keep_input()
+        self.add(index, DONE, head=head, outputs=outputs, size=size, text=text)
+
+    def _skip(self, index: int, reason: str) -> None:
+        """Note that an input is left out."""
+        self.sink.drop_input()
+        head, text = self.tools.rows.skipped(self.rows[index][0], in_unicode(reason) or "skipped")
+        self.add(index, SKIPPED, head=head, text=text)
+        self.report.counts.skipped += 1
+
+    def _fail(self, index: int, failure: Failure, kind: str = "", *, unreadable: bool = False) -> None:
+        """Note a failed input; one that cannot be read now keeps what it had.
+
+        `kind` names the error in short messages.
+        """
+        row, problems = self.rows[index][0], self.report.problems
+        listed = row[self.job.at]
+        if unreadable and index in self.batch.stale:
+            key = self.batch.keys[index]
+            problems += Problems(unreadable=[key], unreadable_names=[listed], unreadable_why=failure.message)
+            return
+        text = CsvText().encode([[*row, failure.error, failure.message, failure.traceback, failure.attempts]])
+        self.add(index, FAILED, head=RowColumns(tuple(self.job.header)), text=text, failure=failure)
+        self.report.counts.failed += 1
+        problems += Problems(failures=[(one_line(listed), f"{kind or failure.error}: {failure.message}")])
+
+    def add(  # noqa: PLR0913 - the fields of an entry
+        self,
+        index: int,
+        status: int,
+        *,
+        head: RowColumns,
+        text: bytes,
+        outputs: int = 0,
+        size: int = 0,
+        failure: Failure | None = None,  # noqa: ARG002 - of trials
+    ) -> None:
+        """Add an input's entry to the commit record."""
+        # if the file has changed since it was found so, the next run does it again
+        mark = fingerprint(self.batch.texts[index], *self._found[index], self.job.seed)
+        key = self.batch.keys[index]
+        self.record.add(key, mark, status, head=head, outputs=outputs, size=size, text=text)
+        self.finished.add(index)
+        self.report.counts.done += status == DONE
+        self.report.counts.outputs += outputs
+        self.report.counts.bytes += size
+
+    # -- commit ----------------------------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        """Publish and commit what is finished."""
+        batch, gate = self.batch, self.tools.gate
+        if not self.finished:
+            return
+        if batch.waits_for_verdict and gate and self.report.counts.failed == len(batch):
+            # if the recipe is to blame, none of these is to stand in errors.csv
+            gate.wait(SECONDS_FOR_VERDICT)
+        vanish = [name for index, names in batch.stale.items() if index in self.finished for name in names]
+        keys = [batch.keys[index] for index in sorted(self.finished)]
+        self.publish(keys, vanish, durable=self.job.durable or bool(vanish))
+
+    def publish(self, keys: list[int], vanish: list[str], *, durable: bool) -> None:
+        """Begin, remove what is stale, publish, commit: the order that makes every crash recoverable."""
+        name, journal, storage = self.batch.name, self.tools.journal, self.job.storage
+        appear = self.sink.names()
+        storage.confirm()
+        if appear or vanish:
+            journal.begin(name, keys, [*appear, *vanish])
+            storage.remove(vanish)
+            self.sink.publish()
+            if durable:
+                storage.sync([*appear, *vanish])
+            # it may have taken long
+            storage.confirm()
+        journal.commit(name, self.record)
+        if appear or vanish:
+            journal.end(name)
+            storage.unstage(name)
+
+
+class TrialInProgress(BatchInProgress):
+    """A batch that is only tried, until an input gives an output file: nothing is published."""
+
+    def _open_sink(self) -> SinkWriter:
+        return DiscardWriter(self.job.storage, self.batch.name)
+
+    def _process_all(self) -> None:
+        for index in range(len(self.batch)):
+            if not self.report.counts.outputs:
+                self.process_next(index)
+
+    def _note_blame(self, error: BaseException, failure: Failure) -> None:
+        self.blame = Blame.of(error, failure, self.job.dataset)
+
+    def add(  # noqa: PLR0913 - the fields of an entry
+        self,
+        index: int,
+        status: int,
+        *,
+        head: RowColumns,
+        text: bytes,
+        outputs: int = 0,
+        size: int = 0,
+        failure: Failure | None = None,
+    ) -> None:
+        """Tell what became of an input in the report."""
+        names = self.sink.names() if outputs else []
+        self.report.tried.append(Tried(self.batch.keys[index], status, head, names, failure))
+        super().add(index, status, head=head, text=text, outputs=outputs, size=size)
+
+    def _commit(self) -> None:
+        self.job.storage.unstage(self.batch.name)
+
+
+def _check_name(name: Any, names: set[str]) -> None:  # noqa: ANN401
+    """Refuse an output name that is not one path component, or that was taken."""
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise BadResult(f"output name {name!r} is not one path component")
+    try:
+        length = len(name.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise BadResult(f"output name {name!r} cannot be a file name") from None
+    if length > LONGEST_NAME:
+        raise BadResult(
+            f"output name {name[:40]!r}… has {length} bytes; a file name has at most {LONGEST_NAME}"
+        )
+    same = same_name(name)
+    if same in names:
+        raise BadResult(f"output name {name!r} is used twice (ignoring case and Unicode form)")
+    names.add(same)

@@ -1,0 +1,252 @@
+"""Run user code in a process of its own, which its guard starts, asks, watches and kills."""
+
+import contextlib
+import faulthandler
+import functools
+import gc
+import mmap
+import multiprocessing
+import multiprocessing.connection
+import os
+import secrets
+import signal
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from typing import NoReturn
+
+from splitter.errors import RunStopped
+from splitter.system.capture import OutputCapture
+from splitter.system.children import die_with_parent, end_descendants
+from splitter.system.gate import Gate
+from splitter.system.memory import be_first_to_go, memory_of, nameless_file
+from splitter.system.package import PACKAGE_FOLDER
+from splitter.worker.batch import BETWEEN_INPUTS
+from splitter.worker.messages import Batch, Job, Report
+from splitter.worker.worker import Worker
+
+# what a runner notes while it has no batch
+IDLE = -3
+SETUP = -4
+SECONDS_FOR_LAST_WORDS = 0.1
+# the numbers: memory after setup(), the process that fetches, what an input has done that ends the runner
+SETUP_MEMORY, FETCHER, HARM_DONE = range(3)
+_INDEX, _NUMBER = struct.Struct("qd"), struct.Struct("q")
+
+
+class RunnerNotes:
+    """Memory that guard and runner share: the input that the runner is at, since when, and a few numbers."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _INDEX.size + 3 * _NUMBER.size)
+        self.write_index(IDLE)
+
+    def write_index(self, index: int) -> None:
+        """Note which input is begun now."""
+        _INDEX.pack_into(self._memory, 0, index, time.monotonic())
+
+    def read_index(self) -> tuple[int, float]:
+        """Return the input, and when it was begun."""
+        index, since = _INDEX.unpack_from(self._memory)
+        return index, since
+
+    def write(self, name: int, number: int) -> None:
+        """Note one of the numbers."""
+        _NUMBER.pack_into(self._memory, _INDEX.size + name * _NUMBER.size, number)
+
+    def read(self, name: int) -> int:
+        """Return one of the numbers, 0 at first."""
+        (number,) = _NUMBER.unpack_from(self._memory, _INDEX.size + name * _NUMBER.size)
+        return int(number)
+
+
+class Runner:
+    """A runner's process: forked when there is a batch, and again after its death."""
+
+    def __init__(self, job: Job, gate: Gate | None = None, *, listens: bool = False) -> None:
+        """Capture what user code prints if `listens`."""
+        self._job, self._gate = job, gate
+        self.notes = RunnerNotes()
+        # for its temporary files, which the guard removes however it ends
+        self.scratch = f"splitter-{secrets.token_hex(8)}"
+        self.capture = OutputCapture() if listens else None
+        # for its last words: the line of code that it died or hung at
+        self._last_words = nameless_file()
+        self._process = 0
+        # how it ended, if that was asked for already
+        self._status = -1
+        self._pipe: multiprocessing.connection.Connection | None = None
+
+    # -- the guard's end -------------------------------------------------------------------------------------
+
+    def give(self, batch: Batch) -> None:
+        """Send it a batch; start it first if it is not running."""
+        if not self._process:
+            self._start()
+        assert self._pipe is not None  # noqa: S101 - made by _start
+        self._pipe.send(batch)
+
+    def _start(self) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        self.notes.write_index(SETUP)
+        self.notes.write(HARM_DONE, 0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        scratch = self._job.storage.stage(self.scratch)
+        guard = os.getpid()
+        self._process = os.fork()
+        if not self._process:
+            ours.close()
+            self._live(theirs, guard, scratch)
+        theirs.close()
+        self._pipe = ours
+
+    def answer(self, seconds: float) -> Report | None:
+        """Wait so long for its report; raises OSError or EOFError if the pipe is closed."""
+        assert self._pipe is not None  # noqa: S101 - made by _start
+        if not self._pipe.poll(seconds):
+            return None
+        report: Report = self._pipe.recv()
+        return report
+
+    def has_ended(self) -> bool:
+        """Return whether it is dead."""
+        found, status = os.waitpid(self._process, os.WNOHANG)
+        if found:
+            self._status = status
+        return bool(found)
+
+    def memory(self) -> int:
+        """Return the bytes that it and its children hold above setup(), without the process that fetches."""
+        return memory_of(self._process, self.notes.read(FETCHER)) - self.notes.read(SETUP_MEMORY)
+
+    def ask_where_it_is(self) -> None:
+        """Have it write down where it hangs, which works even inside C code that never returns."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process, signal.SIGUSR2)
+            time.sleep(SECONDS_FOR_LAST_WORDS)
+
+    def last_words(self) -> str:
+        """Return what it wrote down when it died, or was asked where it hangs."""
+        self._last_words.seek(0)
+        words = self._last_words.read().decode("utf-8", "backslashreplace")
+        self._last_words.seek(0)
+        self._last_words.truncate()
+        return "\n".join(_without_own_frames(words.splitlines()))
+
+    def kill(self) -> int:
+        """End it, its process group, and what it left behind; return its exit status."""
+        if not self._process:
+            return 0
+        status = self._status
+        self._status = -1
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process, signal.SIGKILL)
+        if status < 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGKILL)
+            # it may have been asked for already, when a signal came
+            with contextlib.suppress(ChildProcessError):
+                _, status = os.waitpid(self._process, 0)
+        # a signal may come at any time, and then all this is done once more: a pipe cannot be closed twice
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.close()
+        end_descendants()
+        self._process = 0
+        return status
+
+    # -- the runner's own life -------------------------------------------------------------------------------
+
+    def _live(self, pipe: multiprocessing.connection.Connection, guard: int, scratch: str) -> NoReturn:
+        """Do batches until the guard hangs up; never return into the guard's code."""
+        status = 1
+        try:
+            die_with_parent(guard, signal.SIGKILL)
+            os.setpgid(0, 0)
+            # torch's handlers would print, and hide how the runner ended
+            for number in (signal.SIGTERM, signal.SIGBUS, signal.SIGSEGV, signal.SIGFPE, signal.SIGUSR2):
+                signal.signal(number, signal.SIG_DFL)
+            faulthandler.enable(self._last_words)
+            # chained, so that it ends: a sleep that a signal cuts short would otherwise go on
+            faulthandler.register(signal.SIGUSR2, self._last_words, chain=True)
+            be_first_to_go()
+            with open(os.devnull, "rb") as nothing:
+                os.dup2(nothing.fileno(), 0)
+            # what torch has loaded stays for good: it need not be looked through for garbage
+            gc.freeze()
+            mark = self.notes.write_index
+            if self.capture:
+                self.capture.take_over()
+                mark = self._mark_aloud
+            needed = [pipe.fileno(), self._last_words.fileno(), *self._job.storage.lock_descriptors]
+            announce = functools.partial(self.notes.write, FETCHER)
+            worker = Worker(self._job, mark, scratch, announce, self._gate, needed, self._give_up)
+            _serve(worker, pipe, self.notes)
+            status = 0
+        except BaseException:
+            # a fault of splitter itself: nothing else would show it
+            traceback.print_exc()
+            raise
+        finally:
+            _exit(status)
+
+    def _give_up(self, harm: int) -> NoReturn:
+        """End a runner that an input has made useless."""
+        self.notes.write(HARM_DONE, harm)
+        _exit(1)
+
+    def _mark_aloud(self, index: int) -> None:
+        assert self.capture is not None  # noqa: S101 - only called where there is one
+        self.capture.mark(index)
+        self.notes.write_index(index)
+
+
+def _serve(worker: Worker, pipe: multiprocessing.connection.Connection, notes: RunnerNotes) -> None:
+    """Do batches until the guard closes the pipe."""
+    fault: RunStopped | None = None
+    try:
+        worker.setup()
+    except RunStopped as error:
+        fault = error
+    # memory that setup() took does not count towards --memory
+    notes.write(SETUP_MEMORY, memory_of(os.getpid()))
+    notes.write_index(IDLE)
+    while True:
+        try:
+            batch: Batch = pipe.recv()
+        except (EOFError, ConnectionResetError):
+            return
+        notes.write_index(BETWEEN_INPUTS)
+        try:
+            report = Report.stopped(fault) if fault else worker.run(batch)
+        except RunStopped as error:
+            report = Report.stopped(error)
+        notes.write_index(IDLE)
+        try:
+            pipe.send(report)
+        except (BrokenPipeError, ConnectionResetError):
+            # the guard ends with the run, and what is committed is on storage
+            return
+
+
+def _exit(status: int) -> NoReturn:
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
+
+
+def _without_own_frames(lines: list[str]) -> Iterator[str]:
+    """Yield of each thread's stack, innermost first, what is above splitter's own code."""
+    below = False
+    for line in lines:
+        if line.startswith("Extension modules"):
+            return
+        if line.endswith("(most recent call first):"):
+            below = False
+        below = below or line.startswith(f'  File "{PACKAGE_FOLDER}/')
+        if not below:
+            yield line
