@@ -1,4 +1,4 @@
-"""splitter: one method, one manifest, nothing lost."""
+"""A recipe run over many files: nothing lost, and a manifest that says where every output came from."""
 
 from splitter.system.exit_signals import end_at_signals, is_starting
 

@@ -1,21 +1,23 @@
-"""The one class a user writes: a torch Dataset whose items are made from input files."""
+"""The class that users write: a torch Dataset whose items are made from input files."""
 
 import inspect
 import io
 import os
 import re
 import reprlib
+import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch.utils.data import Dataset
 
 from splitter.errors import BadResult, Refused, UnreadableInput
 from splitter.inputs.fetching import Fetcher, RemoteInput
-from splitter.inputs.listing import InputList, read_source
+from splitter.inputs.listing import InputList
 from splitter.inputs.locations import look_at
+from splitter.inputs.reading import read_source
 from splitter.inputs.shards.reader import MemberFiles
 from splitter.inputs.table import InputTable, copy_list
 from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch
@@ -33,17 +35,18 @@ _SHORT.maxstring = _SHORT.maxother = 100
 
 
 class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]):
-    """Input files and the method that turns each into output files.
+    """Input files, and the method that turns each into output files.
 
-    Subclass it and write `process`. Keep what the method needs as attributes, set in `__init__`; its
-    parameters are the recipe's options on the command line.
+    Subclass it and write `process`. Set attributes that the method needs in `__init__`, whose parameters
+    become the recipe's options on the command line.
 
     Attributes:
-        version: Bump it when the code changes, so that finished inputs are done again.
-        group_rows: All rows with the same path come as one input, in `input_file.rows`.
-        metadata_types: The types of metadata keys, where they should not follow from the values.
+        version: Increase it when the code changes, so that finished inputs are redone.
+        group_rows: Whether all rows with the same path form one input, in `input_file.rows`.
+        needs_programs: Programs that `process` starts: if one is missing, nothing is tried.
+        metadata_types: Types of metadata keys, if they should not follow from the values.
         num_cpus: CPUs that a batch takes on a Ray cluster.
-        num_gpus: GPUs that a batch takes there; a part of one lets several batches share it.
+        num_gpus: GPUs that a batch takes there; a fraction lets several batches share one.
         resources: Other resources of the cluster that a batch takes, by name.
         device: The device of the run: `cpu` or `cuda`.
     """
@@ -57,12 +60,13 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
     process_batch: Callable[[Sequence[InputFile]], Iterable[Result]] | None = None
     device: str = "cpu"
 
+    needs_programs: Sequence[str] = ()
     parameters: Mapping[str, Any]
     _table: InputTable | None = None
     _ready_in: int | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "ProcessorDataset":  # noqa: ANN401
-        """Note the parameters that the recipe is made with: they are part of each fingerprint."""
+        """Note the parameters that the recipe is created with: they are part of each fingerprint."""
         self = super().__new__(cls)
         self.parameters = _parameters(cls, args, kwargs)
         return self
@@ -76,13 +80,17 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         raise NotImplementedError(f"{type(self).__name__} has no method process(self, input_file)")
 
     def setup(self) -> None:
-        """Called once in each worker before its first input: load a model here."""
+        """Prepare a worker, once before its first input: load a model here."""
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Called once before any work: raise an error if the dataset list lacks a column that is needed."""
+        """Check the columns of the dataset list, once before any work: raise an error if one is missing."""
+
+    def advise_before_work(self, input_files: Iterable[InputFile]) -> str:  # noqa: ARG002 - as below
+        """Return what the user should know before any work, by a look at the first inputs."""
+        return ""
 
     def expect(self, input_file: InputFile) -> Expected | None:  # noqa: ARG002 - for those who override it
-        """What will come of an input, if a look at its header tells; None where only processing it does."""
+        """Return the expected result of an input if its header tells; None if only processing it does."""
         return None
 
     def run(self, output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401 - see RunOptions
@@ -92,13 +100,13 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         return run(self, output, **options)
 
     def plan(self, output: str | os.PathLike[str], **options: Any) -> "Forecast":  # noqa: ANN401 - see RunOptions
-        """What `run` with the same arguments would do; nothing is written."""
+        """Return what `run` with the same arguments would do, and write nothing."""
         from splitter.forecast.entry_points import plan
 
         return plan(self, output, **options)
 
     def __repr__(self) -> str:
-        """The recipe, its inputs in short, and the parameters that are not as usual; no list is read."""
+        """Describe the recipe, its inputs and the parameters that are not the default; no list is read."""
         listing = self.__dict__.get("inputs")
         inputs = [listing.shown()] if isinstance(listing, InputList) else []
         usual = {one.name: one.default for one in recipe_signature(type(self))}
@@ -110,11 +118,11 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         return f"{type(self).__name__}({', '.join([*inputs, *others])})"
 
     def __len__(self) -> int:
-        """How many inputs there are."""
+        """Return the number of inputs."""
         return len(self._opened())
 
     def __getitem__(self, index: int) -> tuple[tuple[OutputFile, ...], dict[str, Scalar]]:
-        """Try one input: its output files and its metadata; nothing is written."""
+        """Try one input: return its output files and its metadata, and write nothing."""
         table = self._opened()
         if not -len(table) <= index < len(table):
             raise IndexError(f"input {index} of {len(table)}")
@@ -128,11 +136,11 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
             outputs, metadata = checked_result(one_at_a_time(self)(input_file))
             return tuple(_in_hand(output, scratch) for output in outputs), dict(metadata)
         finally:
-            # which removes the scratch folder, too
+            # which also removes the scratch folder
             members.close()
 
     def _here(self, input_file: InputFile, fetcher: Fetcher, members: MemberFiles) -> InputFile:
-        """The input with its file on this machine."""
+        """Return the input with its file on this machine."""
         url = input_file.local_path
         index = self._members
         at = int(index.find([url])[0])
@@ -150,12 +158,13 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
 
     @staticmethod
     def collate_fn(samples: list[Sample]) -> list[Sample]:
-        """A batch for a DataLoader made by hand: the samples as they are."""
+        """Return a batch for your own DataLoader: the list of samples, unchanged."""
         return list(samples)
 
     def ready(self) -> None:
-        """Call setup() unless this process has done so."""
+        """Call setup() unless this process has already done so."""
         if self._ready_in != os.getpid():
+            refuse_missing_programs(self)
             self.setup()
             self._ready_in = os.getpid()
 
@@ -163,7 +172,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         if self._table is None:
             source = read_source(inputs_of(self))
             refuse_columns(self, source.header)
-            # an unnamed file: gone with the process, never seen by anyone else
+            # an unnamed file: it goes with the process, and nobody else sees it
             file = tempfile.TemporaryFile()  # noqa: SIM115
             self._table = copy_list(source.header, source.rows, file, source.column)
             weakref.finalize(self._table, file.close)
@@ -178,26 +187,26 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         return self._table
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what belongs to this process."""
+        """Return everything except what belongs to this process."""
         own = ("_table", "_members", "_ready_in")
         state = {name: value for name, value in self.__dict__.items() if name not in own}
         return state | {name: getattr(self, name) for name in _slots(type(self)) if hasattr(self, name)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take all that on again, wherever the class keeps it."""
+        """Restore the attributes, wherever the class keeps them."""
         for name, value in state.items():
             setattr(self, name, value)
 
 
 def _slots(cls: type) -> list[str]:
-    """The attributes that a class or its bases keep outside of `__dict__`."""
+    """Return the attributes that a class or its bases keep outside `__dict__`."""
     found = [vars(base).get("__slots__", ()) for base in cls.__mro__]
     names = [[slots] if isinstance(slots, str) else slots for slots in found]
     return [name for some in names for name in some if name not in ("__dict__", "__weakref__")]
 
 
 def one_at_a_time(dataset: ProcessorDataset) -> Callable[[InputFile], Any]:
-    """How an input is processed alone: by `process`, or by a `process_batch` that stands for both."""
+    """Return the function that processes one input: `process`, or `process_batch` with a batch of one."""
     together = dataset.process_batch
     if together is None or type(dataset).process is not ProcessorDataset.process:
         return dataset.process
@@ -212,9 +221,9 @@ def one_at_a_time(dataset: ProcessorDataset) -> Callable[[InputFile], Any]:
 
 
 def _in_hand(output: Any, scratch: Scratch) -> OutputFile:  # noqa: ANN401 - whatever a user's method gave
-    """An output that outlives the scratch folder, and can be sent to another process."""
+    """Return an output that outlives the scratch folder, and can be sent to another process."""
     if not isinstance(output, OutputFile):
-        raise BadResult(f"process gave a {type(output).__name__} among its outputs; expected OutputFile")
+        raise BadResult(f"process returned a {type(output).__name__} among its outputs; expected OutputFile")
     content = output.content
     if isinstance(content, os.PathLike) and scratch.holds(os.fsdecode(content)):
         with open(content, "rb") as file:
@@ -223,12 +232,12 @@ def _in_hand(output: Any, scratch: Scratch) -> OutputFile:  # noqa: ANN401 - wha
         buffer = io.BytesIO()
         content(buffer)
         content = buffer.getvalue()
-    # metadata that was left out is a read-only view, which cannot be pickled
+    # the default metadata is a read-only view, which cannot be pickled
     return output._replace(content=content, metadata=dict(output.metadata))
 
 
 def recipe_signature(recipe: type[ProcessorDataset]) -> list[inspect.Parameter]:
-    """The parameters that a recipe's own `__init__` takes after the inputs."""
+    """Return the parameters that a recipe's own `__init__` takes after the inputs."""
     return list(inspect.signature(recipe.__init__).parameters.values())[2:]
 
 
@@ -236,12 +245,12 @@ def _parameters(cls: type[ProcessorDataset], args: tuple[Any, ...], kwargs: dict
     try:
         bound = inspect.signature(cls.__init__).bind(None, *args, **kwargs)
     except TypeError:
-        # __init__ is called next and says it better; unpickling makes the object without arguments
+        # __init__ comes next and gives a better message; unpickling creates the object without arguments
         return {}
     bound.apply_defaults()
     given = dict(list(bound.arguments.items())[2:])
     for parameter in recipe_signature(cls):
-        # 10 and 10.0 are one value where a float is meant, however it was given
+        # 10 and 10.0 are the same value for a float, however they were passed
         if type(given.get(parameter.name)) is int and _is_float(parameter.annotation):
             given[parameter.name] = float(given[parameter.name])
     return given
@@ -253,7 +262,7 @@ def _is_float(annotation: Any) -> bool:  # noqa: ANN401 - a type, or its text
 
 
 def checked_result(result: Any) -> Result:  # noqa: ANN401 - whatever a user's method gave
-    """What process() gave, if it is what the contract says."""
+    """Return the result of process() if it follows the contract."""
     if isinstance(result, tuple) and len(result) == 2:  # noqa: PLR2004
         outputs, metadata = result
         files = hasattr(outputs, "__iter__") and not isinstance(outputs, (str, bytes, dict, OutputFile))
@@ -273,13 +282,13 @@ def _described(value: Any) -> str:  # noqa: ANN401 - whatever a user's method ga
     except Exception:  # noqa: BLE001 - a user's __repr__ may do anything
         text = "…"
     kind = type(value).__name__
-    # a place in memory differs from run to run
+    # memory addresses differ from run to run
     text = re.sub(" at 0x[0-9a-f]+", "", text)[:100]
     return text if text.startswith(f"{kind}(") else f"{kind} {text}"
 
 
 def inputs_of(dataset: ProcessorDataset) -> InputList:
-    """What the recipe was made with; refuses one whose `__init__` has not passed it on."""
+    """Return the inputs of a recipe; refuse one whose `__init__` did not pass them on."""
     inputs = getattr(dataset, "inputs", None)
     if not isinstance(inputs, InputList):
         name = type(dataset).__name__
@@ -289,8 +298,19 @@ def inputs_of(dataset: ProcessorDataset) -> InputList:
     return inputs
 
 
+def refuse_hidden(columns: Sequence[str], keys: Collection[str]) -> None:
+    """Refuse a list with columns that metadata of the same name would hide."""
+    hidden = [name for name in columns if name in keys]
+    if hidden:
+        raise Refused(
+            f"the dataset list has a column {hidden[0]!r}, which metadata of the recipe would hide; use "
+            + " ".join(f"--rename {name}=NEW" for name in hidden)
+        )
+
+
 def refuse_columns(dataset: ProcessorDataset, columns: Sequence[str]) -> None:
-    """Refuse a list whose columns the recipe cannot do with."""
+    """Refuse a list that lacks columns that the recipe needs, or has some that it makes."""
+    refuse_hidden(columns, dataset.metadata_types)
     try:
         dataset.check_columns(tuple(columns))
     except Refused:
@@ -300,8 +320,28 @@ def refuse_columns(dataset: ProcessorDataset, columns: Sequence[str]) -> None:
         raise Refused(f"{name}: {error}" if str(error) else f"{name}: {type(error).__name__}") from error
 
 
+def refuse_missing_programs(dataset: ProcessorDataset) -> None:
+    """Refuse a recipe that starts a program which this machine lacks."""
+    for program in dataset.needs_programs:
+        if shutil.which(program) is None:
+            raise Refused(
+                f"{program!r}: there is no such program that may be run; install it, or write its path"
+            )
+
+
+def advice_of(dataset: ProcessorDataset, input_files: Iterable[InputFile]) -> str:
+    """Return what a recipe has to say before any work; refuse one that cannot."""
+    try:
+        return dataset.advise_before_work(input_files)
+    except Refused:
+        raise
+    except Exception as error:
+        name = type(dataset).__name__
+        raise Refused(f"{name}: advise_before_work raised {type(error).__name__}: {error}") from error
+
+
 def _check_process(dataset: ProcessorDataset, name: str) -> None:
-    """Refuse a recipe that has no method to process an input, or one that takes something else."""
+    """Refuse a recipe without a method to process an input, or with one that takes other arguments."""
     alone, together = dataset.process, dataset.process_batch
     is_inherited = getattr(alone, "__func__", None) is ProcessorDataset.process
     if is_inherited and together is None:
@@ -317,12 +357,12 @@ def _check_process(dataset: ProcessorDataset, name: str) -> None:
                 f"{name}: {called} cannot be called ({error}); write {called}(self, {argument})"
             ) from None
         except ValueError:
-            # of something in C nothing is known
+            # a function in C has no signature
             continue
 
 
 def check_parameters(dataset: ProcessorDataset, option_names: Iterable[str]) -> None:
-    """Refuse a parameter that is named like an option of the run, and attributes of the wrong kind."""
+    """Refuse a parameter with the name of a run option, and attributes of the wrong type."""
     name = type(dataset).__name__
     for parameter in recipe_signature(type(dataset)):
         if parameter.name in set(option_names):

@@ -268,6 +268,31 @@ def test_a_recipe_says_which_columns_it_needs(words, tmp_path, capfd, workers):
     assert here(capfd, "run", words, *map(str, options), "--rename", "name=who").code == 0
 
 
+class Advises(Words):
+    """Says what it sees of the first inputs."""
+
+    def advise_before_work(self, input_files):
+        names = [one.input for one in input_files]
+        if "c.txt" in names:
+            raise KeyError("c.txt")
+        return f"{len(names)} of them" if names[0] == "a.txt" else ""
+
+
+def test_a_recipe_may_advise_before_work(tmp_path, capfd):
+    """With a note about the first twenty inputs, or none; one that cannot is refused in one line."""
+    for names, code, note in (
+        (["a.txt", *(f"b{number}.txt" for number in range(30))], 1, "note: 20 of them\n"),
+        (["b.txt"], 1, ""),
+        (["c.txt"], 2, "splitter: Advises: advise_before_work raised KeyError: 'c.txt'\n"),
+    ):
+        dataset = write_list(tmp_path / "l.csv", [["input"], *([name] for name in names)])
+        options = ["--recipe", f"{__file__}:Advises", "-o", tmp_path / f"out{code}", "--workers", "0"]
+        ran = here(capfd, "run", dataset, *options, "--fresh")
+        assert ran.code == code, ran.err
+        assert ran.err.startswith(note)
+        assert (" of them" in ran.err) == note.startswith("note:")
+
+
 # -- by a DataLoader ---------------------------------------------------------------------------------------
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from splitter.engine.assignment import Assignment
 from splitter.engine.decide import State
+from splitter.engine.lost_workers import LostWorkers
 from splitter.errors import UnreadableInput
 from splitter.inputs.shards.index import InputShard
-from splitter.inputs.survey import Survey
-from splitter.inputs.table import InputTable
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import DONE
 from splitter.ledger.shard_groups import Group, GroupMember, Groups
@@ -20,7 +20,7 @@ from splitter.worker.messages import SECOND_NAME, Batch, Failure, Job, Report
 
 
 class Planner:
-    """Makes batches of what is to be done, the largest inputs first; what stands in shards, shard by shard.
+    """The batches of what is to be done: the largest inputs first; inputs in shards, shard by shard.
 
     Without a fixed size it starts with batches of one input, learns from their reports how long an input
     takes, and makes batches long enough that dispatch and commit cost little, and small enough that
@@ -36,27 +36,19 @@ class Planner:
     STRETCHES_PER_WORKER = 2
     FIRST_STEP, STEP_SECONDS = 64, 10.0
 
-    def __init__(  # noqa: PLR0913
-        self,
-        job: Job,
-        table: InputTable,
-        found: Survey,
-        state: State,
-        journal: Journal,
-        *,
-        workers: int,
-        size: int | None,
-        failures: Mapping[int, Failure] | None = None,
-        careful: bool = False,
+    def __init__(
+        self, run: Assignment, state: State, journal: Journal, losses: LostWorkers, *, careful: bool = False
     ) -> None:
         """Plan the inputs that `state` says are to be done.
 
-        To be careful means to begin with one input, while nobody knows whether the recipe works.
+        If `careful`, begin with one input, while nobody knows whether the recipe works.
         """
-        self._table, self._found, self._state, self._journal = table, found, state, journal
-        self._name, self._workers = _batch_names(job, journal), max(1, workers)
-        self._size = size or (self.TOGETHER_INPUTS if job.dataset.process_batch else None)
-        self._failures = failures or {}
+        self._run, self._state, self._journal = run, state, journal
+        found = run.survey
+        self._name, self._workers = _batch_names(run.job, journal), max(1, run.executor.workers)
+        together = self.TOGETHER_INPUTS if run.job.dataset.process_batch else None
+        self._size = losses.size or run.options.batch_size or together
+        self._failures = losses.failures
         self._began = time.monotonic()
         self._seconds_per_input, self._largest_done = 0.0, 0
         in_shards = found.at[state.todo] >= 0
@@ -66,7 +58,7 @@ class Planner:
         self._alone, self._second = 0, None
         if careful:
             first, second = _to_try(state.todo if self._stretches else apart, found.sizes)
-            self._second = second_of(table, found, second)
+            self._second = second_of(run, second)
             if not self._stretches and not self._size:
                 # a small one, since others wait for it
                 self._alone, apart = 1, np.concatenate(([first], apart[apart != first]))
@@ -75,16 +67,16 @@ class Planner:
 
     @classmethod
     def _largest_first(cls, inputs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Sorted by size, except that what is small or nearly the same stays in list order."""
+        """Sort by size; inputs that are small or of nearly the same size stay in list order."""
         steps = np.where(sizes < cls.ALIKE_BYTES, 0, np.log2(np.maximum(sizes, 1)).astype("i8"))
         return inputs[np.argsort(-steps, kind="stable")]
 
     def _stretches_of(self, inputs: np.ndarray) -> Iterator[np.ndarray]:
-        """Inputs that are read one after the other: those of a shard, the largest shard first.
+        """Yield inputs that are read one after the other: those of a shard, the largest shard first.
 
         Where there are few shards, those that can be read from any place are divided.
         """
-        found = self._found
+        found = self._run.survey
         at = found.at[inputs]
         of_shard, starts = found.members.shard_of[at], found.members.starts[at]
         inputs = inputs[np.lexsort((starts, of_shard))]
@@ -97,23 +89,24 @@ class Planner:
 
     @property
     def batches(self) -> int:
-        """How many batches there will be: exact for a fixed size, else at most so many."""
+        """The number of batches: exact for a fixed size, otherwise the most there can be."""
         apart = len(self._order) - sum(map(len, self._stretches)) - self._alone
         return len(self._stretches) + self._alone + math.ceil(apart / (self._size or 1))
 
     @property
     def inputs(self) -> int:
-        """How many inputs the batches will have."""
+        """The number of inputs in all batches."""
         return len(self._order)
 
     def learn(self, report: Report) -> None:
         """Take the time of a finished batch into account."""
-        if report.inputs:
-            self._seconds_per_input = report.seconds / report.inputs
-            self._largest_done = max(self._largest_done, report.inputs)
+        counts = report.counts
+        if counts.inputs:
+            self._seconds_per_input = counts.seconds / counts.inputs
+            self._largest_done = max(self._largest_done, counts.inputs)
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches, each made when a worker is free to take it."""
+        """Yield the batches, each made when a worker is free to take it."""
         start = number = 0
         while start < len(self._order):
             in_shard = number < len(self._stretches)
@@ -129,7 +122,7 @@ class Planner:
             start, number = stop, number + 1
 
     def _step(self) -> int:
-        """How many inputs of a shard are committed at once, so that little is lost in a crash."""
+        """Return how many inputs of a shard are committed at once, so that a crash loses little."""
         if self._size or not self._seconds_per_input:
             return self._size or self.FIRST_STEP
         return max(1, min(int(self.STEP_SECONDS / self._seconds_per_input), self.MOST_INPUTS))
@@ -152,12 +145,12 @@ class Planner:
             positions = np.flatnonzero(np.isin(chosen, self._state.changed))
             outputs = self._journal.outputs_of_each(self._state.entries[chosen[positions]])
             stale = dict(zip(positions.tolist(), outputs, strict=True))
-        batch = make_batch(name, self._table, self._found, chosen)
+        batch = make_batch(name, self._run, chosen)
         return replace(batch, stale=stale, failures=_failures_by_index(self._failures, batch))
 
 
 def _divided(inputs: np.ndarray, starts: np.ndarray, shard: InputShard, parts: int) -> list[np.ndarray]:
-    """The inputs of a shard in stretches, each read by another worker; a row group stays whole."""
+    """Divide the inputs of a shard into stretches for several workers; a row group stays whole."""
     if shard.whole:
         return [inputs]
     if shard.kind == "tar":
@@ -171,8 +164,9 @@ def _divided(inputs: np.ndarray, starts: np.ndarray, shard: InputShard, parts: i
     return [inputs]
 
 
-def make_batch(name: str, table: InputTable, found: Survey, chosen: np.ndarray) -> Batch:
-    """Some inputs of the list, by their numbers."""
+def make_batch(name: str, run: Assignment, chosen: np.ndarray) -> Batch:
+    """Return some inputs of the list, by their numbers."""
+    table, found = run.table, run.survey
     texts = [text for first, last in _runs(chosen) for text in table.texts(first, last + 1)]
     keys, sizes, times = (column[chosen].tolist() for column in (found.keys, found.sizes, found.changed_ns))
     batch = Batch(name, texts, keys, sizes, times)
@@ -189,20 +183,20 @@ def make_batch(name: str, table: InputTable, found: Survey, chosen: np.ndarray) 
     return replace(batch, members=positions, failures=failures)
 
 
-def second_of(table: InputTable, found: Survey, index: int) -> Batch:
-    """An input that is tried when another one has failed."""
-    return replace(make_batch(SECOND_NAME, table, found, np.array([index])), one_by_one=True, trial=True)
+def second_of(run: Assignment, index: int) -> Batch:
+    """Return an input that is tried when another one has failed."""
+    return replace(make_batch(SECOND_NAME, run, np.array([index])), one_by_one=True, trial=True)
 
 
 def _to_try(inputs: np.ndarray, sizes: np.ndarray) -> tuple[int, int]:
-    """Two inputs far from each other, and not among the large ones: how they fare is soon known."""
+    """Choose two inputs far from each other, and not among the large ones, so that the result comes soon."""
     some = np.sort(inputs)
     small = some[(sizes[some] >= 0) & (sizes[some] <= np.median(sizes[some]))]
     return (int(small[0]), int(small[-1])) if len(small) > 1 else (int(some[0]), int(some[-1]))
 
 
 def _failures_by_index(failures: Mapping[int, Failure], batch: Batch) -> dict[int, Failure]:
-    """By place in a batch, the inputs that are known to fail."""
+    """Return the inputs that will fail, by their index in a batch."""
     if not failures:
         return batch.failures
     known = {place: failures[key] for place, key in enumerate(batch.keys) if key in failures}
@@ -210,7 +204,7 @@ def _failures_by_index(failures: Mapping[int, Failure], batch: Batch) -> dict[in
 
 
 def _batch_names(job: Job, journal: Journal) -> Callable[[int], str]:
-    """What the batches of a round are called, by their numbers."""
+    """Return what gives the batches of a round their names, by their numbers."""
     generation = journal.next_generation
     # parts do not know each other's generation
     mark = f"{job.storage.part.mark}-" if job.storage.part else ""
@@ -218,7 +212,7 @@ def _batch_names(job: Job, journal: Journal) -> Callable[[int], str]:
 
 
 def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
-    """The first and the last of each run of successive numbers."""
+    """Yield the first and the last of each run of successive numbers."""
     breaks = np.flatnonzero(np.diff(numbers) != 1)
     firsts = np.concatenate((numbers[:1], numbers[breaks + 1]))
     lasts = np.concatenate((numbers[breaks], numbers[-1:]))
@@ -226,71 +220,68 @@ def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 class GroupPlanner:
-    """Makes a batch of each group that has something to be done; the largest first.
+    """The batches of groups that have something to be done, the largest first.
 
     What else is in the shards of the group comes along, so that they can be made again.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(  # noqa: PLR0913, PLR0917 - what is known
         self,
-        job: Job,
-        table: InputTable,
-        found: Survey,
+        run: Assignment,
         state: State,
         journal: Journal,
-        *,
         groups: Groups,
         dropped: np.ndarray,
-        most: int | None = None,
-        failures: Mapping[int, Failure] | None = None,
+        losses: LostWorkers,
+        *,
         careful: bool = False,
     ) -> None:
-        """Plan what `state` says is to be done, and to leave out `dropped` entries; of each group `most`."""
-        self._table, self._found, self._state, self._journal = table, found, state, journal
-        self._groups, self._failures = groups, failures or {}
-        self._name = _batch_names(job, journal)
-        positions = groups.ranks(found.keys)
+        """Plan what `state` says is to be done, and leave out the inputs with `dropped` keys."""
+        self._run, self._state, self._journal = run, state, journal
+        self._groups, self._failures = groups, losses.failures
+        self._name = _batch_names(run.job, journal)
+        positions = groups.ranks(run.survey.keys)
         self._input_at = np.full(len(groups.keys), -1, "i8")
         self._input_at[positions] = np.arange(len(positions))
         # asked for once: a group may be a single input, and there may be millions of those
         self._entries = journal.find(groups.keys)
         self._changed = np.zeros(len(positions), bool)
         self._changed[state.changed] = True
-        self._todo = _first_of_each(positions[state.todo], groups.size, most)
-        self._dropped = np.sort(groups.ranks(journal.entries["key"][dropped]))
+        self._todo = _first_of_each(positions[state.todo], groups.size, losses.size)
+        self._dropped = np.sort(groups.ranks(dropped))
         self._numbers = self._largest_first()
         self._careful = careful
 
     def _largest_first(self) -> np.ndarray:
-        """The groups with something to do; those of nearly the same size stay in order."""
+        """Return the groups with something to do; those of nearly the same size stay in order."""
         size = self._groups.size
         numbers = np.unique(np.concatenate((self._todo, self._dropped)) // size)
-        sizes = np.maximum(self._found.sizes[self._input_at[self._todo]], 0)
+        sizes = np.maximum(self._run.survey.sizes[self._input_at[self._todo]], 0)
         of_each = np.bincount(np.searchsorted(numbers, self._todo // size), sizes, minlength=len(numbers))
         return numbers[np.argsort(-np.log2(np.maximum(of_each, 1)).astype("i8"), kind="stable")]
 
     @property
     def batches(self) -> int:
-        """How many batches there will be."""
+        """The number of batches."""
         return len(self._numbers)
 
     @property
     def inputs(self) -> int:
-        """How many inputs the batches will have."""
+        """The number of inputs in all batches."""
         return len(self._todo)
 
     def learn(self, report: Report) -> None:
-        """A group is a batch, however long it takes."""
-        self._careful = self._careful and not report.inputs
+        """End the careful start with the first report; a group is one batch, however long it takes."""
+        self._careful = self._careful and not report.counts.inputs
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches, each made when a worker is free to take it."""
+        """Yield the batches, each made when a worker is free to take it."""
         first = True
         for number in self._numbers.tolist():
             batch = self._batch(number)
             if self._careful and first and len(batch):
-                others = self._state.todo[self._found.keys[self._state.todo] != batch.keys[0]]
-                batch = replace(batch, second=second_of(self._table, self._found, int(others[-1])))
+                others = self._state.todo[self._run.survey.keys[self._state.todo] != batch.keys[0]]
+                batch = replace(batch, second=second_of(self._run, int(others[-1])))
             yield replace(batch, waits_for_verdict=self._careful and not first)
             # one that only leaves something out shows nothing
             first = first and not len(batch)
@@ -311,19 +302,19 @@ class GroupPlanner:
             *self._members_of_group(number, dropped),
             dropped=groups.keys[dropped].tolist(),
         )
-        batch = make_batch(self._name(number), self._table, self._found, inputs)
+        batch = make_batch(self._name(number), self._run, inputs)
         failures = _failures_by_index(self._failures, batch)
         return replace(batch, stale=self._stale(inputs), failures=failures, group=group)
 
     def _stale(self, inputs: np.ndarray) -> dict[int, list[str]]:
-        """By place in the batch, the files with the outputs of inputs that were finished before."""
+        """Return the files with outputs of inputs that were finished before, by their index in the batch."""
         positions = np.flatnonzero(self._changed[inputs])
         outputs = self._journal.outputs_of_each(self._state.entries[inputs[positions]])
         files = ([*dict.fromkeys(map(file_with, names))] for names in outputs)
         return dict(zip(positions.tolist(), files, strict=True))
 
     def _members_of_group(self, number: int, dropped: np.ndarray) -> tuple[list[GroupMember], list[str]]:
-        """What inputs of a group have in its shards, and these shards."""
+        """Return what inputs of a group have in its shards, and these shards."""
         journal, groups = self._journal, self._groups
         first = number * groups.size
         keys = groups.keys[first : first + groups.size]
@@ -348,7 +339,7 @@ class GroupPlanner:
 
 
 def _first_of_each(positions: np.ndarray, size: int, most: int | None) -> np.ndarray:
-    """The first few places of each group, or all of them."""
+    """Return the first few positions of each group, or all of them."""
     positions = np.sort(positions)
     if most is None or not len(positions):
         return positions

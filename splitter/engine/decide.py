@@ -1,27 +1,32 @@
-"""What a run has to do, and what stays: the list held against the journal."""
+"""What a run has to do, what stays, and what goes: the list held against the commit records.
 
+Nothing here writes or prints, so that `splitter run` and `splitter plan` decide alike.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from splitter.engine.assignment import Assignment
 from splitter.engine.display import show_names
 from splitter.errors import Refused
-from splitter.inputs.survey import Survey
-from splitter.inputs.table import InputTable
-from splitter.ledger.journal import PLACE, Journal
+from splitter.ledger.journal import INDEX, Journal
+from splitter.ledger.recipe_record import how_before, what_changed
 from splitter.ledger.records import DONE, SKIPPED
-from splitter.storage.base import Storage
-from splitter.storage.layout import Layout, folders_around, same_name, shard_of
+from splitter.ledger.tables import refuse_column, refuse_in_the_way
+from splitter.ledger.unsynced import Unsynced
+from splitter.storage.layout import folders_around, same_name, shard_of
 from splitter.text.show import show_count
-from splitter.worker.messages import Job
+from splitter.verification.repair import damaged_entries
 
 NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class State:
-    """What is to be done, and what stays: numbers of inputs, in the order of the list.
+    """The inputs to be done and those that stay, by their numbers in the list.
 
     Attributes:
         entries: For each input of the list its entry in the journal, or -1.
@@ -40,25 +45,110 @@ class State:
     gone: np.ndarray
 
 
-def compare(
-    journal: Journal,
-    found: Survey,
-    fingerprints: np.ndarray | None,
-    *,
-    asked: np.ndarray | None,
-    again: np.ndarray,
-) -> State:
-    """Compare the list with what is committed; `asked` says which inputs the run is for, if not for all.
+@dataclass(frozen=True)
+class Decision:
+    """The work of a run, and what it removes first.
 
-    `again` has entries that are to be done once more, though nothing changed: they failed, or are damaged.
+    Attributes:
+        generation: Its number: what it commits has this one or a higher one.
+        state: What is to be done once `forgotten` is gone.
+        removed: The entries that --fresh or --prune removes.
+        pruned: How many of them have outputs.
+        displaced: The entries of inputs whose outputs are in shards of another sink, which cannot stay.
+        forgotten: Those of both that are removed before the work.
+        dropped: The keys of inputs whose samples go when their shards are made again.
+        damaged: The keys of inputs whose outputs are damaged or gone, and made again.
+        unsynced: Which outputs of earlier runs may not be on disk.
+        earlier: In which other ways the outputs were made that may stay for now.
+        changes: In words, what is processed in another way than before.
+        replaces: Whether tables of before would be wrong while the run is at work.
     """
+
+    generation: int
+    state: State
+    removed: np.ndarray
+    pruned: int
+    displaced: np.ndarray
+    forgotten: np.ndarray
+    dropped: np.ndarray
+    damaged: np.ndarray
+    unsynced: Unsynced | None
+    earlier: list[dict[str, Any]]
+    changes: list[str]
+    replaces: bool
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a worker has anything to do."""
+        return bool(len(self.state.todo) or len(self.dropped))
+
+
+def decide(run: Assignment, journal: Journal, tell: Callable[[str], None] = lambda _: None) -> Decision:
+    """Decide what a run does, by what is committed; refuse what must not be done.
+
+    The journal is as `recover` leaves it, or will leave it. `tell` hears what takes long, before it begins.
+    """
+    options, storage = run.options, run.storage
+    refuse_column(storage, run.table.header)
+    refuse_in_the_way(storage, options.other_tables)
+    generation = journal.next_generation
+    before, earlier = how_before(storage)
+    earlier = [*earlier, before]
+    sinks = (
+        set() if options.fresh else {one.get("sink") for one in earlier} - {None, "files", run.how["sink"]}
+    )
+    if not options.fresh:
+        _refuse_another_layout(run, journal, before)
+    if sinks:
+        _refuse_to_lose_shards(run, journal, sinks)
+    if run.groups is not None and not (options.fresh or options.prune):
+        refuse_samples_without_rows(run, journal)
+    removed, dropped = _removed(run, journal)
+    left = journal.without(np.setdiff1d(removed, dropped))
+    displaced = _in_other_shards(run, left) if sinks else np.empty(0, "i8")
+    left = left.without(displaced)
+    unsynced = Unsynced.noted(storage)
+    damaged = _damaged(run, left, unsynced, tell)
+    state = compare(run, left, damaged, generation)
+    _refuse_taken(run, left, state)
+    earlier = [one for one in earlier if one and one != run.how]
+    stays = len(state.stale) or len(state.unreadable) or (earlier and in_shards(left, state.gone).any())
+    redone = len(state.changed) or (run.groups is not None and left.any_outputs)
+    return Decision(
+        generation=generation,
+        state=state,
+        removed=removed,
+        pruned=len(journal.with_outputs(removed)),
+        displaced=displaced,
+        forgotten=np.union1d(np.setdiff1d(removed, dropped), displaced),
+        dropped=left.entries["key"][np.setdiff1d(dropped, displaced)],
+        damaged=damaged,
+        unsynced=unsynced,
+        earlier=earlier if stays else [],
+        changes=what_changed(run.how, earlier),
+        # where shards are made again, also what was good is in another place then
+        replaces=bool(len(removed) or len(displaced) or (redone and len(state.todo))),
+    )
+
+
+def compare(run: Assignment, journal: Journal, damaged: np.ndarray, generation: int) -> State:
+    """Compare the list with what is committed.
+
+    Inputs whose keys are `damaged`, and with --retry-failed those that failed, are to be done once more,
+    though nothing changed, unless this generation has done so.
+    """
+    found, asked = run.survey, run.first_inputs
     entries = journal.find(found.keys)
     known = entries >= 0
-    numbers = entries[known]
     status = journal.status(entries)
     same = np.zeros(len(entries), bool)
-    if fingerprints is not None:
-        same[known] = journal.entries["fingerprint"][numbers] == fingerprints[known]
+    if known.any():
+        fingerprints = found.fingerprints(run.table, run.job.seed)
+        same[known] = journal.entries["fingerprint"][entries[known]] == fingerprints[known]
+    again = damaged_still(journal, damaged, generation)
+    if run.options.retry_failed:
+        failed = journal.failed()
+        again = np.union1d(again, failed[journal.is_older(failed, generation)])
     finished = (status == DONE) | (status == SKIPPED)
     once_more = np.isin(entries, again)
     unreadable = finished & (~same | once_more) & (found.sizes < 0)
@@ -70,16 +160,66 @@ def compare(
         unreadable &= asked
     return State(
         entries=entries,
-        todo=np.flatnonzero(todo).astype(PLACE),
+        todo=np.flatnonzero(todo).astype(INDEX),
         changed=np.flatnonzero(todo & finished),
-        stale=np.flatnonzero(stale).astype(PLACE),
+        stale=np.flatnonzero(stale).astype(INDEX),
         unreadable=np.flatnonzero(unreadable),
         gone=journal.others(entries),
     )
 
 
-def refuse_taken(journal: Journal, table: InputTable, layout: Layout, found: Survey, state: State) -> None:
+def damaged_still(journal: Journal, damaged: np.ndarray, generation: int) -> np.ndarray:
+    """Return the entries of damaged outputs that this generation has not made again."""
+    entries = journal.find(damaged)
+    entries = entries[entries >= 0]
+    still: np.ndarray = entries[journal.is_older(entries, generation)]
+    return still
+
+
+def in_shards(journal: Journal, entries: np.ndarray, *, other_than: str = "") -> np.ndarray:
+    """Return which entries have outputs in shards, or in those of another kind."""
+    names = journal.outputs_of_each(entries)
+    shards = ((shard_of(one[0])[0] if one else "") for one in names)
+    return np.fromiter((bool(one) and not (other_than and one.endswith(other_than)) for one in shards), bool)
+
+
+def _in_other_shards(run: Assignment, journal: Journal) -> np.ndarray:
+    """Return the entries whose outputs are in shards of another sink."""
+    entries = journal.others(np.empty(0, "i8"))
+    chosen: np.ndarray = entries[in_shards(journal, entries, other_than=run.job.sink.suffix)]
+    return chosen
+
+
+def _removed(run: Assignment, journal: Journal) -> tuple[np.ndarray, np.ndarray]:
+    """Return the entries that --fresh or --prune removes, and which of them share a shard with what stays."""
+    nothing = np.empty(0, "i8")
+    if not (run.options.fresh or run.options.prune):
+        return nothing, nothing
+    if run.options.fresh:
+        return journal.others(nothing), nothing
+    removed = journal.others(journal.find(run.survey.keys))
+    return removed, nothing if run.groups is None else removed[in_shards(journal, removed)]
+
+
+def _damaged(
+    run: Assignment, journal: Journal, unsynced: Unsynced | None, tell: Callable[[str], None]
+) -> np.ndarray:
+    """Return the keys of inputs whose outputs are not as they were written, as far as that is looked at."""
+    entries = np.empty(0, "i8")
+    if run.options.fresh:
+        pass
+    elif run.options.repair:
+        tell("--repair: reading all outputs")
+        entries = damaged_entries(run.storage, journal, run.survey.keys)
+    elif unsynced and unsynced.is_restarted:
+        entries = unsynced.lost(run.storage, journal)
+    keys: np.ndarray = journal.entries["key"][entries]
+    return keys
+
+
+def _refuse_taken(run: Assignment, journal: Journal, state: State) -> None:
     """Refuse an input whose outputs would meet those of one that is no longer in the list."""
+    found, table, layout = run.survey, run.table, run.job.layout
     holders: dict[int, int] = {}
     around: dict[int, int] = {}
     for entry, names in zip(state.gone.tolist(), journal.outputs_of_each(state.gone), strict=True):
@@ -102,66 +242,48 @@ def refuse_taken(journal: Journal, table: InputTable, layout: Layout, found: Sur
             )
 
 
-def refuse_another_layout(
-    journal: Journal, storage: Storage, before: dict[str, Any], how: dict[str, Any]
-) -> None:
+def _refuse_another_layout(run: Assignment, journal: Journal, before: dict[str, Any]) -> None:
     """Refuse to give inputs other folders, which may be those that other inputs have still."""
     name = "keep_extension"
-    if journal.any_outputs and before.get(name, how[name]) != how[name]:
+    if journal.any_outputs and before.get(name, run.how[name]) != run.how[name]:
         was = "with" if before[name] else "without"
         raise Refused(
-            f"{storage.root}: was made {was} --keep-extension; stay with that, use --fresh to start over, or "
-            "choose another --output"
+            f"{run.storage.root}: was made {was} --keep-extension; keep it that way, use --fresh to "
+            "start over, or choose another --output"
         )
 
 
-def in_shards(journal: Journal, entries: np.ndarray, *, other_than: str = "") -> np.ndarray:
-    """Which entries have outputs in shards, or in those of another kind."""
-    names = journal.outputs_of_each(entries)
-    shards = ((shard_of(one[0])[0] if one else "") for one in names)
-    return np.fromiter((bool(one) and not (other_than and one.endswith(other_than)) for one in shards), bool)
-
-
-def other_sinks(how: dict[str, Any], earlier: list[dict[str, Any]]) -> set[Any]:
-    """The sinks of earlier runs whose shards cannot stay."""
-    return {one.get("sink") for one in earlier} - {None, "files", how["sink"]}
-
-
-def refuse_to_lose_shards(journal: Journal, job: Job, state: State, others: set[Any], *, prune: bool) -> None:
-    """Before anything is removed: of shards of another kind nothing can stay."""
-    gone = state.gone[: 0 if prune else None]
-    kept = np.concatenate((state.entries[state.unreadable], gone))
-    if in_shards(journal, kept, other_than=job.sink.suffix).any():
-        names = " and ".join(sorted(map(str, others)))
+def _refuse_to_lose_shards(run: Assignment, journal: Journal, sinks: set[Any]) -> None:
+    """Refuse to change the sink where inputs would lose what cannot be made again."""
+    found = run.survey
+    entries = journal.find(found.keys)
+    gone = journal.others(entries)[: 0 if run.options.prune else None]
+    finished = np.isin(journal.status(entries), (DONE, SKIPPED))
+    unreadable = finished & (found.sizes < 0)
+    if run.first_inputs is not None:
+        unreadable &= run.first_inputs
+    kept = np.concatenate((entries[unreadable], gone))
+    if in_shards(journal, kept, other_than=run.job.sink.suffix).any():
+        names = " and ".join(sorted(map(str, sinks)))
         raise Refused(
-            f"{job.storage.root}: was made with --sink {names}, and holds outputs of inputs that cannot "
-            "be read now or are no longer in the list; stay with that sink, use --fresh, or choose "
+            f"{run.storage.root}: was made with --sink {names}, and holds outputs of inputs that cannot "
+            "be read now or are no longer in the list; keep that sink, use --fresh, or choose "
             "another --output"
         )
 
 
-def refuse_samples_without_rows(
-    journal: Journal, job: Job, table: InputTable, found: Survey, gone: np.ndarray
-) -> None:
+def refuse_samples_without_rows(run: Assignment, journal: Journal) -> None:
     """Refuse a list without inputs that shards hold samples of: readers of a shard take all that is in it."""
-    gone = gone[journal.entries["outputs"][gone] > 0]
+    gone = journal.with_outputs(journal.others(journal.find(run.survey.keys)))
     gone = gone[in_shards(journal, gone)]
     if not len(gone):
         return
-    names = show_names(journal.listed(gone[:NAMES_SHOWN], table.column), len(gone))
-    unread = found.members.unread
+    names = show_names(journal.listed(gone[:NAMES_SHOWN], run.table.column), len(gone))
+    unread = run.survey.members.unread
     why = f"; {unread[0]} cannot be read to its end" if unread else ""
-    prune = "--prune once, without --part," if job.storage.part else "--prune"
+    prune = "--prune once, without --part," if run.storage.part else "--prune"
     raise Refused(
-        f"{job.storage.root}: its shards hold samples of {show_count(len(gone), 'input')} no longer in the "
+        f"{run.storage.root}: its shards hold samples of {show_count(len(gone), 'input')} no longer in the "
         f"list ({names}){why}; use {prune} to remove these samples, or list those inputs again (see --where "
         "and --pattern) to keep them"
     )
-
-
-def first_inputs(limit: int | None, inputs: int, mine: np.ndarray | None) -> np.ndarray | None:
-    """Which inputs a run is for: its part of the first few; None if it is for all."""
-    if limit is None:
-        return mine
-    first = np.arange(inputs) < limit
-    return first if mine is None else first & mine

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from splitter.engine.summary import Summary
     from splitter.inputs.labels import RowTally
-    from splitter.worker.messages import Report
+    from splitter.worker.messages import WorkCounts
 
 from splitter.text.show import one_line, show_bytes, show_count, show_failure, show_seconds
 
@@ -96,7 +96,7 @@ class Display:
         self._task = self._live.add_task("", total=self._inputs, completed=self._done_before)
         self._live.start()
 
-    def update(self, work: "Report", status: str = "") -> None:
+    def update(self, work: "WorkCounts", status: str = "") -> None:
         """Show what is done so far, and what it is done on."""
         self._wait_for_first(done=work.inputs > 0)
         if not self._live and not self._quiet and sys.stderr.isatty():
@@ -119,13 +119,12 @@ class Display:
         if done and self._patience:
             self._patience.cancel()
         elif not done and not self._patience:
-            seconds = show_seconds(SECONDS_BETWEEN_LINES)
-            text = f"nothing is finished after {seconds}: setup() or the first inputs are slow"
+            text = f"still on the first inputs after {SECONDS_BETWEEN_LINES:g} s"
             self._patience = threading.Timer(SECONDS_BETWEEN_LINES, self.say, [text])
             self._patience.daemon = True
             self._patience.start()
 
-    def _numbers(self, work: "Report", status: str) -> str:
+    def _numbers(self, work: "WorkCounts", status: str) -> str:
         rate = (work.inputs - self._done_before) / max(1e-3, time.monotonic() - self._began)
         failed = f"{work.failed:,} failed, " if work.failed else ""
         made = f"{show_count(work.outputs, 'output')}, {show_bytes(work.bytes)}"
@@ -145,9 +144,9 @@ class Display:
             self._live = None
 
     def summary(self, summary: "Summary") -> None:
-        """The lines at the end: what was done, where it is, what else is there, what to do next."""
+        """Print the lines at the end."""
         self.stop()
-        for line in summary.work.traceback.splitlines():
+        for line in summary.traceback.splitlines():
             self.say(line)
         for line in summary_lines(summary):
             self.say(line)
@@ -156,7 +155,7 @@ class Display:
 
 
 def summary_lines(summary: "Summary") -> list[str]:
-    """What was done, where it is, what else is there, what to do next."""
+    """Return what was done, where it is, what else is there, what to do next."""
     work = summary.work
     of_part = f" of {summary.part}" if summary.part else ""
     counts = [f"{summary.done:,} of {show_count(summary.inputs, 'input')}{of_part} done"]
@@ -168,14 +167,14 @@ def summary_lines(summary: "Summary") -> list[str]:
     if summary.left:
         counts.append(f"{summary.left:,} not tried yet")
     if summary.stale:
-        counts.append(f"{summary.stale:,} not yet redone after the change")
-    if work.apart:
-        counts.append(f"{show_count(work.apart, 'batch')} tried one by one")
+        counts.append(f"{summary.stale:,} waiting to be redone after a change")
+    if work.one_by_one:
+        counts.append(f"{show_count(work.one_by_one, 'batch')} tried one by one")
     if summary.pruned:
         counts.append(f"the outputs of {show_count(summary.pruned, 'input')} removed")
     counts += _of_tally(summary.tally)
     outputs = f"{show_count(work.outputs, 'output')} ({show_bytes(work.bytes)})"
-    how = "put together" if summary.assembled else "made"
+    how = "assembled" if summary.assembled else "made"
     made = f"{outputs} {how} in {show_seconds(summary.seconds)}"
     label = "stopped" if summary.stopped else "next"
     return [
@@ -187,19 +186,19 @@ def summary_lines(summary: "Summary") -> list[str]:
 
 
 def _not_listed(summary: "Summary") -> list[str]:
-    """What is there of inputs that are no longer in the list; also when a condition has left them out."""
+    """Name outputs of inputs that are no longer in the list, also if a condition left them out."""
     if not summary.gone:
         return []
     are = "is" if summary.gone == 1 else "are"
     which = f"{show_count(summary.gone, 'input')} that {are} no longer in the list"
-    prune = "--prune, given once without --part," if summary.part else "--prune"
+    prune = "--prune, used once without --part," if summary.part else "--prune"
     return [
         f"kept: the outputs of {which} ({show_names(summary.gone_names, summary.gone)}); {prune} removes them"
     ]
 
 
 def _of_tally(tally: "RowTally") -> list[str]:
-    """What became of rows before the work."""
+    """Count the rows that were left out or did not match."""
     found = [f"{show_count(tally.left_out, 'row')} left out by --where"] if tally.left_out else []
     if tally.unlabelled:
         found.append(f"{show_count(tally.unlabelled, 'input')} without labels")
@@ -210,23 +209,23 @@ def _of_tally(tally: "RowTally") -> list[str]:
 
 def _where(summary: "Summary") -> str:
     if summary.part:
-        return f"manifest: none before all {summary.part.of} parts are done"
+        return f"manifest: not written until all {summary.part.of} parts are done"
     if not summary.has_manifest:
-        return "manifest: none before the run is continued"
+        return "manifest: not written until the run is continued"
     where = f"manifest: {summary.manifest}"
     if summary.stale:
-        where += " (without those as before the change)"
+        where += " (without inputs waiting to be redone)"
     if summary.failed:
         where += f"   errors: {_errors(summary)}"
     return where
 
 
 def _trouble(summary: "Summary") -> str:
-    """What is wrong, and where to look."""
+    """Return what is wrong, and where to look."""
     if summary.stopped or summary.part or not summary.failed:
         return _next_step(summary)
     failed = f"{summary.failed:,} of {show_count(summary.inputs, 'input')} failed"
-    return f"{failed}; look into {_errors(summary)}"
+    return f"{failed}; see {_errors(summary)}"
 
 
 def _errors(summary: "Summary") -> str:
@@ -246,7 +245,7 @@ def _next_step(summary: "Summary") -> str:
         return f"{step}: {which} could not be read and {keep} earlier outputs"
     if summary.failed and not summary.part:
         why = _first_failure(summary)
-        return f"look into errors.csv{why}, mend the cause, and run again with --retry-failed"
+        return f"see errors.csv{why}, fix the cause, and run again with --retry-failed"
     if summary.left or summary.stale:
         return f"run again {'without --limit for the rest' if summary.limited else 'to continue'}"
     return _after_the_end(summary)
@@ -255,15 +254,15 @@ def _next_step(summary: "Summary") -> str:
 def _after_the_end(summary: "Summary") -> str:
     if summary.part:
         command = f"splitter manifest {_as_typed(summary.output)}"
-        why = f", which lists what failed in errors.csv{_first_failure(summary)}" if summary.failed else ""
+        why = f", which lists failures in errors.csv{_first_failure(summary)}" if summary.failed else ""
         return f"when all {summary.part.of} parts are done: {command}{why}"
     if not summary.inputs:
-        return "check DATASET, which lists no inputs"
+        return "check DATASET: it lists no inputs"
     return f"splitter report {_as_typed(summary.output)}"
 
 
 def _as_typed(output: str) -> str:
-    """The output folder as a user would write it: not from the root, if it is below the current folder."""
+    """Return the output folder as a user would type it: relative if it is below the current folder."""
     if is_url(output):
         return shlex.quote(output)
     below = os.path.relpath(output)
@@ -280,5 +279,5 @@ def _example(text: str) -> str:
 
 
 def show_names(names: "Sequence[str]", number: int) -> str:
-    """The first few names of so many."""
+    """Join the first few of so many names."""
     return ", ".join(names) + (", …" if number > len(names) else "")

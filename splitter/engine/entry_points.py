@@ -1,4 +1,4 @@
-"""The doors of a run: `run` for Python, `run_dataset` for the command line.
+"""Entry points of a run: `run` for Python, `run_dataset` for the command line.
 
 This module is imported with the package, so what is heavy is imported when a run begins.
 """
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: Any) -> "Manifest":  # noqa: ANN401
     """Process every input of a dataset into the folder `output`.
 
-    Returns the manifest as a pandas DataFrame; what failed is in its attribute `failed`, the numbers are
-    in its attribute `summary`. The options are those of `splitter.options.RunOptions`. With `part` there is
-    no manifest before all parts are done: the DataFrame is empty.
+    Return the manifest as a pandas DataFrame; its attribute `failed` has the failures, and its attribute
+    `summary` the numbers. The options are those of `splitter.options.RunOptions`. With `part`, the DataFrame
+    is empty, because there is no manifest before all parts are done.
     """
     from splitter.engine.display import Display
     from splitter.outputs.frame import no_manifest, read_manifest
@@ -41,8 +41,8 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
     with Display(quiet=checked.quiet, announces=False) as display:
         summary = run_dataset(dataset, output, checked, display)
     if summary.stopped:
-        if summary.work.traceback:
-            raise RecipeError(summary.stopped, summary.work.traceback)
+        if summary.traceback:
+            raise RecipeError(summary.stopped, summary.traceback)
         raise RunStopped(summary.stopped)
     return no_manifest(summary) if summary.part else read_manifest(summary.output, summary=summary)
 
@@ -52,28 +52,29 @@ def refuse_no_dataset(dataset: object) -> None:
     from splitter.dataset import ProcessorDataset
 
     if isinstance(dataset, type):
-        raise Refused(f"splitter.run: {dataset.__name__} is a class; make an object of it, with the inputs")
+        raise Refused(f"splitter.run: {dataset.__name__} is a class; create an object of it, with the inputs")
     if not isinstance(dataset, ProcessorDataset):
         kind = type(dataset).__name__
         raise Refused(
-            f"splitter.run: {dataset!r:.100} is of type {kind}; give a ProcessorDataset, made with the inputs"
+            f"splitter.run: {dataset!r:.100} is of type {kind}; pass a ProcessorDataset created "
+            "with the inputs"
         )
 
 
 def run_dataset(
     dataset: "ProcessorDataset", output: str | os.PathLike[str], options: RunOptions, display: "Display"
 ) -> "Summary":
-    """The whole run; returns numbers and paths. Raises Refused before any work, Interrupted at a signal."""
+    """Run, and return numbers and paths. Raises Refused before any work, Interrupted at a signal."""
     with saying_so():
         with quick_imports():
-            from splitter.engine.main import Engine
-            from splitter.storage.remote import storage_of
+            from splitter.engine.main import run_to_end
+            from splitter.storage.opening import storage_of
             from splitter.system.signals import signals_raise
 
         refuse_windows()
         storage = storage_of(output_folder(output), options.part_asked)
     with signals_raise():
-        return Engine(dataset, storage, options, display).run()
+        return run_to_end(dataset, storage, options, display)
 
 
 def assemble(
@@ -122,21 +123,21 @@ def verify(
     workers: int | None = None,
     tell: "Callable[[Finding], None] | None" = None,
 ) -> "Verdict":
-    """Whether everything that runs left in an output folder is present and unchanged; nothing is written.
+    """Check that everything that runs left in an output folder is present and unchanged; write nothing.
 
     Args:
         output: The output folder, or its manifest.csv, or the URL of either.
-        deep: Also process so many inputs once more, or all, and compare what comes out.
-        recipe: What `deep` is to use, where it is not one that comes along: the dataset, its class, or a
-            name as for `--recipe`.
-        workers: How many processes read. Default: the CPUs this process may use.
+        deep: Also process this many inputs again, or all, and compare the results.
+        recipe: The recipe for `deep`, if it is not a built-in one: the dataset, its class, or a name as for
+            `--recipe`.
+        workers: Number of processes that read. Default: the CPUs this process may use.
         tell: Called with each finding as it is made.
     """
     from splitter.system.signals import signals_raise
     from splitter.verification.check import Verification, nothing
 
     if deep is not None and deep != "all" and (not isinstance(deep, int) or deep < 1):
-        raise Refused(f"--deep {deep}: write how many inputs to make again, or all")
+        raise Refused(f"--deep {deep}: write a number of inputs to make again, or all")
     if workers is not None and workers < 1:
         raise Refused(f"--workers {workers}: must be at least 1")
     storage = _storage_made(output)
@@ -159,9 +160,9 @@ def refuse_windows() -> None:
 
 
 def _storage_made(output: str | os.PathLike[str]) -> "Storage":
-    """The output folder of a run; the path of its manifest will do."""
+    """Open the output folder of a run, by its path or that of its manifest."""
     from splitter.outputs.tables import folder_of
-    from splitter.storage.remote import storage_of
+    from splitter.storage.opening import storage_of
 
     return storage_of(folder_of(output_folder(output)))
 
@@ -172,7 +173,7 @@ def output_folder(output: str | os.PathLike[str]) -> str:
         folder = os.fsdecode(output)
     except TypeError:
         kind = type(output).__name__
-        raise Refused(f"--output {output!r:.100}: is of type {kind}; give the path of a folder") from None
+        raise Refused(f"--output {output!r:.100}: is of type {kind}; pass the path of a folder") from None
     if not folder or "\0" in folder:
-        raise Refused(f"--output {folder!r}: names no folder; give the path of one")
+        raise Refused(f"--output {folder!r}: does not name a folder; pass the path of one")
     return folder

@@ -1,22 +1,181 @@
-"""The manifest from the commit records, with nothing processed: `splitter manifest` and `splitter split`."""
+"""The end: manifest.csv and errors.csv from what is committed.
+
+After a run, and for `splitter manifest` and `splitter split`, which process nothing.
+"""
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from splitter.engine.decide import in_shards
+import numpy as np
+
+from splitter.engine.assignment import Assignment
+from splitter.engine.decide import NAMES_SHOWN, Decision, damaged_still, in_shards
+from splitter.engine.display import Display
+from splitter.engine.rounds import Progress
 from splitter.engine.summary import Summary
-from splitter.errors import Refused
+from splitter.errors import Refused, StorageError
+from splitter.inputs.survey import why_unreadable
 from splitter.ledger.journal import Journal
-from splitter.ledger.manifest import columns_of
+from splitter.ledger.list_copy import stored_list
+from splitter.ledger.manifest import MANIFEST, columns_of
 from splitter.ledger.recipe_record import forget_earlier, how_before
 from splitter.ledger.records import DONE, FAILED, STALE
-from splitter.ledger.run_files import stored_list
-from splitter.ledger.splits import COLUMN, GROUPS, RULE, SplitRule, group_column
-from splitter.ledger.status import InputStatus, forget_stale
+from splitter.ledger.run_files import LAST_RUN, RULE
+from splitter.ledger.splits import COLUMN, GROUPS, SplitRule, group_column
+from splitter.ledger.status import InputStatus, forget_stale, keep_stale
 from splitter.ledger.tables import refuse_in_the_way, write_tables
+from splitter.ledger.unsynced import Unsynced, forget_unsynced
 from splitter.storage.base import Storage
 from splitter.text.csv import Row
-from splitter.worker.messages import Report
+from splitter.text.show import one_line
+from splitter.worker.failures import kind_and_line
+from splitter.worker.messages import WorkCounts
+
+
+def finish(  # noqa: PLR0913 - what the commands know
+    storage: Storage,
+    journal: Journal,
+    input_status: InputStatus,
+    header: Row,
+    *,
+    others: Sequence[str] | None,
+    tell: Callable[[str], None] | None,
+    compact: bool = True,
+    unreadable: int = 0,
+) -> None:
+    """Write the tables, forget what only matters before they are complete, and merge the records."""
+    advice = write_tables(storage, journal, input_status, header, others=others)
+    if advice and tell:
+        tell(advice)
+    if not len(input_status.entries_with(STALE)):
+        forget_stale(storage)
+        _, earlier = how_before(storage)
+        if earlier and not unreadable and not in_shards(journal, input_status.gone).any():
+            forget_earlier(storage)
+    if compact:
+        journal.compact(input_status.all_entries)
+
+
+# -- after a run ---------------------------------------------------------------------------------------------
+
+
+def finish_run(
+    run: Assignment, decision: Decision, journal: Journal, progress: Progress, display: Display
+) -> Summary:
+    """Bring the tables together from what is committed; a fault of the storage only ends the run early."""
+    storage, problems, first = run.storage, progress.problems, decision.state
+    unreadable = len(first.unreadable) + len(set(problems.unreadable))
+    fault = ""
+    try:
+        journal.recover()
+        _spare_unreadable(run, journal, problems.unreadable)
+    except StorageError as error:
+        # the disk is full: what is committed still counts
+        fault = str(error)
+    journal.load()
+    progress.count_committed(run, decision, journal)
+    input_status = InputStatus.of(storage, journal, run.survey.keys)
+    gone_names, failure = list[str](), None
+    try:
+        if not (fault or progress.is_interrupted):
+            _sync_all(run, decision, journal)
+        gone_names = input_status.first_gone(journal, run.table.column)
+        failure = (
+            next(iter(problems.failures), None)
+            if fault
+            else _first_failure(run, journal, input_status, first.todo)
+        )
+        if not fault and run.mine is None:
+            finish(
+                storage,
+                journal,
+                input_status,
+                run.table.header,
+                others=run.options.other_tables,
+                tell=display.alert,
+                compact=not progress.is_interrupted,
+                unreadable=unreadable,
+            )
+            _note_what_it_took(storage, progress)
+    except StorageError as error:
+        fault = str(error)
+    names = [run.table.listed(int(index)) for index in first.unreadable[:NAMES_SHOWN]]
+    names += problems.unreadable_names
+    return Summary.of(
+        input_status.status if run.mine is None else input_status.status[run.mine],
+        output=storage.root,
+        unreadable=unreadable,
+        unreadable_names=[one_line(name) for name in names[:NAMES_SHOWN]],
+        unreadable_why=_why_unreadable(run, first.unreadable) or problems.unreadable_why,
+        first_failure=failure,
+        gone=len(input_status.gone_with_outputs),
+        gone_names=gone_names,
+        pruned=decision.pruned,
+        work=progress.counts,
+        traceback=problems.traceback,
+        seconds=time.monotonic() - progress.began,
+        limited=run.options.limit is not None,
+        stopped=progress.stopped or fault,
+        part=storage.part,
+        tally=run.tally,
+        has_manifest=_has_manifest(storage),
+    )
+
+
+def _spare_unreadable(run: Assignment, journal: Journal, unreadable: list[int]) -> None:
+    """Let inputs that could not be read keep their rows, though they may be others now."""
+    if unreadable:
+        journal.load()
+        stale = InputStatus.of(run.storage, journal, run.survey.keys).entries_with(STALE)
+        spared = journal.find(np.array(unreadable, "u8"))
+        keep_stale(run.storage, journal, stale[~np.isin(stale, spared)])
+
+
+def _sync_all(run: Assignment, decision: Decision, journal: Journal) -> None:
+    """Leave nothing that a power cut could take: outputs are synced before tables that name them."""
+    if not (Unsynced.noted(run.storage) and run.storage.sync_all()):
+        return
+    if not len(damaged_still(journal, decision.damaged, decision.generation)):
+        forget_unsynced(run.storage)
+
+
+def _first_failure(
+    run: Assignment, journal: Journal, input_status: InputStatus, tried: np.ndarray
+) -> tuple[str, str] | None:
+    """Return the first input of the list that failed, and why; one that this run tried, if there is any."""
+    failed = input_status.status == FAILED
+    if run.mine is not None:
+        failed &= run.mine
+    numbers = np.concatenate((tried[failed[tried]], np.flatnonzero(failed)))
+    kind = partial(kind_and_line, dataset=run.job.dataset)
+    return journal.first_failure(input_status.entries[numbers], run.table.column, kind)
+
+
+def _note_what_it_took(storage: Storage, progress: Progress) -> None:
+    """Keep it for the report: what is published has no clock."""
+    counts = progress.counts
+    if counts.inputs:
+        seconds = round(time.monotonic() - progress.began, 3)
+        took = {"seconds": seconds, "inputs": counts.inputs, "outputs": counts.outputs, "bytes": counts.bytes}
+        LAST_RUN.save(storage, took)
+
+
+def _has_manifest(storage: Storage) -> bool:
+    try:
+        return storage.exists(MANIFEST)
+    except StorageError:
+        # a store that does not answer has been complained of already
+        return False
+
+
+def _why_unreadable(run: Assignment, unreadable: np.ndarray) -> str:
+    for index in unreadable[:1].tolist():
+        return why_unreadable(run.job.layout.location(run.table.listed(index))) or "it is there again"
+    return ""
+
+
+# -- without a run -------------------------------------------------------------------------------------------
 
 
 def assemble_manifest(
@@ -33,7 +192,7 @@ def assemble_manifest(
     """
     began = time.monotonic()
     if not storage.is_output():
-        raise Refused(f"{storage.root}: is not a splitter output folder; give the --output of a run")
+        raise Refused(f"{storage.root}: is not a splitter output folder; use the --output of a run")
     storage.prepare()
     with storage.locked():
         header, path_column, keys = stored_list(storage)
@@ -44,26 +203,18 @@ def assemble_manifest(
         input_status = InputStatus.of(storage, journal, keys)
         if change:
             change(columns_of(journal, input_status.entries[input_status.entries >= 0], header), path_column)
-        advice = write_tables(storage, journal, input_status, header, others=others)
-        if advice and tell:
-            tell(advice)
-        why = journal.first_failure(input_status.entries_with(FAILED), path_column)
-        if not len(input_status.entries_with(STALE)):
-            forget_stale(storage)
-            _, earlier = how_before(storage)
-            if earlier and not in_shards(journal, input_status.gone).any():
-                forget_earlier(storage)
+        failure = journal.first_failure(input_status.entries_with(FAILED), path_column)
         gone_names = input_status.first_gone(journal, path_column)
         # a skipped input has neither
         made = journal.entries[input_status.entries_with(DONE)]
-        journal.compact(input_status.all_entries)
+        finish(storage, journal, input_status, header, others=others, tell=tell)
         return Summary.of(
             input_status.status,
             output=storage.root,
             gone=len(input_status.gone_with_outputs),
             gone_names=gone_names,
-            first_failure=why,
-            work=Report(outputs=int(made["outputs"].sum()), bytes=int(made["bytes"].sum())),
+            first_failure=failure,
+            work=WorkCounts(outputs=int(made["outputs"].sum()), bytes=int(made["bytes"].sum())),
             seconds=time.monotonic() - began,
             assembled=True,
         )
@@ -87,8 +238,8 @@ def split_manifest(
     def change(columns: Row, path_column: str) -> None:
         if COLUMN in columns:
             raise Refused(
-                f"{storage.root}: the manifest has a column {COLUMN!r} of the dataset list, or of the "
-                "metadata; that one stays as it is"
+                f"{storage.root}: the manifest has a column {COLUMN!r} of the dataset list or the "
+                "metadata, which stays as it is"
             )
         if label is not None and label not in columns:
             raise Refused(f"--label {label}: the manifest has no such column; it has {', '.join(columns)}")
@@ -103,7 +254,7 @@ def unsplit_manifest(storage: Storage) -> None:
     """Take the column `split` out of the manifest."""
 
     def change(*_: object) -> None:
-        storage.remove([RULE])
-        storage.sync([RULE])
+        storage.remove([RULE.name])
+        storage.sync([RULE.name])
 
     assemble_manifest(storage, change=change)

@@ -1,11 +1,11 @@
-"""Inputs whose worker was lost with them."""
+"""Find the input that ends its worker, by retrying lost batches in smaller pieces."""
 
 from splitter.errors import Crashed
 from splitter.worker.messages import Failure
 
 
 class LostWorkers:
-    """Who is to blame when a worker is lost is found by smaller and smaller batches.
+    """The inputs of batches that were lost with their workers, and the size of the batches to retry.
 
     The guard finds the input that ends a runner. This is for what takes the guard along, such as a cluster
     that ends a worker for its memory.
@@ -15,7 +15,7 @@ class LostWorkers:
     PARTS = 8
 
     def __init__(self) -> None:
-        """Nothing is lost yet."""
+        """Start with nothing lost."""
         self.size: int | None = None
         self.failures: dict[int, Failure] = {}
         self._alone: dict[int, int] = {}
@@ -29,5 +29,5 @@ class LostWorkers:
             return
         times = self._alone[keys[0]] = self._alone.get(keys[0], 0) + 1
         if times == self.TIMES:
-            message = f"its worker was ended {times} times with this input alone (out of memory?)"
+            message = f"its worker was killed {times} times with only this input (out of memory?)"
             self.failures[keys[0]] = Failure(Crashed.__name__, message, attempts=times)

@@ -1,4 +1,4 @@
-"""What a run came to, in numbers."""
+"""The results of a run, in numbers."""
 
 import os
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from splitter.inputs.labels import RowTally
 from splitter.ledger.manifest import MANIFEST
 from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED, STALE
 from splitter.options import RunPart
-from splitter.worker.messages import Report
+from splitter.worker.messages import WorkCounts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a run came to.
+    """The results of a run.
 
     Attributes:
         output: The output folder.
@@ -33,6 +33,7 @@ class Summary:
         gone_names: The first few of them.
         pruned: How many inputs' outputs were removed.
         work: What this run itself did.
+        traceback: The user's own, if the recipe has ended the run early.
         seconds: How long it took.
         limited: Whether it was asked for the first inputs only.
         stopped: Why it ended early, if it did.
@@ -56,7 +57,8 @@ class Summary:
     gone: int
     gone_names: list[str] = field(default_factory=list)
     pruned: int = 0
-    work: Report
+    work: WorkCounts
+    traceback: str = ""
     seconds: float
     limited: bool = False
     stopped: str = ""

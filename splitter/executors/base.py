@@ -10,12 +10,12 @@ from splitter.worker.messages import Batch, Job, Report
 
 @dataclass(frozen=True)
 class Limits:
-    """What a worker may use, and how many there are.
+    """How many workers there are, and what each may use.
 
     Attributes:
-        workers: How many work at a time; 0 is in this process, without a guard. None: as many as there
-            is room for.
-        least: How many batches are asked for at a time, however little room there is; 0: no more than that.
+        workers: How many work at a time; 0 means in this process, without a guard; None as many as there is
+            room for.
+        least: How many batches to ask for at a time even if there is less room; 0 for no more than that.
         timeout: Seconds for one input.
         memory: Bytes for one worker, above what it starts with.
     """
@@ -28,15 +28,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where batches run when it is not this machine alone, and what each needs there.
+    """The cluster where batches run, and what each batch takes there.
 
     Attributes:
-        address: Of a running cluster; None is a private one.
-        cpus: CPUs that a batch takes.
-        gpus: GPUs that a batch takes; parts of one are allowed.
-        resources: Other resources that a batch takes, by name.
+        address: Of a running cluster; None for a private one.
+        cpus: CPUs for a batch.
+        gpus: GPUs for a batch; fractions are allowed.
+        resources: Other resources for a batch, by name.
         runtime_env: What the cluster prepares for the workers.
-        verbose: Whether the cluster's own log is shown.
+        verbose: Whether to show the cluster's own log.
     """
 
     address: str | None = None
@@ -51,7 +51,7 @@ class Executor(ABC):
     """Runs batches somewhere.
 
     What it returns is only progress: the commit records tell what is done. It may end early, or leave
-    batches out, when it loses workers; the run then looks at what is committed, and calls it again for
+    batches out, when it loses workers; the run then looks at what is committed, and calls it once more for
     the rest.
 
     Attributes:
@@ -61,20 +61,25 @@ class Executor(ABC):
     elsewhere = False
 
     def __init__(self, limits: Limits, cluster: Cluster) -> None:
-        """Prepare nothing that needs to be undone."""
+        """Take the limits; prepare nothing that needs to be undone."""
         self.limits, self.cluster = limits, cluster
+
+    @property
+    def advice(self) -> str:
+        """Return what the user must know before the work begins, in one line; empty if there is nothing."""
+        return ""
 
     @property
     @abstractmethod
     def workers(self) -> int:
-        """How many batches can be at work now."""
+        """Return how many batches can be at work now."""
 
-    def device(self, wanted: str) -> str:
-        """What `auto` comes to, where the batches are run; refuses what is not there."""
-        return wanted
+    def device(self, requested: str) -> str:
+        """Return the device that `auto` means where batches run; refuse one that is not there."""
+        return requested
 
     def check(self, job: Job, inputs: int) -> None:  # noqa: B027 - most have nothing to refuse
-        """Refuse a run over so many inputs that could not work here; called before anything is removed."""
+        """Refuse a run that cannot work here, before anything is removed."""
 
     @abstractmethod
     def run(self, job: Job, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
@@ -84,7 +89,7 @@ class Executor(ABC):
         """
 
     def status(self) -> str:
-        """What is in use, for the display."""
+        """Return what is in use, for the display."""
         return ""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to end

@@ -1,4 +1,4 @@
-"""The executor for one machine: a torch DataLoader whose workers are guards."""
+"""Run batches on this machine: a torch DataLoader whose workers are guards."""
 
 import contextlib
 import multiprocessing
@@ -46,27 +46,27 @@ class LocalExecutor(Executor):
 
     @property
     def workers(self) -> int:
-        """As many as are asked for, or as there are CPUs for this process."""
+        """Return how many are asked for, or how many CPUs this process may use."""
         return usable_cpus() if self.limits.workers is None else self.limits.workers
 
-    def device(self, wanted: str) -> str:
-        """What this machine has."""
-        # asked in a way that leaves CUDA untouched, so that workers can still be forked
+    def device(self, requested: str) -> str:
+        """Return what this machine has."""
+        # asked without initialising CUDA, so that workers can still be forked
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-        there = wanted != "cpu" and torch.cuda.is_available()
-        if wanted == "cuda" and not there:
+        usable = requested != "cpu" and torch.cuda.is_available()
+        if requested == "cuda" and not usable:
             raise Refused("--device cuda: this machine has no usable GPU; use --device cpu or auto")
-        return "cuda" if there else "cpu"
+        return "cuda" if usable else "cpu"
 
     def check(self, job: Job, inputs: int) -> None:  # noqa: ARG002 - the seam's signature
-        """Refuse more workers than there may be files open for."""
+        """Refuse more workers than the limits on open files and shared memory allow."""
         if self.workers and inputs:
             workers = min(self.workers, inputs)
             _allow_files_for(workers)
             _check_shared_memory(workers)
 
     def run(self, job: Job, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
-        """Do the batches and report each as it is finished."""
+        """Do the batches and yield a report for each as it finishes."""
         if self.workers:
             _allow_files_for(busy)
             yield from _in_workers(job, batches, busy, self.limits)
@@ -77,35 +77,35 @@ class LocalExecutor(Executor):
 def _allow_files_for(workers: int) -> None:
     """Raise the limit on open files if it is too low for so many workers; refuse if it may not be raised."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OTHER_FILES + FILES_PER_WORKER * workers
-    if wanted <= soft or soft == resource.RLIM_INFINITY:
+    needed = OTHER_FILES + FILES_PER_WORKER * workers
+    if needed <= soft or soft == resource.RLIM_INFINITY:
         return
-    if wanted <= hard or hard == resource.RLIM_INFINITY:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if needed <= hard or hard == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
         return
     enough = (hard - OTHER_FILES) // FILES_PER_WORKER
     if enough > 0:
         raise Refused(
-            f"{workers} workers keep {wanted} files open, and the limit here is {hard}; "
+            f"{workers} workers keep {needed} files open, but the limit here is {hard}; "
             f"use --workers {enough}, or raise the limit with ulimit -n"
         )
     raise Refused(
-        f"a worker keeps {OTHER_FILES + FILES_PER_WORKER} files open, and the limit here is {hard}; raise it "
+        f"a worker keeps {OTHER_FILES + FILES_PER_WORKER} files open, but the limit here is {hard}; raise it "
         "with ulimit -n"
     )
 
 
 def _check_shared_memory(workers: int) -> None:
-    """Refuse where the locks of so many workers cannot be made; these are files in /dev/shm on Linux."""
+    """Refuse if the locks of so many workers cannot be made, which on Linux are files in /dev/shm."""
     context = multiprocessing.get_context(_start_method())
     try:
-        # all at once, as they will be there
+        # all at once, as the workers will have them
         _ = [context.Lock() for _ in range(OTHER_LOCKS + LOCKS_PER_WORKER * workers)]
     except OSError as error:
         if sys.platform != "linux":
             raise Refused(
-                f"--workers {workers}: the locks that they need cannot be made: {error.strerror}; use fewer, "
-                "or --workers 0"
+                f"--workers {workers}: their locks cannot be made: {error.strerror}; use fewer "
+                "workers, or --workers 0"
             ) from None
         raise Refused(
             f"--workers {workers}: /dev/shm, which they need, cannot be written: {error.strerror}; mount it "
@@ -114,7 +114,7 @@ def _check_shared_memory(workers: int) -> None:
 
 
 def _here(job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
-    """In this process, without a guard: a debugger works, and a crash is a crash."""
+    """Run in this process, without a guard: a debugger works, and a crash is a crash."""
     worker = Worker(job)
     try:
         worker.setup()
@@ -132,10 +132,10 @@ def _in_workers(
 ) -> Generator[Report, None, None]:
     with _Processes() as processes:
         try:
-            descriptors = [*job.storage.lock_descriptors, processes.held]
+            descriptors = [*job.storage.lock_descriptors, processes.alive_end]
             guarded = _Guarded(job, limits, descriptors, processes.gate)
             reports = processes.start(_loader(guarded, batches, workers, processes.guards))
-            # nothing is done yet; but the workers are there, so the display may start a thread
+            # nothing is done yet, but the workers are forked, so the display may start a thread
             yield Report()
             yield from reports
         except OSError as error:
@@ -143,23 +143,23 @@ def _in_workers(
                 raise
             reason = error.strerror or str(error)
             message = f"worker processes cannot be started: {reason}; use fewer --workers"
-            yield Report.stopped(RunStopped(f"{message}, and run the same command again to continue"))
+            yield Report.stopped(RunStopped(f"{message}, then run the same command to continue"))
         except RuntimeError:
-            # what the DataLoader says of a dead worker: what is committed is known, the rest is run again
+            # the DataLoader reports a dead worker: what is not committed runs in a new round
             if not processes.any_died():
                 raise
 
 
 class _Guarded(Dataset[Report]):
-    """A dataset whose items are asked for by batch, and are reports."""
+    """A dataset whose indexes are batches, and whose items are their reports."""
 
     def __init__(self, job: Job, limits: "Limits", descriptors: list[int], gate: Gate) -> None:
-        """`descriptors` are held open by each worker for as long as it lives."""
+        """Take the `descriptors` that each worker keeps open for as long as it lives."""
         self._job, self._limits, self._descriptors, self._gate = job, limits, descriptors, gate
         self._guard: Guard | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a spawned worker: user code by value, as it cannot import a script or a notebook."""
+        """Pickle for a spawned worker: user code by value, as it cannot import a script or a notebook."""
         return {
             "job": by_value(self._job, type(self._job.dataset)),
             "limits": self._limits,
@@ -178,17 +178,17 @@ class _Guarded(Dataset[Report]):
         try:
             return self._guard.run(batch)
         except OSError as error:
-            # else the DataLoader would make a traceback of it
-            return Report(stop=str(StorageError.of(error, error.filename or "a temporary file")))
+            # otherwise the DataLoader would make a traceback of it
+            return Report.stopped(str(StorageError.of(error, error.filename or "a temporary file")))
         except RunStopped as error:
             return Report.stopped(error)
 
     def prepare(self, worker: int) -> None:  # noqa: ARG002 - the DataLoader's signature
-        """Turn a fresh DataLoader worker into a guard."""
+        """Turn a new DataLoader worker into a guard."""
         limits = self._limits
         self._guard = Guard(self._job, timeout=limits.timeout, memory=limits.memory, gate=self._gate)
         self._guard.protect()
-        # when there is no more to do the DataLoader lets its workers go; what user code started goes along
+        # when all is done the DataLoader lets its workers go, and what user code started must go with them
         multiprocessing.util.Finalize(None, self._guard.stop, exitpriority=1)
         unblock_signals()
 
@@ -212,7 +212,7 @@ def _loader(
 
 @contextlib.contextmanager
 def _no_advice() -> Iterator[None]:
-    """More workers than CPUs is the user's choice; torch warns of it when a loader is made or starts."""
+    """Silence torch's warning of more workers than CPUs, which is the user's choice."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
@@ -223,7 +223,7 @@ def _as_it_is(report: Report) -> Report:
 
 
 def _noting_context(started: list[BaseProcess]) -> Any:  # noqa: ANN401 - torch wants a context of Python's own
-    """What starts processes, and notes them: one that dies early is soon no longer an active child."""
+    """Return a context that notes the processes it starts: one that dies early is no active child."""
     context: Any = multiprocessing.get_context(_start_method())
 
     def note(**about: object) -> BaseProcess:
@@ -235,7 +235,7 @@ def _noting_context(started: list[BaseProcess]) -> Any:  # noqa: ANN401 - torch 
 
 
 def _start_method() -> str:
-    """Fork, so that classes of a script or a notebook are there; not where forking is unsafe."""
+    """Fork if that is safe, so that classes of a script or a notebook are known."""
     if sys.platform != "linux" or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "spawn"
     return "fork"
@@ -243,7 +243,7 @@ def _start_method() -> str:
 
 @contextlib.contextmanager
 def _nameless_main() -> Iterator[None]:
-    """Keep spawned workers from running a script again that has no main guard: they need nothing of it."""
+    """Keep spawned workers from running a script without a main guard: they need nothing of it."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -253,7 +253,7 @@ def _nameless_main() -> Iterator[None]:
 
 
 def _without_child_handler(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The batches; when the first is asked for, torch's handler for SIGCHLD goes.
+    """Yield the batches, after removing torch's handler for SIGCHLD.
 
     Torch sets it as soon as the workers are started. It raises wherever the driver is, though the loader
     finds a dead worker by itself.
@@ -265,7 +265,7 @@ def _without_child_handler(batches: Iterable[Batch]) -> Iterator[Batch]:
 
 @contextlib.contextmanager
 def _no_half_made() -> Iterator[None]:
-    """Let go in silence of an iterator that could not be made, and that would complain of what it lacks."""
+    """Drop a half-made iterator in silence: its destructor would complain of what it lacks."""
     try:
         yield
     except OSError as error:
@@ -278,11 +278,11 @@ def _no_half_made() -> Iterator[None]:
 
 
 class _Processes:
-    """The worker processes of one run: started with signals held back, and gone when this is left."""
+    """The worker processes of one run: started with signals held back, and gone at the end of the block."""
 
     def __init__(self) -> None:
-        # every worker holds the writing end: reading finds the end when the last of them is gone
-        self._alive, self.held = os.pipe()
+        # every worker keeps the writing end open: the reading end sees the last of them go
+        self._alive, self.alive_end = os.pipe()
         self.gate = Gate()
         self._before = set(multiprocessing.active_children())
         self.guards: list[BaseProcess] = []
@@ -293,28 +293,28 @@ class _Processes:
         return self
 
     def start(self, loader: DataLoader[Any]) -> Iterator[Report]:
-        """Start the workers; their reports."""
+        """Start the workers and return their reports."""
         with signals_blocked():
             if threading.current_thread() is threading.main_thread():
-                # one that torch has set in an earlier run raises as well
+                # one that torch set in an earlier run raises as well
                 self._child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             with _nameless_main(), _no_advice(), _no_half_made():
                 self._iterator = iter(loader)
-            os.close(self.held)
-            self.held = -1
+            os.close(self.alive_end)
+            self.alive_end = -1
         return self._iterator
 
     @property
     def are_started(self) -> bool:
-        """Whether all of them were."""
+        """Return whether all were started."""
         return self._iterator is not None
 
     def any_died(self) -> bool:
-        """Whether a worker has ended, though there is more to do."""
+        """Return whether a worker has ended though there is more to do."""
         return any(guard.exitcode is not None for guard in self.guards)
 
     def __exit__(self, *error: object) -> None:
-        # what comes next counts on the workers being gone
+        # what comes next relies on the workers being gone
         with signals_blocked():
             self._end()
 
@@ -324,11 +324,11 @@ class _Processes:
         for child in children:
             child.terminate()
         for guard in self.guards:
-            # one that was killed has left behind what it should have ended
+            # a guard that was killed has left behind what it should have ended
             if guard.pid and guard.exitcode == -signal.SIGKILL:
                 end_session(guard.pid)
-        if self.held >= 0:
-            os.close(self.held)
+        if self.alive_end >= 0:
+            os.close(self.alive_end)
         self._wait_for_end(children)
         self._iterator = None
         self.gate.close()

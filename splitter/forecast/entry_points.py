@@ -14,7 +14,7 @@ from splitter.engine.entry_points import output_folder, refuse_no_dataset, refus
 
 
 def plan(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: Any) -> "Forecast":  # noqa: ANN401
-    """What `run` with the same arguments would do; nothing is written but temporary files."""
+    """Return what `run` with the same arguments would do; only temporary files are written."""
     from splitter.engine.display import Display
 
     refuse_no_dataset(dataset)
@@ -26,9 +26,9 @@ def plan(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options:
 def plan_dataset(
     dataset: "ProcessorDataset", output: str | os.PathLike[str], options: RunOptions, display: "Display"
 ) -> "Forecast":
-    """The numbers. Raises Refused where the run would, Interrupted at a signal."""
+    """Return the numbers. Raises Refused if the run would, Interrupted at a signal."""
     from splitter.forecast.forecast import forecast
-    from splitter.storage.remote import storage_of
+    from splitter.storage.opening import storage_of
     from splitter.system.signals import signals_raise
 
     refuse_windows()

@@ -1,4 +1,4 @@
-"""What will come of inputs, found out in a short time: by their headers, and by processing a few of them.
+"""Estimate the outputs of inputs in a short time, by their headers and by processing a few of them.
 
 headers ──> outputs, and their bytes where these follow from the length
 trial   ──> the rest: a few inputs are done in temporary space, and all others are taken to be like them
@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splitter.dataset import ProcessorDataset
+from splitter.engine.assignment import Assignment
 from splitter.engine.batches import make_batch
-from splitter.errors import RecipeError, RunStopped, Skip, TimedOut
-from splitter.executors.registry import Limits
+from splitter.errors import Skip, TimedOut
+from splitter.executors.base import Limits
 from splitter.executors.temporary import TemporaryOutput, temporary_output
 from splitter.forecast.shard_overhead import more_in_shards
-from splitter.inputs.survey import Survey
 from splitter.inputs.table import BLOCK, InputTable
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import FAILED
-from splitter.options import RunOptions
 from splitter.system.cpus import usable_cpus
 from splitter.system.pool import in_processes
 from splitter.text.csv import parse_rows
@@ -50,31 +49,22 @@ WARMING_UP = "000000-"
 class Outlook:
     """Finds out what will come of the inputs that are to be done."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what is known
-        self,
-        plan: "Forecast",
-        job: Job,
-        table: InputTable,
-        found: Survey,
-        todo: np.ndarray,
-        options: RunOptions,
-        *,
-        groups: int,
-        known_seconds: float,
+    def __init__(
+        self, plan: "Forecast", run: Assignment, todo: np.ndarray, *, groups: int, known_seconds: float
     ) -> None:
         """`groups`: how many shards there will be at least; `known_seconds`: what a look at all has taken."""
-        self._plan, self._job, self._table, self._found = plan, job, table, found
-        self._todo, self._options = todo, options
+        self._plan, self._run, self._job, self._table = plan, run, run.job, run.table
+        self._todo, self._options = todo, run.options
         self._groups, self._known_seconds = groups, known_seconds
-        self._all = Kinds(found.sizes[todo].astype("f8"), _endings(table, todo))
+        self._all = Kinds(run.survey.sizes[todo].astype("f8"), _endings(run.table, todo))
         # what the recipe cannot count, nor tell the size of, what that may go by, and what will fail
         self._uncounted: np.ndarray = np.ones(len(todo), bool)
         self._unsized: np.ndarray = np.ones(len(todo), bool)
         self._content = self._all.sizes.copy()
         self._faulty: np.ndarray = np.zeros(len(todo), bool)
-        most = options.workers_asked[1]
+        most = run.options.workers_asked[1]
         # on Ray the cluster decides, unless it is told
-        self._knows_workers = options.executor == "local" or most is not None
+        self._knows_workers = run.options.executor == "local" or most is not None
         plan.workers = max(1, usable_cpus() if most is None else most)
 
     def look(self) -> None:
@@ -91,7 +81,7 @@ class Outlook:
 
     def _headers(self) -> None:
         """Ask the recipe what it expects."""
-        elsewhere = self._table.names_urls or is_url(self._job.layout.root) or len(self._found.members)
+        elsewhere = self._table.names_urls or is_url(self._job.layout.root) or len(self._run.survey.members)
         if type(self._job.dataset).expect is ProcessorDataset.expect or elsewhere:
             # what is elsewhere, or within a shard, would have to be fetched
             self._plan.exact = False
@@ -113,7 +103,7 @@ class Outlook:
         content = np.zeros(count)
         began = time.monotonic()
         # in other processes, since it is the user's code
-        asked = in_processes(look, range(parts), apart=True, patience=MOST_SECONDS_AT_ONCE)
+        asked = in_processes(look, range(parts), always_fork=True, patience=MOST_SECONDS_AT_ONCE)
         with contextlib.closing(asked) as found:
             for number, part in enumerate(found):
                 self._uncounted[number::parts] = part.unknown
@@ -137,7 +127,7 @@ class Outlook:
             self._content = content
 
     def _take_to_be_alike(self, read: int, parts: int, last: int) -> None:
-        """What there was no time for is like what was read, since that was spread over the list."""
+        """Take unread inputs to be like those that were read, which were spread over the list."""
         plan, count = self._plan, len(self._todo)
         unread = np.arange(count) % parts > last
         for unknown, name in ((self._uncounted, "outputs"), (self._unsized, "bytes")):
@@ -170,7 +160,7 @@ class Outlook:
             chosen = others
 
     def _others(self, tested: "_Tested", before: int, seconds: float, *, alone: bool) -> np.ndarray:
-        """Which inputs are to be tried instead, more of them; none if these are enough."""
+        """Return more inputs to try instead; none if these are enough."""
         enough = seconds <= 0 or tested.unfinished or before in (len(self._todo), MOST_TRIED)
         if enough or not tested.seconds_of_one:
             return np.empty(0, "i8")
@@ -178,12 +168,12 @@ class Outlook:
         return others if len(others) > before else np.empty(0, "i8")
 
     def _spread(self, before: int) -> np.ndarray:
-        """More of the inputs, evenly."""
+        """Return more of the inputs, evenly spread."""
         more = min(len(self._todo), MOST_TRIED, before * MORE_EACH_TIME)
         return np.unique(np.linspace(0, len(self._todo) - 1, more).astype("i8"))
 
     def _more(self, before: int, tested: "_Tested", seconds: float) -> np.ndarray:
-        """As many inputs as can be tried one by one in so many seconds."""
+        """Return as many inputs as can be tried one by one in so many seconds."""
         in_time = int(seconds * self._plan.workers / tested.seconds_of_one)
         return self._all.sample(min(before * MORE_EACH_TIME, before + in_time))
 
@@ -210,7 +200,7 @@ class Outlook:
             plan.seconds = self._known_seconds + tested.start + self._work(tested) / busy
 
     def _work(self, tested: "_Tested") -> float:
-        """The seconds that all inputs take together."""
+        """Return the seconds that all inputs take together."""
         if tested.at_once == 1:
             return self._all.total(np.array([*tested.seconds]), np.array([*tested.seconds.values()]))
         # many inputs, evenly spread
@@ -224,27 +214,23 @@ class Outlook:
             f"000001-{start:06d}": chosen[start : start + tested.at_once]
             for start in range(0, len(chosen), tested.at_once)
         }
-        batches = [
-            make_batch(name, self._table, self._found, self._todo[some]) for name, some in places.items()
-        ]
+        batches = [make_batch(name, self._run, self._todo[some]) for name, some in places.items()]
         began = ready = time.monotonic()
         said: dict[str, str] = {}
         for report in temporary.reports([*self._warming_up(chosen), *batches]):
-            if report.traceback:
-                raise RecipeError(report.stop, report.traceback)
-            if report.stop:
-                raise RunStopped(report.stop)
+            report.problems.raise_stop()
             if report.batch.startswith(WARMING_UP):
                 # what setup() takes is none of a trial's time
                 ready = time.monotonic() if ready == began else ready
-                tested.start = time.monotonic() - began - report.seconds
-            elif report.inputs:
-                tested.seconds[int(places[report.batch][0])] = report.seconds / report.inputs
-                said.update(report.failures)
+                tested.start = time.monotonic() - began - report.counts.seconds
+            elif report.counts.inputs:
+                seconds = report.counts.seconds / report.counts.inputs
+                tested.seconds[int(places[report.batch][0])] = seconds
+                said.update(report.problems.failures)
             if time.monotonic() - ready > LONGEST_TRIAL and ready > began:
                 break
         journal.load()
-        entries = journal.find(self._found.keys[self._todo[chosen]])
+        entries = journal.find(self._run.survey.keys[self._todo[chosen]])
         self._sort_out(tested, chosen[entries >= 0], entries[entries >= 0], said)
         return tested
 
@@ -273,17 +259,17 @@ class Outlook:
         tested.outputs, tested.bytes = of_known["outputs"].astype("f8"), of_known["bytes"].astype("f8")
 
     def _warming_up(self, chosen: np.ndarray) -> list[Batch]:
-        """One small input for each worker: what is loaded with the first one does not count as work."""
+        """Return a small input for each worker: loading for the first input does not count as work."""
         smallest = self._todo[chosen[[np.argmin(self._all.sizes[chosen])]]]
         return [
-            replace(make_batch(f"{WARMING_UP}{number:06d}", self._table, self._found, smallest), trial=True)
+            replace(make_batch(f"{WARMING_UP}{number:06d}", self._run, smallest), trial=True)
             for number in range(self._plan.workers)
         ]
 
 
 @dataclass
 class _Tested:
-    """What a trial has shown.
+    """The results of a trial.
 
     Attributes:
         at_once: How many inputs were tried in a batch.
@@ -313,12 +299,12 @@ class _Tested:
 
     @property
     def seconds_of_one(self) -> float:
-        """What an input takes in the mean."""
+        """The mean time of an input."""
         return sum(self.seconds.values()) / len(self.seconds) if self.seconds else 0.0
 
 
 def _endings(table: InputTable, todo: np.ndarray) -> np.ndarray:
-    """For each input a number that stands for the kind of file, as its name says."""
+    """Return for each input a number that stands for the ending of its name."""
     numbers: dict[str, int] = {}
     found = np.empty(len(todo), "i4")
     for start in range(0, len(table), BLOCK):
@@ -359,7 +345,7 @@ class Kinds:
         return chosen
 
     def total(self, known: np.ndarray, values: np.ndarray, among: np.ndarray | None = None) -> float:
-        """The sum over all inputs, or those among some, of what is known of a few."""
+        """Return the sum over all inputs, or some of them, by the values of a few."""
         if not len(known):
             return 0.0
         total = 0.0
@@ -373,7 +359,7 @@ class Kinds:
 
 
 def _extended(sizes: np.ndarray, values: np.ndarray, all_sizes: np.ndarray) -> float:
-    """The sum over all sizes of a value that has a fixed part, and a part for each byte."""
+    """Return the sum over all sizes of a value with a fixed part and a part for each byte."""
     mean_size, mean = sizes.mean(), values.mean()
     spread = ((sizes - mean_size) ** 2).mean()
     slope = ((sizes - mean_size) * (values - mean)).mean() / spread if spread else 0.0
@@ -389,7 +375,7 @@ def _extended(sizes: np.ndarray, values: np.ndarray, all_sizes: np.ndarray) -> f
 
 @dataclass
 class _Headers:
-    """What a recipe expects of some inputs."""
+    """The outputs that a recipe expects of some inputs."""
 
     inputs: int = 0
     outputs: int = 0

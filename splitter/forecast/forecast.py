@@ -4,7 +4,6 @@ list -> survey -> compare with the commit records -> headers -> a short trial ->
 """
 
 import contextlib
-import copy
 import errno
 import json
 import os
@@ -17,37 +16,20 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from splitter.dataset import ProcessorDataset
-from splitter.engine.decide import (
-    State,
-    compare,
-    first_inputs,
-    other_sinks,
-    refuse_another_layout,
-    refuse_samples_without_rows,
-    refuse_taken,
-    refuse_to_lose_shards,
-)
+from splitter.engine.assignment import Assignment, read_assignment, read_request
+from splitter.engine.begin import NO_INPUTS
+from splitter.engine.decide import Decision, decide
 from splitter.engine.display import Display
-from splitter.engine.main import Engine
-from splitter.engine.rounds import NO_INPUTS
 from splitter.forecast.estimate import LONGEST_TRIAL, NAMES_SHOWN, Outlook
 from splitter.inputs.locations import UNREADABLE
-from splitter.inputs.survey import Survey, advice_on_missing, why_unreadable
-from splitter.inputs.table import InputTable
+from splitter.inputs.survey import why_unreadable
 from splitter.ledger.journal import Journal
-from splitter.ledger.recipe_record import how_before
 from splitter.ledger.records import DONE, FAILED, SKIPPED
-from splitter.ledger.run_files import inputs_of_part
-from splitter.ledger.shard_groups import Groups, deal
-from splitter.ledger.tables import refuse_column, refuse_in_the_way
-from splitter.ledger.unsynced import Unsynced
 from splitter.options import RunOptions
 from splitter.storage.base import Storage
 from splitter.storage.folder import LocalStorage
 from splitter.storage.locks import unwritable
 from splitter.text.show import one_line, show_bytes, show_count, show_seconds
-from splitter.verification.repair import damaged_entries
-from splitter.worker.messages import Job
 
 
 @dataclass
@@ -105,33 +87,33 @@ class Forecast:
     failed_first: list[str] = field(default_factory=list)
 
     def to_json(self) -> str:
-        """For scripts."""
+        """Return one JSON object, for scripts."""
         return json.dumps(asdict(self))
 
     def lines(self) -> Iterator[str]:
-        """For a person."""
+        """Yield the lines for a person."""
         kinds = ("new", "changed", "done", "failed", "missing")
         counts = ", ".join(f"{getattr(self, kind):,} {kind}" for kind in kinds if getattr(self, kind))
         yield f"{show_count(self.inputs, 'input')}{counts and ': '}{counts}"
         if self.removed:
             yield f"the outputs of {show_count(self.removed, 'input')} would be removed first"
         if not self.to_do:
-            again = " (--retry-failed tries again what failed)" if self.failed else ""
+            again = " (--retry-failed tries failed inputs again)" if self.failed else ""
             yield f"nothing to do{again}" if self.inputs else f"nothing to do: {NO_INPUTS}"
         else:
             about = "" if self.exact else "about "
             gives = f"{about}{show_count(self.outputs, 'output')} (about {show_bytes(self.bytes)})"
             known = self.exact or self.tried
             to_do = f"to do: {show_count(self.to_do, 'input')} ({show_bytes(self.input_bytes)})"
-            yield f"{to_do}, which give {gives}" if known else f"{to_do}; how many outputs is not known"
+            yield f"{to_do}, which give {gives}" if known else f"{to_do}; number of outputs unknown"
             yield self._time()
         if self.free is not None:
-            yield f"{self.output}: {show_bytes(self.free)} are free there"
+            yield f"{self.output}: {show_bytes(self.free)} free"
             if self.bytes > self.free:
-                yield f"too little room: {show_bytes(self.bytes - self.free)} more are needed"
+                yield f"not enough disk space: {show_bytes(self.bytes - self.free)} more needed"
         for count, names, what in (
             (self.missing, self.missing_first, "cannot be read"),
-            (self.faulty, self.faulty_first, "will fail, by the header"),
+            (self.faulty, self.faulty_first, "will fail, according to the header"),
             (self.tried_failed, self.failed_first, f"of {self.tried:,} tried failed"),
         ):
             if count:
@@ -141,113 +123,56 @@ class Forecast:
     def _time(self) -> str:
         with_workers = f"with {show_count(self.workers, 'worker')}"
         if self.unfinished:
-            given_up = f"{show_count(self.unfinished, 'input')} given up in a trial after {LONGEST_TRIAL:g} s"
+            given_up = (
+                f"{show_count(self.unfinished, 'input')} abandoned in a trial after {LONGEST_TRIAL:g} s"
+            )
             if self.seconds is None:
                 return f"time: not known, {with_workers}; {given_up}"
             return f"time: at least {show_seconds(self.seconds)} {with_workers}, {given_up}"
         if self.seconds is None:
             return f"time: not known, {with_workers}"
-        tried = f"by a trial of {show_count(self.tried, 'input')}"
+        tried = f"from a trial of {show_count(self.tried, 'input')}"
         return f"time: about {show_seconds(self.seconds)} {with_workers}, {tried}"
 
 
 def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, display: Display) -> Forecast:
-    """What a run would do; refuses what the run would refuse."""
+    """Return what a run would do; refuse what the run would refuse."""
     began = time.monotonic()
-    engine = Engine(dataset, storage, options, display)
-    asked = engine.asked()
+    request = read_request(dataset, storage, options, display)
     storage.refuse_strange()
     _refuse_unwritable(storage)
-    with contextlib.closing(asked.executor), tempfile.TemporaryFile() as file:
-        job, table, found, how = engine.surveyed(asked, file)
-        advice = advice_on_missing(asked.listing, table, job.layout, found)
-        if advice:
-            display.warn(advice)
-        if not asked.executor.elsewhere:
-            asked.executor.check(job, len(table))
-        groups = None if job.sink.divisible else _dealt(job, found, options)
-        state, status, mine, removed = _state(job, table, found, options, how, groups)
-        plan = Forecast(storage.root, free=_free(storage), removed=removed)
-        _count(plan, table, job, found, state, status, mine)
-        todo = state.todo[found.sizes[state.todo] != UNREADABLE]
+    with contextlib.closing(request.executor), tempfile.TemporaryFile() as file:
+        run = read_assignment(request, file, display, keep=False)
+        if run.advice:
+            display.warn(run.advice)
+        if not run.executor.elsewhere:
+            run.executor.check(run.job, len(run.table))
+        journal = Journal(storage)
+        journal.peek(with_promises=True)
+        decision = decide(run, journal)
+        plan = Forecast(storage.root, free=_free(storage), removed=decision.pruned)
+        _count(plan, run, decision, journal)
+        sizes = run.survey.sizes[decision.state.todo]
+        todo = decision.state.todo[sizes != UNREADABLE]
         shards = 0
-        if groups is not None:
-            shards = len(np.unique(groups.ranks(found.keys[todo]) // groups.size))
-        known_seconds = time.monotonic() - began
-        Outlook(plan, job, table, found, todo, options, groups=shards, known_seconds=known_seconds).look()
+        if run.groups is not None:
+            shards = len(np.unique(run.groups.ranks(run.survey.keys[todo]) // run.groups.size))
+        Outlook(plan, run, todo, groups=shards, known_seconds=time.monotonic() - began).look()
     return plan
 
 
-def _state(  # noqa: PLR0913, PLR0917 - what is known
-    job: Job,
-    table: InputTable,
-    found: Survey,
-    options: RunOptions,
-    how: dict[str, object],
-    groups: Groups | None,
-) -> tuple[State, np.ndarray, np.ndarray, int]:
-    """What is to be done, what inputs have come to, which the run is for, and how many lose their outputs."""
-    journal, before = Journal(job.storage), Journal(job.storage)
-    before.peek()
-    refuse_column(job.storage, table.header)
-    refuse_in_the_way(job.storage, options.other_tables)
-    if not options.fresh:
-        journal = before
-        refuse_another_layout(journal, job.storage, how_before(job.storage)[0], how)
-    mine = _of_part(job, found, groups)
-    asked = first_inputs(options.limit, len(table), mine)
-    marks = found.fingerprints(table, job.seed) if len(journal.entries) else None
-    again = journal.failed() if options.retry_failed else np.empty(0, "i8")
-    if options.repair and not options.fresh:
-        again = np.union1d(again, damaged_entries(job.storage, journal, found.keys, table.header))
-    elif (unsynced := Unsynced.noted(job.storage)) and unsynced.is_restarted and not options.fresh:
-        again = np.union1d(again, unsynced.lost(job.storage, journal))
-    state = compare(journal, found, marks, asked=asked, again=again)
-    latest, earlier = ({}, []) if options.fresh else how_before(job.storage)
-    others = other_sinks(how, [*earlier, latest])
-    if others:
-        refuse_to_lose_shards(journal, job, state, others, prune=options.prune)
-    if not options.prune:
-        if groups is not None:
-            refuse_samples_without_rows(journal, job, table, found, state.gone)
-        refuse_taken(journal, table, job.layout, found, state)
-    everyone = np.ones(len(table), bool) if asked is None else asked
-    gone = before.others(np.empty(0, "i8")) if options.fresh else state.gone[: None if options.prune else 0]
-    removed = int((before.entries["outputs"][gone] > 0).sum())
-    return state, journal.status(state.entries), everyone, removed
-
-
-def _dealt(job: Job, found: Survey, options: RunOptions) -> Groups:
-    """Which inputs would share a shard."""
-    alone = copy.copy(job.storage)
-    # what is dealt out is kept by a part only
-    alone.part = None
-    return deal(alone, found, shard_bytes=options.shard_bytes, seed=options.shuffle, afresh=options.fresh)
-
-
-def _of_part(job: Job, found: Survey, groups: Groups | None) -> np.ndarray | None:
-    """Which inputs are for this part, as the run will divide them."""
-    part = job.storage.part
-    if part is None or groups is None:
-        return inputs_of_part(job.storage, found, keep=False)
-    return groups.of_part(found.keys, part)
-
-
-def _count(  # noqa: PLR0913, PLR0917 - what is known
-    plan: Forecast,
-    table: InputTable,
-    job: Job,
-    found: Survey,
-    state: State,
-    status: np.ndarray,
-    mine: np.ndarray,
-) -> None:
-    """Each input is one of new, changed, done, failed and missing."""
-    stale = np.zeros(len(table), bool)
+def _count(plan: Forecast, run: Assignment, decision: Decision, journal: Journal) -> None:
+    """Count each input as one of new, changed, done, failed and missing."""
+    state, sizes = decision.state, run.survey.sizes
+    mine = np.ones(len(sizes), bool) if run.first_inputs is None else run.first_inputs
+    # as it is now, but for what --fresh removes
+    entries = journal.without(decision.removed).find(run.survey.keys)
+    status = journal.status(entries)
+    stale = np.isin(entries, decision.displaced)
     stale[state.stale] = True
     # with --repair also what is as it was, but for its outputs
     stale[state.changed] = True
-    missing = mine & (found.sizes == UNREADABLE)
+    missing = mine & (sizes == UNREADABLE)
     there = mine & ~missing
     finished = (status == DONE) | (status == SKIPPED)
     plan.inputs, plan.missing = int(mine.sum()), int(missing.sum())
@@ -257,12 +182,12 @@ def _count(  # noqa: PLR0913, PLR0917 - what is known
     plan.new = plan.inputs - plan.missing - plan.done - plan.failed - plan.changed
     plan.to_do = len(state.todo)
     for index in np.flatnonzero(missing)[:NAMES_SHOWN].tolist():
-        listed = table.listed(index)
-        plan.missing_first.append(one_line(why_unreadable(job.layout.location(listed)) or listed))
+        listed = run.table.listed(index)
+        plan.missing_first.append(one_line(why_unreadable(run.job.layout.location(listed)) or listed))
 
 
 def _free(storage: Storage) -> int | None:
-    """The free bytes on the disk of an output folder, which need not be there yet; None for a store."""
+    """Return the free bytes on the disk of an output folder, which may not exist yet; None for a store."""
     if not isinstance(storage, LocalStorage):
         return None
     try:
@@ -272,7 +197,7 @@ def _free(storage: Storage) -> int | None:
 
 
 def _existing(folder: str) -> str:
-    """The folder itself, or the first one around it that is there."""
+    """Return the folder, or its nearest parent that exists."""
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
     return folder

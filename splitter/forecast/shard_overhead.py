@@ -1,4 +1,4 @@
-"""What shards take beside the output files in them: found by writing some of these, and half of them.
+"""Measure what shards take beside the output files in them, by writing some of these and half of them.
 
 bytes of a shard = those of its outputs + of_each * outputs + of_shard
 """
@@ -36,7 +36,7 @@ class More:
 
 
 def more_in_shards(job: Job, temporary: TemporaryOutput, journal: Journal, entries: np.ndarray) -> More:
-    """By the outputs of some inputs, which are loose files in a place apart; nothing if that is the sink."""
+    """Measure it with the outputs of some inputs in temporary space; nothing for loose files."""
     made = journal.entries[entries]
     few = (np.cumsum(made["bytes"]) <= MOST_BYTES) & (np.cumsum(made["outputs"]) <= MOST_OUTPUTS)
     some = entries[(made["outputs"] > 0) & few]
@@ -72,7 +72,7 @@ def _columns(job: Job, journal: Journal, entries: np.ndarray) -> OutputColumns:
 def _written(
     sink: Sink, temporary: TemporaryOutput, journal: Journal, entries: np.ndarray
 ) -> tuple[int, int]:
-    """How many outputs went into shards, and the bytes of these beside their own."""
+    """Return how many outputs went into shards, and the bytes of these beside their own."""
     writer = sink.open(temporary.storage, BATCH)
     assert isinstance(writer, GroupWriter)  # noqa: S101 - what an indivisible sink opens
     outputs = size = 0
@@ -95,7 +95,7 @@ def _written(
 
 
 def _owner(sink: Sink, rank: int, head: RowColumns, rows: list[list[str]]) -> OutputOwner:
-    """An input whose rows have the columns of the sink as well."""
+    """Return an input whose rows have the columns of the sink as well."""
     at = len(head.columns)
     stop = at + len(OUTPUT_COLUMNS)
     own = [""] * len(sink.columns)

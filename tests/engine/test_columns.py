@@ -8,8 +8,8 @@ from doors import tree, write_files
 
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.dataset import Result
+from splitter.engine import main
 from splitter.engine.columns import try_inputs
-from splitter.engine.rounds import Work
 from splitter.ledger.records import DONE, FAILED, SKIPPED
 
 
@@ -43,10 +43,10 @@ def test_a_trial_ends_at_the_first_input_that_gives_a_file(
     monkeypatch.setenv("SEEN", str(folder / "seen"))
     found = []
 
-    def instead(work: Work, state) -> None:
-        found.extend(try_inputs(work.job, work.table, work.found, work.executor, state.todo))
+    def instead(run, decision, *_: object) -> None:
+        found.extend(try_inputs(run, decision.state.todo))
 
-    monkeypatch.setattr(Work, "_do", instead)
+    monkeypatch.setattr(main, "do_rounds", instead)
     Odd([str(folder / name) for name in names]).run(folder / "out", workers=workers, quiet=True)
     assert [one.status for one in found] == [FAILED, SKIPPED, DONE, *([FAILED] if workers else []), DONE]
     assert found[0].failure.message == str(folder / "0raise")

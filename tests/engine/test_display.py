@@ -9,7 +9,9 @@ from doors import here, write_files
 
 from splitter.engine.display import Display
 from splitter.errors import Interrupted
-from splitter.worker.messages import Report
+from splitter.worker.messages import WorkCounts
+
+pytestmark = pytest.mark.slow
 
 
 def test_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
@@ -17,9 +19,9 @@ def test_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str], mon
     monkeypatch.setattr("splitter.engine.display.SECONDS_BETWEEN_LINES", 0.0)
     with Display() as display:
         display.start(inputs=8, size=80)
-        display.update(Report(), "2 nodes, 3 of 8 CPUs")
-        display.update(Report(inputs=4, outputs=9, bytes=2_000), "2 nodes, 8 of 8 CPUs")
-        display.update(Report(inputs=8, outputs=18, bytes=4_000))
+        display.update(WorkCounts(), "2 nodes, 3 of 8 CPUs")
+        display.update(WorkCounts(inputs=4, outputs=9, bytes=2_000), "2 nodes, 8 of 8 CPUs")
+        display.update(WorkCounts(inputs=8, outputs=18, bytes=4_000))
     lines = [line for line in capfd.readouterr().err.splitlines() if " of 8 inputs, " in line]
     assert lines[0] == "0 of 8 inputs, 0 outputs, 0 bytes, 0.0 inputs/s on 2 nodes, 3 of 8 CPUs"
     assert lines[1].startswith("4 of 8 inputs, 9 outputs, 2 kB, ")
@@ -38,7 +40,7 @@ def test_a_signal_while_the_wait_for_the_first_begins_leaves_no_traceback(monkey
     display = Display()
     display.start(inputs=1, size=1)
     with pytest.raises(Interrupted):
-        display.update(Report())
+        display.update(WorkCounts())
     display.stop()
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from doors import read_table, write_files, write_list
+from doors import SHARED, read_table, write_files, write_list
 from launcher import published
 from nightly import NIGHTLY
 from object_store import Bucket
 from steps import DEATHS, Output, Step, StepServer, Trial, each_death, restore
 
-RECIPE = Path(__file__).parents[1] / "halves.py"
+RECIPE = SHARED / "halves.py"
 SHARDS = ("--shard-maxcount=3",)
 SINKS = {"files": (), "webdataset": SHARDS, "parquet": SHARDS}
 # in the gate one of so many deaths of a scenario, others than in the scenario beside it
@@ -197,7 +197,7 @@ class Walk:
         for row in read_table(self.output / "manifest.csv"):
             path = self.output / row["output"]
             if not (path if self.exchange.sinks[1] == "files" else path.parent).exists():
-                return f"{row['output']} is not there"
+                return f"{row['output']} does not exist"
         return ""
 
 

@@ -4,9 +4,7 @@ import json
 import os
 import random
 import shutil
-import signal
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +12,24 @@ import fsspec
 import numpy as np
 import pytest
 from crashes import Ended, killed, read_rows, undisturbed
-from doors import here, read_table, tree, write_files, write_list
+from doors import SHARED, here, read_table, tree, write_files, write_list
 from engine.test_protocol import World
 from faulty import note, noted
-from launcher import Launcher, check_manifest
+from in_between import TIMEOUT
+from launcher import Driver, Launcher, check_manifest
 from ledger.test_journal import HEAD, done, record
 from nightly import NIGHTLY
 
-from splitter import InputFile, OutputFile, ProcessorDataset
-from splitter.dataset import Result
 from splitter.ledger import journal as journal_module
-from splitter.ledger.journal import BEGUN, Journal
-from splitter.ledger.records import RecordWriter
+from splitter.ledger.journal import Journal
+from splitter.ledger.protocol import BEGUN
 from splitter.storage.folder import LocalStorage
 from splitter.storage.layout import RECORDS
 from splitter.storage.ownership import LockOwner
 from splitter.storage.remote import RemoteStorage
 from splitter.verification.check import Verification
+
+pytestmark = pytest.mark.slow
 
 # -- another process ---------------------------------------------------------------------------------------
 
@@ -40,11 +39,11 @@ class Race(LocalStorage):
 
     losses = 0
 
-    def _rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str) -> None:
         if self.losses:
             self.losses -= 1
             os.rmdir(self.path(os.path.dirname(target)))
-        super()._rename(source, target)
+        super().rename(source, target)
 
 
 @pytest.mark.parametrize("losses", [1, 3])
@@ -94,7 +93,7 @@ def test_a_run_that_is_taken_over_while_it_publishes_commits_nothing(
     def publish_slowly(storage: RemoteStorage, folders: Sequence[Any]) -> None:
         publish(storage, folders)
         if not taken:
-            taken.append(f"/taken/{sink}/.splitter/lock-{storage._ownership.number + 1:06d}")
+            taken.append(f"/taken/{sink}/.splitter/lock-{storage.ownership.number + 1:06d}")
             store.pipe_file(taken[0], LockOwner("elsewhere", run="0" * 16).content())
 
     monkeypatch.setattr(RemoteStorage, "publish_all", publish_slowly)
@@ -132,103 +131,52 @@ def test_a_run_that_comes_and_goes_while_another_process_verifies(  # noqa: PLR0
     monkeypatch.setattr(Verification, "_look", look_later)
     said = here(capfd, "verify", output)
     assert said.code == 2
-    assert said.lines[-1].endswith("a run has begun there meanwhile; verify it when that has ended")
+    assert said.lines[-1].endswith("a run has started there meanwhile; verify it when that run has ended")
     monkeypatch.undo()
     assert here(capfd, "verify", output).code == 0
 
 
 # -- time, and work that is done twice ---------------------------------------------------------------------
 
-RECIPES = Path(__file__)
-SLOW_SECONDS, TIMEOUT = 3.0, 1.5
+RECIPES = SHARED / "in_between.py"
+MARKED = [f"--recipe={SHARED / 'marked.py'}:Marked", "--root=inputs", "--workers=0"]
 
 
-class SlowStore(ProcessorDataset):
-    """Its outputs are committed more slowly than an input may take."""
+def write_inputs(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write inputs with these texts, and their list."""
+    write_files(folder / "inputs", dict(texts))
+    write_list(folder / "list.csv", [["input"], *([name] for name in texts)])
 
-    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull)) -> None:
-        super().__init__(inputs)
-        self.log = Path(log)
 
-    def setup(self) -> None:
-        write = Journal.commit
-
-        def write_slowly(journal: Journal, batch: str, content: RecordWriter) -> None:
-            time.sleep(SLOW_SECONDS)
-            write(journal, batch, content)
-
-        Journal.commit = write_slowly  # type: ignore[method-assign] - in a process of its own
-
-    def process(self, input_file: InputFile) -> Result:
-        note(self.log, "process", input_file.input)
-        return [OutputFile("0.txt", input_file.read_text())], {}
+def work(launcher: Launcher, folder: Path, recipe: str, *options: object) -> Driver:
+    """Run one of the recipes with one worker over the list; it notes in folder/log."""
+    given = ("--recipe", f"{RECIPES}:{recipe}", "--log", folder / "log", "--root", folder / "inputs")
+    output = ("--workers", 1, "--output", folder / "outputs")
+    return launcher.run("run", folder / "list.csv", *given, *output, *options)
 
 
 @pytest.mark.parametrize("sink", ["files", "webdataset"])
 def test_a_commit_may_take_longer_than_an_input(launcher: Launcher, folder: Path, sink: str):
     """`--timeout` is for what is processed: no input fails by the store's slowness, none is done twice."""
-    log = folder / "log"
     names = [f"{number}.txt" for number in range(3)]
-    write_files(folder / "inputs", {name: name for name in names})
-    dataset = write_list(folder / "list.csv", [["input"], *([name] for name in names)])
-    options = ("--recipe", f"{RECIPES}:SlowStore", "--log", log, "--root", folder / "inputs", "--sink", sink)
-    limits = ("--timeout", TIMEOUT, "--workers", 1, *(["--batch-size", 3] if sink == "files" else []))
-    run = launcher.run("run", dataset, *options, *limits, "--output", folder / "outputs")
+    write_inputs(folder, {name: name for name in names})
+    run = work(launcher, folder, "SlowStore", "--timeout", TIMEOUT, *in_one_batch(sink))
     assert run.code == 0, run.stderr
     assert [row["input"] for row in read_table(folder / "outputs/manifest.csv")] == names
-    assert sorted(noted(log, "process")) == names
+    assert sorted(noted(folder / "log", "process")) == names
 
 
-class SlowTogether(ProcessorDataset):
-    """Takes longer for a batch than one input may take, and not longer than all of them may."""
-
-    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull)) -> None:
-        super().__init__(inputs)
-        self.log = Path(log)
-
-    def process(self, input_file: InputFile) -> Result:
-        note(self.log, "alone", input_file.input)
-        return [OutputFile("0.txt", "alone")], {}
-
-    def process_batch(self, input_files: Sequence[InputFile]) -> list[Result]:
-        time.sleep(SLOW_SECONDS)
-        return [([OutputFile("0.txt", "together")], {}) for _ in input_files]
+def in_one_batch(sink: str) -> list[object]:
+    """The options of a sink, so that a few inputs share a batch."""
+    return ["--sink", sink, *(["--batch-size", 10] if sink == "files" else [])]
 
 
 def test_a_batch_done_together_may_take_as_long_as_all_of_it(launcher: Launcher, folder: Path):
-    log = folder / "log"
-    names = [f"{number}.txt" for number in range(8)]
-    write_files(folder / "inputs", {name: name for name in names})
-    dataset = write_list(folder / "list.csv", [["input"], *([name] for name in names)])
-    options = ("--recipe", f"{RECIPES}:SlowTogether", "--log", log, "--root", folder / "inputs")
-    limits = ("--timeout", TIMEOUT, "--workers", 1, "--batch-size", 8)
-    run = launcher.run("run", dataset, *options, *limits, "--output", folder / "outputs")
+    write_inputs(folder, {f"{number}.txt": "" for number in range(8)})
+    run = work(launcher, folder, "SlowTogether", "--timeout", TIMEOUT, "--batch-size", 8)
     assert run.code == 0, run.stderr
     assert "one by one" not in run.stderr
-    assert noted(log, "alone") == []
-
-
-class DiesAfterCommit(ProcessorDataset):
-    """Its worker dies once, right after a batch was committed and before anybody has heard of it."""
-
-    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull)) -> None:
-        super().__init__(inputs)
-        self.log = Path(log)
-
-    def setup(self) -> None:
-        write = Journal.commit
-
-        def die_after(journal: Journal, batch: str, content: RecordWriter) -> None:
-            write(journal, batch, content)
-            if not noted(self.log, "died"):
-                note(self.log, "died", batch)
-                os._exit(9)
-
-        Journal.commit = die_after  # type: ignore[method-assign] - in a process of its own
-
-    def process(self, input_file: InputFile) -> Result:
-        note(self.log, "process", input_file.input)
-        return [OutputFile("0.txt", input_file.read_text())], {}
+    assert noted(folder / "log", "alone") == []
 
 
 @pytest.mark.parametrize("sink", ["files", "webdataset"])
@@ -236,45 +184,13 @@ def test_a_batch_whose_worker_dies_after_its_commit_is_not_done_again(
     launcher: Launcher, folder: Path, sink: str
 ):
     """And it is counted once."""
-    log = folder / "log"
     names = [f"{number}.txt" for number in range(6)]
-    write_files(folder / "inputs", {name: name for name in names})
-    dataset = write_list(folder / "list.csv", [["input"], *([name] for name in names)])
-    options = (
-        "--recipe",
-        f"{RECIPES}:DiesAfterCommit",
-        "--log",
-        log,
-        "--root",
-        folder / "inputs",
-        "--sink",
-        sink,
-    )
-    limits = ("--sink", sink, "--workers", 1, *(["--batch-size", 3] if sink == "files" else []))
-    run = launcher.run("run", dataset, *options, *limits, "--output", folder / "outputs")
+    write_inputs(folder, {name: name for name in names})
+    run = work(launcher, folder, "DiesAfterCommit", *in_one_batch(sink))
     assert run.code == 0, run.stderr
     assert "6 of 6 inputs done" in run.stderr
-    assert len(noted(log, "died")) == 1
-    assert sorted(noted(log, "process")) == names
-
-
-class Deadly(ProcessorDataset):
-    """Dies at some inputs, in the way that they say, and notes each that it begins."""
-
-    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull)) -> None:
-        super().__init__(inputs)
-        self.log = Path(log)
-
-    def process(self, input_file: InputFile) -> Result:
-        note(self.log, "process", input_file.input)
-        text = input_file.read_text()
-        if text == "exit":
-            os._exit(3)
-        if text == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if text == "kill once" and noted(self.log, "process").count(input_file.input) == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return [OutputFile("0.txt", text)], {}
+    assert len(noted(folder / "log", "died")) == 1
+    assert sorted(noted(folder / "log", "process")) == names
 
 
 DEATHS = {
@@ -295,28 +211,15 @@ def test_what_shares_a_batch_with_a_death_is_done_twice_at_most(
     launcher: Launcher, folder: Path, texts: list[str]
 ):
     """However many deaths there are; only one that may have been killed for another's sake is tried again."""
-    log = folder / "log"
     inputs = {f"{number}.txt": text for number, text in enumerate(texts)}
-    write_files(folder / "inputs", inputs)
-    dataset = write_list(folder / "list.csv", [["input"], *([name] for name in inputs)])
-    options = (
-        "--recipe",
-        f"{RECIPES}:Deadly",
-        "--log",
-        log,
-        "--root",
-        folder / "inputs",
-        "--max-failures",
-        "100%",
-    )
-    run = launcher.run(
-        *("run", dataset, *options, "--workers", 1, "--batch-size", 20, "--output", folder / "outputs")
-    )
+    write_inputs(folder, inputs)
+    run = work(launcher, folder, "Deadly", "--max-failures", "100%", "--batch-size", 20)
     failed = {name for name, text in inputs.items() if text in ("exit", "kill")}
     assert run.code == bool(failed), run.stderr
     assert {row["input"] for row in read_table(folder / "outputs/errors.csv")} == failed
     assert {row["input"] for row in check_manifest(folder / "outputs")} == set(inputs) - failed
-    times = {name: noted(log, "process").count(name) for name in inputs}
+    began = noted(folder / "log", "process")
+    times = {name: began.count(name) for name in inputs}
     assert all(1 <= times[name] <= TRIES[text] for name, text in inputs.items()), times
     attempts = {row["input"]: int(row["attempts"]) for row in read_table(folder / "outputs/errors.csv")}
     assert attempts == {name: 3 if inputs[name] == "kill" else 1 for name in failed}
@@ -325,30 +228,10 @@ def test_what_shares_a_batch_with_a_death_is_done_twice_at_most(
 # -- inputs that come and go -------------------------------------------------------------------------------
 
 
-class Meddles(ProcessorDataset):
-    """Some of its inputs say which other ones are to come or to go; notes each that it begins."""
-
-    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull)) -> None:
-        super().__init__(inputs)
-        self.log = Path(log)
-
-    def process(self, input_file: InputFile) -> Result:
-        note(self.log, "process", input_file.input)
-        text = input_file.read_text()
-        word, _, other = text.partition(" ")
-        if word == "remove":
-            input_file.path.with_name(other).unlink()
-        if word == "write":
-            input_file.path.with_name(other).write_text("has come")
-        return [OutputFile("0.txt", text)], {"text": text}
-
-
-def meddle(launcher: Launcher, folder: Path, texts: dict[str, str], *options: object) -> Ended:
+def meddle(launcher: Launcher, folder: Path, texts: dict[str, str], *options: object) -> Driver:
     """Run over all inputs that stand in the list, after some of them were written anew."""
     write_files(folder / "inputs", texts)
-    recipe = ("--recipe", f"{RECIPES}:Meddles", "--log", folder / "log", "--root", folder / "inputs")
-    given = ("--workers", 1, "--output", folder / "outputs", *options)
-    return launcher.run("run", folder / "list.csv", *recipe, *given)
+    return work(launcher, folder, "Meddles", *options)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
@@ -399,35 +282,16 @@ def test_an_input_that_is_gone_is_no_fault_of_a_run_for_others(launcher: Launche
     assert (ended.code, "b.txt" in ended.stderr) == (1, True), ended.stderr
 
 
-class Loses(ProcessorDataset):
-    """All its inputs fail; one ends the process above its own first, if the log says so."""
-
-    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull)) -> None:
-        super().__init__(inputs)
-        self.log = Path(log)
-
-    def process(self, input_file: InputFile) -> Result:
-        note(self.log, "process", input_file.input)
-        if input_file.read_text() == "lose" and len(noted(self.log, "lose")) == 1:
-            note(self.log, "lose", "done")
-            os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(60)
-        raise ValueError(input_file.input)
-
-
 def test_what_fails_again_is_tried_once_though_a_worker_is_lost(launcher: Launcher, folder: Path):
     """--retry-failed is for what an earlier run has left."""
     log = folder / "log"
-    texts = {"a.txt": "fail", "b.txt": "lose", "c.txt": "fail"}
-    write_files(folder / "inputs", texts)
-    write_list(folder / "list.csv", [["input"], *([name] for name in texts)])
-    options = ("--recipe", f"{RECIPES}:Loses", "--log", log, "--root", folder / "inputs", "--workers", 1)
-    limits = ("--batch-size", 1, "--max-failures", "100%", "--output", folder / "outputs")
-    assert launcher.run("run", folder / "list.csv", *options, *limits).code == 1
-    assert sorted(noted(log, "process")) == [*texts]
+    write_inputs(folder, {"a.txt": "fail", "b.txt": "lose", "c.txt": "fail"})
+    options = ("--batch-size", 1, "--max-failures", "100%")
+    assert work(launcher, folder, "Loses", *options).code == 1
+    assert sorted(noted(log, "process")) == ["a.txt", "b.txt", "c.txt"]
     log.unlink()
     note(log, "lose", "now")
-    again = launcher.run("run", folder / "list.csv", *options, *limits, "--retry-failed")
+    again = work(launcher, folder, "Loses", *options, "--retry-failed")
     assert again.code == 1, again.stderr
     assert len(noted(log, "lose")) == 2
     assert sorted(noted(log, "process")) == ["a.txt", "b.txt", "b.txt", "c.txt"]
@@ -469,7 +333,7 @@ def test_samples_whose_new_shard_goes_before_it_is_moved_are_made_again(
         patched.setattr(Journal, "promise", promise_and_lose)
         said = words_to(capfd, words, folder / "outputs", "--sink=webdataset")
     assert said.code == 1
-    assert "what was staged there is gone" in said.err
+    assert "the files staged there are gone" in said.err
     write_list(words, [["input"], *([f"{letter}.txt"] for letter in listed.split())])
     assert words_to(capfd, words, folder / "outputs", "--sink=webdataset").code == 0
     assert words_to(capfd, words, folder / "fresh", "--sink=webdataset").code == 0
@@ -484,11 +348,11 @@ class Mortal(LocalStorage):
 
     left = 10**9
 
-    def _unlink(self, path: str) -> None:
+    def unlink(self, path: str) -> None:
         self.left -= 1
         if self.left < 0:
             raise SystemExit
-        super()._unlink(path)
+        super().unlink(path)
 
 
 @pytest.mark.parametrize("seed", range(200 if NIGHTLY else 25))
@@ -565,8 +429,11 @@ def test_after_the_death_of_a_later_run_a_manifest_has_nothing_of_before_its_cha
     make = {"outputs": 2, "end": "ok", "metadata": {"count": 1}}
     write_files(folder / "inputs", {name: json.dumps({**make, "salt": "old"}) for name in names})
     dataset = folder / "dataset.csv"
-    options = [f"--recipe={Path(__file__).parents[1] / 'marked.py'}:Marked", "--root=inputs", "--workers=0"]
-    options += [f"--sink={sink}", *(["--shard-maxcount=2"] if sink != "files" else ["--batch-size=1"])]
+    options = [
+        *MARKED,
+        f"--sink={sink}",
+        *(["--shard-maxcount=2"] if sink != "files" else ["--batch-size=1"]),
+    ]
 
     def run(output: Path, at: int | None = None) -> Ended:
         return killed(["run", str(dataset), *options, f"--output={output}"], at)
@@ -614,9 +481,7 @@ def test_a_run_that_makes_a_death_good_leaves_nothing_of_it_in_its_own_folder(fo
     names = ["a.txt", "b.txt", "deep/c.txt"]
     write_files(folder / "inputs", {name: json.dumps({**make, "salt": "old"}) for name in names})
     dataset = write_list(folder / "dataset.csv", [["input"], *([name] for name in names)])
-    options = [f"--recipe={Path(__file__).parents[1] / 'marked.py'}:Marked", "--root=inputs", "--workers=0"]
-    options += ["--sink=webdataset", "--shard-maxcount=2"]
-    command = ["run", str(dataset), *options]
+    command = ["run", str(dataset), *MARKED, "--sink=webdataset", "--shard-maxcount=2"]
     assert undisturbed([*command, f"--output={folder / 'whole'}"]).code == 0
     for at in range(1, 200, 1 if NIGHTLY else 9):
         output = folder / f"outputs {at}"

@@ -24,9 +24,9 @@ from launcher import (
     make_inputs,
     with_argument,
 )
-from nightly import NIGHTLY
+from nightly import depth
 
-TRIALS = 12
+TRIALS = depth(3)
 SMALL, LARGE = 3, 7
 
 
@@ -178,7 +178,7 @@ def kill_one_of(processes: list[psutil.Process], chance: random.Random) -> bool:
 
 def test_runners_killed_at_random_moments(work: Work, folder: Path, chance: random.Random):
     """A runner that is killed from outside costs nothing but time: no input is to blame."""
-    for trial in range(6):
+    for trial in range(depth(2)):
         output = folder / f"outputs {trial}"
         driver = work.start(output, SMALL)
         for _ in range(2):
@@ -213,7 +213,7 @@ def test_guards_killed_at_random_moments(work: Work, folder: Path, chance: rando
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_guards_killed_while_they_are_started(work: Work, folder: Path, number: int):
     """A guard that is killed before all of them are there is a lost one as any other."""
-    for trial in range(8 if NIGHTLY else 1):
+    for trial in range(depth(1)):
         output = folder / f"outputs {trial}"
         driver = work.start(output, SMALL, "--workers", 8)
         driver.until(driver.guards)

@@ -75,7 +75,7 @@ def test_three_parts_and_a_manifest_are_one_run(capfd, folder, dataset):
         assert count, said.err
         inputs += int(count[1])
         assert int(count[1]) == 6
-        assert said.lines[-2] == "manifest: none before all 3 parts are done"
+        assert said.lines[-2] == "manifest: not written until all 3 parts are done"
         assert said.lines[-1].startswith("next: when all 3 parts are done: splitter manifest ")
         assert not {"manifest.csv", "errors.csv"} & {*tree(folder / "parts")}
     assert inputs == 18
@@ -175,7 +175,7 @@ def test_who_is_at_work_keeps_out_whom(capfd, folder, waiting):
     for wrong, said in (
         ([*command, "--part", "2/3"], f"is in use by {me}; wait for it"),
         ([*command], f"is in use by part 2 of 3, {me}; wait for it"),
-        ([*command, "--part", "1/2"], f"is in use by part 2 of 3, {me}; wait for it, or give --part K/3"),
+        ([*command, "--part", "1/2"], f"is in use by part 2 of 3, {me}; wait for it, or use --part K/3"),
         (["manifest", output], f"is in use by part 2 of 3, {me}; wait for it"),
     ):
         refused = here(capfd, *wrong)
@@ -201,9 +201,9 @@ def test_who_is_at_work_keeps_out_whom(capfd, folder, waiting):
         (["--part", "0/3"], "write K/N"),
         (["--part", "4/3"], "write K/N"),
         (["--part", "3"], "write K/N"),
-        (["--part", "1/2", "--fresh"], "--fresh: not together with --part"),
-        (["--part", "1/2", "--prune"], "--prune: not together with --part"),
-        (["--part", "1/2", "--executor", "ray", "--workers", "2"], "--part: is for runs without Ray"),
+        (["--part", "1/2", "--fresh"], "--fresh: cannot be combined with --part"),
+        (["--part", "1/2", "--prune"], "--prune: cannot be combined with --part"),
+        (["--part", "1/2", "--executor", "ray", "--workers", "2"], "--part cannot be combined with Ray"),
     ],
 )
 def test_what_a_part_cannot_be(capfd, folder, words, options, said):
@@ -230,7 +230,7 @@ def test_there_is_no_manifest_of_what_no_run_has_begun(capfd, folder):
     for name, said in (
         ("gone", "is not a splitter output folder"),
         ("mine", "is not a splitter output folder"),
-        ("begun", "no run has begun"),
+        ("begun", "no run has started"),
     ):
         refused = here(capfd, "manifest", folder / name)
         assert (refused.code, refused.err.count("\n")) == (2, 1)
@@ -247,7 +247,7 @@ def test_parts_do_again_what_has_changed(capfd, folder, dataset):
     assert not (output / "manifest.csv").exists()
     early = here(capfd, "manifest", output)
     assert early.code == 1
-    assert "9 not yet redone after the change" in early.err
+    assert "9 waiting to be redone after a change" in early.err
     lengths = {len(row["part"]) for row in read_table(output / "manifest.csv")}
     here(capfd, *arguments(dataset, output, "--part", "1/2", "--num-chars", "3"))
     here(capfd, "manifest", output)
@@ -300,6 +300,7 @@ def marked(folder: Path, output: Path, *more: str) -> list[str]:
     return ["run", str(folder / "inputs"), *fixed, *more]
 
 
+@pytest.mark.slow
 def test_a_death_of_a_part_at_any_step_is_made_good(folder):
     """While the other part works, and after a whole run with other parameters; nothing old comes back."""
     marked_inputs(folder)
@@ -327,6 +328,7 @@ def test_a_death_of_a_part_at_any_step_is_made_good(folder):
     assert at > 50
 
 
+@pytest.mark.slow
 def test_the_manifest_of_a_killed_run_has_what_is_committed(folder):
     """Wherever it died: each row's file is there, the rest is not tried yet, and the next run does it."""
     marked_inputs(folder)
@@ -340,7 +342,7 @@ def test_the_manifest_of_a_killed_run_has_what_is_committed(folder):
         ended = killed(marked(folder, output), at)
         said = undisturbed(["manifest", str(output)])
         if said.code == 2:
-            assert "no run has begun" in said.said
+            assert "no run has started" in said.said
         else:
             assert complaints(output) == []
             now = read_table(output / "manifest.csv")
@@ -353,6 +355,7 @@ def test_the_manifest_of_a_killed_run_has_what_is_committed(folder):
     assert len(found) > 2
 
 
+@pytest.mark.slow
 def test_a_part_leaves_alone_what_another_has_begun(folder):
     """A batch that another part has begun is that part's, also while nobody knows whether it lives."""
     marked_inputs(folder)

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from crashes import RECIPE, Ended, complaints, contents, faulty, folders, killed, read_rows, undisturbed
 from doors import write_list
-from hypothesis import HealthCheck, Phase, event, given, note, settings
+from hypothesis import Phase, event, given, note, settings
 from hypothesis import strategies as st
+from nightly import STRIDE, depth
+
+pytestmark = pytest.mark.slow
 
 # What an input can hold: how many outputs it is to make, how it ends, and what stands in the manifest.
 TEXTS = [
@@ -217,13 +220,7 @@ def _next(row: Row | None, names: tuple[str, ...], texts: Texts) -> st.SearchStr
     return same | same | relabelled | new | st.none()
 
 
-THOROUGH = settings(
-    max_examples=90,
-    deadline=None,
-    database=None,
-    phases=(Phase.generate, Phase.shrink),
-    suppress_health_check=list(HealthCheck),
-)
+THOROUGH = settings(max_examples=depth(25), phases=(Phase.generate, Phase.shrink))
 
 
 @THOROUGH
@@ -430,7 +427,7 @@ def die_at_each_step(scenario: Scenario) -> int:
         world = scenario.copy()
         if not world.do(replace(scenario.run, death=deaths + 1)).died:
             return deaths
-        deaths += 1
+        deaths += STRIDE
         scenario.check(world)
 
 
@@ -439,14 +436,14 @@ def test_a_death_while_a_death_is_made_good_is_made_good(folder: Path):
     rows = rows_of("a.txt deep/er/c.txt")
     first = Scenario.of(folder, Run(rows), Run(rows, flavour=1, batch_size=2), Run(rows))
     begun = []
-    for at in range(1, 200):
+    for at in range(1, 200, STRIDE):
         world = first.copy()
         if not world.do(replace(first.run, death=at)).died:
             break
         names = os.listdir(world.output / ".splitter" / "records")
         if any(name.endswith(".begun") and name.removesuffix(".begun") not in names for name in names):
             begun.append(at)
-    assert len(begun) > 5
+    assert len(begun) > 1
     # nothing is changed yet; all but the commit is done
     for at in (begun[0], begun[-1]):
         home = first.home / f"dead at {at}"
@@ -456,7 +453,7 @@ def test_a_death_while_a_death_is_made_good_is_made_good(folder: Path):
         dead = World(home / "first", world.written, world.clock)
         dead.prepare(first.last)
         again = Scenario(home, first.last, first.last, dead, first.expected)
-        for death in range(1, 41):
+        for death in range(1, 41, STRIDE):
             world = again.copy()
             assert world.do(replace(again.run, death=death)).died
             again.check(world)
@@ -476,9 +473,9 @@ def test_a_fault_at_each_step_stops_the_run_in_one_line_or_is_survived(
 
 def fail_at_each_step(scenario: Scenario, *, for_good: bool) -> None:
     """One fault for each step, or all from that step on."""
-    at = 0
+    at = 1 - STRIDE
     while True:
-        at += 1
+        at += STRIDE
         world = scenario.copy()
         before = world.everything(world.output)
         number = FAULTS[(at + for_good) % 3]

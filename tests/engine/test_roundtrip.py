@@ -18,16 +18,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from doors import read_table, tree, write_files
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from nightly import depth
 
 from splitter import OutputFile, ProcessorDataset, read_manifest
 from splitter.errors import Refused
 
+pytestmark = pytest.mark.slow
+
 OWN = {"output", "size", "checksum", "skipped", "error", "message", "traceback", "attempts", "input"}
-LIMITED = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+LIMITED = settings(max_examples=depth(25))
 # Python 3.10's csv module does not read NUL
 LEAST = "\0" if sys.version_info >= (3, 11) else "\x01"
 
@@ -334,7 +335,7 @@ def expectation(names: list[str]) -> bool | None:
     return True if len({loosely(name) for name in names}) == len(names) else None
 
 
-@settings(LIMITED, max_examples=100)
+@settings(max_examples=depth(40))
 @given(alike.filter(lambda names: all(map(one_file_can_have, names))))
 def test_output_names_that_some_disks_take_for_one_never_overwrite_each_other(inputs, names):
     """Either each output is there with its own content, or the input failed and left nothing."""
@@ -352,7 +353,7 @@ def test_output_names_that_some_disks_take_for_one_never_overwrite_each_other(in
         assert found == {}
 
 
-@settings(LIMITED, max_examples=100)
+@settings(max_examples=depth(40))
 @given(alike.filter(lambda names: all(map(one_file_can_have, names))), st.booleans())
 def test_inputs_that_some_disks_take_for_one_are_refused(names, keep_extension):
     """Either each input's outputs are in a folder of their own, or the list is refused before work."""
@@ -394,7 +395,7 @@ VALUES: dict[type, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(LIMITED, max_examples=100)
+@settings(max_examples=depth(40))
 @given(st.sampled_from([bool, int, float, str]), st.data())
 def test_values_come_back_with_their_type(inputs, kind, data):
     """A column of bool, int, float or str, with None where there is no value, is read as what it was."""

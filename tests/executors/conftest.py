@@ -1,14 +1,38 @@
 """Fixtures for what runs on Ray."""
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 from executors.ray_nodes import RayNodes
+from launcher import eventually
+
+NODES = 3
+SECONDS_TO_END = 10
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayNodes]:
+@pytest.fixture(scope="session")
+def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RayNodes]]:
+    """The cluster that all tests share; a new one where a test has ended it."""
+    clusters: list[RayNodes] = []
+    yield clusters
+    for cluster in clusters:
+        cluster.end()
+
+
+@pytest.fixture
+def cluster(_clusters: list[RayNodes], tmp_path_factory: pytest.TempPathFactory) -> RayNodes:
     """Three nodes with a CPU each, as far as Ray knows."""
-    cluster = RayNodes(tmp_path_factory.mktemp("cluster"))
-    yield cluster
-    cluster.end()
+    with contextlib.suppress(AssertionError):
+        # what a test has removed may be about to end
+        eventually(lambda: not _clusters or is_whole(_clusters[-1]), lambda: "", SECONDS_TO_END)
+    if _clusters and not is_whole(_clusters[-1]):
+        _clusters.pop().end()
+    if not _clusters:
+        _clusters.append(RayNodes(tmp_path_factory.mktemp("cluster"), nodes=NODES))
+    return _clusters[-1]
+
+
+def is_whole(cluster: RayNodes) -> bool:
+    """Whether all its nodes are there, and no more."""
+    return len(cluster.raylets()) == NODES

@@ -5,7 +5,6 @@ remains, whatever becomes of the tests.
 """
 
 import contextlib
-import json
 import secrets
 import shutil
 import subprocess
@@ -13,10 +12,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import psutil
 from launcher import LONG, environment, eventually
+from served import Server
 
 MARK = "SPLITTER_TEST_CLUSTER"
 SERVER = Path(__file__).parent / "ray_server.py"
@@ -40,17 +39,9 @@ class RayNodes:
         quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0"}
         # what a batch needs is installed, or found to be impossible, in one environment and not in three
         quiet["RUNTIME_ENV_RETRY_TIMES"] = "1"
-        self._said = folder / "ray nodes.txt"
-        with self._said.open("wb") as said:
-            self._server = subprocess.Popen(
-                [*within, sys.executable, str(SERVER), self._place],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                text=True,
-                env=environment(**self.environ, **quiet, **{MARK: self.mark}),
-                start_new_session=True,
-            )
+        environ = environment(**self.environ, **quiet, **{MARK: self.mark})
+        command = [*within, sys.executable, SERVER, self._place]
+        self._server = Server(command, environ, folder / "ray nodes.txt", new_session=True)
         try:
             self.nodes = [self.add(num_cpus=cpus) for _ in range(nodes)]
         except BaseException:
@@ -62,31 +53,22 @@ class RayNodes:
     ) -> int:
         """Start a node that offers some resources; in another folder, or with more in its environment."""
         place = {"folder": str(folder or "/"), "environ": dict(environ or {})}
-        answer = self._ask({"add": offers, **place})
+        answer = self._server.ask({"add": offers, **place})
         self.address: str = answer["address"]
         return answer["node"]
 
     def remove(self, node: int) -> None:
         """Kill all processes of a node, as when its machine is gone."""
-        self._ask({"remove": node})
-
-    def _ask(self, request: Mapping[str, Any]) -> Any:
-        assert self._server.stdin
-        assert self._server.stdout
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
-        answer = self._server.stdout.readline()
-        assert answer, self._said.read_text()
-        return json.loads(answer)
+        self._server.ask({"remove": node})
 
     def end(self) -> None:
         """End all nodes; nothing of theirs is left."""
         try:
-            self._server.communicate(timeout=60)
+            self._server.close()
             left = self.processes()
             eventually(lambda: not self.processes(), lambda: f"still there: {left}", 10)
         finally:
-            self._server.kill()
+            self._server.process.kill()
             for process in self.processes():
                 with contextlib.suppress(psutil.Error):
                     process.kill()

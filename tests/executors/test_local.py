@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from doors import program, tree, write_files
-from executors.conformance import ExecutorConformance, good_inputs, with_faults
+from executors.conformance import LaunchedConformance
 from faulty import noted
 from launcher import (
     FAULTY,
@@ -26,10 +26,11 @@ from launcher import (
 from splitter.errors import Refused
 from splitter.executors import local
 from splitter.recipes.words import Words
+from splitter.testing.executors import good_inputs, with_faults
 from splitter.worker.worker import Worker
 
 
-class TestLocal(ExecutorConformance):
+class TestLocal(LaunchedConformance):
     """It does what every executor must do."""
 
     executor = "local"
@@ -122,6 +123,7 @@ def test_what_setup_has_loaded_is_not_the_memory_of_an_input(launcher: Launcher,
     assert run.code == 0, run.stderr
 
 
+@pytest.mark.slow
 def test_spawned_workers_know_a_class_of_a_script(folder: Path):
     """A class of a script that has no main guard makes the same outputs in spawned workers, and runs once."""
     dataset = make_inputs(folder / "data", good_inputs(12))
@@ -185,9 +187,11 @@ def test_spawned_workers_end_with_the_driver(launcher: Launcher, folder: Path, n
     check_complete(output, tree(folder / "forked"))
 
 
-@pytest.mark.parametrize(("seconds", "batches"), [(600.0, range(600, 601)), (1e-6, range(5, 30))])
+@pytest.mark.parametrize(
+    ("seconds", "inputs", "batches"), [(600.0, 100, range(100, 101)), (1e-6, 600, range(5, 30))]
+)
 def test_batches_begin_with_one_input_and_grow_by_the_time_that_inputs_take(
-    folder, monkeypatch, seconds, batches
+    folder, monkeypatch, seconds, inputs, batches
 ):
     """Of inputs that take ten minutes each no batch has two; of quick ones there are soon large ones."""
     sizes = []
@@ -195,14 +199,14 @@ def test_batches_begin_with_one_input_and_grow_by_the_time_that_inputs_take(
 
     def timed(worker, batch):
         report = real(worker, batch)
-        report.seconds = seconds * len(batch)
+        report.counts.seconds = seconds * len(batch)
         sizes.append(len(batch))
         return report
 
     monkeypatch.setattr(Worker, "run", timed)
-    write_files(folder, {f"inputs/{number:03d}.txt": "word" for number in range(600)})
+    write_files(folder, {f"inputs/{number:03d}.txt": "word" for number in range(inputs)})
     run = {"workers": 0, "quiet": True, "max_failures": 0}
-    assert len(Words(folder / "inputs").run(folder / "out", **run)) == 600 * 3
+    assert len(Words(folder / "inputs").run(folder / "out", **run)) == inputs * 3
     assert sizes[0] == 1
     assert all(size <= 8 * max(sizes[:at]) for at, size in enumerate(sizes) if at)
     assert len(sizes) in batches

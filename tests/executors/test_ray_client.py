@@ -9,10 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 from doors import CHECKOUT, program
-from executors.conformance import good_inputs, with_faults
 from executors.ray_nodes import ray_start
 from executors.test_ray_refused import a_free_port, refused
 from launcher import FAULTY, Launcher, eventually, make_inputs, published
+
+from splitter.testing.executors import good_inputs, with_faults
 
 
 @pytest.mark.skipif(

@@ -1,16 +1,18 @@
 """Runs spread over the nodes of a Ray cluster: what they make, how many are at work, what they say."""
 
+import subprocess
+import sys
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
 from doors import CHECKOUT, write_list
-from executors.conformance import good_inputs, with_faults
 from executors.ray_nodes import RayNodes
 from faulty import noted
-from launcher import FAULTY, Driver, Launcher, check_manifest, make_inputs, published
+from launcher import FAULTY, LONG, Driver, Launcher, check_manifest, environment, make_inputs, published
 
-from splitter.sinks import SINKS
+from splitter.registry import SINKS
+from splitter.testing.executors import good_inputs, with_faults
 
 RECIPES = Path(__file__).parent / "ray_recipes.py"
 SPEECH = Path(__file__).parent / "ray_speech.py"
@@ -53,7 +55,7 @@ LOCATED = f"{RECIPES}:Located"
 def test_the_same_as_on_this_machine(work: Work):
     """With every sink, all that is published is, byte for byte, what the local executor makes."""
     texts = with_faults(good_inputs(40), ["raise", "ten then raise", "skip", "segfault", "os._exit"])
-    for sink in SINKS:
+    for sink in SINKS.own:
         recipe = (f"{FAULTY}:Faulty", "--sink", sink)
         local = work.local(texts, *recipe, "--workers", 2, output=f"local {sink}")
         assert local.code == 1, local.stderr
@@ -152,3 +154,50 @@ def test_a_model_that_is_loaded_once(work: Work):
     assert len(loaded) == len(set(loaded)) <= 3
     assert set(used) == set(loaded)
     assert len(used) == len(sounds) > len(loaded)
+
+
+# what stands for a release of Ray whose internals are others
+HIDDEN = """
+import builtins, sys
+
+before = builtins.__import__
+
+def hide(name, globals=None, *rest, **named):
+    inner = name.startswith(("ray._private", "ray._raylet", "ray.core.generated"))
+    if inner and (globals or {}).get("__name__", "").startswith("splitter"):
+        raise ImportError(name)
+    return before(name, globals, *rest, **named)
+
+builtins.__import__ = hide
+from splitter.cli.main import exit_code
+
+sys.exit(exit_code(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("joined", [True, False], ids=["joined", "private"])
+def test_a_ray_with_other_internals(cluster: RayNodes, folder: Path, *, joined: bool):
+    """A release of Ray without the internals that splitter uses does the same work."""
+    dataset = make_inputs(folder / "data", {"a.txt": "one"})
+    options = ["--recipe", f"{FAULTY}:Faulty", "--executor", "ray", "--workers", "1"]
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            HIDDEN,
+            "run",
+            dataset,
+            *options,
+            *(["--address", cluster.address] if joined else []),
+        ],
+        cwd=folder,
+        env=environment(**cluster.environ if joined else {}),
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.count("note: Ray ") == (not joined)
+    assert ("lets splitter set no token for a private Ray" in run.stderr) == (not joined)
+    assert {row["input"] for row in check_manifest(folder / "outputs")} == {"a.txt"}

@@ -162,8 +162,8 @@ def test_a_node_that_does_not_see_the_output_folder(
     said = refusal(launcher, folder, blind, output)
     node = blind.address.partition(":")[0]
     assert said == (
-        f"splitter: node {node}: does not see {output}; give an --output that every node sees, on a shared "
-        "file system"
+        f"splitter: node {node}: cannot access {output}; use an --output on a shared file system "
+        "that every node can access"
     )
     assert not output.exists()
 
@@ -179,7 +179,7 @@ def test_a_node_with_another_version(launcher: Launcher, folder: Path, blind: Ra
     finally:
         blind.remove(node)
     where = blind.address.partition(":")[0]
-    has = f"has splitter 0.0.1, and the run has {splitter.__version__}; install the same there"
+    has = f"has splitter 0.0.1, but the run has {splitter.__version__}; install the same version there"
     assert said == f"splitter: node {where}: {has}"
 
 

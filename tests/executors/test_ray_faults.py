@@ -9,7 +9,6 @@ from pathlib import Path
 import psutil
 import pytest
 from doors import read_table
-from executors.conformance import good_inputs
 from executors.ray_nodes import RayNodes, with_variable
 from faulty import noted
 from launcher import Driver, Launcher, check_complete, check_manifest, eventually, make_inputs, published
@@ -17,6 +16,7 @@ from nightly import NIGHTLY
 
 from splitter import read_output
 from splitter.system.reaper import VARIABLE
+from splitter.testing.executors import good_inputs
 
 RECIPES = Path(__file__).parent / "ray_recipes.py"
 SECONDS_TO_STALL = 60.0
@@ -134,8 +134,8 @@ def test_a_worker_lost_after_its_commit(work: Work):
 
 @pytest.mark.parametrize(
     ("mates", "options"),
-    [(0, ["--batch-size", 10]), (19, ["--batch-size", 10]), (19, ["--sink", "webdataset"])],
-    ids=["alone", "in a batch", "in a shard"],
+    [(19, ["--batch-size", 10]), (19, ["--sink", "webdataset"])],
+    ids=["in a batch", "in a shard"],
 )
 def test_an_input_that_ends_its_ray_worker_each_time(work: Work, mates: int, options: list[object]):
     """It is found among its batch mates, which are done, and is one row in errors.csv."""
@@ -144,7 +144,7 @@ def test_an_input_that_ends_its_ray_worker_each_time(work: Work, mates: int, opt
     assert run.wait() == 1, run.stderr
     [row] = read_table(work.output / "errors.csv")
     assert (row["input"], row["error"]) == ("bad.txt", "Crashed")
-    assert "its worker was ended 3 times with this input alone" in row["message"]
+    assert "its worker was killed 3 times with only this input" in row["message"]
     made = read_table(work.output / "manifest.csv")
     assert len(made) == 2 * mates
     for row in made:
@@ -266,7 +266,7 @@ def test_ctrl_c(work: Work, private: bool):
     run.until(lambda: work.begun(8))
     run.signal(signal.SIGINT)
     assert run.wait(SECONDS_TO_LEAVE) == 130, run.stderr
-    assert "interrupted; what is done is kept; run the same command to continue" in run.stderr
+    assert "interrupted; finished work is kept; run the same command to continue" in run.stderr
     no_noise(run)
     run.check_gone()
     assert work.private_rays() == []
@@ -284,7 +284,7 @@ def test_a_signal_while_the_driver_waits_in_rays_own_code(work: Work):
     time.sleep(1)
     run.signal(signal.SIGTERM)
     assert run.wait(SECONDS_TO_LEAVE) == 143, run.stderr
-    assert "interrupted; what is done is kept; run the same command to continue" in run.stderr
+    assert "interrupted; finished work is kept; run the same command to continue" in run.stderr
     no_noise(run)
     run.check_gone()
 

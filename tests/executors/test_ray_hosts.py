@@ -12,12 +12,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from executors.conformance import good_inputs, with_faults
+from doors import CHECKOUT, SHARED
 from executors.ray_nodes import MARK, with_variable
 from faulty import noted
-from launcher import CHECKOUT, LONG, Launcher, environment, make_inputs, published
+from launcher import LONG, Launcher, environment, make_inputs, published
 
-from splitter.sinks import SINKS
+from splitter.registry import SINKS
+from splitter.testing.executors import good_inputs, with_faults
 
 RECIPES = Path(__file__).parent / "ray_recipes.py"
 PORT = 6379
@@ -53,7 +54,7 @@ class Hosts:
             "RAY_TMPDIR": self._place,
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_enable_metrics_collection": "0",
-            "PYTHONPATH": os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "tests")]),
+            "PYTHONPATH": os.pathsep.join([str(CHECKOUT), str(SHARED)]),
             MARK: self._mark,
         }
         self._said = Path(self._place, "said.txt")
@@ -133,7 +134,7 @@ def test_three_hosts(hosts: Hosts, launcher: Launcher, folder: Path):
     texts = with_faults(good_inputs(30), ["raise", "skip", "segfault"])
     dataset = make_inputs(folder / "data", texts)
     log = folder / "log"
-    for sink in SINKS:
+    for sink in SINKS.own:
         recipe = ("--recipe", f"{RECIPES}:Located", "--sink", sink, "--seconds", "0.05")
         local = launcher.run("run", dataset, *recipe, "--output", folder / f"local {sink}", "--workers", 2)
         assert local.code == 1, local.stderr

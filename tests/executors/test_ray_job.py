@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from executors.conformance import good_inputs
 from executors.ray_nodes import RAY, ray_start
 from executors.test_ray_refused import a_free_port
 from launcher import FAULTY, LONG, Launcher, environment, make_inputs, published
+
+from splitter.testing.executors import good_inputs
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("aiohttp_cors") is None, reason="needs the dashboard: pip install 'ray[default]'"

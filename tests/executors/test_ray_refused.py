@@ -37,7 +37,10 @@ def a_free_port() -> int:
 def test_an_address_where_nothing_is(launcher: Launcher, folder: Path, address: str):
     address = address.format(port=a_free_port())
     said = refused(launcher, folder, "--address", address)
-    assert said == f"--address {address}: cannot be reached: Connection refused; is the cluster up?"
+    assert (
+        said
+        == f"--address {address}: cannot be reached: Connection refused; check that the cluster is running"
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,8 +50,11 @@ def test_an_address_where_nothing_is(launcher: Launcher, folder: Path, address: 
             ["--workers", 0],
             "--workers 0 runs in this process and cannot be combined with Ray; leave one of them out",
         ),
-        (["--device", "cuda"], "--device cuda: say how much of a GPU a batch takes, as --num-gpus 1 or 0.25"),
-        (["--address", "local"], "--address local: leave it out; without it Ray is a private one"),
+        (
+            ["--device", "cuda"],
+            "--device cuda: say how much of a GPU a batch takes, such as --num-gpus 1 or 0.25",
+        ),
+        (["--address", "local"], "--address local: remove it; without an address a private Ray"),
         (["--runtime-env", "nowhere.yaml"], "--runtime-env nowhere.yaml: cannot be read: No such file"),
         (["--runtime-env", "data/a.txt"], "--runtime-env data/a.txt: must hold names and values"),
         (["--resources", "much"], "--resources 'much': write NAME=AMOUNT"),

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from executors.conformance import good_inputs, with_faults
 from executors.ray_nodes import RayNodes
 from launcher import FAULTY, Driver, Launcher, make_inputs, published
 from object_store import Bucket
+
+from splitter.testing.executors import good_inputs, with_faults
 
 
 class Work:
@@ -70,7 +71,7 @@ def test_the_same_as_on_this_machine_in_a_folder(work: Work):
         with contextlib.suppress(psutil.Error):
             guard.kill()
     assert run.wait() == 1, run.stderr
-    assert "a worker process was lost; starting again with what is not committed" in run.stderr
+    assert "a worker process was lost; restarting with work that is not committed" in run.stderr
     recipe = ("--recipe", f"{FAULTY}:Faulty", "--seconds", 0.1)
     local = work.launcher.run("run", dataset, *recipe, "--workers", 2, "--output", work.folder / "local")
     assert local.code == 1

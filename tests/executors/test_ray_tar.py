@@ -40,7 +40,7 @@ def test_the_same_as_on_one_machine(launcher: Launcher, folder: Path, on_ray: li
     local = launcher.run(*given, "-o", "local-{}.tar", "-c", SCRIPT)
     ray = launcher.run(*given, "-o", "ray-{}.tar", "-c", SCRIPT, *on_ray)
     assert (local.code, ray.code) == (1, 1)
-    assert "8 samples done, 8 made, 1 failed; not done: 1 archive" in ray.stderr
+    assert "8 samples done, 8 made, 1 failed; 1 archive not done" in ray.stderr
     assert sorted(ray.stderr.replace("ray-", "local-").splitlines()) == sorted(local.stderr.splitlines())
     first = outputs(folder, "ray-")
     assert sorted(first) == ["0.tar", "1.tar", "1.tar.errors.csv", "3.tar"]
@@ -99,7 +99,7 @@ def test_an_archive_whose_worker_is_lost_is_done_again(
     check_gone(begun)
     (folder.parent / "go").touch()
     assert driver.wait() == 0, driver.stderr
-    kept = "left alone since they were there: 1 archive"
+    kept = "1 archive already done"
     assert driver.stderr == f"splitter: 6 samples done, 6 made, 0 failed; {kept}\n"
     assert launcher.run("tar", "map", "in-{0..2}.tar", "-o", "local-{}.tar", "-c", ":").code == 0
     assert outputs(folder, "out-") == outputs(folder, "local-")
@@ -121,8 +121,11 @@ def test_nothing_is_left_of_a_job_that_is_ended(
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (["in-0.tar", "-o", "out.tar", "--executor", "ray"], "--executor ray: takes each archive of a list"),
-        (["-", "-o", "out-{}.tar", "--executor", "ray"], "--executor ray: takes each archive of a list"),
+        (
+            ["in-0.tar", "-o", "out.tar", "--executor", "ray"],
+            "--executor ray: runs one task for each archive",
+        ),
+        (["-", "-o", "out-{}.tar", "--executor", "ray"], "--executor ray: runs one task for each archive"),
         (["in-{0..1}.tar", "-o", "out-{}.tar", "--address", "auto"], "--address auto: needs --executor ray"),
         (["in-{0..1}.tar", "-o", "no://b/{}.tar", "--executor", "ray"], "no://b/0.tar: Protocol not known"),
     ],

@@ -17,7 +17,10 @@ from doors import CHECKOUT, here, read_table, tree, write_files, write_list
 from launcher import LONG, eventually
 from tar_archives import write_tar
 
+from splitter.ledger.journal import Journal
 from splitter.recipes.words import Words
+
+pytestmark = pytest.mark.slow
 
 SAMPLES = CHECKOUT / "data_samples"
 HALF = """
@@ -185,6 +188,9 @@ def test_what_headers_do_not_tell_is_tried(folder, capfd, monkeypatch):
 def test_shards_are_larger_than_what_they_hold(folder, sink, capfd, monkeypatch):
     """By the rows that stand beside outputs, and more so the smaller these are; a trial tells that, too."""
     monkeypatch.setattr("splitter.forecast.estimate.MOST_TRIED", 128)
+    # however slow the machine is
+    for limit in ("ENOUGH_SECONDS", "LONGEST_TRIAL", "SECONDS_OF_QUICK_INPUT"):
+        monkeypatch.setattr(f"splitter.forecast.estimate.{limit}", 100.0)
     write_files(folder / "in", {f"{n:04d}.txt": f"{n:03d}" * (1 + n % 9) for n in range(1200)})
     run = [folder / "in", "--recipe", "words", "--output", folder / "out", "--sink", sink]
     plan = planned(capfd, *run)
@@ -241,7 +247,7 @@ def test_each_input_is_new_changed_done_failed_or_missing(folder, words, capfd):
     counts = {name: plan[name] for name in ("inputs", "new", "changed", "done", "failed", "missing", "to_do")}
     # what failed is left alone, and what is missing keeps what it has
     assert counts == {"inputs": 6, "new": 1, "changed": 1, "done": 1, "failed": 1, "missing": 2, "to_do": 2}
-    assert "c.txt: is not there" in plan["missing_first"][0]
+    assert "c.txt: does not exist" in plan["missing_first"][0]
     assert planned(capfd, *run, "--retry-failed")["to_do"] == 4
     assert planned(capfd, *run, "--fresh")["new"] == 4
     assert planned(capfd, *run, "--limit", "1")["to_do"] == 0
@@ -258,6 +264,35 @@ def test_a_batch_that_was_not_committed_counts_as_not_done(folder, words, capfd)
     plan = planned(capfd, *run)
     assert plan["done"] < 4
     assert (records / f"{record.name}.begun").exists()
+
+
+@pytest.mark.parametrize("shard", ["staged", "moved", "lost"])
+def test_what_a_dead_run_has_promised_counts_if_it_can_be_kept(folder, words, capfd, monkeypatch, shard):
+    """As the run will find, which keeps it first."""
+    run = [words, "--root", "inputs", "--recipe", "words", "--sink", "webdataset", "--workers", "0"]
+    assert here(capfd, "run", *run, "--output", folder / "out", "--limit", "3").code == 0
+    keep = Journal.keep_own
+
+    def copy_as_if_dead(journal: Journal, batch: str) -> None:
+        shutil.copytree(folder / "out", folder / "dead")
+        keep(journal, batch)
+
+    monkeypatch.setattr(Journal, "keep_own", copy_as_if_dead)
+    assert here(capfd, "run", *run, "--output", folder / "out").code == 0
+    dead = [*run, "--output", folder / "dead"]
+    (staged,) = (folder / "dead/.splitter/staging").glob("*/shards/*")
+    if shard == "moved":
+        staged.rename(folder / "dead/shards" / staged.name)
+    elif shard == "lost":
+        staged.unlink()
+    before = tree(folder / "dead")
+    plan = planned(capfd, *dead)
+    assert (plan["done"], plan["new"], plan["to_do"]) == ((0, 4, 4) if shard == "lost" else (4, 0, 0))
+    assert tree(folder / "dead") == before
+    said = here(capfd, "run", *dead)
+    assert said.code == 0
+    assert ("nothing to do: 4 inputs, all finished" in said.err) == (shard != "lost")
+    assert tree(folder / "dead") == tree(folder / "out")
 
 
 def test_a_part_is_planned_as_it_would_be_run(folder, words, capfd):
@@ -277,7 +312,7 @@ def test_a_person_is_told_the_same(folder, words, capfd):
     assert lines[0] == "4 inputs: 3 new, 1 missing"
     assert lines[1].startswith("to do: 4 inputs (26 bytes), which give ")
     assert lines[2].startswith("time: about ")
-    assert lines[-1] == f"1 input cannot be read: {folder}/inputs/b.txt: is not there"
+    assert lines[-1] == f"1 input cannot be read: {folder}/inputs/b.txt: does not exist"
     assert here(capfd, "plan", *run).out.splitlines()[0] == lines[0]
     assert not (folder / "out").exists()
 
@@ -298,7 +333,7 @@ def test_too_little_room_is_said(folder, words, capfd, monkeypatch):
     usage = shutil.disk_usage(folder)
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage._replace(free=3))
     said = here(capfd, "plan", words, "--root", "inputs", "--recipe", "words", "--output", folder / "out")
-    assert "too little room: " in said.out
+    assert "not enough disk space: " in said.out
 
 
 def test_a_recipe_that_fails_says_so_in_the_trial(folder, words, capfd):
@@ -328,12 +363,12 @@ def test_inputs_that_take_longer_than_a_trial_are_no_failures(folder, words, cap
     assert plan["tried_failed"]
     write_files(folder / "inputs", dict.fromkeys(["a.txt", "b.txt", "c.txt", "d.txt"], "x" * 9))
     said = here(capfd, "plan", *run, "--workers", "4").out
-    assert "; how many outputs is not known" in said
+    assert "; number of outputs unknown" in said
     # four inputs, each by a worker of its own, and each takes at least that
     least = re.search(r"time: at least ([0-9.]+) s with 4 workers, ", said)
     assert least
     assert float(least[1]) >= 1
-    assert " given up in a trial after 1 s" in said
+    assert " abandoned in a trial after 1 s" in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -373,7 +408,7 @@ def test_what_the_run_would_refuse_is_refused(folder, words, names, text, capfd)
 def test_a_folder_of_something_else_is_refused(folder, words, capfd):
     said = here(capfd, "plan", words, "--root", "inputs", "--recipe", "words", "--output", folder)
     assert said.code == 2
-    assert "holds something else" in said.err
+    assert "contains something else" in said.err
 
 
 def test_what_earlier_runs_left_is_refused_in_the_same_words(folder, words, capfd):

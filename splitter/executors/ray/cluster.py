@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 
 import ray
 import ray.exceptions
-from ray._private.services import canonicalize_bootstrap_address_or_die
-from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # type: ignore[attr-defined]
 
 from splitter.errors import Refused, RunStopped
 from splitter.executors.base import Cluster
@@ -23,14 +21,14 @@ from splitter.system.signals import ASKING_TO_END
 
 SECONDS_TO_CONNECT = 10.0
 OBJECT_STORE_BYTES = 256 << 20
-LONGEST_PLACE = 20
+LONGEST_PARENT = 20
 
 
 # -- Ray itself --------------------------------------------------------------------------------------------
 
 
 def _settings(cluster: Cluster) -> dict[str, Any]:
-    """What every connection to Ray has."""
+    """Return the settings of every connection to Ray."""
     return {
         "log_to_driver": cluster.verbose,
         "logging_level": "INFO" if cluster.verbose else "CRITICAL",
@@ -40,7 +38,7 @@ def _settings(cluster: Cluster) -> dict[str, Any]:
 
 
 def _init(address: str, cluster: Cluster) -> None:
-    """Connect to a cluster; through Ray's client once more, as its server sometimes fails to start one."""
+    """Connect to a cluster; try Ray's client twice, as its server sometimes fails to start one."""
     try:
         ray.init(address=address, **_settings(cluster))
     except ConnectionError:
@@ -51,7 +49,7 @@ def _init(address: str, cluster: Cluster) -> None:
 
 @contextlib.contextmanager
 def joined_cluster(address: str, cluster: Cluster) -> Iterator[None]:
-    """Be connected to a cluster; one that this process is connected to already stays so."""
+    """Connect to a cluster for a while; a connection that this process had before stays."""
     if ray.is_initialized():
         yield
         return
@@ -69,17 +67,14 @@ def joined_cluster(address: str, cluster: Cluster) -> Iterator[None]:
 
 @contextlib.contextmanager
 def private_cluster(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
-    """A Ray of our own, of which nothing remains."""
+    """Start a private Ray, of which nothing remains."""
     if ray.is_initialized():
-        raise Refused("Ray is in use in this process already; give --address auto, or call ray.shutdown()")
+        raise Refused("Ray is already in use in this process; use --address auto, or call ray.shutdown()")
     folder = _short_folder()
-    settings = {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_enable_metrics_collection": "0",
-    }
-    # threads of Ray's ask with the token until the last moment
+    settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0"}
+    if takes_token():
+        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    # Ray's threads use the token until the last moment
     with reaper_beside(folder) as mark, _environment({**settings, **mark}), _shut_down_after():
         try:
             ray.init(
@@ -97,7 +92,7 @@ def private_cluster(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _shut_down_after() -> Iterator[None]:
-    """Leave Ray, whatever happens."""
+    """Shut Ray down afterwards, whatever happens."""
     try:
         yield
     finally:
@@ -105,14 +100,14 @@ def _shut_down_after() -> Iterator[None]:
 
 
 def _short_folder() -> str:
-    """A temporary folder whose path leaves room for those of Ray's sockets, which the system bounds."""
-    place = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="splitter-", dir=place if len(place) <= LONGEST_PLACE else "/tmp")  # noqa: S108
+    """Make a temporary folder with a path so short that those of Ray's sockets fit the system's limit."""
+    parent = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="splitter-", dir=parent if len(parent) <= LONGEST_PARENT else "/tmp")  # noqa: S108
 
 
 @contextlib.contextmanager
 def _environment(settings: dict[str, str]) -> Iterator[None]:
-    """The environment that Ray's processes inherit."""
+    """Set the environment that Ray's processes inherit."""
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     _reread_environment()
@@ -127,15 +122,30 @@ def _environment(settings: dict[str, str]) -> Iterator[None]:
         _reread_environment()
 
 
+def takes_token() -> bool:
+    """Return whether a private Ray can have a token: only if Ray can be made to read its settings again."""
+    return _settings_reader() is not None
+
+
+def _settings_reader() -> tuple[Any, Any] | None:
+    try:
+        from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+    except ImportError:
+        return None
+    return Config, AuthenticationTokenLoader
+
+
 def _reread_environment() -> None:
-    """Ray reads its settings once, when it is imported."""
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
+    """Have Ray read its settings again, which it does only when it is imported."""
+    if reader := _settings_reader():
+        config, tokens = reader
+        config.initialize("")
+        tokens.instance().reset_cache()
 
 
 @contextlib.contextmanager
 def own_signal_handlers() -> Iterator[None]:
-    """Keep the run's signal handlers: Ray sets its own."""
+    """Restore the run's signal handlers after Ray has set its own."""
     before = {number: signal.getsignal(number) for number in ASKING_TO_END}
     try:
         yield
@@ -149,7 +159,9 @@ def _refuse_silent(address: str) -> None:
     """Refuse an address where nothing listens: Ray would try for minutes."""
     parts = urlsplit(address if "://" in address else f"//{address}")
     if address == "local":
-        raise Refused("--address local: leave it out; without it Ray is a private one on this machine")
+        raise Refused(
+            "--address local: remove it; without an address a private Ray is started on this machine"
+        )
     if address == "auto" or not parts.hostname:
         return
     try:
@@ -157,30 +169,41 @@ def _refuse_silent(address: str) -> None:
         socket.create_connection((parts.hostname, port), SECONDS_TO_CONNECT).close()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise Refused(f"--address {address}: cannot be reached: {reason}; is the cluster up?") from None
+        raise Refused(
+            f"--address {address}: cannot be reached: {reason}; check that the cluster is running"
+        ) from None
 
 
 def _refuse_locked(address: str) -> None:
-    """Refuse a cluster that asks for another token: Ray would try, and say so, twenty times."""
-    if "://" in address:
-        is_open = _opens_to_a_client(address)
-    else:
-        found = canonicalize_bootstrap_address_or_die(address)
-        try:
-            with _without_stderr():
-                GcsClient(address=found)
-            is_open = True
-        except ray.exceptions.AuthenticationError:
-            is_open = False
+    """Refuse a cluster with another token: Ray would try, and complain, twenty times."""
+    try:
+        is_open = _opens_to_a_client(address) if "://" in address else _opens(address)
+    except ImportError:
+        # another release of Ray has other internals; it still refuses a wrong token, though later
+        return
     if not is_open:
         raise Refused(
             f"--address {address}: the token is missing or wrong; set RAY_AUTH_MODE=token and "
-            "RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH, as they are on the cluster"
+            "RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH, to the values of the cluster"
         )
 
 
+def _opens(address: str) -> bool:
+    """Return whether a cluster takes our token."""
+    from ray._private.services import canonicalize_bootstrap_address_or_die
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]
+
+    found = canonicalize_bootstrap_address_or_die(address)
+    try:
+        with _without_stderr():
+            GcsClient(address=found)
+    except ray.exceptions.AuthenticationError:
+        return False
+    return True
+
+
 def _opens_to_a_client(address: str) -> bool:
-    """Whether a server for Ray's clients takes our token: Ray would try long, and not say what is wrong."""
+    """Return whether a server for Ray's clients takes our token: Ray would try long, and not say why."""
     try:
         import grpc
     except ImportError:
@@ -207,7 +230,7 @@ def _opens_to_a_client(address: str) -> bool:
 
 @contextlib.contextmanager
 def _without_stderr() -> Iterator[None]:
-    """Keep to itself what C++ code has to say."""
+    """Silence what C++ code prints."""
     sys.stderr.flush()
     before = os.dup(2)
     try:
@@ -220,11 +243,11 @@ def _without_stderr() -> Iterator[None]:
 
 
 def reason_of_ray(error: BaseException) -> str:
-    """The line that matters of what Ray has to say."""
+    """Return the line that matters of an error of Ray."""
     lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
     if isinstance(error, ray.exceptions.RuntimeEnvSetupError):
         return f"the runtime environment cannot be set up: {lines[-1]}"
     if isinstance(error, (ray.exceptions.RayTaskError, ConnectionAbortedError)):
-        # what stands above is a traceback, of the task or of the server for Ray's clients
+        # above it is a traceback, of the task or of the server for Ray's clients
         return lines[-1]
     return lines[0] if lines else type(error).__name__

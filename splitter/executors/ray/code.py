@@ -1,6 +1,6 @@
-"""A recipe's code on its way to a machine that does not have its file.
+"""Send a recipe's code to a machine that does not have its file.
 
-The Python files beside a recipe travel as texts, and are imported from memory where they arrive.
+The Python files beside a recipe travel as text, and are imported from memory where they arrive.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ MOST_FILES = 2_000
 
 
 class ModuleText(NamedTuple):
-    """The text of a module, and the path it had where it comes from."""
+    """The text of a module, and its path on the machine that it comes from."""
 
     text: str
     path: str
@@ -29,14 +29,14 @@ class ModuleText(NamedTuple):
 
 
 def code_beside(recipe: type) -> dict[str, ModuleText]:
-    """The modules a recipe's file can import from its own folder, by name; none if it is installed."""
+    """Return the modules that a recipe's file can import from its folder; none if it is installed."""
     module = sys.modules[recipe.__module__]
     root = _root_of(module)
     if not root or _is_installed(root):
         return {}
     found = _all_below(root)
     if found is None:
-        # a folder of many things: what is not imported yet stays behind
+        # a folder of many things: send only what is imported already
         found = {name: source for name, source in _loaded() if _is_below(source.path, root)}
     if module.__name__ not in {"__main__", *found} and module.__file__:
         found[module.__name__] = _read(module.__file__)
@@ -47,7 +47,6 @@ class TextImporter(MetaPathFinder, InspectLoader):
     """Imports modules from texts that came from another machine."""
 
     def __init__(self, sources: Mapping[str, ModuleText]) -> None:
-        """Nothing is run before it is imported."""
         self._sources = sources
 
     def find_spec(
@@ -56,7 +55,7 @@ class TextImporter(MetaPathFinder, InspectLoader):
         path: Sequence[str] | None = None,  # noqa: ARG002 - the protocol's
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """The spec of a module that is among the texts."""
+        """Return the spec of a module that is among the texts."""
         source = self._sources.get(name)
         if source is None:
             if not any(other.startswith(f"{name}.") for other in self._sources):
@@ -69,22 +68,22 @@ class TextImporter(MetaPathFinder, InspectLoader):
         return spec
 
     def get_source(self, name: str) -> str:
-        """The text of a module: tracebacks show its lines."""
+        """Return the text of a module, whose lines tracebacks show."""
         text: str = self._sources[name].text
         return text
 
     def get_code(self, name: str) -> CodeType:
-        """The code of a module."""
+        """Compile a module."""
         source = self._sources[name]
         return compile(source.text, source.path, "exec", dont_inherit=True)
 
     def is_package(self, name: str) -> bool:
-        """Whether a name is that of a package."""
+        """Return whether a module is a package."""
         return self._sources[name].package
 
 
 def _root_of(module: ModuleType) -> str:
-    """The folder that a module's own top-level package, or its file, stands in."""
+    """Return the folder that holds a module's top-level package, or its file."""
     file = getattr(module, "__file__", None)
     if module.__name__ == "__main__" and not file:
         return os.getcwd()
@@ -98,10 +97,10 @@ def _root_of(module: ModuleType) -> str:
 
 
 def _is_installed(folder: str) -> bool:
-    """Whether a folder belongs to Python, or to splitter: every machine has these."""
+    """Return whether a folder belongs to Python or to splitter, which every machine has."""
     own = os.path.abspath(PACKAGE_FOLDER)
-    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return any(_is_below(folder, place) for place in [own, *filter(None, places)])
+    folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return any(_is_below(folder, one) for one in [own, *filter(None, folders)])
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -110,21 +109,21 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _all_below(root: str) -> dict[str, ModuleText] | None:
-    """Every Python file that can be imported from a folder; None if these are too many."""
+    """Return every Python file that can be imported from a folder; None if there are too many."""
     found: dict[str, ModuleText] = {}
     size = 0
     for name, path in _python_files(root, ""):
         size += os.path.getsize(path)
         if size > MOST_BYTES or len(found) == MOST_FILES:
             return None
-        # one that is no Python after all could not be imported from its folder either
+        # what is not Python could not be imported from its folder either
         with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
             found[name] = _read(path)
     return found
 
 
 def _python_files(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
-    """Names and paths of the modules of a folder, and of those folders in it that have any."""
+    """Yield names and paths of the modules of a folder, and of those below that have any."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:

@@ -1,8 +1,8 @@
-"""The executor for a cluster: a Ray task for each batch, done by guards like those of this machine.
+"""Run batches on a Ray cluster: a task for each batch, done by guards like those of this machine.
 
-Ray schedules. Each task is handed to the guard of the Ray worker that it comes to (see `guard_process`).
-A lost worker or node is no more than a batch that is not committed: the run looks at what is, and starts
-the rest again, so Ray's own retries are off.
+Ray schedules. The Ray worker that gets a task hands it to its guard (see `guard_process`). A lost worker or
+node means no more than a batch that is not committed: the run looks at what is, and starts the rest once
+more, so Ray's own retries are off.
 """
 
 import contextlib
@@ -22,7 +22,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from splitter.errors import Refused
 from splitter.executors.base import Cluster, Executor, Limits
 from splitter.executors.ray import guard_process
-from splitter.executors.ray.cluster import joined_cluster, own_signal_handlers, private_cluster, reason_of_ray
+from splitter.executors.ray.cluster import (
+    joined_cluster,
+    own_signal_handlers,
+    private_cluster,
+    reason_of_ray,
+    takes_token,
+)
 from splitter.executors.ray.code import code_beside
 from splitter.inputs.listing import InputList
 from splitter.storage.base import SHARED
@@ -38,12 +44,12 @@ BATCHES_PER_WORKER = 2
 FEW_BATCHES = 4
 SECONDS_TO_PROBE = 60.0
 SECONDS_TO_LEAVE = 5.0
-# one that Ray has lost may live on, until it notices that it is alone
+# a worker that Ray has lost may live on until it notices that it is alone
 SECONDS_FOR_LOST_NODE = 100.0
 SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_BETWEEN_NOTES = 30.0
 
-# what is the same for all batches: of a run, or of another errand
+# what is the same for all batches, those of a run or of another errand
 Orders = Job | guard_process.Errand
 
 _LOST = (
@@ -62,7 +68,6 @@ class RayExecutor(Executor):
     elsewhere = True
 
     def __init__(self, limits: Limits, cluster: Cluster) -> None:
-        """Connect to nothing yet."""
         super().__init__(limits, cluster)
         self._open = contextlib.ExitStack()
         self._connected = False
@@ -73,32 +78,43 @@ class RayExecutor(Executor):
         self._job: Orders | None = None
         self._mission: Any = None
         self._missions = 0
-        # of each batch in Ray's hands only what its inputs are called: there may be many, and they are large
+        # of each batch that Ray has only the keys: there may be many batches, and they are large
         self._at_work: dict[Any, list[int]] = {}
-        self._lost = self._told = False
+        self._lost = self._noted_room = False
         self._ours = True
 
     # -- what the run asks ---------------------------------------------------------------------------------
 
     @property
+    def advice(self) -> str:
+        """Return what a private Ray without a token means."""
+        if self.cluster.address or takes_token():
+            return ""
+        return (
+            f"Ray {ray.__version__} lets splitter set no token for a private Ray: until the run ends, anyone "
+            "who reaches a port of this machine can run code in it; trust the network, or use --address with "
+            "a cluster that has a token"
+        )
+
+    @property
     def workers(self) -> int:
-        """How many batches the cluster has room for as it is now."""
+        """Return how many batches the cluster has room for now."""
         if not self._connected:
             return self.limits.workers or usable_cpus()
         self._look()
         most = self.limits.workers or self._slots
         return max(1, min(self._slots, most))
 
-    def device(self, wanted: str) -> str:
-        """The GPUs are where Ray has them: a batch that asks for one computes on it."""
-        if wanted == "auto":
+    def device(self, requested: str) -> str:
+        """Return `cuda` if batches take GPUs: Ray gives each batch its own."""
+        if requested == "auto":
             return "cuda" if self.cluster.gpus else "cpu"
-        if wanted == "cuda" and not self.cluster.gpus:
-            raise Refused("--device cuda: say how much of a GPU a batch takes, as --num-gpus 1 or 0.25")
-        return wanted
+        if requested == "cuda" and not self.cluster.gpus:
+            raise Refused("--device cuda: say how much of a GPU a batch takes, such as --num-gpus 1 or 0.25")
+        return requested
 
     def check(self, job: Orders, inputs: int) -> None:
-        """Reach the cluster that is asked for, and find the output folder from each of its nodes."""
+        """Connect to the cluster, and check that each of its nodes sees the output folder."""
         if not inputs:
             return
         self._pack_once(job)
@@ -109,7 +125,7 @@ class RayExecutor(Executor):
             self._probe(job)
 
     def status(self) -> str:
-        """The nodes that take batches, and how much of them is in use."""
+        """Return the number of nodes that take batches, and how much of them is in use."""
         self._look()
         busy = min(len(self._at_work), self._slots)
         there = [show_count(self._nodes, "node")]
@@ -120,7 +136,7 @@ class RayExecutor(Executor):
         return ", ".join(there)
 
     def run(self, job: Orders, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
-        """Do the batches and report each as it is finished; those of lost workers are left out."""
+        """Do the batches and yield a report for each as it finishes; those of lost workers are left out."""
         del busy  # Ray starts no worker before there is a batch for it
         self._connect()
         self._pack_once(job)
@@ -137,13 +153,13 @@ class RayExecutor(Executor):
             unsure = self._lost or bool(self._at_work)
             self._end_tasks()
             if unsure:
-                # what comes next counts on no worker being at work
+                # what comes next relies on no worker being at work
                 job.storage.wait_for_workers(patience)
-                # those to come know the output as it is now
+                # later workers must know the output as it is now
                 self._job = None
 
     def close(self) -> None:
-        """Leave the cluster; a private one ends."""
+        """Leave the cluster; end a private one."""
         self._connected = False
         self._mission = None
         self._open.close()
@@ -151,7 +167,7 @@ class RayExecutor(Executor):
     # -- batches -------------------------------------------------------------------------------------------
 
     def _pack_once(self, job: Orders) -> None:
-        """Have the job ready to be sent; after a trial it may be another."""
+        """Pickle the job, unless that was done; after a trial it may be another."""
         if job is not self._job:
             self._packed, self._job, self._mission = self._pack(job), job, None
 
@@ -164,7 +180,7 @@ class RayExecutor(Executor):
         except Exception as error:  # noqa: BLE001 - a user's objects may raise anything
             reason = " ".join(str(error).split())
             raise Refused(
-                f"{recipe.__name__}: cannot be sent to the workers: {reason}; make that in setup()"
+                f"{recipe.__name__}: cannot be sent to the workers: {reason}; create it in setup()"
             ) from None
         mission = guard_process.Mission(
             versions=guard_process.versions(),
@@ -183,7 +199,7 @@ class RayExecutor(Executor):
             num_gpus=self.cluster.gpus,
             resources=dict(self.cluster.resources),
             max_retries=0,
-            # a task with a GPU would end its worker, and what setup() has loaded there
+            # otherwise a task with a GPU ends its worker, and what setup() has loaded
             max_calls=0,
             scheduling_strategy="SPREAD",
         )(guard_process.work)
@@ -192,7 +208,7 @@ class RayExecutor(Executor):
         run = f"{job.storage.run} {self._missions}"
         heard = time.monotonic()
         more = True
-        # nothing is done yet, but there is something to see
+        # nothing is done yet, but there is something to display
         yield Report(notes=self._too_small())
         while True:
             while more and len(at_work) < self._room():
@@ -206,37 +222,39 @@ class RayExecutor(Executor):
                 return
             finished = _finished(list(at_work))
             if not finished:
-                # the cluster may have become another
+                # the cluster may have changed
                 yield Report()
             for reference in finished:
                 heard = time.monotonic()
                 report = _report_of(reference, at_work.pop(reference))
-                # a report that no worker has made
+                # No worker has made this report. Its batch is not given out again before the next round: the
+                # worker may live on, cut off, and commit later. Storage tells only that no worker is left at
+                # all, and what a batch has begun must not be undone, or done by another, before that.
                 self._lost = self._lost or not report.batch
                 yield report
             if time.monotonic() - heard > SECONDS_BETWEEN_NOTES and not self._slots:
                 heard = time.monotonic()
-                yield Report(notes=[f"waiting for a node that has {self._needs_told()}"])
+                yield Report(notes=[f"waiting for a node that has {self._needs_in_words()}"])
 
     def _room(self) -> int:
-        """How many batches may be in Ray's hands: a few for each place, and some that ask for more places."""
+        """Return how many batches Ray may have: a few for each slot, and some that ask for more slots."""
         self._look()
-        wanted = max(FEW_BATCHES, BATCHES_PER_WORKER * self._slots)
-        most = self.limits.workers or wanted
+        enough = max(FEW_BATCHES, BATCHES_PER_WORKER * self._slots)
+        most = self.limits.workers or enough
         if not self.cluster.address:
-            # a private Ray does no more at a time than there are workers; more may wait there
+            # a private Ray runs as many at a time as there are workers; more may wait there
             most *= BATCHES_PER_WORKER
-        return max(self.limits.least, min(most, wanted))
+        return max(self.limits.least, min(most, enough))
 
     def _too_small(self) -> list[str]:
-        """What is to be said once of a cluster that has less room than was asked for."""
+        """Return a note, once, if the cluster has less room than was asked for."""
         self._look()
-        wanted = max(self.limits.least, self.limits.workers or 1)
-        told, self._told = self._told, True
-        if told or self._slots >= wanted:
+        asked = max(self.limits.least, self.limits.workers or 1)
+        noted, self._noted_room = self._noted_room, True
+        if noted or self._slots >= asked:
             return []
         room = f"the cluster has room for {show_count(self._slots, 'batch')} at a time now"
-        return [f"{room}, less than --workers {wanted}; the others wait until it grows"]
+        return [f"{room}, less than --workers {asked}; the others wait until it grows"]
 
     def _end_tasks(self) -> None:
         """End the batches that are still at work, and the workers that hold them.
@@ -269,16 +287,16 @@ class RayExecutor(Executor):
         )
 
     def _slots_of(self, resources: dict[str, float]) -> int:
-        """How many batches fit into a node."""
+        """Return how many batches fit into a node."""
         slots = (int(resources.get(name, 0) / amount + 1e-9) for name, amount in self._needs().items())
         return min(slots, default=1)
 
     def _needs(self) -> dict[str, float]:
-        """What a batch takes, by Ray's names."""
+        """Return what a batch takes, by Ray's names."""
         all_of_it = {"CPU": self.cluster.cpus, "GPU": self.cluster.gpus, **self.cluster.resources}
         return {name: amount for name, amount in all_of_it.items() if amount}
 
-    def _needs_told(self) -> str:
+    def _needs_in_words(self) -> str:
         return ", ".join(f"{amount:g} {name}" for name, amount in self._needs().items())
 
     def _refuse_without_room(self) -> None:
@@ -286,8 +304,8 @@ class RayExecutor(Executor):
         self._look()
         if not self._slots and not self.limits.least:
             raise Refused(
-                f"no node of the Ray cluster has {self._needs_told()} for a batch; ask for less, add one, "
-                "or say --workers 1:8, or the like, if one comes when it is asked for"
+                f"no node of the Ray cluster has {self._needs_in_words()} for a batch; ask for less, add a "
+                "node, or say --workers 1:8, or the like, if one comes when it is asked for"
             )
 
     def _connect(self) -> None:
@@ -302,13 +320,13 @@ class RayExecutor(Executor):
         self._connected = True
 
     def _size(self) -> dict[str, Any]:
-        """What a private Ray is to offer: as much as the workers take."""
+        """Return what a private Ray offers: as much as the workers take."""
         workers = self.limits.workers or usable_cpus()
         others = {name: amount * workers for name, amount in self.cluster.resources.items()}
         return {"num_cpus": max(1, int(self.cluster.cpus * workers + 0.999)), "resources": others}
 
     def _probe(self, job: Orders) -> None:
-        """Ask every node that could do a batch whether it sees the output folder, and what it runs."""
+        """Check that every node with room for a batch sees the output folder and runs the same versions."""
         name, token = f"{OWN_FOLDER}/probe", secrets.token_hex(8)
         job.storage.write(name, token.encode(), durable=False)
         storage = pickle.dumps(job.storage)
@@ -326,7 +344,8 @@ class RayExecutor(Executor):
             answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=SECONDS_TO_PROBE)
             for reference in silent:
                 raise Refused(
-                    f"node {asked[reference]}: gave no answer in {SECONDS_TO_PROBE:g} s; is it well?"
+                    f"node {asked[reference]}: did not answer within {SECONDS_TO_PROBE:g} s; check that the "
+                    "node is up"
                 )
             for reference in answered:
                 _check_answer(asked[reference], reference, token, job.storage.root)
@@ -335,19 +354,19 @@ class RayExecutor(Executor):
 
 
 def _nodes() -> list[dict[str, Any]]:
-    """The nodes that are there now."""
+    """Return the nodes that are alive."""
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
 def _without_inputs(job: Job) -> Job:
-    """The job without the source of its inputs, which may be large: a batch brings its own."""
+    """Return the job without the list of inputs, which may be large: a batch brings its own."""
     dataset = copy.copy(job.dataset)
     dataset.inputs = InputList(())
     return replace(job, dataset=dataset)
 
 
 def _finished(references: list[Any]) -> list[Any]:
-    """The tasks that are done; waits a moment for the first."""
+    """Return the tasks that are done, after waiting a moment for the first."""
     found, others = ray.wait(references, num_returns=1, timeout=SECONDS_BETWEEN_LOOKS)
     if found and others:
         found += ray.wait(others, num_returns=len(others), timeout=0)[0]
@@ -355,7 +374,7 @@ def _finished(references: list[Any]) -> list[Any]:
 
 
 def _report_of(reference: Any, keys: list[int]) -> Report:  # noqa: ANN401 - a reference of Ray's
-    """What a task came to."""
+    """Return the report of a task."""
     try:
         answer = ray.get(reference)
     except _LOST as error:
@@ -363,7 +382,7 @@ def _report_of(reference: Any, keys: list[int]) -> Report:  # noqa: ANN401 - a r
         gone = isinstance(error, (ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError))
         return Report(lost=[] if gone else keys)
     except ray.exceptions.RayError as error:
-        return Report(stop=reason_of_ray(error))
+        return Report.stopped(reason_of_ray(error))
     if answer is None:
         return Report(lost=keys)
     report: Report = pickle.loads(answer)  # noqa: S301 - from a guard of this run
@@ -374,7 +393,7 @@ def _check_answer(node: str, reference: Any, token: str, folder: str) -> None:  
     try:
         seen, fault, versions = ray.get(reference)
     except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
-        # it is gone since, and takes no batches
+        # the node is gone by now, and takes no batches
         return
     except ray.exceptions.RuntimeEnvSetupError as error:
         raise Refused(f"node {node}: {reason_of_ray(error)}") from None
@@ -386,6 +405,6 @@ def _check_answer(node: str, reference: Any, token: str, folder: str) -> None:  
     if difference:
         raise Refused(f"node {node}: {difference}")
     if seen != token and is_url(folder):
-        raise Refused(f"node {node}: {fault.partition('; mend')[0]}; it needs the same access to the store")
+        raise Refused(f"node {node}: {fault.partition('; ')[0]}; it needs the same access to the store")
     if seen != token:
-        raise Refused(f"node {node}: does not see {folder}; {SHARED}")
+        raise Refused(f"node {node}: cannot access {folder}; {SHARED}")

@@ -1,12 +1,11 @@
-"""Between a Ray worker and the guard that it starts: the Ray task hands a batch on, and the report back.
+"""Connect a Ray worker with the guard that it starts: the task hands a batch on, and the report back.
 
     Ray worker ── stand-in ── guard ── runner
 
-A Ray worker has threads, sockets and a parent of its own, so it is no place to fork from or to run a user's
-code in. It starts a guard as a fresh process, once, and keeps it for the tasks to come. When the worker is
-ended, by Ray or by anything else, the system ends the guard, and the guard its runner and what that has
-started. Ray kills the children of a worker that it ends before they can do any such thing, so there is a
-process in between to be killed.
+A Ray worker has threads, sockets and a parent of its own, so it must not fork, nor run user code. It starts
+a guard as a fresh process, once, and keeps it for later tasks. When the worker ends, by Ray or by anything
+else, the system ends the guard, and the guard ends its runner and what that has started. Ray kills the
+children of a worker that it ends before they can do that, so there is a stand-in between to be killed.
 """
 
 import atexit
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from splitter.worker.messages import Batch, Job
 
 _SECONDS_TO_LEAVE = 1.5
-# not through PYTHONPATH, which all that user code starts would inherit
+# not through PYTHONPATH, which programs that user code starts would inherit
 _START = f"""
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -45,7 +44,7 @@ from {__name__} import main
 main(int(sys.argv[2]))
 """
 
-# by run, and by the devices that Ray has given to this worker: a recipe's setup() is for these
+# by run, and by the GPUs that Ray has given to this worker, for which a recipe's setup() has run
 _guards: dict[tuple[str, str], "_GuardProcess"] = {}
 
 
@@ -54,13 +53,13 @@ class Mission:
     """What a guard needs to know before its first batch.
 
     Attributes:
-        versions: What the driver runs.
+        versions: Those of the driver.
         folder: The driver's working directory.
         sources: The recipe's code.
         job: The job of the run, pickled.
         timeout: Seconds for one input.
         memory: Bytes for one worker.
-        threads: How many threads a worker may compute with.
+        threads: How many threads a worker may use.
     """
 
     versions: Mapping[str, str]
@@ -73,7 +72,7 @@ class Mission:
 
 
 def work(mission: bytes, run: str, batch: bytes) -> bytes | None:
-    """The task: do a batch in this worker's guard; its report, or None when the guard was lost."""
+    """Do a batch in this worker's guard, as a task; return its report, or None if the guard was lost."""
     key = run, os.environ.get("CUDA_VISIBLE_DEVICES", "")
     for other in [other for other in _guards if other[0] != run]:
         _guards.pop(other).end()
@@ -90,7 +89,7 @@ def work(mission: bytes, run: str, batch: bytes) -> bytes | None:
 
 
 def look_around(storage: bytes, name: str) -> tuple[str, str, dict[str, str]]:
-    """Another task: what a node sees of the output, or why it sees nothing, and its versions."""
+    """Return what a node sees of the output, or why it sees nothing, and its versions; another task."""
     from splitter.errors import Refused, StorageError
 
     try:
@@ -101,7 +100,7 @@ def look_around(storage: bytes, name: str) -> tuple[str, str, dict[str, str]]:
 
 
 def versions() -> dict[str, str]:
-    """Of what must be the same everywhere."""
+    """Return the versions that must be the same everywhere."""
     return {
         "splitter": sys.modules["splitter"].__version__,
         "Python": ".".join(map(str, sys.version_info[:2])),
@@ -110,20 +109,20 @@ def versions() -> dict[str, str]:
 
 
 def difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """What is different on a node, in words; nothing if all is the same."""
-    for name, wanted in here.items():
-        if there.get(name) != wanted:
-            return f"has {name} {there.get(name)}, and the run has {wanted}; install the same there"
+    """Say what is different on a node; nothing if all is the same."""
+    for name, needed in here.items():
+        if there.get(name) != needed:
+            return f"has {name} {there.get(name)}, but the run has {needed}; install the same version there"
     return ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Errand(ABC):
-    """Other work than that of a run, of which no code travels; a process in a guard's place does it.
+    """Work other than that of a run, with code that is installed; a process in a guard's place does it.
 
     Attributes:
-        storage: Where the executor looks whether nodes see the output, and whether workers still write.
-        versions: What the driver runs.
+        storage: Tells the executor whether nodes see the output, and whether workers still write.
+        versions: Those of the driver.
         folder: The driver's working directory.
     """
 
@@ -152,7 +151,7 @@ class _GuardProcess:
             self._connection.send_bytes(mission)
 
     def run(self, batch: bytes) -> bytes | None:
-        """The report on a batch; None if the guard is dead."""
+        """Return the report on a batch; None if the guard is dead."""
         try:
             self._connection.send_bytes(batch)
             return self._connection.recv_bytes()
@@ -160,7 +159,7 @@ class _GuardProcess:
             return None
 
     def end(self) -> None:
-        """Let the guard go, and what belonged to it."""
+        """End the guard, and what belongs to it."""
         self._connection.close()
         try:
             self._process.wait(_SECONDS_TO_LEAVE)
@@ -173,14 +172,14 @@ class _GuardProcess:
 
 
 def main(descriptor: int) -> None:
-    """The life of the process that a Ray worker starts."""
+    """Live as the process that a Ray worker starts."""
     with Connection(descriptor) as connection:
         stand_before_a_guard(connection)
         serve(connection)
 
 
 def stand_before_a_guard(connection: Connection) -> None:
-    """Become the process that Ray may kill; only the guard returns from this."""
+    """Fork the guard and become the process that Ray may kill; only the guard returns from this."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     stand_in, worker = os.getpid(), os.getppid()
@@ -189,7 +188,7 @@ def stand_before_a_guard(connection: Connection) -> None:
         die_with_parent(stand_in, signal.SIGTERM)
         return
     die_with_parent(worker, signal.SIGKILL)
-    # should the guard be killed, what belonged to it is left to this process, but for what clears up itself
+    # if the guard is killed, this process ends what belonged to it, except what clears up by itself
     adopt_orphans()
     connection.close()
     while os.wait()[0] != guard:
@@ -199,7 +198,7 @@ def stand_before_a_guard(connection: Connection) -> None:
 
 
 def serve(connection: Connection) -> None:
-    """The life of a guard: batches in, reports out, until there are no more."""
+    """Live as a guard: batches in, reports out, until there are no more."""
     mission: Mission | Errand = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the driver of this run
     answer = _ready(mission)
     while True:
@@ -211,19 +210,19 @@ def serve(connection: Connection) -> None:
 
 
 def _ready(mission: Mission | Errand) -> Callable[["Batch"], Report]:
-    """Become a guard, or what stands in its place; gives what answers a batch."""
+    """Become a guard, or another that answers batches; return the function that does."""
     from splitter.errors import RunStopped
 
     fault = difference(versions(), mission.versions)
     if fault:
-        # this node has come after the others were asked
-        return lambda _: _stopped(f"node {socket.gethostname()}: {fault}")
+        # this node has joined after the others were checked
+        return lambda _: Report.stopped(f"node {socket.gethostname()}: {fault}")
     with contextlib.suppress(OSError):
-        # a relative path among the recipe's parameters means the same as where the run was started
+        # relative paths among the recipe's parameters mean the same as for the driver
         os.chdir(mission.folder)
     if isinstance(mission, Errand):
         return mission.answer
-    # what a guard itself needs is not to be found beside the recipe
+    # imported before the recipe's folder can hide what a guard itself needs
     import splitter.worker.guard  # noqa: F401
 
     sys.meta_path.insert(0, TextImporter(mission.sources))
@@ -233,14 +232,16 @@ def _ready(mission: Mission | Errand) -> Callable[["Batch"], Report]:
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything while it is imported
         reason = f"{type(error).__name__}: {error}"
         fault = f"node {socket.gethostname()}: the recipe cannot be loaded there: {reason}"
-        return lambda _: _stopped(f"{fault}; install what it needs on that node, or name it with --pip")
+        return lambda _: Report.stopped(
+            f"{fault}; install the packages it needs on that node, or name them with --pip"
+        )
 
     def answer(batch: "Batch") -> Report:
         try:
             with job.storage.at_work():
                 return guard.run(batch)
         except (RunStopped, OSError) as error:
-            return _stopped(str(error))
+            return Report.stopped(str(error))
 
     return answer
 
@@ -255,7 +256,3 @@ def _guard(job: "Job", mission: Mission) -> "Guard":
     guard.protect()
     atexit.register(guard.stop)
     return guard
-
-
-def _stopped(reason: str) -> Report:
-    return Report(stop=reason)

@@ -1,0 +1,266 @@
+"""What a run is asked for: options checked, the list read, every input looked at once."""
+
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from splitter.dataset import (
+    ProcessorDataset,
+    advice_of,
+    check_parameters,
+    refuse_columns,
+    refuse_missing_programs,
+)
+from splitter.engine.display import Display, show_names
+from splitter.errors import Refused
+from splitter.executors.base import Cluster, Executor, Limits
+from splitter.inputs.labels import RowTally
+from splitter.inputs.listing import InputList
+from splitter.inputs.reading import ListSource, read_source, refuse_no_match
+from splitter.inputs.survey import Survey, advice_on_missing, survey
+from splitter.inputs.table import InputTable, copy_list
+from splitter.ledger.list_copy import ListDescription
+from splitter.ledger.part_shares import inputs_of_part
+from splitter.ledger.recipe_record import recipe_how, seed_of
+from splitter.ledger.records import OUTPUT_COLUMNS, OWN_COLUMNS
+from splitter.ledger.shard_groups import Groups, deal
+from splitter.options import RunOptions
+from splitter.registry import EXECUTORS, SINKS
+from splitter.sinks import Sink
+from splitter.storage.base import Storage
+from splitter.storage.layout import SHARD_SUFFIXES, Layout
+from splitter.text.csv import in_unicode
+from splitter.text.show import show_count
+from splitter.text.urls import is_url
+from splitter.worker.messages import Job
+
+# of URLs; looking at more of them takes long enough to be announced
+MANY_TO_LOOK_AT = 1000
+# that a recipe may look at before the work
+FIRST_INPUTS = 20
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """The request for a run, before the rows of its list are read."""
+
+    dataset: ProcessorDataset
+    storage: Storage
+    options: RunOptions
+    executor: Executor
+    listing: InputList
+    source: ListSource
+    sink: Sink
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The work of a run, and how it is done: everything known before the commit records are read.
+
+    Attributes:
+        options: What the user asked for.
+        executor: What runs the batches.
+        job: What workers are told.
+        table: The rows of the list.
+        survey: What was seen of each input.
+        listed: How the rows name inputs.
+        how: How inputs are processed: whatever changes the outputs.
+        groups: Which inputs share a shard; None for loose files.
+        mine: Which inputs belong to this part of the run; None without parts.
+        tally: Which rows of the list were left out, or have no labels.
+        advice: What the user should know before the work begins.
+    """
+
+    options: RunOptions
+    executor: Executor
+    job: Job
+    table: InputTable
+    survey: Survey
+    listed: ListDescription
+    how: dict[str, Any]
+    groups: Groups | None
+    mine: np.ndarray | None
+    tally: RowTally
+    advice: str
+
+    @property
+    def storage(self) -> Storage:
+        """The output folder."""
+        return self.job.storage
+
+    @property
+    def first_inputs(self) -> np.ndarray | None:
+        """Which inputs the run is for: its part of the first few; None if it is for all."""
+        if self.options.limit is None:
+            return self.mine
+        first = np.arange(len(self.table)) < self.options.limit
+        return first if self.mine is None else first & self.mine
+
+
+def read_request(
+    dataset: ProcessorDataset, storage: Storage, options: RunOptions, display: Display
+) -> RunRequest:
+    """Check what a run is asked for, and find its list; refuse what cannot be."""
+    check_parameters(dataset, RunOptions.__dataclass_fields__)
+    executor = _executor(dataset, options)
+    dataset.device = executor.device(options.device)
+    listing = _listing(dataset.inputs, options)
+    source = read_source(listing, leave_out=storage.root, tell=display.say)
+    sink: Sink = SINKS.load(options.sink, Sink)(options)
+    _refuse_for_shards(sink, options)
+    _refuse_own_columns(source.header, listing, sink)
+    refuse_columns(dataset, source.header)
+    if not executor.elsewhere:
+        refuse_missing_programs(dataset)
+    if storage.only_here and (executor.elsewhere or executor.workers):
+        message = "exists only in this process; use --workers 0 with it, or another URL"
+        raise Refused(f"{storage.root}: {message}")
+    unread = source.reading.members.unread
+    if options.prune and unread:
+        raise Refused(
+            f"--prune: {unread[0]} cannot be read to its end, and what was made of the rest would be "
+            "removed; fix that archive, or leave --prune out"
+        )
+    return RunRequest(dataset, storage, options, executor, listing, source, sink)
+
+
+def read_assignment(
+    request: RunRequest, file: BinaryIO, display: Display, *, keep: bool = True
+) -> Assignment:
+    """Copy the list to a file, look at every input once, and divide the inputs among shards and parts.
+
+    Without `keep` nothing is written to the output folder.
+    """
+    source, options, storage = request.source, request.options, request.storage
+    reading, header, group_rows = source.reading, source.header, request.dataset.group_rows
+    table = copy_list(header, source.rows, file, source.column)
+    if not len(table):
+        refuse_no_match(request.listing.where, reading.tally.left_out)
+    _tell_tally(reading.tally, display)
+    layout = Layout(source.root, options.keep_extension)
+    if len(table) > MANY_TO_LOOK_AT and (table.names_urls or is_url(source.root)):
+        display.say(f"checking {show_count(len(table), 'input')}")
+    found = survey(table, layout, group_rows=group_rows, known=reading.known, members=reading.members)
+    first = (table.input_file(index, layout) for index in range(min(len(table), FIRST_INPUTS)))
+    if advice := advice_of(request.dataset, first):
+        display.warn(advice)
+    how = {
+        **recipe_how(request.dataset, display.warn),
+        "sink": options.sink,
+        **request.sink.options(),
+        "keep_extension": options.keep_extension,
+    }
+    # no start of this machine tells what has become of what others have written
+    alone = not request.executor.elsewhere and storage.part is None
+    job = Job(
+        request.dataset,
+        storage,
+        request.sink,
+        layout,
+        header,
+        table.at,
+        seed_of(how, header),
+        options.retries,
+        durable=options.durable or not alone,
+    )
+    groups = None
+    if not job.sink.divisible:
+        shard_bytes, seed = options.shard_bytes, options.shuffle
+        groups = deal(storage, found, shard_bytes=shard_bytes, seed=seed, afresh=options.fresh, keep=keep)
+    return Assignment(
+        options,
+        request.executor,
+        job,
+        table,
+        found,
+        ListDescription(
+            source.column, source.root, options.keep_extension, group_rows, request.listing.member
+        ),
+        how,
+        groups,
+        _inputs_of_part(storage, found, groups, keep=keep),
+        reading.tally,
+        advice_on_missing(request.listing, table, layout, found),
+    )
+
+
+def _inputs_of_part(
+    storage: Storage, found: Survey, groups: Groups | None, *, keep: bool
+) -> np.ndarray | None:
+    if groups is None or storage.part is None:
+        return inputs_of_part(storage, found, keep=keep)
+    return groups.of_part(found.keys, storage.part)
+
+
+def _tell_tally(tally: RowTally, display: Display) -> None:
+    """Name what did not match, before the work."""
+    if tally.passed_over:
+        kinds = ", ".join(show_count(number, kind) for kind, number in sorted(tally.passed_over.items()))
+        display.warn(f"left out of the folder: {kinds}")
+    if tally.unlabelled:
+        names = show_names(tally.unlabelled_names, tally.unlabelled)
+        display.warn(f"{show_count(tally.unlabelled, 'input')} without labels: {names}")
+    if tally.unused:
+        names = show_names(tally.unused_names, tally.unused)
+        display.warn(f"{show_count(tally.unused, 'row')} of --labels without an input: {names}")
+
+
+def _executor(recipe: ProcessorDataset, options: RunOptions) -> Executor:
+    least, most = options.workers_asked
+    limits = Limits(most, least, options.timeout, options.memory_bytes)
+    cluster = Cluster(
+        options.address,
+        recipe.num_cpus if options.num_cpus is None else options.num_cpus,
+        recipe.num_gpus if options.num_gpus is None else options.num_gpus,
+        {**recipe.resources, **options.resources_asked},
+        options.environment_asked,
+        options.verbose,
+    )
+    executor: Executor = EXECUTORS.load(options.executor, Executor)(limits, cluster)
+    return executor
+
+
+def _listing(inputs: InputList, options: RunOptions) -> InputList:
+    """Return the list that the recipe was given, with what the options say about it."""
+    names = ("root", "delimiter", "pattern", "folder_label", "labels", "on", "where", "member")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.column != "input":
+        given["column"] = options.column
+    return inputs.with_options(**given, rename=options.new_names)
+
+
+def _refuse_for_shards(sink: Sink, options: RunOptions) -> None:
+    if sink.divisible:
+        return
+    if sink.suffix not in SHARD_SUFFIXES:
+        raise Refused(
+            f"--sink {options.sink}: its shards end in {sink.suffix!r}, which nothing reads back; give "
+            f"{type(sink).__name__} the suffix of the format that it writes, {' or '.join(SHARD_SUFFIXES)}"
+        )
+    if options.batch_size is not None:
+        raise Refused(
+            f"--batch-size: with --sink {options.sink} a batch is what a shard is made of; leave it out"
+        )
+    if options.audiofolder:
+        raise Refused(f"--audiofolder: is for loose files; leave --sink {options.sink} out")
+
+
+def _refuse_own_columns(header: list[str], listing: InputList, sink: Sink) -> None:
+    for name in header:
+        if name in sink.own_columns:
+            raise Refused(
+                f"the dataset list has a column {name!r}, which the shards use themselves; use --rename "
+                f"{name}=NEW"
+            )
+        if sink.needs_columns and name != in_unicode(name):
+            raise Refused(
+                f"the dataset list has a column {name!r}, which is not UTF-8, as names in shards must be; "
+                "use --rename"
+            )
+        if name in (*OWN_COLUMNS, *dict(sink.columns)):
+            message = f"the dataset list has a column {name!r}, which the manifest uses itself"
+            message += f"; use --rename {name}=NEW"
+            if name == OUTPUT_COLUMNS[0] != listing.column:
+                message += f", or --column {name} to process the output files of a manifest"
+            raise Refused(message)

@@ -1,0 +1,127 @@
+"""What a run says, removes and keeps before its work begins."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from splitter.engine.assignment import Assignment
+from splitter.engine.decide import NAMES_SHOWN, Decision, compare, damaged_still
+from splitter.engine.display import Display, show_names
+from splitter.engine.rounds import Progress
+from splitter.ledger.journal import Journal
+from splitter.ledger.list_copy import keep_list
+from splitter.ledger.recipe_record import note_how
+from splitter.ledger.records import FAILED
+from splitter.ledger.status import keep_stale
+from splitter.ledger.tables import take_away
+from splitter.ledger.unsynced import forget_unsynced, noted_now
+from splitter.text.show import show_count
+
+NO_INPUTS = "the dataset list has no inputs"
+
+
+def clear(run: Assignment, decision: Decision, journal: Journal, display: Display) -> Decision:
+    """Say what is removed, and remove it; returns the decision by the records that are left.
+
+    Removal goes through the same records as everything else.
+    """
+    if decision.pruned:
+        option, where = ("--fresh", "") if run.options.fresh else ("--prune", " no longer in the list")
+        named = _named(run, journal, journal.with_outputs(decision.removed))
+        display.say(f"{option}: removing the outputs of {named[0]}{where} ({named[1]})")
+    if len(decision.displaced):
+        _tell_changes(decision, display)
+        count = show_count(len(decision.displaced), "finished input")
+        display.alert(f"{count} will be redone; their shards of another sink are removed now")
+    if not len(decision.forgotten):
+        return decision
+    take_away(run.storage)
+    journal.forget(decision.forgotten, f"{journal.next_generation:06d}-forget")
+    journal.load()
+    return replace(decision, state=compare(run, journal, decision.damaged, decision.generation))
+
+
+def announce(run: Assignment, decision: Decision, journal: Journal, display: Display) -> None:
+    """Say what will be done, before it is done; loudly where finished work is done again."""
+    _tell_damage(run, decision, journal, display)
+    if run.advice:
+        display.warn(run.advice)
+    if decision.has_work and run.executor.advice:
+        display.alert(run.executor.advice)
+    changed = np.intersect1d(decision.state.changed, decision.state.stale)
+    if len(changed):
+        if not len(decision.displaced):
+            _tell_changes(decision, display)
+        display.alert(f"{show_count(len(changed), 'finished input')} changed and will be redone")
+    if not decision.has_work:
+        display.say(_why_nothing(run, decision, journal))
+
+
+def _tell_changes(decision: Decision, display: Display) -> None:
+    if decision.changes:
+        display.alert("; ".join(decision.changes))
+
+
+def _tell_damage(run: Assignment, decision: Decision, journal: Journal, display: Display) -> None:
+    listed = np.isin(decision.damaged, run.survey.keys)
+    for keys, which, remedy in (
+        (decision.damaged[listed], "", ""),
+        (
+            decision.damaged[~listed],
+            " no longer in the list",
+            "; add them to the list again to redo them, or use --prune",
+        ),
+    ):
+        if not len(keys):
+            continue
+        count, names = _named(run, journal, journal.find(keys))
+        display.alert(
+            f"--repair: outputs of {count} are damaged or missing ({names})"
+            if run.options.repair
+            else f"the machine was restarted before everything was on disk: outputs of {count}{which} are "
+            f"lost ({names}){remedy}"
+        )
+
+
+def _named(run: Assignment, journal: Journal, entries: np.ndarray) -> tuple[str, str]:
+    """Return how many inputs there are, and the first few of them, for a message."""
+    names = journal.listed(entries[:NAMES_SHOWN], run.table.column)
+    return show_count(len(entries), "input"), show_names(names, len(entries))
+
+
+def _why_nothing(run: Assignment, decision: Decision, journal: Journal) -> str:
+    entries = decision.state.entries
+    if run.first_inputs is not None:
+        entries = entries[run.first_inputs]
+    if not len(entries):
+        return f"nothing to do: {NO_INPUTS if run.mine is None else 'this part has no inputs'}"
+    failed = int((journal.status(entries) == FAILED).sum())
+    finished = f"nothing to do: {show_count(len(entries), 'input')}, all finished"
+    return f"{finished}, {failed:,} of them failed (--retry-failed tries them again)" if failed else finished
+
+
+def begin(run: Assignment, decision: Decision, journal: Journal, progress: Progress) -> None:
+    """Keep what tells a later run, and other commands, what this one is about; once."""
+    if progress.is_begun:
+        return
+    storage = run.storage
+    if decision.replaces:
+        take_away(storage)
+    # before the list: a death in between makes a manifest with too little in it, never with too much
+    keep_stale(storage, journal, decision.state.entries[decision.state.stale])
+    note_how(storage, run.how, decision.earlier)
+    if run.groups is not None:
+        run.groups.write(storage)
+    _note_unsynced(run, decision, journal)
+    keep_list(storage, run.listed, run.table.checksum())
+    progress.is_begun = True
+
+
+def _note_unsynced(run: Assignment, decision: Decision, journal: Journal) -> None:
+    """Note, before the first batch, what a power cut may take from now on."""
+    before = decision.unsynced
+    damaged = bool(len(damaged_still(journal, decision.damaged, decision.generation)))
+    if len(decision.state.todo) and not run.job.durable and run.job.sink.divisible:
+        noted_now(run.storage, decision.generation, before, lost=damaged)
+    elif before and before.is_restarted and not damaged:
+        forget_unsynced(run.storage)

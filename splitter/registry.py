@@ -1,0 +1,119 @@
+"""The seams that other packages can add to: recipes, sinks, executors and input sources, by name.
+
+A package adds one with an entry point in its pyproject.toml:
+
+    [project.entry-points."splitter.sinks"]
+    flat = "their_package.flat:FlatSink"
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from splitter.errors import Refused
+from splitter.text.spelling import nearest
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Classes by name: our own, and those of installed packages.
+
+    Looking for packages takes some 20 ms, so it is done only for a name that is not one of ours, and where
+    all names are shown.
+
+    Attributes:
+        group: The group of entry points that packages add to.
+        option: The option that takes a name.
+        own: Our own, as `module:Class`; a module is imported when its class is asked for.
+    """
+
+    group: str
+    option: str
+    own: Mapping[str, str]
+
+    def names(self) -> list[str]:
+        """Return all names, ours first."""
+        return [*self.own, *sorted(self._added().keys() - self.own.keys())]
+
+    def target(self, name: str) -> str | None:
+        """Return the `module:Class` that a name stands for, if it stands for any."""
+        if name in self.own:
+            return self.own[name]
+        targets = sorted(self._added().get(name, ()))
+        if len(targets) > 1:
+            raise Refused(
+                f"{self.option} {name!r}: several installed packages have one of that name "
+                f"({', '.join(targets)}); uninstall all but one"
+            )
+        return targets[0] if targets else None
+
+    def check(self, name: str) -> str:
+        """Return the `module:Class` that a name stands for; refuse an unknown name."""
+        target = self.target(name)
+        if target is None:
+            names = self.names()
+            hint = nearest(name, names) or f"; choose from {', '.join(names)}"
+            raise Refused(f"{self.option} {name!r}: is unknown{hint}")
+        return target
+
+    def load(self, name: str, base: type[Any]) -> type[Any]:
+        """Return the class of that name; refuse one that is no `base`, or whose module cannot be imported."""
+        target = self.check(name)
+        module, _, attribute = target.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except Exception as error:
+            if name in self.own:
+                raise
+            raise Refused(
+                f"{self.option} {name}: {target} cannot be imported: {type(error).__name__}: {error}"
+            ) from error
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise Refused(f"{self.option} {name}: {target} is not a subclass of {base.__name__}")
+        return found
+
+    def _added(self) -> dict[str, set[str]]:
+        """Return the names that installed packages add, each with what it stands for."""
+        from importlib.metadata import entry_points
+
+        added: dict[str, set[str]] = {}
+        for one in entry_points(group=self.group):
+            added.setdefault(one.name, set()).add(one.value)
+        return added
+
+
+RECIPES = Registry(
+    "splitter.recipes",
+    "--recipe",
+    {
+        "chunk": "splitter.recipes.chunk:Chunk",
+        "command": "splitter.recipes.command:Command",
+        "pauses": "splitter.recipes.pauses:Pauses",
+        "segments": "splitter.recipes.segments:Segments",
+        "silence": "splitter.recipes.silence:Silence",
+        "speech": "splitter.recipes.speech:Speech",
+        "words": "splitter.recipes.words:Words",
+    },
+)
+SINKS = Registry(
+    "splitter.sinks",
+    "--sink",
+    {
+        "files": "splitter.sinks.files:FilesSink",
+        "webdataset": "splitter.sinks.webdataset:WebDatasetSink",
+        "parquet": "splitter.sinks.parquet:ParquetSink",
+    },
+)
+EXECUTORS = Registry(
+    "splitter.executors",
+    "--executor",
+    {
+        "local": "splitter.executors.local:LocalExecutor",
+        "ray": "splitter.executors.ray.executor:RayExecutor",
+    },
+)
+# by the ending of a path, without the dot, or the scheme of a URL; our own kinds look at more than a name
+INPUTS = Registry("splitter.inputs", "DATASET", {})
+# options of a run whose value is a name
+OF_OPTIONS = {"sink": SINKS, "executor": EXECUTORS}

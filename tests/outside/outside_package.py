@@ -1,0 +1,87 @@
+"""What another package may bring, found by the entry points beside it."""
+
+import os
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from splitter import InputFile, OutputFile, ProcessorDataset
+from splitter.dataset import Result
+from splitter.executors.base import Cluster, Limits
+from splitter.executors.local import LocalExecutor
+from splitter.inputs.listing import InputList
+from splitter.inputs.source import InputSource, ListReading, SourceRows
+from splitter.records import Content, Scratch
+from splitter.sinks.base import StoredOutput
+from splitter.sinks.files import FilesSink, FilesWriter
+from splitter.sinks.shards import ShardSink
+from splitter.storage.base import Storage
+
+
+class Shout(ProcessorDataset):
+    """Write each text in capital letters.
+
+    Args:
+        mark: What each text ends with.
+    """
+
+    def __init__(self, inputs: Any = (), mark: str = "!") -> None:
+        super().__init__(inputs)
+        self.mark = mark
+
+    def process(self, input_file: InputFile) -> Result:
+        text = input_file.read_text()
+        return [OutputFile("loud.txt", text.upper() + self.mark)], {"letters": len(text)}
+
+
+class KindsSink(FilesSink):
+    """Loose files, and a column of the manifest that says what kind each is of."""
+
+    columns = (("kind", "str"),)
+
+    def open(self, storage: Storage, batch: str, stale: Collection[str] = (), group: int = 0) -> FilesWriter:
+        return KindsWriter(storage, batch, stale)
+
+
+class KindsWriter(FilesWriter):
+    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
+        stored = super().store(folder, name, content, scratch)
+        return replace(stored, more=(os.path.splitext(name)[1].lower(),))
+
+
+class ZipSink(ShardSink):
+    """Shards of a kind that no reader knows."""
+
+    suffix = ".zip"
+
+
+class LinesSource(InputSource):
+    """A list with a path and a speaker in each line, and a colon between them."""
+
+    takes = frozenset({"root"})
+
+    def is_meant(self, location: Any, listing: InputList) -> bool:
+        return True
+
+    def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:
+        with open(location, encoding="utf-8") as file:
+            rows = [line.rstrip("\n").split(":") for line in file]
+        return SourceRows(["input", "speaker"], rows, os.path.dirname(location))
+
+
+class ColoursSource(InputSource):
+    """The files that a URL such as colours://FOLDER?red+blue names."""
+
+    def is_meant(self, location: Any, listing: InputList) -> bool:
+        return True
+
+    def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:
+        folder, _, colours = location.removeprefix("colours://").partition("?")
+        return SourceRows(["input"], [[f"{one}.txt"] for one in colours.split("+")], folder)
+
+
+class OneWorker(LocalExecutor):
+    """One worker on this machine, however many are asked for."""
+
+    def __init__(self, limits: Limits, cluster: Cluster) -> None:
+        super().__init__(replace(limits, workers=1), cluster)
