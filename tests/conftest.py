@@ -16,7 +16,7 @@ pytest.register_assert_rewrite(
     "executors.ray_nodes",
     "launcher",
     "object_store",
-    "sinks.conformance",
+    "served",
 )
 
 from doors import WORDS, write_files, write_list  # noqa: E402

@@ -34,6 +34,7 @@ SEAMS = {"base", "registry", "parameters", "shards", "columns", "sound"}
 
 # What takes long to import, and where it is imported at once since nothing works there without it.
 HEAVY = {
+    "av": {"audio.formats.av", "audio.formats.ogg.decoder"},
     "librosa": set(),
     "pandas": {"outputs.frame", "report.looking", "report.summary", "report.table"},
     "pyarrow": set(),
@@ -44,10 +45,10 @@ HEAVY = {
         "audio.encode",
         "audio.probe",
         "audio.sniff",
-        "audio.sources",
+        "audio.copying",
         "audio.target",
     },
-    "torch": {"dataset", "executors.local", "outputs.dataset", "outputs.streaming"},
+    "torch": {"audio.speech_model", "dataset", "executors.local", "outputs.dataset", "outputs.streaming"},
 }
 QUICK = [
     "splitter",
@@ -55,6 +56,7 @@ QUICK = [
     "splitter.options",
     "splitter.recipes.parameters",
     "splitter.recipes.registry",
+    "splitter.registry",
     "splitter.cli.report",
     "splitter.records",
 ]

@@ -1,9 +1,11 @@
-"""One word for one thing: no class, function or module is called by a word that is retired."""
+"""One word for one thing, in plain English: no name has a retired word, and no text has a worn-out one."""
 
 import ast
 import re
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 import splitter
 
@@ -30,6 +32,17 @@ RETIRED = {
     "voice",
     "wanted",
 }
+# what readers stumbled over in texts that users see, where a plain word does better
+WORN_OUT = re.compile(
+    r"\b(mend(s|ed|ing)?|anew|by chance|whoever|of (its|their) own|(is|are) there already|all is well"
+    r"|lies (in|on|below|beside|within|there)|look into|goes by|stands? (there|in|beside|apart))\b"
+)
+CHECKOUT = Path(__file__).parents[1]
+PAGES = [
+    CHECKOUT / "README.md",
+    CHECKOUT / "SECURITY.md",
+    *sorted(set(CHECKOUT.glob("docs/**/*.md")) - {CHECKOUT / "docs/design.md"}),
+]
 
 
 def definitions() -> list[tuple[str, str]]:
@@ -50,6 +63,34 @@ def words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
 
 
+def messages() -> list[tuple[str, str]]:
+    """Return the texts that the package may show, each with its location: all strings but docstrings."""
+    found = []
+    for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.glob("report/page/*.js")]):
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".js":
+            lines = enumerate(text.split("\n"), 1)
+            found += [(f"{path.name}:{number}", line) for number, line in lines if "//" not in line]
+            continue
+        tree = ast.parse(text)
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                found.append((f"{path.relative_to(PACKAGE)}:{node.lineno}", node.value))
+    return found
+
+
+def test_no_message_has_a_worn_out_word():
+    assert not [(where, text) for where, text in messages() if WORN_OUT.search(text)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_has_a_worn_out_word(page):
+    """The help texts and docstrings that users see are in cli.md and api.md."""
+    lines = page.read_text(encoding="utf-8").split("\n")
+    assert not [(number, line) for number, line in enumerate(lines, 1) if WORN_OUT.search(line)]
+
+
 def test_no_name_has_a_retired_word():
     assert not [f"{kind} {name}" for kind, name in definitions() if words(name) & RETIRED]
 
@@ -64,3 +105,6 @@ def test_this_test_can_fail():
     assert words("members_again") & RETIRED
     assert words("_KeptList") & RETIRED
     assert not words("signals_blocked") & RETIRED
+    assert WORN_OUT.search("mend that and run again")
+    assert WORN_OUT.search("each in a folder of its own")
+    assert not WORN_OUT.search("recommend a folder")

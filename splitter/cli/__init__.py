@@ -1,10 +1,10 @@
 """The command line: parse, call, print.
 
-main         the program: the commands, exit codes, and what goes wrong in one line
+main         the program: the commands, exit codes, and errors in one line
 options      parameters of recipes and runs as options; job files
 run          `splitter run` and `splitter plan`
 inspect      `splitter verify`, `stats`, `split`, `manifest` and `recipes`
 report       `splitter report` and `splitter serve`
 tar          `splitter tar`
-completion   what a shell offers to complete
+completion   suggestions for the Tab key
 """

@@ -7,23 +7,24 @@ from splitter.cli.options import Single, recipe_option
 from splitter.errors import Interrupted, Refused
 from splitter.options import flag, other_tables
 from splitter.recipes.parameters import Parameter, first_line, recipe_parameters
-from splitter.recipes.registry import RECIPES, load_recipe
+from splitter.recipes.registry import load_recipe
+from splitter.registry import RECIPES
 
 
-@click.command(short_help="Put the manifest together, after a run in parts.")
+@click.command(short_help="Assemble the manifest after a run in parts.")
 @click.argument("output", shell_complete=files)
 @click.option(
     "--manifest-format",
     metavar="FORMATS",
     help="Formats of the manifest: csv, parquet, jsonl; such as csv,parquet. Default: those it already has.",
 )
-@click.option("--audiofolder", is_flag=True, help="Write metadata.csv for Hugging Face as well.")
+@click.option("--audiofolder", is_flag=True, help="Also write metadata.csv for Hugging Face.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet: bool) -> int:  # noqa: FBT001 - what click gives
-    """Put the manifest of the folder OUTPUT together, from what is committed there.
+    """Assemble the manifest of the folder OUTPUT from the work committed there.
 
-    For a run in parts (--part) when all of them are done, and for a run that was killed. Nothing is
-    processed; neither the dataset list nor the inputs are needed.
+    Use it after a run in parts (--part) when all parts are done, or after a run that was killed. It processes
+    nothing and needs neither the dataset list nor the inputs.
     """
     from splitter.engine.display import Display
     from splitter.engine.entry_points import assemble
@@ -46,17 +47,15 @@ def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet:
     metavar="[N|all]",
     is_flag=False,
     flag_value="8",
-    help="Also make the outputs of N inputs again, or of all, and compare; alone it is 8.",
+    help="Also make the outputs of N inputs, or of all, again and compare them; without a number, of 8.",
 )
-@click.option(
-    "--recipe", help="What --deep is to use, if the outputs were made by your own recipe: file.py:Class."
-)
-@click.option("--workers", type=click.INT, help="How many processes read. Default: the CPUs there are.")
+@click.option("--recipe", help="The recipe for --deep, if you made the outputs with your own: file.py:Class.")
+@click.option("--workers", type=click.INT, help="Number of processes that read. Default: all CPUs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
 @click.option(
     "--verbose",
     is_flag=True,
-    help="Print a line for each finding, however many there are, and tracebacks.",
+    help="Print a line for every finding, and tracebacks.",
 )
 def verify(  # noqa: PLR0913 - what click gives
     output: str,
@@ -69,16 +68,16 @@ def verify(  # noqa: PLR0913 - what click gives
 ) -> int:
     """Check that everything that runs left in OUTPUT is present and unchanged.
 
-    Every output file against its row, every row against the commit records, every input of the dataset list;
-    and that there is nothing else. Nothing is written. Exit code 1 if anything is found, a line for each:
-    the first 20 findings of each kind, then a count of the rest.
+    It checks every output file against its row, every row against the commit records, and every input of the
+    dataset list, and looks for files that do not belong there. It writes nothing. It prints a line for each
+    finding, the first 20 of each kind and then a count of the rest, and exits with code 1 if there are any.
     """
     from splitter.engine.entry_points import verify as verified
     from splitter.outputs.tables import folder_of
     from splitter.verification.findings import Telling
 
     if recipe and not deep:
-        raise Refused(f"--recipe {recipe}: is only for --deep; add that, or leave it out")
+        raise Refused(f"--recipe {recipe}: only works with --deep; add --deep, or leave --recipe out")
     many = int(deep) if deep and deep.isdecimal() else deep
     telling = None if as_json else Telling(folder_of(output), click.echo, everything=verbose)
     try:
@@ -94,16 +93,21 @@ def verify(  # noqa: PLR0913 - what click gives
 
 @click.command(short_help="Divide the outputs into train, validation and test.")
 @click.argument("output", shell_complete=files)
-@click.option("--train", type=float, metavar="FRACTION", help="How much is to be in train, such as 0.8.")
-@click.option("--validation", type=float, metavar="FRACTION", help="How much is to be in validation.")
-@click.option("--test", type=float, metavar="FRACTION", help="How much is to be in test.")
+@click.option("--train", type=float, metavar="FRACTION", help="Share for train, such as 0.8.")
+@click.option("--validation", type=float, metavar="FRACTION", help="Share for validation.")
+@click.option("--test", type=float, metavar="FRACTION", help="Share for test.")
 @click.option(
-    "--by", cls=Single, metavar="COLUMN", help="What is never divided, such as speaker. Default: the input."
+    "--by",
+    cls=Single,
+    metavar="COLUMN",
+    help="Column whose values stay together, such as speaker. Default: input.",
 )
 @click.option(
-    "--seed", default=0, show_default=True, help="Seed of the split; another number gives another split."
+    "--seed", default=0, show_default=True, help="Seed of the split; another seed gives another split."
 )
-@click.option("--label", cls=Single, metavar="COLUMN", help="Show how the classes of this column are shared.")
+@click.option(
+    "--label", cls=Single, metavar="COLUMN", help="Also show how the values of this column are distributed."
+)
 @click.option("--remove", is_flag=True, help="Remove the column `split` from the manifest.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 def split(  # noqa: PLR0913 - what click gives
@@ -116,10 +120,10 @@ def split(  # noqa: PLR0913 - what click gives
     quiet: bool,
     **given: float | None,
 ) -> int:
-    """Give the manifest of the folder OUTPUT a column: train, validation or test.
+    """Add a column to the manifest of the folder OUTPUT: train, validation or test.
 
-    All outputs of an input, or of a speaker, are in the same split. New inputs move none of the others, and
-    later runs keep the column.
+    All outputs of an input, or of a speaker, go into the same split. Adding inputs does not move the others,
+    and later runs keep the column.
     """
     from splitter.engine.entry_points import split_outputs, unsplit_outputs
     from splitter.ledger.splits import fractions_of
@@ -129,7 +133,7 @@ def split(  # noqa: PLR0913 - what click gives
     try:
         if remove:
             if fractions or by or label:
-                raise Refused("--remove: takes the column away; leave the other options out")
+                raise Refused("--remove only removes the column; leave out the other options")
             unsplit_outputs(output)
             return 0
         rule = split_outputs(output, by, fractions_of(fractions), seed, label)
@@ -142,7 +146,7 @@ def split(  # noqa: PLR0913 - what click gives
 
 @click.command(short_help="Count inputs, outputs, hours, failures, by any column.")
 @click.argument("output", shell_complete=files)
-@click.option("--by", cls=Single, metavar="COLUMN", help="One line for each value of this column.")
+@click.option("--by", cls=Single, metavar="COLUMN", help="Print one line for each value of this column.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stats(output: str, by: str | None, as_json: bool) -> None:  # noqa: FBT001 - what click gives
     """Count the inputs, outputs, bytes, hours and failures of the folder or URL OUTPUT."""
@@ -156,7 +160,7 @@ def stats(output: str, by: str | None, as_json: bool) -> None:  # noqa: FBT001 -
 def recipes() -> None:
     """List the recipes, what they do, and their options."""
     context = click.get_current_context()
-    for name in RECIPES:
+    for name in RECIPES.names():
         recipe = load_recipe(name)
         click.echo(f"{name}: {first_line(recipe)}")
         formatter = context.make_formatter()
@@ -166,5 +170,5 @@ def recipes() -> None:
 
 
 def _described(parameter: Parameter, context: click.Context) -> tuple[str, str]:
-    """A parameter as the option it is, and what it does."""
+    """Return a parameter as an option, with its help."""
     return recipe_option(parameter).get_help_record(context) or (flag(parameter.name), parameter.help)

@@ -1,4 +1,4 @@
-"""The program: the commands, exit codes, and what goes wrong in one line."""
+"""The program: the commands, exit codes, and errors in one line."""
 
 import errno
 import shlex
@@ -18,19 +18,20 @@ from splitter.cli.report import report, serve
 from splitter.cli.run import RunCommand, plan_command, run_command
 from splitter.cli.tar import tar
 from splitter.errors import RecipeError, Refused, RunStopped
-from splitter.recipes.registry import DEFAULT, RECIPES
+from splitter.recipes.registry import DEFAULT
+from splitter.registry import RECIPES
 from splitter.text.spelling import nearest
 
 REFUSED = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit; what goes wrong is one line that says what to do."""
+    """Run the command line and exit; an error is one line that says what to do."""
     sys.exit(exit_code(arguments))
 
 
 def exit_code(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     if sys.platform == "win32":
         return _refuse(
             "Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux"
@@ -51,7 +52,7 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
 
 
 def _trace(error: BaseException, *, shown: bool) -> None:
-    """Show where an error comes from, if --verbose asks for it."""
+    """Print the traceback of an error, if --verbose asks for it."""
     if shown:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
 
@@ -77,16 +78,17 @@ def _complain(error: click.ClickException) -> int:
         return REFUSED
     context = getattr(error, "ctx", None)
     message = error.format_message().rstrip(".")
-    # whose help shows the option that is meant, where it is a recipe's
+    # the recipe whose help shows the option
     recipe = context.meta.get("name", DEFAULT) if context else DEFAULT
     param: Any = getattr(error, "param", None)
     if isinstance(error, click.NoSuchOption):
         option = error.option_name
-        # of several that are near, the nearest will do
+        # of several similar names, the nearest will do
         message = f"No such option {option!r}{nearest(option, error.possibilities or [])}"
         others = _recipes_with(option) if context and isinstance(context.command, RunCommand) else []
         if others:
-            message, recipe = f"{option!r} is an option of --recipe {' and '.join(others)}", others[0]
+            names = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
+            message, recipe = f"{option!r} is an option of --recipe {names}", others[0]
     elif (
         not context
         or param is None
@@ -94,12 +96,12 @@ def _complain(error: click.ClickException) -> int:
     ):
         recipe = DEFAULT
     elif not isinstance(error, click.MissingParameter) and _is_default(param, context):
-        problem = f"its parameter {param.name!r} has a bad default: {message.partition(': ')[2]}"
-        return _refuse(f"{recipe}: {problem}; mend that")
+        problem = f"its parameter {param.name!r} has an invalid default: {message.partition(': ')[2]}"
+        return _refuse(f"{recipe}: {problem}; fix it")
     if context:
         named = "" if recipe == DEFAULT else f" --recipe {shlex.quote(recipe)}"
         see = f"ee {context.command_path}{named} --help"
-        # after "did you mean '--workers'?" a sentence begins
+        # after "did you mean '--workers'?" a new sentence begins
         message += f" S{see}" if message.endswith("?") else f"; s{see}"
     return _refuse(message)
 
@@ -109,38 +111,37 @@ def _is_default(param: click.Parameter, context: click.Context) -> bool:
 
 
 def _recipes_with(option: str) -> list[str]:
-    """The shipped recipes that have an option; they are read, and not imported."""
+    """Return the built-in recipes that have an option; they are read, but not imported."""
     return [
         name
-        for name in RECIPES
+        for name in RECIPES.own
         if option in {way for one in parameters_in_text(name) for way in recipe_option(one).opts}
     ]
 
 
 class _InOrderOfUse(click.Group):
-    """Lists its commands as they come in a user's work, not by the alphabet."""
+    """A group that lists its commands in the order in which they were added."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the commands."""
-        first = ("run", "plan", "verify", "report", "serve", "stats", "split", "manifest", "recipes", "tar")
-        return sorted(super().list_commands(ctx), key=first.index)
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return [*self.commands]
 
 
 @click.group(
     cls=_InOrderOfUse,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    # the control character keeps the lines after it apart
+    # the control character keeps the lines below it separate
     help="""Turn input files into output files, with nothing lost.
 
     \b
-    splitter run dataset.csv          cut the recordings of a list into chunks, into the folder outputs/
-    splitter verify outputs           check that all of it is there
-    splitter report outputs           look and listen through it""",
+    splitter run dataset.csv          cut the recordings of a list into chunks in the folder outputs/
+    splitter verify outputs           check that every output is present and unchanged
+    splitter report outputs           write a page to browse and play the outputs""",
 )
 @click.version_option(__version__, prog_name="splitter", message="%(prog)s %(version)s")
 def commands() -> None:
     """Turn input files into output files, with nothing lost."""
 
 
-for command in (run_command, plan_command, report, serve, tar, manifest, verify, split, stats, recipes):
+# in the order of a user's work
+for command in (run_command, plan_command, verify, report, serve, stats, split, manifest, recipes, tar):
     commands.add_command(command)

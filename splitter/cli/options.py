@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from splitter.errors import Refused
 from splitter.options import flag
 from splitter.recipes.parameters import REQUIRED, Parameter
+from splitter.registry import OF_OPTIONS, Registry
 
 _CLICK_TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, str: click.STRING}
 
 
 def recipe_option(parameter: Parameter) -> click.Option:
-    """A parameter as an option of the command line."""
+    """Return a parameter as an option of the command line."""
     names = [parameter.name, flag(parameter.name)]
     shared: dict[str, Any] = {"help": parameter.help, "required": parameter.default is REQUIRED}
     if parameter.default not in (REQUIRED, None) and not isinstance(parameter.default, (list, tuple)):
@@ -29,18 +31,44 @@ def recipe_option(parameter: Parameter) -> click.Option:
     return click.Option(names, type=_click_type(parameter.kind), multiple=parameter.many, **shared)
 
 
-# what a user may give several of, and what to write then
+# options that people may repeat, and what to write instead
 _ONCE = {"where": ", with 'and' between the conditions", "labels": ""}
 
 
 def run_option(parameter: Parameter) -> click.Option:
-    """An option of the run; a flag has no negative form."""
+    """Return an option of the run; flags have no negative form."""
     if parameter.name in _ONCE:
         names = [parameter.name, flag(parameter.name)]
         return Single(names, help=parameter.help, advice=_ONCE[parameter.name])
     if parameter.kind is bool:
         return click.Option([parameter.name, flag(parameter.name)], is_flag=True, help=parameter.help)
-    return recipe_option(parameter)
+    option = recipe_option(parameter)
+    if parameter.name in OF_OPTIONS:
+        option.type = _RegisteredName(OF_OPTIONS[parameter.name])
+    return option
+
+
+class _RegisteredName(click.ParamType[str]):
+    """One of the names of a registry, which is only read to its end where all of them are shown."""
+
+    name = "choice"
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def _all(self) -> click.Choice[str]:
+        return click.Choice(self._registry.names())
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        return self._all().get_metavar(param, ctx)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
+        return value if self._registry.target(value) else self._all().convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return self._all().shell_complete(ctx, param, incomplete)
 
 
 def _click_type(kind: Any) -> click.ParamType[Any]:  # noqa: ANN401
@@ -54,7 +82,7 @@ def _click_type(kind: Any) -> click.ParamType[Any]:  # noqa: ANN401
 
 
 def value_of_option(option: str, args: Sequence[str]) -> str | None:
-    """The value of one option, before the others are known."""
+    """Return the value of one option before the others are parsed."""
     value = None
     for index, argument in enumerate(args):
         if argument == "--":
@@ -67,7 +95,7 @@ def value_of_option(option: str, args: Sequence[str]) -> str | None:
 
 
 def read_config(path: str | None) -> dict[str, Any]:
-    """Return what a job file says, by the names of options."""
+    """Return the values in a job file, by option."""
     if path is None:
         return {}
     if sys.version_info >= (3, 11):
@@ -88,7 +116,7 @@ def read_config(path: str | None) -> dict[str, Any]:
 
 
 def as_given(param: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - whatever TOML holds
-    """A value of a job file as the command line would have it, so that both are checked alike."""
+    """Return a value of a job file as the command line would have it, so that both are checked alike."""
     values = value if isinstance(value, list) else [value]
     if any(isinstance(one, (dict, list)) for one in values):
         raise Refused(f"--config: {param.name!r} cannot be {value!r}")
@@ -100,16 +128,16 @@ def as_given(param: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - whate
 
 
 class Single(click.Option):
-    """One whose second value is refused: a user who gives two expects both, and click takes the last."""
+    """An option that refuses a second value: users who give two expect both, but click takes the last."""
 
     def __init__(self, names: Sequence[str], advice: str = "", **attributes: Any) -> None:  # noqa: ANN401 - click's
-        """As click has it; `advice` says what to write instead of a second one."""
+        """Take the arguments of click; `advice` says what to write instead of a second value."""
         super().__init__(names, multiple=True, **attributes)
         self._advice = advice
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:  # noqa: ANN401 - whatever was given
-        """The only value, if there is one."""
+        """Return the only value, if there is one."""
         given = super().process_value(ctx, value)
         if given and len(given) > 1:
-            raise click.UsageError(f"{self.opts[0]} is given {len(given)} times; give it once{self._advice}")
+            raise click.UsageError(f"{self.opts[0]} is given {len(given)} times; use it once{self._advice}")
         return given[0] if given else None

@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from splitter.report.writing import ReportResult
 
 SAMPLE, PREVIEWS = 10_000, 3_000_000
-_SAMPLE_HELP = "Read at most so many outputs, for levels, waveforms and previews; counts are of all."
+_SAMPLE_HELP = "Maximum number of outputs to read for levels, waveforms and previews; counts cover all."
 _SAMPLE = click.option(
     "--sample", type=click.IntRange(min=0), default=SAMPLE, show_default=True, help=_SAMPLE_HELP
 )
 _PREVIEWS_HELP = (
-    "Put at most so many bytes of sound and images into the page, to play where files cannot be read."
+    "Maximum number of bytes of sound and images to embed in the page, for when it cannot read the files."
 )
 _PREVIEWS = click.option(
     "--previews", type=click.IntRange(min=0), default=PREVIEWS, show_default=True, help=_PREVIEWS_HELP
 )
 
 
-@click.command(short_help="Write a page to look and listen through the outputs.")
+@click.command(short_help="Write a page to browse and play the outputs.")
 @click.argument("output")
 @click.option("to", "--output", "-o", metavar="FILE", help="Where to write it. Default: OUTPUT/report.html.")
 @_SAMPLE
 @_PREVIEWS
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 def report(output: str, to: str | None, sample: int, previews: int, quiet: bool) -> int:  # noqa: FBT001 - what click gives
-    """Write a page about the output folder OUTPUT: plots, a table to look and listen through, failures.
+    """Write a page about the output folder OUTPUT: plots, a table to browse and play outputs, failures.
 
-    One file that needs no network, for every browser. Nothing else is written.
+    The page is one file that works in any browser without a network. Nothing else is written.
     """
     from splitter.report.looking import Effort
     from splitter.report.writing import write_report
@@ -53,13 +53,13 @@ def report(output: str, to: str | None, sample: int, previews: int, quiet: bool)
         click.echo("splitter: interrupted; no report was written", err=True)
         return interruption.exit_code
     if not quiet:
-        said = f"{show_bytes(written.size)}, {show_count(written.outputs, 'output')}"
+        line = f"{show_bytes(written.size)}, {show_count(written.outputs, 'output')}"
         if written.outputs:
             read = written.looked_at - written.unread
-            said += f", {'all' if read == written.outputs else f'{read:,}'} of them read"
+            line += f", {'all' if read == written.outputs else f'{read:,}'} of them read"
         if written.left:
-            said += f"; {written.left:,} of {show_count(written.inputs, 'input')} not tried yet"
-        click.echo(f"{written.path}: {said}")
+            line += f"; {written.left:,} of {show_count(written.inputs, 'input')} not tried yet"
+        click.echo(f"{written.path}: {line}")
         click.echo(f"next: {_next_step(written, output)}")
     if written.unread:
         click.echo(f"splitter: {one_line(_unread(written))}", err=True)
@@ -67,43 +67,50 @@ def report(output: str, to: str | None, sample: int, previews: int, quiet: bool)
 
 
 def _unread(written: "ReportResult") -> str:
-    """Which outputs cannot be read, and why."""
+    """Say which outputs cannot be read, and why."""
     from splitter.text.show import show_count
 
     few, more = written.unread_first, written.unread - len(written.unread_first)
     named = "; ".join([*few, *([f"and {more:,} more"] if more else [])])
-    verify = "'splitter verify' says whether they are as the run has left them"
+    verify = "run 'splitter verify' to see if they are unchanged"
     return f"{show_count(written.unread, 'output')} cannot be read: {named}; {verify}"
 
 
 def _next_step(written: "ReportResult", output: str) -> str:
-    """How to look at it."""
+    """Say how to open the report."""
     from splitter.text.urls import is_url
 
     serve = f"splitter serve {shlex.quote(output)}"
     if is_url(written.path):
-        return f"open it in a browser, if the bucket can be read by one; or: {serve}"
+        return f"open it in a browser, if one can read the bucket; or: {serve}"
     why = "to play what is in shards" if written.in_shards else "over SSH"
     return f"open {Path(written.path).as_uri()} in a browser; {why}: {serve}"
 
 
-@click.command(short_help="Show that page to a browser here; plays shards, too.")
+@click.command(short_help="Serve that page to a browser; also plays shards.")
 @click.argument("output")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 is any that is free."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8765,
+    show_default=True,
+    help="The port; 0 picks a free one.",
 )
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="0.0.0.0 is for all who can reach this machine."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on; 0.0.0.0 gives access to all who can reach this machine.",
 )
-@click.option("--sources", is_flag=True, help="Serve the inputs too: those that the dataset list names.")
+@click.option("--sources", is_flag=True, help="Also serve the inputs that the dataset list names.")
 @_SAMPLE
 @_PREVIEWS
 def serve(output: str, port: int, host: str, sources: bool, sample: int, previews: int) -> int:  # noqa: FBT001, PLR0913, PLR0917
     """Serve the output folder OUTPUT to a browser on this machine, until Ctrl-C.
 
-    So its report plays all outputs, also those in shards, and shows their spectrograms. If there is no
-    report.html, or an older one, one is made, and not written. Nothing outside of OUTPUT is served, and no
-    link is followed.
+    This way, the report plays all outputs, including those in shards, and shows their spectrograms. If
+    report.html is missing or outdated, a new one is made in memory. Nothing outside OUTPUT is served, and
+    links are not followed.
     """
     from splitter.report.looking import Effort
     from splitter.report.writing import server_of
@@ -121,14 +128,14 @@ def serve(output: str, port: int, host: str, sources: bool, sample: int, preview
                 sys.stdout.flush()
                 server.serve_forever()
     except Interrupted as interruption:
-        click.echo("splitter: ended", err=True)
+        click.echo("splitter: stopped", err=True)
         return interruption.exit_code
     return 0
 
 
 @contextmanager
 def _progress(*, quiet: bool) -> "Iterator[Tell]":
-    """A bar on a terminal, as long as outputs are read."""
+    """Show a bar on a terminal while outputs are read."""
     if quiet or not sys.stderr.isatty():
         yield lambda _done, _of: None
         return

@@ -23,10 +23,10 @@ from splitter.cli.options import as_given, read_config, recipe_option, run_optio
 
 
 class RunCommand(click.Command):
-    """`splitter run`: its options are the run's own and those of the recipe that is named."""
+    """`splitter run`: its options are those of the run and those of the chosen recipe."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Find out the recipe first, since it decides what options there are."""
+        """Find the recipe first, because it decides which options exist."""
         if ctx.resilient_parsing:
             return self._parse_unfinished(ctx, args)
         config = read_config(value_of_option("--config", args))
@@ -54,11 +54,11 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The run's options, then the recipe's."""
+        """Return the run's options, then the recipe's."""
         return [*super().get_params(ctx), *map(recipe_option, ctx.meta.get("parameters", []))]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Show the recipe's options apart from the run's."""
+        """Show the recipe's options separately from the run's."""
         names = {parameter.name for parameter in ctx.meta.get("parameters", [])}
         sections: dict[str, list[tuple[str, str]]] = {"Recipe options": [], "Run options": []}
         for param in self.get_params(ctx):
@@ -92,12 +92,12 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
         try:
             summary = run_dataset(dataset, values["output"], options, display)
         except Interrupted as interruption:
-            display.error("interrupted; what is done is kept; run the same command to continue")
+            display.error("interrupted; finished work is kept; run the same command to continue")
             if interruption.summary:
                 display.summary(interruption.summary)
             return interruption.exit_code
         work = summary.work
-        # where nothing has come of any input it is the recipe that has to be mended
+        # if every input failed, the recipe probably has to be fixed
         if options.verbose or (work.failed == work.inputs and not options.quiet):
             _show_first_failure(summary, display, always=options.verbose)
         display.summary(summary)
@@ -105,9 +105,9 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
 
 
 def _show_first_failure(summary: "Summary", display: "Display", *, always: bool) -> None:
-    """Show the traceback of the first input in errors.csv; there is none before all parts are together.
+    """Show the traceback of the first input in errors.csv, which does not exist before all parts are done.
 
-    Without one there is only its message, and nothing to show unless `always`.
+    If it has no traceback, show only its message, and only with `always`.
     """
     from splitter.ledger.manifest import ERRORS
     from splitter.ledger.records import ERROR_COLUMNS
@@ -144,7 +144,7 @@ def _plan(*, as_json: bool = False, **values: Any) -> int:  # noqa: ANN401 - wha
 
 
 def _asked(values: Mapping[str, Any]) -> "tuple[ProcessorDataset, RunOptions]":
-    """The dataset, and how to run, as they were given."""
+    """Return the dataset and the options of the run."""
     context = click.get_current_context()
     given = {
         name: list(value) if isinstance(value, tuple) else value
@@ -167,7 +167,7 @@ def _made(
 
 
 def _together(sources: Sequence[str]) -> Any:  # noqa: ANN401 - what a recipe takes
-    """What to read: a single source as it is given."""
+    """Return the source or the sum of several sources."""
     from splitter.inputs.listing import InputList
 
     lists = [InputList(source) for source in sources]
@@ -175,7 +175,7 @@ def _together(sources: Sequence[str]) -> Any:  # noqa: ANN401 - what a recipe ta
 
 
 def _run_parameters() -> list[click.Parameter]:
-    """What `run` and `plan` take, but for what the recipe takes."""
+    """Return the options of `run` and `plan`, without those of the recipe."""
     return [
         click.Argument(["dataset"], type=click.STRING, nargs=-1, required=True, shell_complete=files),
         click.Option(
@@ -183,7 +183,7 @@ def _run_parameters() -> list[click.Parameter]:
             default=DEFAULT,
             show_default=True,
             shell_complete=recipes_and_files,
-            help="What to do: a name from 'splitter recipes', module:Class, or path/to/file.py:Class.",
+            help="The recipe to run: a name from 'splitter recipes', module:Class, or path/to/file.py:Class.",
         ),
         click.Option(
             ["output", "--output", "-o"],
@@ -205,25 +205,25 @@ run_command = RunCommand(
     "run",
     callback=_run,
     short_help="Run a recipe over every input of a dataset, or continue.",
-    help="""Run a recipe over every input of DATASET: a list (CSV, TSV, JSONL, Parquet) or a folder,
-        here or at a URL. Several are taken one after the other.
+    help="""Run a recipe over every input of DATASET: a list (CSV, TSV, JSONL, Parquet), a folder or
+        shards, as a path or URL. If you name several, they are processed one after the other.
 
-        Run it again with the same output folder to continue: what is done is left alone.""",
+        Run again with the same output folder to continue: finished inputs are left alone.""",
     params=[
         *_run_parameters(),
         click.Option(
             ["dry_run", "--dry-run"],
             is_flag=True,
-            help="Only say what would be done, as 'splitter plan' does.",
+            help="Only show what would be done, like 'splitter plan'.",
         ),
     ],
 )
 plan_command = RunCommand(
     "plan",
     callback=_plan,
-    short_help="Say what 'run' would do, and how long it would take.",
-    help="""Say what 'splitter run' with the same arguments would do: how many inputs and outputs, how
-        large, how long. A few inputs are tried in temporary space; nothing else is written.""",
+    short_help="Show what 'run' would do, and how long it would take.",
+    help="""Show what 'splitter run' with the same arguments would do: how many inputs and outputs, how
+        large, how long. It tries a few inputs in temporary space and writes nothing else.""",
     params=[
         *_run_parameters(),
         click.Option(["as_json", "--json"], is_flag=True, help="Print one JSON object, for scripts."),

@@ -25,17 +25,17 @@ Tool = TypeVar("Tool", bound=Callable[..., Any])
 
 
 @click.group(
-    help="""Tools for tar shards of samples, as WebDataset has them.
+    help="""Tools for tar shards in WebDataset's format.
 
-    INPUTS are archives (plain or gzip): files, patterns such as 'a-*.tar', lists such as
-    'a-{0000..0147}.tar', URLs, or - for standard input. -o - is standard output."""
+    INPUTS are archives (plain or gzip): files, patterns such as 'a-*.tar', ranges such as
+    'a-{0000..0147}.tar', URLs, or - for standard input. -o - writes to standard output."""
 )
 def tar() -> None:
     """Tools for tar shards."""
 
 
 def _tool(function: Tool) -> Tool:
-    """A command that leaves nothing behind when it is interrupted."""
+    """Make a command that leaves nothing behind when it is interrupted."""
 
     @functools.wraps(function)
     def run(*args: Any, **values: Any) -> int:  # noqa: ANN401 - what click has parsed
@@ -46,10 +46,10 @@ def _tool(function: Tool) -> Tool:
             with signals_raise():
                 return function(*args, **values) or 0
         except Interrupted as interruption:
-            _say("interrupted; nothing half done is left")
+            _say("interrupted; nothing half-finished is left")
             return interruption.exit_code
         except BrokenPipeError:
-            # whoever reads has enough; Python would complain once more at its end
+            # the reader has enough; without this, Python complains again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return _BROKEN_PIPE
 
@@ -61,7 +61,7 @@ def _say(line: str) -> None:
 
 
 class _FirstFew:
-    """Says the first of what may be many failures, and counts the rest."""
+    """The first few of many failures: prints those and counts the rest."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -72,7 +72,7 @@ class _FirstFew:
             _say(line)
 
     def end(self) -> None:
-        """Say how many more there were."""
+        """Print how many more there were."""
         if self._count > TOLD_FAILURES:
             _say(f"and {_counted(self._count - TOLD_FAILURES, 'more failure')}")
 
@@ -83,37 +83,37 @@ _same_keys = click.option(
     type=click.Choice(["refuse", "number"]),
     default="refuse",
     show_default=True,
-    help="What becomes of a sample whose key another one has taken: an error, or KEY-2.",
+    help="What to do with a sample whose key is already taken: report an error, or name it KEY-2.",
 )
-_delimiter = click.option(
-    "--delimiter", help="What stands between two columns. Default: a comma, in .tsv files a tab."
-)
+_delimiter = click.option("--delimiter", help="Column delimiter. Default: a comma, or a tab in .tsv files.")
 _memory = click.option(
     "--memory",
     default="256MB",
     show_default=True,
-    help="How much to sort at a time; the rest is in temporary files.",
+    help="Memory to use for sorting; the rest goes to temporary files.",
 )
 
 
-def _output(default: str | None = None, text: str = "The archive to write.") -> Callable[[Tool], Tool]:
-    # a default that is None would count as given, and nothing would be missing
+def _output(default: str | None = None, text: str = "Archive to write.") -> Callable[[Tool], Tool]:
+    # click would take a default of None for a given value and not report the option as missing
     given: dict[str, Any] = {"required": True} if default is None else {"default": default}
     return click.option("output", "--output", "-o", show_default=True, help=text, **given)
 
 
-@tar.command(short_help="Put the samples of archives into one.")
+@tar.command(short_help="Join archives into one.")
 @_inputs
 @_output()
 @click.option("--count", type=_COUNT, help="Take only this many samples.")
-@click.option("--skip", type=_COUNT, default=0, help="Leave this many samples out first.")
-@click.option("--shuffle", type=_SOME, help="Mix the samples, of which this many wait at a time.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which order --shuffle gives.")
-@click.option("--workers", type=_SOME, default=1, show_default=True, help="Archives to read at a time.")
+@click.option("--skip", type=_COUNT, default=0, help="Skip this many samples first.")
+@click.option("--shuffle", type=_SOME, help="Shuffle within a buffer of this many samples.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of --shuffle.")
+@click.option(
+    "--workers", type=_SOME, default=1, show_default=True, help="Number of archives to read at a time."
+)
 @_same_keys
 @_tool
 def cat(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: ANN401 - what click has parsed
-    """Put the samples of INPUTS into one archive, in their order."""
+    """Write the samples of INPUTS to one archive, in order."""
     from splitter.tar.copying import cut, read_together, shuffled, write_archive
 
     sources = sources_of(inputs)
@@ -125,24 +125,24 @@ def cat(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: AN
         write_archive(chosen, output, number_same=options["same_keys"] == "number")
 
 
-@tar.command(short_help="Divide a stream of samples into shards.")
+@tar.command(short_help="Split a stream of samples into shards.")
 @_inputs
-@_output("shard-{shard:06d}.tar", "The names of the shards.")
-@click.option("--size", default="1GB", show_default=True, help="The most bytes of a shard.")
-@click.option("--count", type=_SOME, help="The most samples of a shard.")
-@click.option("--start", type=_COUNT, default=0, show_default=True, help="The number of the first shard.")
+@_output("shard-{shard:06d}.tar", "Pattern for the names of the shards.")
+@click.option("--size", default="1GB", show_default=True, help="Maximum size of a shard.")
+@click.option("--count", type=_SOME, help="Maximum number of samples in a shard.")
+@click.option("--start", type=_COUNT, default=0, show_default=True, help="Number of the first shard.")
 @click.option("--max-shards", type=_SOME, help="Write at most this many shards.")
 @click.option(
     "--gather/--no-gather",
     default=None,
-    help="Sort by key first, so that members that stand apart come together. Default: for an archive "
+    help="Sort by key first, to bring scattered members of a sample together. Default: only for an archive "
     "that begins with a folder, as from 'tar -cf - FOLDER'.",
 )
 @_memory
 @_same_keys
 @_tool
 def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: ANN401 - what click has parsed
-    """Divide the samples of INPUTS into shards, in their order."""
+    """Split the samples of INPUTS into shards, in order."""
     from splitter.tar import copying
     from splitter.tar.ordering import gathered
 
@@ -166,7 +166,7 @@ def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: 
         _say(f"stopped after {_counted(len(divided.names), 'shard')} (--max-shards); there are more samples")
 
 
-@tar.command(short_help="Sort samples, or shuffle them; larger than memory.")
+@tar.command(short_help="Sort or shuffle samples, even more than fit in memory.")
 @_inputs
 @_output()
 @click.option("--by", cls=Single, help="A field to sort by, or alternatives as 'cls;json'. Default: by key.")
@@ -176,22 +176,22 @@ def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: 
     type=click.Choice(["text", "int", "float"]),
     default="text",
     show_default=True,
-    help="What the values of the field are.",
+    help="Type of the field's values.",
 )
-@click.option("--reverse", is_flag=True, help="The largest first.")
-@click.option("--shuffle", is_flag=True, help="Sort by chance instead.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which order --shuffle gives.")
+@click.option("--reverse", is_flag=True, help="Sort in descending order.")
+@click.option("--shuffle", is_flag=True, help="Put samples in random order instead.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of --shuffle.")
 @_memory
 @_same_keys
 @_tool
 def sort(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: ANN401 - what click has parsed
-    """Sort the samples of INPUTS into one archive; equal ones keep their order."""
+    """Sort the samples of INPUTS into one archive; equal samples keep their order."""
     from splitter.tar.copying import write_archive
     from splitter.tar.ordering import Order, ordered
 
     by, kind, reverse = options["by"], options["kind"], options["reverse"]
     if options["shuffle"] and (by or reverse):
-        raise Refused("--shuffle: sorts by chance; leave --by and --reverse out")
+        raise Refused("--shuffle puts samples in random order; remove --by and --reverse")
     sources = sources_of(inputs)
     check_target(output)
     order = Order(by, kind, reverse, options["seed"] if options["shuffle"] else None)
@@ -207,8 +207,8 @@ def sort(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: A
 def create(plan: str, output: str, delimiter: str | None) -> None:
     """Make an archive from PLAN, a CSV or TSV file with a row for each sample.
 
-    The column 'key' holds the keys; without it samples are numbered. The others are fields: '@wav' holds
-    paths of files, from PLAN's folder on, and 'cls' what is to stand in the archive itself.
+    The column 'key' holds the keys; without it, samples are numbered. The other columns are fields: a column
+    such as '@wav' holds paths of files, relative to PLAN's folder, and one such as 'cls' the text itself.
     """
     from splitter.tar.copying import write_archive
     from splitter.tar.tables import check_plan, open_plan, planned
@@ -222,16 +222,16 @@ def create(plan: str, output: str, delimiter: str | None) -> None:
 
 @tar.command("to-csv", short_help="Write fields of the samples as a table.")
 @_inputs
-@_output("-", "The table to write.")
+@_output("-", "Table to write.")
 @click.option(
     "fields",
     "--field",
     "-f",
     multiple=True,
     required=True,
-    help="A field that becomes a column, or alternatives as 'cls;json'. May be repeated.",
+    help="A field to write as a column, or alternatives as 'cls;json'. May be repeated.",
 )
-@click.option("--missing", help="What stands where a sample lacks the field. Default: that is an error.")
+@click.option("--missing", help="Text to write if a sample lacks the field. Default: report an error.")
 @_delimiter
 @_tool
 def to_csv(
@@ -247,7 +247,7 @@ def to_csv(
     write_table(samples_of(sources), fields, output, delimiter=delimiter, missing=missing)
 
 
-@tar.command(short_help="Find the first sample that meets conditions.")
+@tar.command(short_help="Find the first sample that matches conditions.")
 @_inputs
 @click.option(
     "conditions",
@@ -255,13 +255,13 @@ def to_csv(
     "-w",
     multiple=True,
     required=True,
-    help="FIELD=VALUE, or FIELD~EXPRESSION with a regular expression; the field 'key' is the key. May be "
-    "repeated: all must hold.",
+    help="FIELD=VALUE, FIELD~EXPRESSION with a regular expression, or a condition over the fields, such as "
+    "\"cls in ('3', '5')\"; the field 'key' is the key. May be repeated: all conditions must match.",
 )
-@click.option("output", "--output", "-o", help="An archive for the sample. Default: show it.")
+@click.option("output", "--output", "-o", help="Archive to write the sample to. Default: show it.")
 @_tool
 def first(inputs: Sequence[str], conditions: Sequence[str], output: str | None) -> None:
-    """Find the first sample of INPUTS that meets all conditions."""
+    """Find the first sample of INPUTS that matches all conditions."""
     from splitter.tar.copying import write_archive
     from splitter.tar.samples import samples_of
     from splitter.tar.showing import condition, described, first_match
@@ -280,14 +280,14 @@ def first(inputs: Sequence[str], conditions: Sequence[str], output: str | None) 
             click.echo("\n".join(described(found)))
 
 
-@tar.command(short_help="List samples, their fields, texts, images and sounds.")
+@tar.command(short_help="List samples with their fields, texts, images and sounds.")
 @_inputs
 @click.option("--count", type=_COUNT, help="Show only this many samples.")
 @click.option("--preview", is_flag=True, help="Draw images in the terminal; needs the package Pillow.")
-@click.option("--width", type=_SOME, default=40, show_default=True, help="How wide to draw them.")
+@click.option("--width", type=_SOME, default=40, show_default=True, help="Width of the images.")
 @_tool
 def show(inputs: Sequence[str], count: int | None, preview: bool, width: int) -> None:  # noqa: FBT001 - click's
-    """List the samples of INPUTS with the sizes of their fields, texts, and what images and sounds are."""
+    """List the samples of INPUTS: sizes of fields, texts, and properties of images and sounds."""
     from splitter.tar.copying import cut
     from splitter.tar.samples import samples_of
     from splitter.tar.showing import described
@@ -298,10 +298,10 @@ def show(inputs: Sequence[str], count: int | None, preview: bool, width: int) ->
 
 
 class _MapCommand(click.Command):
-    """`map`: what stands after `--` is the program and its arguments."""
+    """The command `map`, which takes a program and its arguments after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take them away before click makes inputs of them."""
+        """Remove the program before click takes it for inputs."""
         if "--" in args:
             at = args.index("--")
             ctx.meta["program"] = args[at + 1 :]
@@ -309,42 +309,45 @@ class _MapCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Name them in the usage line."""
+        """Show the program in the usage line."""
         return [*super().collect_usage_pieces(ctx), "[-- PROGRAM ARGUMENTS...]"]
 
 
 @tar.command("map", cls=_MapCommand, short_help="Run a script or a program on each sample.")
 @_inputs
-@_output(text="The archive to write; with {} in it one for each of INPUTS.")
-@click.option("script", "-c", "--script", help="A script for sh; it ends at the first command that fails.")
+@_output(text="Archive to write; with {} in the name, one for each of INPUTS.")
+@click.option("script", "-c", "--script", help="A script for sh; it stops at the first command that fails.")
 @click.option(
     "--workers",
     type=_SOME,
-    help="Samples to work on at a time, by default 1; on Ray archives, as many as there is room for.",
+    help="Number of samples to work on at a time; default: 1. On Ray, number of archives; default: as many "
+    "as fit.",
 )
 @click.option(
     "--executor",
     type=click.Choice(["local", "ray"]),
     default="local",
     show_default=True,
-    help="Where to work; ray takes each archive as one task, and needs {}.",
+    help="Where to run; ray runs one task for each archive and needs {}.",
 )
-@click.option("--address", help="Of a running Ray cluster, or auto. Default: a private Ray on this machine.")
+@click.option(
+    "--address", help="Address of a running Ray cluster, or auto. Default: a private Ray on this machine."
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
-    help="Seconds for one sample; one that takes longer fails.",
+    help="Seconds allowed for one sample; a sample that takes longer fails.",
 )
 @click.option("--max-failures", type=_COUNT, help="Stop when more samples than this fail. Default: never.")
-@click.option("--retry-failed", is_flag=True, help="With {}: do archives again in which samples failed.")
-@click.option("--fresh", is_flag=True, help="With {}: do all archives again.")
+@click.option("--retry-failed", is_flag=True, help="With {}: redo archives in which samples failed.")
+@click.option("--fresh", is_flag=True, help="With {}: redo all archives.")
 @_same_keys
 @_tool
 def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: ANN401 - what click has parsed
-    """Run a script or a program on each sample of INPUTS, in a folder of its own.
+    """Run a script or a program on each sample of INPUTS, each in a separate folder.
 
-    The folder holds the sample's fields as sample.FIELD. What stands there as sample.* at the end is the new
-    sample; other files NAME.FIELD become samples of their own with the key KEY-NAME.
+    The folder holds the sample's fields as sample.FIELD. When the program ends, the files sample.* make up
+    the new sample, and other files NAME.FIELD become additional samples with the key KEY-NAME.
     """
     from splitter.tar import mapping
 
@@ -383,7 +386,7 @@ def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: AN
             job.one_by_one(pairs, counts)
     else:
         if options["retry_failed"] or options["fresh"]:
-            raise Refused("--retry-failed and --fresh are for -o with {}; one archive is always made again")
+            raise Refused("--retry-failed and --fresh need -o with {}; a single archive is always redone")
         check_target(output)
         job.into_one(sources, output, counts)
     failures.end()
@@ -393,21 +396,21 @@ def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: AN
 
 
 def _is_on_ray(executor: str, address: str | None, inputs: Sequence[str], output: str) -> bool:
-    """Whether the archives go to Ray; refuses what cannot."""
+    """Return whether to run on Ray; refuse options that do not fit."""
     if executor != "ray":
         if address is not None:
             raise Refused(f"--address {address}: needs --executor ray")
         return False
     if "{}" not in output or STANDARD in inputs:
         raise Refused(
-            "--executor ray: takes each archive of a list as one task; give INPUTS as 'in-{0000..0999}.tar' "
+            "--executor ray: runs one task for each archive; give INPUTS as 'in-{0000..0999}.tar' "
             "and -o as 'out-{}.tar', or leave it out"
         )
     return True
 
 
 def _program(script: str | None, arguments: Sequence[str] | None) -> Sequence[str]:
-    """The program and its arguments."""
+    """Return the program and its arguments."""
     if script is not None and not arguments:
         return ["sh", "-e", "-c", script, "sh"]
     if script is None and arguments:
@@ -422,7 +425,7 @@ def _counted(number: int, things: str) -> str:
 def _summary(counts: Any) -> str:  # noqa: ANN401 - mapping.Counts, imported when it is used
     parts = [f"{_counted(counts.done, 'sample')} done, {counts.made:,} made, {counts.failed:,} failed"]
     if counts.skipped:
-        parts.append(f"left alone since they were there: {_counted(counts.skipped, 'archive')}")
+        parts.append(f"{_counted(counts.skipped, 'archive')} already done")
     if counts.damaged:
-        parts.append(f"not done: {_counted(counts.damaged, 'archive')}")
+        parts.append(f"{_counted(counts.damaged, 'archive')} not done")
     return "; ".join(parts)

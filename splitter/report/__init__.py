@@ -1,10 +1,10 @@
-"""A page that shows what a run has made: `splitter report`, and `splitter serve` to look at it from a server.
+"""A page that shows the outputs of a run: `splitter report`, and `splitter serve` to serve it.
 
 table     the rows of the page
 levels    loudness, silence and clipping of sound
-looking   outputs and recordings, read and measured
+looking   outputs and recordings, read, and measured for the page
 summary   the numbers, plots and failures at the top
-page      the page, put together into one file
-writing   the page, written beside the outputs
+page      the page, assembled into one file
+writing   the page, written next to the outputs
 serving   the server
 """

@@ -1,4 +1,4 @@
-"""Measure sound in one pass: how long and loud it is, what of it clips or is silent, what it looks like."""
+"""Measure sound in one pass: its length and level, clipping, silence, and its waveform."""
 
 import io
 import math
@@ -6,36 +6,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splitter.audio.sources import DecodedSource
+from splitter.audio.decoded import DecodedSource
 from splitter.audio.target import Target
 
-# silence is what is below this over 20 ms; full scale what the largest 16-bit number comes to
+# silence is a level below this over 20 ms; full scale is the largest 16-bit number
 SILENCE_DB, QUIETEST_DB = -50.0, -120.0
 FULL_SCALE = 0.9999
 WINDOWS_IN_SECOND = 50
 STEPS_IN_WINDOW = 4
 MOST_STEPS = 1 << 14
 PREVIEW_SECONDS = 30
-# players know these rates of MP3; more is not needed to hear and to see what is there
+# players support these MP3 sample rates; more is not needed to hear and see the sound
 PREVIEW_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000)
 _AS_NUMBERS = Target(format="wav", subtype="FLOAT")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Levels:
-    """What a recording sounds like, in numbers.
+    """The sound of a recording, in numbers.
 
     Attributes:
-        seconds: How long it is.
-        frames: How many samples of each channel could be read.
-        rate: Frames in a second.
-        channels: How many it has.
+        seconds: Its length.
+        frames: Number of samples of each channel that could be read.
+        rate: Frames per second.
+        channels: Number of channels.
         rms_db: Its mean level, in decibels below full scale.
         peak_db: Its loudest sample.
         clipped: The share of samples at full scale.
         silence: The share of it that is below `SILENCE_DB`.
-        wave: What it looks like: the least and the most of each of so many pieces, as shares of its peak.
-        odd: How many of its samples are no numbers; elsewhere they count as silence.
+        wave: Its waveform: minimum and maximum of equal pieces, relative to its peak.
+        odd: Number of samples that are not numbers; elsewhere they count as silence.
     """
 
     seconds: float
@@ -51,16 +51,15 @@ class Levels:
 
 
 class Outline:
-    """The least and the most of equal steps, of which there are never too many to keep."""
+    """Minimum and maximum of equal steps, in a bounded number of steps."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
         self._low, self._high = np.zeros(0, "f4"), np.zeros(0, "f4")
         self._together = 1
         self._rest: list[np.ndarray] = []
 
     def add(self, low: np.ndarray, high: np.ndarray) -> None:
-        """Go on with more steps."""
+        """Add more steps."""
         pending = np.concatenate([*self._rest, np.stack([low, high])], axis=1)
         whole = pending.shape[1] // self._together * self._together
         self._rest = [pending[:, whole:]]
@@ -75,7 +74,7 @@ class Outline:
             self._together *= 2
 
     def points(self, count: int) -> np.ndarray:
-        """So many points: in the first row the least, in the second the most, from -1 to 1."""
+        """Return points from -1 to 1: in the first row the minimum, in the second the maximum."""
         last = np.concatenate(self._rest, axis=1) if self._rest else np.zeros((2, 0), "f4")
         low, high = self._low, self._high
         if last.shape[1]:
@@ -87,7 +86,7 @@ class Outline:
 
 
 def measure(path: str, points: int) -> Levels:
-    """Read a recording to its end, block after block."""
+    """Read a recording to its end, block by block."""
     outline = Outline()
     energy = 0.0
     frames = clipped = silent = windows = odd = 0
@@ -148,7 +147,7 @@ def measure(path: str, points: int) -> Levels:
 
 
 def _numbers(sound: np.ndarray) -> tuple[np.ndarray, int]:
-    """The sound with silence in place of what is no number, and how much of it that is."""
+    """Return the sound with silence in place of NaN and infinities, and their share."""
     good = np.isfinite(sound)
     return np.where(good, sound, np.float32(0)), int(good.size - np.count_nonzero(good))
 
@@ -158,7 +157,7 @@ def _decibels(level: float) -> float:
 
 
 def preview(path: str, rate: int) -> bytes:
-    """The first seconds of a recording as a small MP3, which every browser plays."""
+    """Return the first seconds of a recording as a small MP3, which every browser plays."""
     target = Target(
         sample_rate=max(one for one in PREVIEW_RATES if one <= max(rate, PREVIEW_RATES[0])),
         channels="mono",

@@ -1,4 +1,4 @@
-"""Read outputs and source recordings, as many at a time as there are CPUs, block after block."""
+"""Read outputs and original recordings block by block, as many at a time as there are CPUs."""
 
 import base64
 import contextlib
@@ -22,13 +22,13 @@ from splitter.text.content_types import type_of
 from splitter.text.urls import is_url
 
 POINTS, SOURCE_POINTS = 96, 600
-# sources are read for their outline only: so many bytes are seconds of work
+# original recordings are only read for their waveform: this many bytes take seconds
 SOURCE_BYTES, MOST_SOURCES = 1 << 30, 500
-# so many inputs tell whether inputs are there
+# this many inputs are enough to tell whether inputs exist
 AFEW = 20
 TEXT_BYTES = 600
 TEXTS_AT_MOST = 1 << 20
-# what decodes to exactly as many samples as were encoded, or with padding to more
+# formats that decode to exactly the encoded number of samples, or with padding to more
 EXACT = (".wav", ".flac", ".aiff", ".aif", ".au", ".w64", ".rf64")
 MOST_IMAGE_BYTES = 200_000
 WORTH_A_LISTEN = 8
@@ -40,17 +40,17 @@ Tell = Callable[[int, int], None]
 
 
 def unheard(_done: int, _of: int) -> None:
-    """For those who do not want to know how far it is."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to look at.
+    """Limits on how much to read.
 
     Attributes:
-        sample: At most so many outputs are read.
-        previews: At most so many bytes of sound and images go into the page.
-        tell: Hears how many of how many have been read.
+        sample: Maximum number of outputs to read.
+        previews: Maximum bytes of sound and images in the page.
+        tell: Receives how many of how many outputs have been read.
     """
 
     sample: int
@@ -60,18 +60,18 @@ class Effort:
 
 @dataclass
 class Looks:
-    """What was found in outputs.
+    """Findings about outputs.
 
     Attributes:
-        chosen: Which rows were looked at.
-        levels: What was measured, by row.
-        previews: Copies that go into the page, by row: the kind of file, and its bytes in base64.
-        texts: How texts begin, by row.
-        sources: What the recordings look like, by the name of the input.
-        unread: What could not be read, by row, and why.
-        odd: What was read, by row, and is not as sound should be.
+        chosen: The rows that were read.
+        levels: Measured levels, by row.
+        previews: Copies for the page, by row: the type of the file, and its bytes in base64.
+        texts: Beginnings of texts, by row.
+        sources: Waveforms of the original recordings, by the name of the input.
+        unread: Why outputs could not be read, by row.
+        odd: Problems of outputs that could be read, by row.
         beside: Whether inputs are where the list says.
-        worth: Rows that stand out, and in what.
+        worth: Outliers, and why, by row.
     """
 
     chosen: np.ndarray
@@ -89,7 +89,7 @@ class Outputs:
     """The output files of a table, by their rows."""
 
     def __init__(self, folder: str, table: ReportTable) -> None:
-        """Open nothing yet; each thread has a reader of its own."""
+        """Open nothing yet; each thread has its own reader."""
         self.folder, self._rows = folder, table.rows
         self.names = table.texts("output")
         self.kinds = [kind_of(name) if name else "" for name in self.names]
@@ -97,7 +97,7 @@ class Outputs:
         self._copies = ""
 
     def read(self, row: int) -> bytes:
-        """The content of one."""
+        """Return the content of an output."""
         values = self._rows.iloc[row]
         return self._reader().read(address(self.names[row], values.get("shard_offset"), values["size"]))
 
@@ -108,17 +108,17 @@ class Outputs:
         return reader
 
     def least_frames(self, row: int, rate: int) -> int:
-        """How many frames of this rate one must have, as the manifest says; 0 if that cannot be told."""
+        """Return how many frames of this rate an output must have by its manifest row; 0 if unknown."""
         if not self.names[row].lower().endswith(EXACT):
             return 0
         values = self._rows.iloc[row]
         frames, stated = (number_of(values.get(name)) for name in ("frames", "sample_rate"))
-        # a column of the dataset list is text, and of the input
+        # columns of the dataset list are text, and belong to the input
         return frames or 0 if stated == rate and not isinstance(values["frames"], str) else 0
 
     @contextlib.contextmanager
     def at_hand(self) -> Iterator[None]:
-        """Within this they have paths; those that are no files of their own are copied."""
+        """Give outputs local paths inside the block; those that are not loose files are copied."""
         if not any(map(self._is_copied, filter(None, self.names))):
             yield
             return
@@ -130,7 +130,7 @@ class Outputs:
 
     @contextlib.contextmanager
     def path(self, row: int) -> Iterator[str]:
-        """Where one is, as long as it is needed."""
+        """Give an output a local path inside the block."""
         name = self.names[row]
         if not self._is_copied(name):
             yield self._reader().plain_path(name)
@@ -141,7 +141,7 @@ class Outputs:
                 file.write(self.read(row))
             yield copy
         except SplitterError as error:
-            # what is said of the copy holds for the output
+            # messages about the copy apply to the output
             raise StorageError(str(error).replace(copy, name)) from error
         finally:
             with contextlib.suppress(OSError):
@@ -149,13 +149,13 @@ class Outputs:
 
 
 def address(output: str, offset: Any, size: Any) -> Address:  # noqa: ANN401 - cells, which may be missing
-    """Where an output is. One that is a file of its own is read as it is now, whatever its size was."""
+    """Return the address of an output. A loose file is read as it is now, whatever its recorded size."""
     size, offset = number_of(size), offset_of(output, offset)
     return Address(output) if size is None or offset is None else Address(output, size, shard_offset=offset)
 
 
 def look(outputs: Outputs, table: ReportTable, layout: Layout | None, effort: Effort) -> Looks:
-    """Look at all outputs, or at as many as are asked for, chosen by the hashes of their names."""
+    """Look at all outputs, or at a number of them chosen by the hashes of their names."""
     there = np.flatnonzero([bool(name) for name in outputs.names])
     if len(there) > effort.sample:
         hashes = np.array([hash_of(outputs.names[row]) for row in there], "u8")
@@ -172,14 +172,14 @@ def look(outputs: Outputs, table: ReportTable, layout: Layout | None, effort: Ef
 
 
 def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[Item, Result]]:
-    """What becomes of each item, in their order; most of the work is done where Python lets threads run."""
+    """Map a function over items, in order, in threads, as most of the work releases Python's lock."""
     pool = ThreadPoolExecutor(usable_cpus())
     try:
         for start in range(0, len(items), AT_ONCE):
             some = items[start : start + AT_ONCE]
             yield from zip(some, pool.map(work, some), strict=True)
     finally:
-        # after an interruption nothing more is begun
+        # start nothing more after an interruption
         pool.shutdown(cancel_futures=True)
 
 
@@ -204,18 +204,18 @@ def _measure(outputs: Outputs, looks: Looks, tell: Tell) -> None:
             if found.odd:
                 are = "sample is" if found.odd == 1 else "samples are"
                 looks.odd[row] = (
-                    f"{found.odd:,} {are} no number (NaN or infinite); levels take that for silence"
+                    f"{found.odd:,} {are} not numbers (NaN or infinite); levels count them as silence"
                 )
         tell(number, len(rows))
 
 
 def _why(error: SplitterError | OSError) -> str:
-    """Why an output cannot be read, which is named beside it."""
+    """Return why an output cannot be read; its name is shown next to it."""
     return getattr(error, "strerror", None) or str(error).removeprefix("cannot read ")
 
 
 def _read_texts(outputs: Outputs, looks: Looks) -> None:
-    """How texts begin, as long as there is room."""
+    """Return the beginnings of texts, as long as there is room."""
 
     def work(row: int) -> bytes | str:
         try:
@@ -250,11 +250,11 @@ _OUTLIERS: tuple[_Choice, ...] = (
 
 
 def outliers(looks: Looks) -> list[tuple[int, str]]:
-    """Rows to listen to first: the extremes, and some others by chance that is the same each time."""
+    """Choose rows to listen to first: extremes, and some random ones, the same each time."""
     found: dict[int, str] = {}
     for reason, key, counts in _OUTLIERS:
         keys = {row: key(levels) for row, levels in looks.levels.items()}
-        # where all are alike none stands out
+        # if all are equal, none is an outlier
         if len({*keys.values()}) > 1:
             row = min(keys, key=lambda row: (keys[row], row))
             if counts(looks.levels[row]):
@@ -262,12 +262,12 @@ def outliers(looks: Looks) -> list[tuple[int, str]]:
     for row in sorted(looks.levels, key=lambda row: hash_of(str(row))):
         if len(found) >= min(WORTH_A_LISTEN, len(looks.levels)):
             break
-        found.setdefault(row, "by chance")
+        found.setdefault(row, "random")
     return list(found.items())
 
 
 def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
-    """Copies for the page, first of what stands out, then of others, until the room is used."""
+    """Make copies for the page, first of outliers, then of others, until the room is used up."""
 
     def work(row: int) -> tuple[str, bytes] | None:
         try:
@@ -281,7 +281,7 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
 
     first = [row for row, _ in looks.worth]
     others = [row for row in looks.levels if row not in dict(looks.worth)]
-    # a loose image is shown from where it is
+    # loose images are shown directly
     others += [
         row
         for row in looks.chosen.tolist()
@@ -300,7 +300,7 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
 
 
 def _outline_sources(table: ReportTable, layout: Layout, looks: Looks) -> None:
-    """What the recordings look like that outputs were cut from, as long as they are not too much to read."""
+    """Return waveforms of the original recordings, unless they are too large to read."""
 
     def work(name: str) -> Any:  # noqa: ANN401 - an array or nothing
         try:

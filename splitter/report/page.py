@@ -1,4 +1,4 @@
-"""Put the page together: one file, with its style, its program and its data in it."""
+"""Assemble the page: one file with its style, its program and its data."""
 
 import base64
 import hashlib
@@ -37,7 +37,7 @@ MOST_ROWS = 200_000
 NAMES_SHOWN = 3
 STYLES = ("uPlot.min.css", "page.css")
 PROGRAMS = ("uPlot.iife.min.js", "data.js", "plots.js", "sound.js", "table.js", "inspector.js", "page.js")
-# the page may load what lies beside it, and nothing from anywhere else
+# the page may load files next to it, and nothing from anywhere else
 POLICY = (
     "default-src 'none'; script-src {programs}; style-src 'unsafe-inline'; img-src 'self' data: blob: file:; "
     "media-src 'self' data: blob: file:; connect-src 'self' file:; base-uri 'none'; form-action 'none'"
@@ -46,15 +46,15 @@ POLICY = (
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """The page, and what went into it.
+    """The page, and its numbers.
 
     Attributes:
         content: The file.
-        outputs: How many output files the manifest has.
-        looked_at: How many of them were looked at.
+        outputs: Number of output files in the manifest.
+        looked_at: How many of them were read.
         unread: How many of those cannot be read.
         unread_first: The first few of these, and why.
-        inputs: How many inputs the run has.
+        inputs: Number of inputs of the run.
         left: How many of them it has not tried yet.
         in_shards: Whether outputs are in shards.
     """
@@ -70,7 +70,7 @@ class Page:
 
 
 def page_of(output: str, location: str, effort: Effort) -> Page:
-    """The page about an output folder, as it is to stand in the folder `place`."""
+    """Return the page about an output folder, with links relative to the folder `place`."""
     files = location_of(output, "report").files
     manifest = read_manifest(output)
     folder = files.folder
@@ -130,7 +130,7 @@ def page_of(output: str, location: str, effort: Effort) -> Page:
 
 
 def layout_of(kept: RunFacts) -> Layout | None:
-    """Where the inputs are, if they are on this machine."""
+    """Return where the inputs are, if they are on this machine."""
     root = kept.listed.get("root")
     if not isinstance(root, str) or is_url(root) or not os.path.isdir(root):
         return None
@@ -138,7 +138,7 @@ def layout_of(kept: RunFacts) -> Layout | None:
 
 
 def _relative(folder: str, location: str) -> str | None:
-    """The way from the page to a folder: nothing if it is the same, None if there is no way."""
+    """Return the path from the page to a folder: empty if it is the same, None if there is none."""
     if is_url(folder) or is_url(location):
         return "" if folder == location else None
     way = os.path.relpath(folder, location)
@@ -170,7 +170,7 @@ def _rows(table: ReportTable, looks: Looks, lengths: Lengths, cause_of: list[int
             {
                 "name": name,
                 "dataset": name in table.dataset,
-                # a name that is cut leads nowhere
+                # a shortened name cannot be a link
                 **_column(table.rows[name], whole=name in ("output", table.listed)),
             }
             for name in columns
@@ -197,7 +197,7 @@ def _column(values: Any, *, whole: bool) -> dict[str, Any]:  # noqa: ANN401 - a 
 
 
 def _waves(looks: Looks) -> bytes:
-    """The least and the most of each point, for each output that was measured."""
+    """Return the minimum and maximum of each point, for each measured output."""
     waves = [np.rint(one.wave.T * 127).astype("i1").tobytes() for one in looks.levels.values()]
     return b"".join(waves)
 
@@ -206,7 +206,7 @@ def _waves(looks: Looks) -> bytes:
 
 
 def _safe(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    """JSON that ends no script and starts no comment, whatever texts are in it; all of it is ASCII."""
+    """Return ASCII JSON that cannot end a script or start a comment, whatever texts it contains."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -216,7 +216,7 @@ def _compressed(content: bytes) -> str:
 
 
 def _filled(title: str, data: dict[str, str]) -> bytes:
-    """The template, with everything in its place."""
+    """Return the filled template."""
     programs = "".join(map(_own, PROGRAMS))
     digest = base64.b64encode(hashlib.sha256(programs.encode()).digest()).decode()
     parts = {
@@ -238,8 +238,8 @@ def _filled(title: str, data: dict[str, str]) -> bytes:
 
 
 def _own(name: str) -> str:
-    """A file of the package."""
+    """Return a file of the package."""
     try:
         return (resources.files("splitter.report") / "page" / name).read_text(encoding="utf-8")
     except OSError as error:
-        raise Refused(f"splitter is not whole: {error}; install it again") from None
+        raise Refused(f"splitter's installation is incomplete: {error}; install it again") from None

@@ -1,4 +1,4 @@
-"""A small server for one output folder: its files, what is in its shards, and parts of both by range."""
+"""A small server for one output folder: its files, the contents of its shards, and ranges of both."""
 
 import errno
 import http.server
@@ -25,26 +25,26 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SOURCES = "/.sources/"
 SENT_AT_ONCE = 1 << 16
 SECONDS_OF_SILENCE = 60
-# of a store: each is a request
+# in a store, each is a request
 FETCHED_AT_ONCE = 4 << 20
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 class NotThere(Exception):
-    """There is nothing of that name that may be served."""
+    """A name that does not exist, or must not be served."""
 
 
 @dataclass
 class Body:
-    """What is sent: some bytes, or a part of a file that is open here, or of one in a store.
+    """The content to send: bytes, or part of an open local file or of one in a store.
 
     Attributes:
-        kind: The type of content.
-        size: How much it is.
+        kind: The content type.
+        size: Its size.
         content: The bytes.
-        file: A file that is open.
+        file: An open file.
         stored: A file in a store.
-        start: Where in the file it begins.
+        start: Where it begins in the file.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Body:
     start: int = 0
 
     def part(self, start: int, size: int) -> bytes:
-        """Some of it, from `start` on: at most so much, and nothing only at its end."""
+        """Return some of it from `start` on, at most `size` bytes; empty only at its end."""
         if self.stored:
             return self.stored.read(self.start + start, min(size, FETCHED_AT_ONCE))
         size = min(size, SENT_AT_ONCE)
@@ -64,13 +64,13 @@ class Body:
         return self.content[start : start + size]
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         if self.file is not None:
             self.file.close()
 
 
 def open_below(root: str, parts: list[str]) -> BinaryIO:
-    """A plain file below a folder; no link is followed, whatever happens to the folder meanwhile."""
+    """Open a plain file below a folder; links are not followed, even if the folder changes meanwhile."""
     place = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts[:-1]:
@@ -93,7 +93,7 @@ def _plain(descriptor: int) -> BinaryIO:
 
 
 class Served:
-    """What there is to serve of an output folder."""
+    """The files to serve from an output folder."""
 
     page: bytes | None = None
 
@@ -103,13 +103,13 @@ class Served:
         members: Mapping[str, Address],
         sources: tuple[Layout, frozenset[str]] | None,
     ) -> None:
-        """`members` are no files of this machine; `page` is for a folder without report.html."""
+        """Take `members`, which are not local files, and a `page` for a folder without report.html."""
         self._files, self._members, self._sources = files, members, sources
         self._reader, self._one_at_a_time = OutputReader(files.folder), threading.Lock()
         self._root = "" if is_url(files.folder) else os.path.realpath(files.folder)
 
     def body(self, path: str) -> Body:
-        """What is at a path of the URL."""
+        """Return the content at a path of the URL."""
         if path.startswith(SOURCES):
             return self._source(os.fsdecode(unquote_to_bytes(_path_of(path)[len(SOURCES) :])))
         parts = _parts(path)
@@ -127,7 +127,7 @@ class Served:
         page = self.page
         if page is None:
             page = self._read_report()
-        # the page then knows that it may ask for what is in shards
+        # tells the page that it may request outputs in shards
         mark = f'<html lang="en" data-server="{"sources" if self._sources else "outputs"}"'.encode()
         page = page.replace(b'<html lang="en"', mark, 1)
         return Body("text/html; charset=utf-8", len(page), page)
@@ -153,7 +153,7 @@ class Served:
         return Body(type_of(name), where.size, stored=self._files.ranges(file), start=start)
 
     def _whole(self, where: Address) -> Body:
-        """What only the reader of outputs knows how to read."""
+        """Return content that only the reader of outputs can read."""
         try:
             with self._one_at_a_time:
                 content = self._reader.read(where)
@@ -177,7 +177,7 @@ def _path_of(url: str) -> str:
 
 
 def _parts(path: str) -> list[str]:
-    """The names in the path of a URL; none of them leads anywhere but down."""
+    """Return the names in the path of a URL; all of them lead down."""
     raw = _path_of(path).strip("/")
     if not raw:
         return []
@@ -188,7 +188,7 @@ def _parts(path: str) -> list[str]:
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers GET and HEAD."""
+    """A handler for GET and HEAD."""
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "splitter", ""
@@ -196,7 +196,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server: "Server"
 
     def do_GET(self) -> None:
-        """Send what is there."""
+        """Send the content."""
         if not self._is_asked_here():
             self._refuse(HTTPStatus.FORBIDDEN)
             return
@@ -208,7 +208,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             self._send(body)
         except (ConnectionError, TimeoutError, StorageError):
-            # players ask for more than they take; or what was promised cannot be had
+            # players request more than they take; or the promised bytes cannot be read
             self.close_connection = True
         finally:
             body.close()
@@ -216,7 +216,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def _is_asked_here(self) -> bool:
-        """Whether the address is this machine's own: pages from elsewhere may not ask under another name."""
+        """Return whether the request names this machine: other sites must not ask under their names."""
         if not self.server.is_loopback:
             return True
         host = self.headers.get("Host", "")
@@ -245,7 +245,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _send(self, body: Body) -> None:
         headers = [("Accept-Ranges", "bytes")]
         if not body.kind.startswith("text/html"):
-            # an output that is a page may do nothing here
+            # an output that is a page must not run here
             headers.append(
                 ("Content-Security-Policy", "sandbox; default-src 'none'; style-src 'unsafe-inline'")
             )
@@ -273,11 +273,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(part)
             start += len(part)
             part = body.part(start, stop - start) if start < stop else b""
-        # if the file has become shorter what was promised cannot be kept
+        # if the file became shorter, the promised size cannot be sent
         self.close_connection |= start < stop
 
     def _range(self, size: int) -> tuple[int, int] | None:
-        """The one range that is asked for, if that is so; an empty one cannot be given."""
+        """Return the requested range, if there is exactly one; an empty one cannot be served."""
         match = _RANGE.fullmatch(self.headers.get("Range", "").replace(" ", ""))
         if not match or not any(match.groups()) or "If-Range" in self.headers:
             return None
@@ -289,28 +289,29 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return int(first), min(size, int(last) + 1) if last else size
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-        """Say nothing: whoever looks at the page is no news."""
+        """Log nothing."""
 
 
 def _no_address(host: str, port: int, error: OSError) -> str:
     reason = error.strerror or str(error)
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return f"--host {host}: {reason}; give an address of this machine, or leave it out"
-    return f"--host {host} --port {port}: {reason}; give another --port, or 0 for any"
+        return f"--host {host}: {reason}; use an address of this machine, or leave it out"
+    return f"--host {host} --port {port}: {reason}; choose another --port, or 0 for a free one"
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves one folder until it is ended."""
+    """A server for one folder."""
 
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, served: Served, host: str, port: int) -> None:
-        """Take the address."""
+        """Bind the address."""
         self.served = served
         if not host:
             raise Refused(
-                "--host: is empty; leave it out, or give 0.0.0.0 for all who can reach this machine"
+                "--host: is empty; leave it out, or use 0.0.0.0 to give access to all who can reach "
+                "this machine"
             )
         self.is_loopback = host in LOOPBACK or host.startswith("127.")
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -322,15 +323,15 @@ class Server(http.server.ThreadingHTTPServer):
             raise Refused(f"--port {port}: must be from 0 to 65535") from None
 
     def server_bind(self) -> None:
-        """Take the address, without asking a name server who has it."""
+        """Bind the address without asking a name server."""
         super(http.server.HTTPServer, self).server_bind()
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Whoever hangs up is no fault."""
+        """Ignore clients that disconnect."""
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its address."""
         host, port = str(self.server_address[0]), self.server_address[1]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

@@ -1,4 +1,4 @@
-"""What the top of the page says: what ran, how much there is, plots, labels, failures."""
+"""The top of the page: what ran, totals, plots, labels, failures."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from splitter.errors import Refused
-from splitter.ledger.run_files import LAST_RUN, LIST, LISTED, RUN
+from splitter.ledger.run_files import LAST_RUN, LIST, LISTED, RUN, RunFile
 from splitter.outputs.files import Files
 from splitter.outputs.tables import open_table
 from splitter.report.levels import SILENCE_DB
@@ -28,9 +28,9 @@ from splitter.report.table import (
 from splitter.storage.checked_file import json_of
 
 FEWEST_BINS, MOST_BINS = 12, 40
-# what is measured, and to how many decimals the page has it
+# the measured values, and the number of decimals on the page
 LEVELS = {"rms_db": 1, "peak_db": 1, "silence": 1}
-# from this on a range is better seen in steps that grow
+# above this ratio, a range is easier to read in growing steps
 WIDE = 200
 MOST_PLOTS_OF_METADATA = 4
 _PLACES = ("start", "end", "frames", "stop_sample", "shard_offset", "size")
@@ -38,11 +38,11 @@ _PLACES = ("start", "end", "frames", "stop_sample", "shard_offset", "size")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the run itself keeps beside its outputs, as far as it is there.
+    """Facts that the run keeps next to its outputs, as far as they exist.
 
     Attributes:
         how: The recipe, its parameters and the sink.
-        listed: How the rows of the list name inputs.
+        listed: The column of the list that names inputs.
         last: How long the last run took, and what it did.
     """
 
@@ -52,18 +52,18 @@ class RunFacts:
 
     @classmethod
     def of(cls, files: Files) -> "RunFacts":
-        """Read it."""
+        """Read the facts."""
         return cls(_json(files, RUN), _json(files, LISTED), _json(files, LAST_RUN))
 
     @property
     def recipe(self) -> str:
-        """What the recipe is called."""
+        """The name of the recipe."""
         name, file = str(self.how.get("recipe", "")), str(self.how.get("file of the recipe", ""))
         return file if file and file == name.lower() else name
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The parameters that are set, as texts."""
+        """The parameters that are set, as text."""
         found = {
             name.removeprefix("parameter "): value
             for name, value in self.how.items()
@@ -72,23 +72,23 @@ class RunFacts:
         return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
 
 
-def _json(files: Files, name: str) -> dict[str, Any]:
-    if not files.exists(name):
+def _json(files: Files, file: RunFile) -> dict[str, Any]:
+    if not files.exists(file.name):
         return {}
     try:
-        content = json_of(files.read(name))
+        content = json_of(files.read(file.name))
     except ValueError as error:
-        raise Refused(f"{files.location(name)}: is damaged ({error}); remove it") from None
+        raise Refused(f"{files.location(file.name)}: {file.fault_of(error)}") from None
     return content if isinstance(content, dict) else {}
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long outputs are.
+    """Lengths of outputs.
 
     Attributes:
-        all: Of each row of the manifest, if the manifest says so.
-        rows: Of each row of the table, as it was measured or as the manifest says; NaN if neither.
+        all: For each row of the manifest, if the manifest has lengths.
+        rows: For each row of the table, as measured or from the manifest; NaN if neither.
     """
 
     all: np.ndarray | None
@@ -96,7 +96,7 @@ class Lengths:
 
     @classmethod
     def of(cls, table: ReportTable, looks: Looks) -> "Lengths":
-        """From `frames` and `sample_rate`, or from what was read."""
+        """Compute them from `frames` and `sample_rate`, or from what was read."""
         whole = _from_columns(table.manifest)
         listed = _from_columns(table.rows)
         rows = np.full(len(table.rows), np.nan) if listed is None else listed.copy()
@@ -119,10 +119,10 @@ def _from_columns(frame: pd.DataFrame) -> np.ndarray | None:
 
 
 def inputs_left(files: Files, table: ReportTable) -> int:
-    """How many inputs of the run's list stand in neither table: they were not tried yet."""
-    if table.listed not in table.dataset or not files.exists(LIST):
+    """Return how many inputs of the run's list are in neither table: they were not tried yet."""
+    if table.listed not in table.dataset or not files.exists(LIST.name):
         return 0
-    header, rows = open_table(files, LIST, [], table.dataset)
+    header, rows = open_table(files, LIST.name, [], table.dataset)
     if table.listed not in header:
         return 0
     at = header.index(table.listed)
@@ -134,7 +134,7 @@ def inputs_left(files: Files, table: ReportTable) -> int:
 
 
 def numbers_of(table: ReportTable, lengths: Lengths, kept: RunFacts, left: int) -> dict[str, Any]:
-    """How much there is of everything."""
+    """Return the totals."""
     manifest = table.manifest
     with_file = manifest["output"].to_numpy(object) != ""
     states = _counts(manifest)
@@ -170,7 +170,7 @@ def _counts(manifest: pd.DataFrame) -> dict[int, int]:
 
 
 def plots_of(table: ReportTable, lengths: Lengths, looks: Looks) -> list[dict[str, Any]]:
-    """The histograms, each with the name of the column that it is of."""
+    """Return the histograms, each with the name of its column."""
     measured = f"{len(looks.levels):,} measured"
     levels = looks.levels.values()
     plots = []
@@ -203,7 +203,7 @@ def plots_of(table: ReportTable, lengths: Lengths, looks: Looks) -> list[dict[st
 
 
 def _numeric(table: ReportTable) -> Iterator[tuple[str, np.ndarray]]:
-    """Metadata that is numbers, but for what says where a piece is."""
+    """Return numeric metadata, except the position of a piece."""
     found = 0
     for name in table.manifest.columns:
         known = name in {*LEFT_OUT, *TECHNICAL} or name.startswith(("source_", *_PLACES))
@@ -223,10 +223,10 @@ def _histogram(  # noqa: PLR0913 - what a plot has
     note: str = "",
     span: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """Counts of values in equal steps, or in steps that grow where the range is wide."""
+    """Count values in equal steps, or in growing steps if the range is wide."""
     values = values[np.isfinite(values)]
     if column in LEVELS:
-        # as the rows of the page have them, so that a bar leads to those that it counts
+        # rounded like the rows of the page, so that a bar selects the rows it counts
         values = np.array([round(value, LEVELS[column]) for value in values.tolist()])
     plot: dict[str, Any] = {
         "column": column,
@@ -258,7 +258,7 @@ def _histogram(  # noqa: PLR0913 - what a plot has
 
 
 def _rounded(least: float, most: float) -> tuple[float, float]:
-    """Ends of a range that are good to read."""
+    """Round the ends of a range to readable numbers."""
     step = 10 ** np.floor(np.log10((most - least) / 4))
     low, high = float(np.floor(least / step) * step), float(np.ceil(most / step) * step)
     return (0.0 if 0 < low < (most - least) / 4 else low), high
@@ -269,13 +269,13 @@ def _short(number: float) -> float:
 
 
 def clipping_of(looks: Looks) -> dict[str, int]:
-    """How many of the outputs that were measured have samples at full scale."""
+    """Return how many measured outputs have samples at full scale."""
     clipped = sum(1 for one in looks.levels.values() if one.clipped > 0)
     return {"clipped": clipped, "measured": len(looks.levels)}
 
 
 def labels_of_all(table: ReportTable, lengths: Lengths) -> list[dict[str, Any]]:
-    """The balance of each column that says of what kind an output is; of many values the most frequent."""
+    """Return the distribution of each label column, with its most frequent values."""
     found = []
     for name in facets(table):
         values = balance(table, name, lengths.all)
@@ -286,7 +286,7 @@ def labels_of_all(table: ReportTable, lengths: Lengths) -> list[dict[str, Any]]:
 
 
 def rates_of(looks: Looks) -> list[dict[str, Any]]:
-    """The sample rates that were measured, where the manifest does not say them."""
+    """Return the measured sample rates, if the manifest does not have them."""
     rates = [one.rate for one in looks.levels.values()]
     rows = [
         {"value": str(rate), "outputs": rates.count(rate), "seconds": 0.0, "split": {}}
@@ -296,7 +296,7 @@ def rates_of(looks: Looks) -> list[dict[str, Any]]:
 
 
 def kinds_of(table: ReportTable) -> dict[str, int]:
-    """How many outputs there are of each kind."""
+    """Return the number of outputs of each kind."""
     found: dict[str, int] = {}
     for name in table.manifest["output"].to_numpy(object):
         if name:

@@ -12,13 +12,14 @@ import xxhash
 from splitter.ledger.records import ERROR_COLUMNS
 from splitter.outputs.frame import Manifest
 from splitter.text.csv import ENCODING, ESCAPE, in_unicode
+from splitter.text.labels import EARLIER, labels_in, name_when_made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# what a row is, as the page knows it
+# the states of a row, as the page knows them
 OUTPUT, NO_FILE, SKIPPED, FAILED = range(4)
-# not worth a column: nobody looks at it, and it cannot be made any smaller
+# not worth a column: nobody reads it, and it cannot be compressed
 LEFT_OUT = ("checksum", "skipped", *ERROR_COLUMNS)
 LONGEST_TEXT = 1000
 DIGITS = 7
@@ -27,12 +28,10 @@ MOST_FACETS = 8
 LONGEST_LABEL = 60
 MOST_INPUTS_NAMED = 200
 MOST_GROUPS = 100
-# what is looked at first, where there is a choice
+# columns to show first, if there is a choice
 LIKELY_LABELS = ("split", "label", "labels", "class", "category", "speaker", "language", "lang")
 NEVER_LABELS = ("input", "output", "label_starts", "label_ends")
 TECHNICAL = ("sample_rate", "channels", "source_rate", "source_format")
-# a bar that the text of a label may hold itself is marked so
-_BETWEEN_LABELS = re.compile(r"(?<!\\)\|")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _SOUND = "wav flac mp3 ogg oga opus aiff aif aifc au snd caf w64 rf64 m4a mp4 webm wma"
 _IMAGE = "png jpg jpeg gif webp avif svg bmp"
@@ -42,7 +41,7 @@ _KIND_OF = {ending: kind for kind, endings in _KINDS.items() for ending in endin
 
 
 def kind_of(name: str) -> str:
-    """What an output is, by what its name ends with: sound, image, text, or other."""
+    """Return the kind of an output by its extension: sound, image, text, or other."""
     return _KIND_OF.get(name.rpartition(".")[2].lower(), "other")
 
 
@@ -51,13 +50,13 @@ class ReportTable:
     """The rows that the page lists.
 
     Attributes:
-        rows: Those of the manifest that are listed, then those of errors.csv.
-        state: What each of them is.
-        total: How many there are, listed or not.
+        rows: The listed rows of the manifest, then those of errors.csv.
+        state: The state of each.
+        total: Number of rows, listed or not.
         manifest: All rows of the manifest.
         failed: All rows of errors.csv.
-        dataset: Which columns are of the dataset list.
-        listed: Which of them names the inputs.
+        dataset: The columns of the dataset list.
+        listed: The one that names the inputs.
     """
 
     rows: pd.DataFrame
@@ -70,10 +69,10 @@ class ReportTable:
 
     @classmethod
     def of(cls, manifest: Manifest, most: int, listed: str) -> "ReportTable":
-        """Take all inputs, or so many whole ones that there are not too many rows."""
+        """Take all inputs, or if there are too many rows, all rows of some inputs."""
         failed, listed = manifest.failed, in_unicode(listed)
         for frame in (manifest, failed):
-            # a name that is not UTF-8 is none to pandas, nor to a page
+            # neither pandas nor a page accepts a name that is not UTF-8
             frame.columns = pd.Index([*map(in_unicode, frame.columns)])
         columns = list(manifest.columns)
         dataset = columns[: columns.index("output")]
@@ -86,7 +85,7 @@ class ReportTable:
         return cls(rows, states, len(manifest) + len(failed), manifest, failed, dataset, listed)
 
     def texts(self, name: str) -> list[str]:
-        """A column as texts; empty where there is nothing."""
+        """Return a column as text; missing values are empty."""
         return [str(value) for value in self.rows[name].fillna("")]
 
 
@@ -98,19 +97,19 @@ def _states(manifest: pd.DataFrame) -> np.ndarray:
 
 
 def hash_of(text: str) -> int:
-    """A number for a name, the same each time and without any pattern."""
+    """Return a number for a name that is always the same and has no pattern."""
     return xxhash.xxh3_64_intdigest(text.encode(ENCODING, ESCAPE))
 
 
 def chosen_inputs(inputs: "pd.Series[Any]", most: int) -> np.ndarray:
-    """Which rows to list: all, or those of the inputs whose names have the least hashes."""
+    """Return the rows to list: all, or those of the inputs whose names have the smallest hashes."""
     if len(inputs) <= most:
         return np.ones(len(inputs), bool)
     codes, names = pd.factorize(inputs)
     order = np.argsort([hash_of(str(name)) for name in names], kind="stable")
     ends = np.cumsum(np.bincount(codes)[order])
     kept: np.ndarray = np.isin(codes, order[: max(1, int(np.searchsorted(ends, most, "right")))])
-    # one input may have more outputs than can be listed: the first of them
+    # one input may have more outputs than fit in the list: take the first of them
     return kept & (np.cumsum(kept) <= most)
 
 
@@ -118,7 +117,7 @@ def chosen_inputs(inputs: "pd.Series[Any]", most: int) -> np.ndarray:
 
 
 def packed(values: Iterable[Any], *, whole: bool = False) -> "Mapping[str, Any] | list[Any]":
-    """A column as JSON: the values, or the different ones and which of them each row has."""
+    """Return a column as JSON: its values, or its distinct values and an index for each row."""
     plain = [_plain(value, whole=whole) for value in values]
     first: dict[Any, int] = {}
     codes = [first.setdefault(value, len(first)) for value in plain]
@@ -143,19 +142,13 @@ def _plain(value: Any, *, whole: bool = False) -> Any:  # noqa: ANN401 - a cell
 # -- labels --------------------------------------------------------------------------------------------------
 
 
-def labels_of(name: str, text: str) -> list[str]:
-    """The labels in a cell: the recipes for sound put several into one."""
-    if name != "labels":
-        return [text] if text else []
-    return [one.replace("\\|", "|") for one in _BETWEEN_LABELS.split(text)] if text else []
-
-
 def facets(table: ReportTable) -> list[str]:
-    """The columns whose values say of what kind a row is, those that are looked for most first."""
+    """Return the label columns, the most useful ones first."""
     names = [name for name in table.manifest.columns if _is_facet(table, name)]
 
     def order(name: str) -> tuple[bool, int]:
-        likely = LIKELY_LABELS.index(name) if name in LIKELY_LABELS else len(LIKELY_LABELS)
+        made = name_when_made(name)
+        likely = LIKELY_LABELS.index(made) if made in LIKELY_LABELS else len(LIKELY_LABELS)
         return name in TECHNICAL, likely
 
     plain = sorted(names, key=order)
@@ -164,8 +157,10 @@ def facets(table: ReportTable) -> list[str]:
 
 
 def _is_facet(table: ReportTable, name: str) -> bool:
-    never = name in {*LEFT_OUT, *NEVER_LABELS, table.listed} or name.startswith("from_")
-    if never or (name.startswith("source_") and name not in TECHNICAL):
+    made = name_when_made(name)
+    never = made in {*LEFT_OUT, *NEVER_LABELS, table.listed}
+    # of an earlier stage, its labels are worth a look, not how its files were written
+    if never or ((made in TECHNICAL or made.startswith("source_")) and name not in TECHNICAL):
         return False
     column = table.manifest[name]
     number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
@@ -173,16 +168,26 @@ def _is_facet(table: ReportTable, name: str) -> bool:
         return False
     if name == "source_rate":
         return "sample_rate" in table.manifest.columns and not column.equals(table.manifest["sample_rate"])
-    values = {one for value in column.dropna().unique() for one in labels_of(name, str(value))}
-    if name == "sample_rate" or name in LIKELY_LABELS:
+    values = {one for value in column.dropna().unique() for one in labels_in(name, str(value))}
+    if name == "sample_rate" or made in LIKELY_LABELS:
         return bool(values)
     inputs = table.manifest[table.listed].nunique()
     most = min(MOST_VALUES, max(FEW_VALUES, inputs // 2))
-    return 1 < len(values) <= most and all(len(one) <= LONGEST_LABEL for one in values)
+    # what came along from an earlier stage is text, its numbers too
+    numbers = name.startswith(EARLIER) and all(map(_is_number, values))
+    return 1 < len(values) <= most and not numbers and all(len(one) <= LONGEST_LABEL for one in values)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text or 0)
+    except ValueError:
+        return False
+    return True
 
 
 def balance(table: ReportTable, name: str, seconds: np.ndarray | None) -> list[dict[str, Any]]:
-    """How many outputs there are of each value, how long they are, and how they are split."""
+    """Return for each value the number of outputs, their length, and how they are split."""
     mine = table.manifest["output"].to_numpy(object) != ""
     cells = table.manifest[name][mine]
     by_split = name != "split" and "split" in table.manifest.columns
@@ -197,7 +202,7 @@ def balance(table: ReportTable, name: str, seconds: np.ndarray | None) -> list[d
     for code, value in enumerate(values):
         text = "" if value is None or value is pd.NA or value != value else str(_plain(value))  # noqa: PLR0124
         some = np.flatnonzero(shares[code])
-        for label in labels_of(name, text) or [""]:
+        for label in labels_in(name, text) or [""]:
             one = found.setdefault(label, {"value": label, "outputs": 0, "seconds": 0.0, "split": {}})
             one["outputs"] += int(counts[code])
             one["seconds"] += float(lengths[code])
@@ -211,7 +216,7 @@ def balance(table: ReportTable, name: str, seconds: np.ndarray | None) -> list[d
 
 
 def _without(message: str, name: str) -> str:
-    """A message without the path of an input, wherever that begins."""
+    """Return a message without the path of the input, wherever that begins."""
     before, *parts = message.split(name) if name else [message]
     for part in parts:
         if before[-1:].strip():
@@ -221,9 +226,9 @@ def _without(message: str, name: str) -> str:
 
 
 def causes(table: ReportTable) -> tuple[list[dict[str, Any]], list[int]]:
-    """The failures by cause, the most frequent first; and of each row of errors.csv, which cause it has.
+    """Return the failures by cause, the most frequent first, and the cause of each row of errors.csv.
 
-    Messages are alike when they differ in the input's own name and in numbers only.
+    Messages count as the same if they differ only in the name of the input and in numbers.
     """
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     keys = []

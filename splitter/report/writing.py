@@ -15,7 +15,7 @@ from splitter.report.page import Page, layout_of, page_of
 from splitter.report.serving import Served, Server
 from splitter.report.summary import RunFacts
 from splitter.storage.layout import OWN_FOLDER, Layout, shard_of
-from splitter.storage.remote import storage_of
+from splitter.storage.opening import storage_of
 from splitter.storage.tree import Tree
 from splitter.text.content_types import REPORT
 from splitter.text.urls import is_url, without_secrets
@@ -23,16 +23,16 @@ from splitter.text.urls import is_url, without_secrets
 
 @dataclass(frozen=True, kw_only=True)
 class ReportResult:
-    """What making a report came to.
+    """The result of making a report.
 
     Attributes:
-        path: Where it is.
-        size: Its bytes.
-        outputs: How many output files the manifest has.
-        looked_at: How many of them were looked at.
+        path: Its location.
+        size: Its size in bytes.
+        outputs: Number of output files in the manifest.
+        looked_at: How many of them were read.
         unread: How many of those cannot be read.
         unread_first: The first few of these, and why.
-        inputs: How many inputs the run has.
+        inputs: Number of inputs of the run.
         left: How many of them it has not tried yet.
         in_shards: Whether outputs are in shards.
     """
@@ -49,7 +49,7 @@ class ReportResult:
 
 
 def write_report(output: str, to: str | None, effort: Effort) -> ReportResult:
-    """Look at the outputs of a folder, and write the page about them into it, or to another place."""
+    """Look at the outputs of a folder, and write the page about them into it, or to another location."""
     folder = location_of(output, "report").files.folder
     if to is None and is_url(folder):
         page = page_of(output, folder, effort)
@@ -57,9 +57,9 @@ def write_report(output: str, to: str | None, effort: Effort) -> ReportResult:
         return _written(f"{without_secrets(folder)}/{REPORT}", page)
     path = os.path.abspath(os.path.expanduser(to)) if to else os.path.join(folder, REPORT)
     if os.path.isdir(path):
-        raise Refused(f"--output {path}: is a folder; give the name of the file to write")
+        raise Refused(f"--output {path}: is a folder; name the file to write")
     if to and not os.path.isdir(os.path.dirname(path)):
-        raise Refused(f"--output {path}: there is no folder {os.path.dirname(path)}; make it first")
+        raise Refused(f"--output {path}: there is no folder {os.path.dirname(path)}; create it first")
     page = page_of(output, os.path.dirname(path), effort)
     _write(path, page.content)
     return _written(path, page)
@@ -85,7 +85,7 @@ def _write(path: str, content: bytes) -> None:
     temporary = f"{name}.new"
     try:
         if tree.exists(OWN_FOLDER):
-            # what a killed process leaves there is in nobody's way
+            # a killed process leaves it where it disturbs nobody
             temporary = f"{OWN_FOLDER}/{temporary}"
         with open(temporary, "wb", opener=tree.create) as file:
             file.write(content)
@@ -93,13 +93,13 @@ def _write(path: str, content: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             tree.unlink(temporary)
-        raise StorageError(f"cannot write {path}: {error.strerror}; give another place with -o") from None
+        raise StorageError(f"cannot write {path}: {error.strerror}; choose another file with -o") from None
 
 
 def server_of(output: str, effort: Effort, *, host: str, port: int, sources: bool) -> tuple[Server, str]:
-    """A server of an output folder, and what there is to say of it.
+    """Return a server for an output folder, and a note for the user.
 
-    It has a page of its own if there is no report.html, or one that is older than the manifest.
+    The server makes its own page if report.html is missing or older than the manifest.
     """
     files = location_of(output, "serve").files
     manifest = read_manifest(output)
@@ -109,7 +109,7 @@ def server_of(output: str, effort: Effort, *, host: str, port: int, sources: boo
         manifest["size"],
         strict=True,
     )
-    # loose files on this machine are given as they are
+    # loose files on this machine are served as they are
     remote = is_url(files.folder)
     members = {
         name: Address(name, number_of(size), shard_offset=offset_of(name, offset))
@@ -126,7 +126,7 @@ def server_of(output: str, effort: Effort, *, host: str, port: int, sources: boo
         except BaseException:
             server.server_close()
             raise
-    return server, f"{REPORT} is older than the manifest: a new one is shown, and not written" if old else ""
+    return server, f"{REPORT} is older than the manifest: a new one is shown but not written" if old else ""
 
 
 def _is_older(one: str, other: str) -> bool:

@@ -1,4 +1,4 @@
-"""`cat` and `split`: samples from archives into archives, in their order."""
+"""`cat` and `split`: samples from archives to archives, in order."""
 
 import contextlib
 import itertools
@@ -15,12 +15,12 @@ from splitter.errors import Refused
 from splitter.tar.samples import SampleWriter, TarSample, read_samples, samples_of
 from splitter.tar.targets import check_target, exists, writing
 
-HELD_AHEAD = 16  # samples of one archive that a reader may have ready
+HELD_AHEAD = 16  # samples of one archive that a reader may read ahead
 _NUMBER = re.compile(r"\{shard(?::0?(\d{0,2})d)?\}")
 
 
 def write_archive(samples: Iterable[TarSample], target: str, *, number_same: bool = False) -> int:
-    """Write samples into one archive; how many they were."""
+    """Write samples to one archive; return how many."""
     with writing(target) as file:
         writer = SampleWriter(file, "standard output" if target == "-" else target, number_same=number_same)
         for sample in samples:
@@ -30,12 +30,12 @@ def write_archive(samples: Iterable[TarSample], target: str, *, number_same: boo
 
 
 def cut(samples: Iterable[TarSample], *, skip: int = 0, count: int | None = None) -> Iterator[TarSample]:
-    """Without the first `skip` samples, and `count` of the rest."""
+    """Skip the first `skip` samples, then yield `count` of the rest."""
     return itertools.islice(samples, skip, None if count is None else skip + count)
 
 
 def shuffled(samples: Iterable[TarSample], held: int, seed: int) -> Iterator[TarSample]:
-    """Samples in an order by chance, of which `held` wait at a time; the same for the same seed."""
+    """Yield samples in random order from a buffer of `held`; the same order for the same seed."""
     chance = random.Random(seed)  # noqa: S311 - not a secret
     waiting: list[TarSample] = []
     for sample in samples:
@@ -56,7 +56,7 @@ _Ready = TarSample | BaseException | None
 
 
 class _ReaderThread:
-    """A thread that reads an archive ahead, as far as its queue takes it."""
+    """A thread that reads an archive ahead, as far as its queue allows."""
 
     def __init__(self, source: ArchiveSource, archive: int) -> None:
         self._source, self._archive = source, archive
@@ -83,19 +83,19 @@ class _ReaderThread:
         return False
 
     def samples(self) -> Iterator[TarSample]:
-        """What it reads; what it raises is raised here."""
+        """Yield its samples; raise its errors here."""
         while (ready := self._ready.get()) is not None:
             if isinstance(ready, BaseException):
                 raise ready
             yield ready
 
     def end(self) -> None:
-        """Read no further."""
+        """Stop reading."""
         self._unwanted.set()
 
 
 def read_together(sources: Sequence[ArchiveSource], workers: int) -> Generator[TarSample, None, None]:
-    """The samples of archives in order, while up to `workers` of them are read at a time."""
+    """Yield the samples of archives in order, reading up to `workers` of them at a time."""
     if workers == 1:
         yield from samples_of(sources)
         return
@@ -117,15 +117,15 @@ def read_together(sources: Sequence[ArchiveSource], workers: int) -> Generator[T
 
 @dataclass(frozen=True)
 class Shards:
-    """Where shards go, and how large they are.
+    """Names and sizes of shards.
 
     Attributes:
         pattern: Their names, with `{shard:06d}` for the number.
-        size: The most bytes of one; a single sample may be larger.
-        count: The most samples of one.
-        start: The number of the first.
-        most: How many to write at most.
-        number_same: A sample whose key is taken gets a number, and is no error.
+        size: Maximum bytes of a shard; a single sample may be larger.
+        count: Maximum samples of a shard.
+        start: Number of the first shard.
+        most: Maximum number of shards.
+        number_same: Whether a sample whose key is taken gets a number instead of an error.
     """
 
     pattern: str
@@ -136,32 +136,30 @@ class Shards:
     number_same: bool = False
 
     def name_of(self, number: int) -> str:
-        """The name of a shard."""
+        """Return the name of a shard."""
         return _NUMBER.sub(lambda match: f"{number:0{match[1] or 0}d}", self.pattern)
 
     def check(self) -> None:
-        """Refuse what would mix shards, or overwrite some."""
+        """Refuse names that would mix shards or overwrite some."""
         rest = _NUMBER.sub("", self.pattern)
         if rest == self.pattern or "{" in rest or "}" in rest:
-            raise Refused(
-                f"-o {self.pattern}: has no place for the number; write it as prefix-{{shard:06d}}.tar"
-            )
+            raise Refused(f"-o {self.pattern}: has no number in it; write prefix-{{shard:06d}}.tar")
         check_target(self.name_of(self.start))
         for number, name in self._there():
             if number >= self.start:
                 raise Refused(
-                    f"{name}: is there already; remove it, choose another name, or use a later --start"
+                    f"{name}: already exists; remove it, choose another name, or use a later --start"
                 )
 
     def _there(self) -> Iterator[tuple[int, str]]:
-        """Shards of such names that there are, with their numbers."""
+        """Yield existing shards of such names, with their numbers."""
         if is_url(self.pattern):
             if exists(self.name_of(self.start)):
                 yield self.start, self.name_of(self.start)
             return
         folder, name = os.path.split(self.pattern)
         if "{" in folder:
-            raise Refused(f"-o {self.pattern}: the number stands in the file's name, not in a folder's")
+            raise Refused(f"-o {self.pattern}: the number must be in the name of the file, not of a folder")
         parts = [re.escape(part) for part in _NUMBER.sub("\0", name).split("\0")]
         known = re.compile(r"(\d+)".join(parts), re.DOTALL)
         for found in sorted(os.listdir(folder or ".")):
@@ -172,7 +170,7 @@ class Shards:
 
 @dataclass(frozen=True)
 class Divided:
-    """What `split` has done: the shards, the samples in them, and whether some were left."""
+    """The result of `split`: the shards, their samples, and whether some were left."""
 
     names: list[str]
     samples: int
@@ -180,7 +178,7 @@ class Divided:
 
 
 def split(samples: Iterable[TarSample], shards: Shards) -> Divided:
-    """Write samples into shards, each there when it is whole."""
+    """Write samples to shards, each of which appears when it is whole."""
     waiting = iter(samples)
     locations: list[str] = []
     total = 0

@@ -1,9 +1,7 @@
-"""`map`: the user's program on each sample, in a folder of its own."""
+"""`map`: the user's program on each sample, in a separate folder."""
 
 import contextlib
-import csv
 import errno
-import io
 import os
 import shutil
 import signal
@@ -25,8 +23,8 @@ from splitter.system.programs import complaint, dying_with
 from splitter.system.reaper import reaper_beside
 from splitter.system.temporary_folders import temporary_folder
 from splitter.tar.samples import SampleWriter, TarSample, read_samples, samples_of
-from splitter.tar.tables import csv_line
 from splitter.tar.targets import exists, remove, writing
+from splitter.text.csv import CsvText, parse_rows
 
 STEM = "sample"
 ERRORS = ".errors.csv"
@@ -37,7 +35,7 @@ _NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
 @dataclass(frozen=True)
 class SampleFailure:
-    """A sample that could not be done."""
+    """A sample that failed."""
 
     key: str
     location: str
@@ -45,7 +43,7 @@ class SampleFailure:
 
     @property
     def row(self) -> tuple[str, str, str, str]:
-        """Its row of the errors file."""
+        """Its row in the errors file."""
         return self.key, self.location, type(self.error).__name__, str(self.error)
 
 
@@ -59,7 +57,7 @@ class Program:
     Attributes:
         arguments: The program and its arguments.
         workers: How many run at a time.
-        seconds: How long one may take; None: as long as it likes.
+        seconds: Time limit for each; None for no limit.
     """
 
     arguments: Sequence[str]
@@ -72,13 +70,13 @@ class Program:
     _stopped: bool = field(default=False, init=False)
 
     def check(self) -> None:
-        """Refuse a program that there is not."""
+        """Refuse a program that does not exist."""
         if shutil.which(self.arguments[0]) is None:
             raise Refused(f"{self.arguments[0]}: there is no such program")
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        """Within this it can be run; afterwards nothing is left of it, also when this process is killed."""
+        """Let the program run inside the block; then remove everything, even if this process is killed."""
         with (
             temporary_folder() as self._folder,
             reaper_beside(self._folder, all_started=True) as self._mark,
@@ -86,7 +84,7 @@ class Program:
             yield
 
     def outcomes(self, samples: Iterable[TarSample]) -> Generator[Outcome, None, None]:
-        """What comes of each sample, in order."""
+        """Yield the result of each sample, in order."""
         pool = ThreadPoolExecutor(self.workers)
         waiting: deque[Future[Outcome]] = deque()
         self._stopped = False
@@ -102,7 +100,7 @@ class Program:
             pool.shutdown(cancel_futures=True)
 
     def run(self, sample: TarSample) -> Outcome:
-        """Run it on one sample."""
+        """Run the program on one sample."""
         folder = tempfile.mkdtemp(dir=self._folder)
         try:
             _lay_out(sample, folder)
@@ -114,11 +112,11 @@ class Program:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _call(self, sample: TarSample, folder: str) -> None:
-        # to a file, not a pipe: a process left in the background may hold that open for ever
+        # a file, not a pipe, which a background process could hold open forever
         with tempfile.TemporaryFile(dir=self._folder) as printed:
             with self._lock:
                 if self._stopped:
-                    raise CommandFailed("was not begun")
+                    raise CommandFailed("was not started")
                 process = subprocess.Popen(  # noqa: S603 - an argument list
                     self.arguments,
                     cwd=folder,
@@ -143,7 +141,7 @@ class Program:
                 raise CommandFailed(_complaint(process.returncode, printed, folder))
 
     def _is_late(self, process: "subprocess.Popen[bytes]") -> bool:
-        """Wait until a program has ended, or was ended since it took too long."""
+        """Wait until a program has ended, or was killed because it took too long."""
         late = threading.Event()
 
         def end() -> None:
@@ -155,7 +153,7 @@ class Program:
             timer.start()
         try:
             if hasattr(os, "waitid"):
-                # it keeps its number, so that its group can be ended and no other
+                # it keeps its number, so that only its own group can be killed
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             else:
                 process.wait()
@@ -164,7 +162,7 @@ class Program:
         return late.is_set()
 
     def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        """End what a program has left in the background."""
+        """Kill what a program left running in the background."""
         with self._lock:
             _kill(process.pid)
             self._running.discard(process.pid)
@@ -183,13 +181,13 @@ def _kill(group: int) -> None:
 
 
 def _complaint(code: int, printed: BinaryIO, folder: str) -> str:
-    """On one line, with names as they are in the folder of the sample."""
+    """Return a complaint on one line, with names as in the folder of the sample."""
     names = {os.fsencode(folder) + b"/": b"", os.fsencode(folder): b"."}
     return " ".join(complaint(code, printed, names).split())
 
 
 def _lay_out(sample: TarSample, folder: str) -> None:
-    """Each member as `sample.FIELD`."""
+    """Write each member as `sample.FIELD`."""
     for member in sample.members:
         name = STEM + member.name[len(sample.key) :]
         try:
@@ -204,7 +202,7 @@ def _lay_out(sample: TarSample, folder: str) -> None:
 
 
 def _collected(sample: TarSample, folder: str) -> list[TarSample]:
-    """What the program has left: `sample.*` is the sample, other names are samples of their own."""
+    """Return what the program left: `sample.*` is the sample, other names are additional samples."""
     found: dict[str, list[Member]] = {}
     for name in sorted(os.listdir(folder)):
         if not stat.S_ISREG(os.lstat(f"{folder}/{name}").st_mode):
@@ -237,7 +235,7 @@ def _taken(path: str, name: str) -> Member:
 
 @dataclass
 class Counts:
-    """What has become of the samples: how many were done, came out, and failed; and of whole archives."""
+    """Numbers of samples that were done, made and failed, and of whole archives."""
 
     done: int = 0
     made: int = 0
@@ -248,16 +246,16 @@ class Counts:
 
 @dataclass(frozen=True)
 class Mapping:
-    """A whole job.
+    """A whole `map` job.
 
     Attributes:
-        program: What is run on each sample.
-        report: Takes a line for each archive that is damaged.
-        complain: Takes a line for each sample that failed.
+        program: The program to run on each sample.
+        report: Receives a line for each damaged archive.
+        complain: Receives a line for each failed sample.
         max_failures: How many samples may fail.
-        retry_failed: Do archives with failures again.
-        fresh: Do all archives again.
-        number_same: A sample whose key is taken gets a number, and is no error.
+        retry_failed: Redo archives with failures.
+        fresh: Redo all archives.
+        number_same: Whether a sample whose key is taken gets a number instead of an error.
     """
 
     program: Program
@@ -269,12 +267,12 @@ class Mapping:
     number_same: bool = False
 
     def into_one(self, sources: Sequence[ArchiveSource], target: str, counts: Counts) -> None:
-        """Run over the samples of all archives into one."""
+        """Process the samples of all archives into one."""
         with self.program.ready():
             self._write(samples_of(sources), target, counts)
 
     def one_by_one(self, pairs: Sequence[tuple[ArchiveSource, str]], counts: Counts) -> None:
-        """Run over each archive into one of its own; those that are there and whole are left alone."""
+        """Process each archive into a separate one; whole archives that exist are left alone."""
         with self.program.ready():
             for source, target in pairs:
                 self._one(source, target, counts)
@@ -293,7 +291,7 @@ class Mapping:
     def _is_done(self, target: str) -> bool:
         if not exists(target) or (self.retry_failed and exists(target + ERRORS)):
             return False
-        # an object is there whole or not at all
+        # an object appears whole or not at all
         return is_url(target) or is_whole(target)
 
     def _write(self, samples: Iterable[TarSample], target: str, counts: Counts) -> None:
@@ -322,13 +320,13 @@ class Mapping:
         self.check_failures(counts)
 
     def check_failures(self, counts: Counts) -> None:
-        """Stop when there are too many."""
+        """Stop after too many failures."""
         if self.max_failures is not None and counts.failed > self.max_failures:
             raise RunStopped(f"more than {self.max_failures} samples failed; stopped (--max-failures)")
 
 
 def is_whole(location: str) -> bool:
-    """Whether an archive can be read to its end."""
+    """Return whether an archive can be read to its end."""
     source = ArchiveSource(location)
     try:
         with source.open() as stream:
@@ -343,31 +341,29 @@ def _write_errors(location: str, failures: Sequence[SampleFailure]) -> None:
     if not failures:
         remove(location)
         return
-    lines = [csv_line(row) for row in (ERROR_COLUMNS, *(failure.row for failure in failures))]
     with writing(location) as file:
-        file.write("".join(lines).encode("utf-8", "surrogateescape"))
+        file.write(CsvText().encode([ERROR_COLUMNS, *(failure.row for failure in failures)]))
 
 
 def failures_of(target: str) -> int:
-    """How many samples an archive lacks, by the errors file beside it."""
+    """Return how many samples an archive lacks, according to its errors file."""
     if not exists(target + ERRORS):
         return 0
     with ArchiveSource(target + ERRORS).open() as stream:
-        rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline=""))
-        return sum(1 for _ in rows) - 1
+        return len(parse_rows(stream.read())) - 1
 
 
 def pairs_of(sources: Sequence[ArchiveSource], pattern: str) -> list[tuple[ArchiveSource, str]]:
-    """Each archive with the one to make of it: `{}` stands for what its braces or its `*` stood for."""
+    """Pair each archive with its output: `{}` stands for the text that its braces or `*` matched."""
     pairs = [(source, pattern.replace("{}", source.varying)) for source in sources]
     taken: dict[str, ArchiveSource] = {}
     read = {os.path.realpath(source.location) for source in sources if not is_url(source.location)}
     for source, target in pairs:
         if not source.varying:
-            raise Refused(f"{source.location}: has no braces or * whose value {{}} of -o {pattern} could be")
+            raise Refused(f"{source.location}: has no braces or * to replace {{}} in -o {pattern}")
         if target in taken:
-            raise Refused(f"{target}: would be made of both {taken[target].location} and {source.location}")
+            raise Refused(f"{target}: would be made from both {taken[target].location} and {source.location}")
         if not is_url(target) and os.path.realpath(target) in read:
-            raise Refused(f"{target}: is an archive to read as well; choose another -o")
+            raise Refused(f"{target}: is also one of the inputs; choose another -o")
         taken[target] = source
     return pairs

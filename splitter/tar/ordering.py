@@ -1,6 +1,6 @@
-"""`sort`: samples by key, by the value of a field, or by chance; more than memory holds, too.
+"""`sort`: samples by key, by the value of a field, or in random order, even more than fit in memory.
 
-Runs that fit into memory are sorted and put into temporary files, then merged. Equal ones keep their order.
+Runs that fit in memory are sorted and written to temporary files, then merged. Equal samples keep order.
 """
 
 import functools
@@ -21,7 +21,7 @@ from splitter.errors import TarError
 from splitter.tar.samples import TarSample, samples_in, samples_of
 
 MOST_RUNS = 64  # merged at a time
-A_SAMPLE, A_MEMBER = 500, 300  # bytes of memory beside the contents
+A_SAMPLE, A_MEMBER = 500, 300  # bytes of memory without the contents
 _SAMPLE = struct.Struct("<QII")
 _MEMBER = struct.Struct("<IQ")
 _INT = re.compile(r"[+-]?\d+")
@@ -30,7 +30,7 @@ Kind = Literal["text", "int", "float"]
 
 
 class _SampleAddress(NamedTuple):
-    """A sample, and the how manyth it was."""
+    """A sample and its position."""
 
     at: int
     sample: TarSample
@@ -41,13 +41,13 @@ Value = Callable[[_SampleAddress], Any]
 
 @dataclass(frozen=True)
 class Order:
-    """How to sort.
+    """A sort order.
 
     Attributes:
         by: A field, or alternatives as `cls;json`; None: by key.
-        kind: What its value is.
-        reverse: The largest first.
-        seed: Not by any value, but by chance.
+        kind: The type of its value.
+        reverse: Whether to sort in descending order.
+        seed: The seed of a random order, instead of sorting.
     """
 
     by: str | None = None
@@ -56,7 +56,7 @@ class Order:
     seed: int | None = None
 
     def value(self, place: _SampleAddress) -> Any:  # noqa: ANN401 - a text, a number, or bytes
-        """What a sample is sorted by."""
+        """Return the value that a sample is sorted by."""
         if self.seed is not None:
             return hashlib.blake2b(f"{self.seed} {place.at}".encode(), digest_size=16).digest()
         sample = place.sample
@@ -64,7 +64,7 @@ class Order:
 
 
 def value_of(sample: TarSample, field: str, kind: Kind) -> str | int | float:
-    """The value of a field; a sample without it is an error."""
+    """Return the value of a field; raise an error for a sample without it."""
     text = sample.text(field)
     if text is None:
         raise TarError(f"{sample.location}: sample {sample.key!r} has no field {field!r} to sort by")
@@ -83,9 +83,9 @@ def value_of(sample: TarSample, field: str, kind: Kind) -> str | int | float:
 
 
 def ordered(sources: Sequence[ArchiveSource], order: Order, memory: int) -> Iterator[TarSample]:
-    """The samples of archives in an order, with about `memory` bytes of them at hand.
+    """Return the samples of archives in order, with about `memory` bytes of them in memory.
 
-    By key, members of a sample that stand apart in its archive come together.
+    Sorting by key also brings scattered members of a sample together.
     """
     if order.by is None and order.seed is None:
         folders: set[int] = set()
@@ -99,9 +99,9 @@ def ordered(sources: Sequence[ArchiveSource], order: Order, memory: int) -> Iter
 def gathered(
     sources: Sequence[ArchiveSource], memory: int, *, always: bool | None = None
 ) -> Iterator[TarSample]:
-    """The samples of archives; those of an archive that begins with a folder are sorted by key.
+    """Yield the samples of archives; those of an archive that begins with a folder are sorted by key.
 
-    Such comes from `tar -cf - FOLDER`, which takes files as the folder has them. `always` decides for all.
+    `tar -cf - FOLDER` makes such archives, with files in the order of the folder. `always` decides for all.
     """
     for number, source in enumerate(sources):
         with source.open() as stream:
@@ -111,7 +111,7 @@ def gathered(
 
 
 def _pieces(source: ArchiveSource, number: int, folders: set[int]) -> Iterator[TarSample]:
-    """The pieces of samples of an archive, which is added to `folders` if it begins with one."""
+    """Yield the pieces of samples of an archive, which is added to `folders` if it begins with a folder."""
     with source.open() as stream:
         if _begins_with_folder(stream):
             folders.add(number)
@@ -129,10 +129,10 @@ def _begins_with_folder(stream: Any) -> bool:  # noqa: ANN401 - a buffered or a 
 
 
 def _joined(samples: Iterable[TarSample], folders: AbstractSet[int]) -> Iterator[TarSample]:
-    """Put pieces of a sample that have become neighbours together, the fields by name.
+    """Join neighbouring pieces of the same sample, with fields sorted by name.
 
-    A sample that was in one piece keeps the order of its fields, unless its archive is among `folders`: a
-    folder has its files in any order, and what comes of it shall not depend on that.
+    A sample in one piece keeps the order of its fields, unless its archive is among `folders`: a folder has
+    its files in any order, and the result must not depend on that.
     """
     for (_, archive), group in itertools.groupby(samples, lambda piece: (piece.key, piece.archive)):
         pieces = list(group)
@@ -172,7 +172,7 @@ def _merged(runs: Sequence["_Run"], order: Order) -> Iterator[_SampleAddress]:
 
 
 class _Run:
-    """Sorted samples in a temporary file; of their contents nothing is held in memory."""
+    """Sorted samples in a temporary file; their contents are not in memory."""
 
     def __init__(self, places: Iterable[_SampleAddress]) -> None:
         self._archives: dict[int, str] = {}

@@ -1,6 +1,6 @@
-"""`splitter tar map` on Ray: a task for each archive, done as on this machine, beside a Ray worker.
+"""`splitter tar map` on Ray: a task for each archive, done as on this machine, next to a Ray worker.
 
-Which archives are done is seen from the answers. One whose worker is lost is done again.
+The answers say which archives are done. An archive whose worker is lost is redone.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from splitter.system.reaper import VARIABLE
 from splitter.system.signals import signals_raise
 from splitter.tar.mapping import Counts, Mapping, Program
 from splitter.tar.targets import is_being_written, remove, writing
-from splitter.worker.messages import Report
+from splitter.worker.messages import Problems, Report, WorkCounts
 
 MOST_LOSSES = 3
 SECONDS_BETWEEN_LOOKS = 0.1
@@ -29,12 +29,12 @@ SECONDS_BETWEEN_LOOKS = 0.1
 
 @dataclass(frozen=True)
 class Archive:
-    """One to be done.
+    """An archive to process.
 
     Attributes:
         keys: Its number, alone in a list.
-        source: What to read.
-        target: What to write.
+        source: The archive to read.
+        target: The archive to write.
     """
 
     keys: list[int]
@@ -44,12 +44,12 @@ class Archive:
 
 @dataclass(frozen=True)
 class Targets:
-    """What is written, as the executor asks about it.
+    """The outputs, as the executor checks them.
 
     Attributes:
         locations: The archives to write.
-        root: The folder of the first of them, by its whole path; the others may be elsewhere.
-        run: What this job is called; no other is called the same.
+        root: The absolute path of the folder of the first of them; the others may be elsewhere.
+        run: The unique name of this job.
     """
 
     locations: Sequence[str]
@@ -57,7 +57,7 @@ class Targets:
     run: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def write(self, name: str, content: bytes, *, durable: bool) -> None:
-        """Leave something there for the nodes to see."""
+        """Write a file for the nodes to read."""
         del durable
         try:
             with writing(self._path(name)) as file:
@@ -66,7 +66,7 @@ class Targets:
             raise Refused(str(error)) from None
 
     def read(self, name: str) -> bytes:
-        """See what was left there."""
+        """Read the file."""
         try:
             with ArchiveSource(self._path(name)).open() as file:
                 return file.read()
@@ -74,7 +74,7 @@ class Targets:
             raise Refused(str(error)) from None
 
     def remove(self, names: Sequence[str]) -> None:
-        """Take it away again."""
+        """Remove the file."""
         for name in names:
             remove(self._path(name))
 
@@ -82,7 +82,7 @@ class Targets:
         return f"{self.root}/.splitter-{self.run}-{os.path.basename(name)}"
 
     def wait_for_workers(self, seconds: float) -> None:
-        """Wait, but no longer than that, until no worker that was lost still writes."""
+        """Wait up to a limit until no lost worker still writes."""
         give_up = time.monotonic() + seconds
         while any(map(is_being_written, self.locations)) and time.monotonic() < give_up:
             time.sleep(SECONDS_BETWEEN_LOOKS)
@@ -94,7 +94,7 @@ class MapErrand(Errand):
 
     Attributes:
         arguments: The program and its arguments.
-        seconds: How long it may take for a sample.
+        seconds: Time limit for a sample.
         choices: The other attributes of the Mapping.
     """
 
@@ -103,8 +103,8 @@ class MapErrand(Errand):
     choices: dict[str, Any]
 
     def answer(self, batch: Any) -> Report:  # noqa: ANN401 - an Archive
-        """Do an archive."""
-        # what ends the programs of this process must not be ended with a private Ray before it has done so
+        """Process an archive."""
+        # the process that kills this one's programs must outlive a private Ray
         os.environ.pop(VARIABLE, None)
         lines: list[str] = []
         counts = Counts()
@@ -120,18 +120,13 @@ class MapErrand(Errand):
         except RunStopped as error:
             stop = str(error)
         except (Refused, OSError) as error:
-            # other nodes may have the program, or room on their disk
+            # other nodes may have the program, or free disk space
             stop = f"node {socket.gethostname()}: {error}"
         return Report(
-            batch=str(batch.keys[0]),
-            inputs=1,
-            done=counts.done,
-            outputs=counts.made,
-            failed=counts.failed,
-            skipped=counts.skipped,
-            unreadable=batch.keys[: counts.damaged],
+            str(batch.keys[0]),
+            WorkCounts(1, counts.done, counts.skipped, counts.failed, counts.made),
+            Problems(unreadable=batch.keys[: counts.damaged], stop=stop),
             notes=lines,
-            stop=stop,
         )
 
 
@@ -142,11 +137,12 @@ def map_on_ray(
     workers: int | None,
     address: str | None,
 ) -> None:
-    """Do each archive in a task of Ray's; what comes of it is what `job.one_by_one` makes of it."""
+    """Process each archive in a Ray task; the result is the same as that of `job.one_by_one`."""
     # not for the workers, which need neither Ray nor what a run needs
-    from splitter.executors.registry import Cluster, Limits, executor_class
+    from splitter.executors.base import Cluster, Executor, Limits
+    from splitter.registry import EXECUTORS
 
-    executor: Any = executor_class("ray")(Limits(workers), Cluster(address))
+    executor: Any = EXECUTORS.load("ray", Executor)(Limits(workers), Cluster(address))
     errand = MapErrand(
         storage=Targets([target for _, target in pairs], _folder(pairs[0][1])),
         arguments=job.program.arguments,
@@ -158,6 +154,8 @@ def map_on_ray(
             "number_same": job.number_same,
         },
     )
+    if executor.advice:
+        sys.stderr.write(f"note: {executor.advice}\n")
     left = {key: Archive([key], *pair) for key, pair in enumerate(pairs)}
     losses: Counter[int] = Counter()
     with contextlib.closing(executor):
@@ -168,13 +166,13 @@ def map_on_ray(
                 for report in reports:
                     lost += report.lost
                     _take(report, job, counts, left)
-            # where nothing at all was done, nodes were lost
+            # if nothing at all was done, nodes were lost
             losses.update(list(left) if len(left) == before else lost)
             for key, archive in left.items():
                 if losses[key] >= MOST_LOSSES:
                     raise RunStopped(
                         f"{archive.source.location}: its worker was lost {MOST_LOSSES} times "
-                        "(killed, or out of memory); what is done is kept"
+                        "(killed, or out of memory); finished work is kept"
                     )
 
 
@@ -183,21 +181,21 @@ def _folder(location: str) -> str:
 
 
 def _take(report: Report, job: Mapping, counts: Counts, left: dict[int, Archive]) -> None:
-    """Count what has become of an archive; stops where one machine alone would."""
-    # what is wrong with an archive is said last
-    failures = len(report.notes) - len(report.unreadable)
+    """Count the result of an archive; stop when a single machine would."""
+    found, damaged = report.counts, len(report.problems.unreadable)
+    # report damaged archives last
+    failures = len(report.notes) - damaged
     for number, line in enumerate(report.notes):
         (job.complain if number < failures else job.report)(line)
-    if report.stop:
-        raise RunStopped(report.stop)
-    if not report.inputs:
+    if report.problems.stop:
+        raise RunStopped(report.problems.stop)
+    if not found.inputs:
         return
     del left[int(report.batch)]
-    damaged = len(report.unreadable)
-    counts.done += report.done
-    counts.made += report.outputs
-    counts.failed += report.failed
-    counts.skipped += report.skipped
+    counts.done += found.done
+    counts.made += found.outputs
+    counts.failed += found.failed
+    counts.skipped += found.skipped
     counts.damaged += damaged
-    if report.failed and not report.skipped:
+    if found.failed and not found.skipped:
         job.check_failures(counts)

@@ -1,4 +1,4 @@
-"""Samples: the members of an archive whose names are alike up to the first dot."""
+"""Samples: members of an archive whose names are the same up to the first dot."""
 
 import hashlib
 from collections.abc import Generator, Iterator, Sequence
@@ -16,11 +16,11 @@ SOME_KEYS = 1 << 17
 
 @dataclass(frozen=True)
 class TarSample:
-    """Members that belong together.
+    """Members of an archive that belong together.
 
     Attributes:
-        key: What their names have in common.
-        members: In the order of the archive.
+        key: The common part of their names.
+        members: The members, in the order of the archive.
         location: The archive it comes from.
         archive: The number of that archive among the inputs.
     """
@@ -31,12 +31,12 @@ class TarSample:
     archive: int = 0
 
     def field(self, alternatives: str) -> Member | None:
-        """The member of the first of several fields, as in `cls;json`, that there is."""
+        """Return the member of the first existing field of several, as in `cls;json`."""
         found = {member.field: member for member in self.members}
         return next((found[name] for name in alternatives.split(";") if name in found), None)
 
     def text(self, alternatives: str) -> str | None:
-        """The text of such a field; None if there is none."""
+        """Return the text of such a field, or None."""
         member = self.field(alternatives)
         if member is None:
             return None
@@ -47,33 +47,32 @@ class TarSample:
 
     @property
     def size(self) -> int:
-        """Bytes it takes in an archive."""
+        """Bytes that it takes in an archive."""
         return sum(map(size_in_archive, self.members))
 
     def renamed(self, key: str) -> "TarSample":
-        """The same with another key."""
+        """Return a copy with another key."""
         members = tuple(one._replace(name=key + one.name[len(self.key) :]) for one in self.members)
         return TarSample(key, members, self.location, self.archive)
 
     def joined(self, other: "TarSample") -> "TarSample":
-        """With the members of another one that has its key."""
+        """Return a copy with the members of another sample of the same key."""
         names = {member.name for member in self.members}
         for member in other.members:
             if member.name in names:
-                raise TarError(f"{self.location}: member {member.name!r} is there twice")
+                raise TarError(f"{self.location}: member {member.name!r} occurs twice")
         return TarSample(self.key, self.members + other.members, self.location, self.archive)
 
 
 class Keys:
-    """Keys that were seen: 64 bits of each, and those of large archives in sorted arrays."""
+    """A set of keys: 64 bits of each, for large archives in sorted arrays."""
 
     def __init__(self) -> None:
-        """None yet."""
         self._last: set[int] = set()
         self._earlier: list[Sequence[int]] = []
 
     def add(self, key: str) -> bool:
-        """Remember a key; says whether it is new."""
+        """Add a key; return whether it is new."""
         digest = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).digest()
         number = int.from_bytes(digest, "big")
         if number in self._last or any(_holds(array, number) for array in self._earlier):
@@ -84,7 +83,7 @@ class Keys:
         return True
 
     def _put_away(self) -> None:
-        """Sort what is at hand into an array; of two of about one length one is made."""
+        """Move collected keys to a sorted array; merge arrays of about the same length."""
         from array import array
 
         numbers: Sequence[int] = array("Q", sorted(self._last))
@@ -109,9 +108,9 @@ def _merged(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
 
 
 def read_samples(source: ArchiveSource, *, archive: int = 0, fragments: bool = False) -> Iterator[TarSample]:
-    """The samples of an archive; with `fragments` also pieces of samples, as their members stand.
+    """Yield the samples of an archive; with `fragments`, also pieces of samples in the order of members.
 
-    Otherwise a sample whose members do not stand together is an error.
+    Otherwise, a sample with scattered members is an error.
     """
     with source.open() as stream:
         yield from samples_in(stream, source.name, archive=archive, fragments=fragments)
@@ -120,13 +119,13 @@ def read_samples(source: ArchiveSource, *, archive: int = 0, fragments: bool = F
 def samples_in(
     stream: BinaryIO, location: str, *, archive: int = 0, fragments: bool = False
 ) -> Iterator[TarSample]:
-    """The same, of an archive that is open."""
+    """Yield the samples of an open archive."""
     keys = Keys()
     for sample in _neighbours(stream, location, archive):
         if not fragments and not keys.add(sample.key):
             raise TarError(
-                f"{location}: sample {sample.key!r} comes a second time; if its members only stand apart, "
-                f"'splitter tar sort' puts them together"
+                f"{location}: sample {sample.key!r} comes a second time; if its members are only scattered, "
+                f"'splitter tar sort' brings them together"
             )
         yield sample
 
@@ -140,7 +139,7 @@ def _neighbours(stream: BinaryIO, location: str, archive: int) -> Iterator[TarSa
             held, names = [], set()
         key = member.key
         if member.name in names:
-            raise TarError(f"{location}: member {member.name!r} is there twice")
+            raise TarError(f"{location}: member {member.name!r} occurs twice")
         names.add(member.name)
         held.append(member)
     if held:
@@ -148,19 +147,19 @@ def _neighbours(stream: BinaryIO, location: str, archive: int) -> Iterator[TarSa
 
 
 def samples_of(sources: Sequence[ArchiveSource]) -> Generator[TarSample, None, None]:
-    """The samples of several archives, one after the other."""
+    """Yield the samples of several archives, one after the other."""
     for number, source in enumerate(sources):
         yield from read_samples(source, archive=number)
 
 
 class SampleWriter:
-    """Writes samples into an archive; a key can only be there once.
+    """A writer of samples to an archive, in which each key occurs once.
 
-    With `number_same` a sample whose key is taken becomes `key-2`, or the next that is free.
+    With `number_same`, a sample whose key is taken becomes `key-2`, or the next free number.
     """
 
     def __init__(self, file: BinaryIO, location: str, *, number_same: bool = False) -> None:
-        """Write into a file that is open."""
+        """Write to an open file."""
         self._archive = ArchiveWriter(file)
         self._location, self._number_same = location, number_same
         self._keys = Keys()
@@ -168,7 +167,7 @@ class SampleWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of the archive, should it end here."""
+        """Bytes of the archive if it ended here."""
         return self._archive.size + len(END)
 
     def add(self, sample: TarSample) -> None:
@@ -176,7 +175,7 @@ class SampleWriter:
         if not self._keys.add(sample.key):
             if not self._number_same:
                 raise TarError(
-                    f"{sample.location}: sample {sample.key!r} would be in {self._location} a second time; "
+                    f"{sample.location}: sample {sample.key!r} would be in {self._location} twice; "
                     f"with --same-keys number it becomes {sample.key + '-2'!r}"
                 )
             number = 2
@@ -188,5 +187,5 @@ class SampleWriter:
         self.count += 1
 
     def finish(self) -> None:
-        """Mark the end of the archive."""
+        """Write the end of the archive."""
         self._archive.finish()

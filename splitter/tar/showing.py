@@ -1,4 +1,4 @@
-"""`first` and `show`: what is in samples, for people to read."""
+"""`first` and `show`: the content of samples, for people to read."""
 
 import importlib
 import io
@@ -11,21 +11,30 @@ from splitter.archives.members import Member
 from splitter.errors import Refused
 from splitter.system.stderr import silenced_stderr
 from splitter.tar.samples import TarSample
+from splitter.text.conditions import condition_over
 from splitter.text.endings import READABLE
 
 LONGEST_TEXT = 100
-_CONDITION = re.compile(r"([^=~]+)([=~])(.*)", re.DOTALL)
+_SHORT = re.compile(r"([^=~]*[^=~<>!])([=~])(?!=)(.*)", re.DOTALL)
 _JPEG_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
 Test = Callable[[TarSample], bool]
 
 
 def condition(text: str) -> Test:
-    """What `FIELD=VALUE` or `FIELD~EXPRESSION` asks of a sample; the field `key` is the key."""
-    match = _CONDITION.fullmatch(text)
-    if not match:
-        raise Refused(f"{text!r}: write FIELD=VALUE, or FIELD~EXPRESSION with a regular expression")
-    field, sign, wanted = match.groups()
+    """Return what a condition asks of a sample, whose fields are its columns, and `key` its key.
+
+    `FIELD=VALUE` and `FIELD~EXPRESSION` without a space before the sign are short forms.
+    """
+    short = _SHORT.fullmatch(text)
+    if short is None or any(map(str.isspace, short[1])):
+        try:
+            return condition_over(text, _column)
+        except Refused:
+            # a field may have a space in its name
+            if short is None:
+                raise
+    field, sign, wanted = short.groups()
     if sign == "=":
         return lambda sample: _text(sample, field) in (wanted, f"{wanted}\n", f"{wanted}\r\n")
     try:
@@ -35,12 +44,19 @@ def condition(text: str) -> Test:
     return lambda sample: bool(expression.search(_text(sample, field) or ""))
 
 
+def _column(field: str) -> Callable[[TarSample], str]:
+    def text_of(sample: TarSample) -> str:
+        return (_text(sample, field) or "").removesuffix("\n").removesuffix("\r")
+
+    return text_of
+
+
 def _text(sample: TarSample, field: str) -> str | None:
     return sample.key if field == "key" else sample.text(field)
 
 
 def described(sample: TarSample, *, preview: int = 0) -> Iterator[str]:
-    """Lines that show a sample; with `preview` its images, that many characters wide."""
+    """Return lines that describe a sample; with `preview`, draw its images that many characters wide."""
     yield printable(sample.key)
     wide = max(len(printable(member.field)) for member in sample.members)
     for member in sample.members:
@@ -50,7 +66,7 @@ def described(sample: TarSample, *, preview: int = 0) -> Iterator[str]:
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """A text on one line, without what would steer the terminal."""
+    """Return a text on one line, without control characters."""
     shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
     return shown if longest is None or len(shown) <= longest else f"{shown[:longest]}..."
 
@@ -66,7 +82,7 @@ def _about(member: Member) -> str:
     try:
         text = beginning[: 4 * LONGEST_TEXT].decode()
     except UnicodeDecodeError as error:
-        # a letter may be cut through
+        # the end may cut through a letter
         if error.start < min(len(beginning), 4 * LONGEST_TEXT) - 3:
             return ""
         text = beginning[: error.start].decode()
@@ -87,7 +103,7 @@ def _sound(member: Member) -> str:
 
 
 def image_size(data: bytes) -> tuple[str, int, int] | None:
-    """Kind, width and height of an image, from its first bytes."""
+    """Return type, width and height of an image, from its first bytes."""
     try:
         if data[:8] == b"\x89PNG\r\n\x1a\n":
             return ("PNG", *struct.unpack(">II", data[16:24]))
@@ -115,7 +131,7 @@ def _jpeg_size(data: bytes) -> tuple[str, int, int] | None:
 
 
 def drawn(data: bytes, wide: int) -> Iterator[str]:
-    """An image in coloured half blocks."""
+    """Yield the lines of an image in coloured half blocks."""
     try:
         Image = importlib.import_module("PIL.Image")  # noqa: N806 - its own name
     except ImportError:
@@ -138,5 +154,5 @@ def _half_block(colours: tuple[Any, Any]) -> str:
 
 
 def first_match(samples: Iterator[TarSample], tests: Sequence[Test]) -> TarSample | None:
-    """The first sample that passes all tests."""
+    """Return the first sample that passes all tests."""
     return next((sample for sample in samples if all(test(sample) for test in tests)), None)

@@ -1,6 +1,5 @@
 """`create` and `to-csv`: from a plan to samples, and from samples to a table."""
 
-import csv
 import io
 import os
 import shutil
@@ -8,6 +7,7 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import IO
 
 from splitter.archives.members import HELD_BYTES, FilePart, Member, SharedFile, why_unsafe
@@ -15,21 +15,21 @@ from splitter.archives.sources import STANDARD
 from splitter.errors import Refused, TarError
 from splitter.tar.samples import Keys, TarSample
 from splitter.tar.targets import writing
+from splitter.text.csv import CsvReader, CsvText
 
 KEY = "key"
 FIRST_SHOWN = 5
-LONGEST_CELL = 1 << 30
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A table that says what samples to make.
+    """A table of samples to make.
 
     Attributes:
-        name: What messages call it.
-        file: The table, as text that can be read again.
-        folder: Where the paths in it start from.
-        delimiter: What stands between two columns.
+        name: Its name in messages.
+        file: The table, as seekable text.
+        folder: The folder that its paths start from.
+        delimiter: The column delimiter.
     """
 
     name: str
@@ -38,36 +38,30 @@ class Plan:
     delimiter: str
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """The rows below the header, with their lines."""
-        csv.field_size_limit(LONGEST_CELL)
+        """Yield the rows below the header, with their lines."""
+        return islice(self._lines(), 1, None)
+
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
         self.file.seek(0)
-        reader = csv.reader(self.file, delimiter=self.delimiter, strict=True)
+        rows = CsvReader(self.file, self.delimiter, fault=self._fault)
         try:
-            columns = next(reader, [])
-            for row in reader:
-                if row and len(row) != len(columns):
-                    where = f"{self.name}, line {reader.line_num}"
-                    raise Refused(f"{where}: has {len(row)} cells, and the header {len(columns)}")
-                if row:
-                    yield reader.line_num, row
-        except csv.Error as error:
-            raise Refused(f"{self.name}, line {reader.line_num}: {error}") from None
+            for row in rows:
+                yield rows.line, row
         except UnicodeDecodeError as error:
             raise Refused(f"{self.name}: is not UTF-8 at byte {error.start}; save it as UTF-8") from None
 
+    def _fault(self, line: int, why: str) -> Refused:
+        return Refused(f"{self.name}: line {line} {why}; fix that line")
+
     def columns(self) -> list[str]:
-        """The header, checked."""
-        self.file.seek(0)
-        try:
-            columns = next(csv.reader(self.file, delimiter=self.delimiter, strict=True), [])
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise Refused(f"{self.name}: its header cannot be read: {error}") from None
+        """Return the header, checked."""
+        _, columns = next(self._lines(), (0, []))
         other = next((sign for sign in ",;\t|" if columns and sign in columns[0]), None)
         if len(columns) == 1 and other:
             raise Refused(f"{self.name}: has one column, {columns[0]!r}; is it --delimiter {other!r}?")
         fields = [column.removeprefix("@") for column in columns]
         if not any(column != KEY for column in columns):
-            raise Refused(f"{self.name}: has no columns; expected such as {KEY},@wav,cls")
+            raise Refused(f"{self.name}: has no columns; expected for example {KEY},@wav,cls")
         for column, field in zip(columns, fields, strict=True):
             if fields.count(field) > 1:
                 raise Refused(f"{self.name}: has two columns for {field!r}")
@@ -77,7 +71,7 @@ class Plan:
 
 
 def open_plan(location: str, delimiter: str | None) -> Plan:
-    """A plan at a path, or on standard input."""
+    """Open a plan at a path, or on standard input."""
     between = delimiter or ("\t" if location.endswith(".tsv") else ",")
     if len(between) != 1:
         raise Refused(f"--delimiter {delimiter!r}: must be one character")
@@ -85,7 +79,7 @@ def open_plan(location: str, delimiter: str | None) -> Plan:
     name = "standard input" if location == STANDARD else location
     try:
         if location == STANDARD:
-            # it is read twice
+            # because it is read twice
             copy = tempfile.TemporaryFile(prefix="splitter-")  # noqa: SIM115 - lives as long as the plan
             with open(0, "rb", closefd=False) as standard:
                 shutil.copyfileobj(standard, copy)
@@ -98,7 +92,7 @@ def open_plan(location: str, delimiter: str | None) -> Plan:
 
 
 def check_plan(plan: Plan) -> int:
-    """Look at every row and file of a plan before anything is made; how many rows there are."""
+    """Check every row and file of a plan before anything is made; return the number of rows."""
     columns = plan.columns()
     keys = Keys()
     wrong: list[str] = []
@@ -124,7 +118,7 @@ def _faults(plan: Plan, columns: Sequence[str], row: Sequence[str], number: int,
     if wrong := why_unsafe(key):
         return f"the key {key!r} {wrong}"
     if key.startswith("./") or not keys.add(key):
-        return f"the key {key!r} {'begins with a dot' if key.startswith('./') else 'is there twice'}"
+        return f"the key {key!r} {'begins with a dot' if key.startswith('./') else 'occurs twice'}"
     if not any(cell for column, cell in zip(columns, row, strict=True) if column != KEY):
         return f"the sample {key!r} has no fields"
     for column, cell in zip(columns, row, strict=True):
@@ -148,7 +142,7 @@ def _unreadable(path: str) -> str | None:
 
 
 def planned(plan: Plan) -> Iterator[TarSample]:
-    """The samples of a plan that was checked."""
+    """Yield the samples of a checked plan."""
     columns = plan.columns()
     for number, (_, row) in enumerate(plan.rows()):
         key = _key(columns, row, number)
@@ -184,30 +178,18 @@ def write_table(
     delimiter: str | None = None,
     missing: str | None = None,
 ) -> int:
-    """Write the key and some fields of each sample as a table; how many samples there were."""
+    """Write the key and some fields of each sample as a table; return the number of samples."""
     between = delimiter or ("\t" if target.endswith((".tsv", ".tsv.gz")) else ",")
     if len(between) != 1:
         raise Refused(f"--delimiter {delimiter!r}: must be one character")
     count = 0
     with writing(target) as raw:
-        # a name of bytes that are not UTF-8 stays as it is
-        file = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape", newline="")
-        file.write(csv_line([KEY, *fields], between))
+        lines = CsvText(between)
+        raw.write(lines.encode([[KEY, *fields]]))
         for sample in samples:
-            cells = [_cell(sample, field, missing) for field in fields]
-            file.write(csv_line([sample.key, *cells], between))
+            raw.write(lines.encode([[sample.key, *(_cell(sample, field, missing) for field in fields)]]))
             count += 1
-        file.flush()
-        file.detach()
     return count
-
-
-def csv_line(cells: Sequence[str], delimiter: str = ",") -> str:
-    """A line of a table."""
-    text = io.StringIO(newline="")
-    # with "\n" as its end, Python before 3.13 leaves a cell that has a carriage return without quotes
-    csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerow(cells)
-    return text.getvalue()[:-2] + "\n"
 
 
 def _cell(sample: TarSample, field: str, missing: str | None) -> str:
@@ -217,5 +199,5 @@ def _cell(sample: TarSample, field: str, missing: str | None) -> str:
     text = missing
     if text is None:
         where = f"{sample.location}: sample {sample.key!r}"
-        raise TarError(f"{where} has no field {field!r}; with --missing '' its cell is left empty")
+        raise TarError(f"{where} has no field {field!r}; use --missing '' to leave its cell empty")
     return text

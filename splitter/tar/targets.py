@@ -21,7 +21,7 @@ GZIPPED = (".gz", ".tgz")
 
 
 def check_target(location: str) -> None:
-    """Refuse, before any work, an output that cannot be."""
+    """Refuse, before any work, an output that cannot be written."""
     if location == STANDARD:
         if sys.stdout.isatty():
             raise Refused("-o -: an archive would go to the terminal; pipe it to a program, or name a file")
@@ -34,11 +34,11 @@ def check_target(location: str) -> None:
     elif os.path.lexists(location) and not os.path.isfile(location):
         raise Refused(f"{location}: is not a plain file; to write into a pipe or device use -o -")
     elif not os.path.isdir(os.path.dirname(location) or "."):
-        raise Refused(f"{location}: there is no such folder; make it first")
+        raise Refused(f"{location}: there is no such folder; create it first")
 
 
 def exists(location: str) -> bool:
-    """Whether a file or an object is there."""
+    """Return whether a file or an object exists."""
     if not is_url(location):
         return os.path.lexists(location)
     store, path = client(location)
@@ -46,7 +46,7 @@ def exists(location: str) -> bool:
 
 
 def remove(location: str) -> None:
-    """Remove a file or an object, if it is there."""
+    """Remove a file or an object, if it exists."""
     if is_url(location):
         if exists(location):
             store, path = client(location)
@@ -58,9 +58,9 @@ def remove(location: str) -> None:
 
 @contextlib.contextmanager
 def writing(location: str, *, packed: bool = True) -> Iterator[BinaryIO]:
-    """A file to write, which is there when the block has ended without an error, and not before.
+    """Open a file for writing that appears only when the block ends without an error.
 
-    One whose name ends in .gz or .tgz is gzip.
+    If its name ends in .gz or .tgz, it is compressed with gzip.
     """
     with _raw(location) as raw:
         if not (packed and location.endswith(GZIPPED)):
@@ -91,10 +91,9 @@ def _raw(location: str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _replacing(location: str) -> Iterator[BinaryIO]:
-    """A file beside the one that is meant, which takes its name at the end.
+    """Open a temporary file that gets the name of the target at the end.
 
-    The name is always the same, so what a killed process leaves is used up by the next; a lock keeps two
-    apart.
+    The name is always the same, so the next process reuses what a killed one leaves; a lock separates two.
     """
     folder, name = os.path.split(location)
     temporary = os.path.join(folder, f".{name}.partial")
@@ -115,7 +114,7 @@ def _replacing(location: str) -> Iterator[BinaryIO]:
 
 
 def is_being_written(location: str) -> bool:
-    """Whether a process has a file open to write it; of an object nobody can tell, and it does not matter."""
+    """Return whether a process has a file open for writing; for an object this is unknown and unimportant."""
     if is_url(location):
         return False
     folder, name = os.path.split(location)
@@ -146,5 +145,5 @@ def _locked(temporary: str, location: str) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        # it has just taken its final name
+        # it just got its final name
         os.close(descriptor)

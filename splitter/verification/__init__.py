@@ -1,10 +1,11 @@
 """Whether everything that runs left is present and unchanged: `splitter verify`.
 
-check               the whole of it
-shards              a shard against what its rows would make of it
+check               the course of it: the records, the tables, the outputs, and nothing else there
+output_files        output files and shards against their rows, in one process of many
+shards              a shard against its checksum, or each output in it against its row
 table_differences   the rows in which a table differs from the commit records
 own_files           the files of `.splitter`
 reproduce           --deep: inputs processed once more, and compared
 findings            what was found, and how it is told
-repair              --repair: what has to be made again
+repair              which outputs --repair has to make again
 """

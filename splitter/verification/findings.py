@@ -1,29 +1,29 @@
-"""What `splitter verify` has found, and how it is told: so that a person can read it, however much it is."""
+"""What `splitter verify` has found, and how it is printed: readable, however much it is."""
 
 import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
+from splitter.ledger.run_files import RUN_AGAIN
 from splitter.text.show import one_line, show_bytes, show_count, show_seconds
 
 # of a kind, before the rest is counted
 TOLD_EACH = 20
 NAMES_SHOWN = 3
 OF_NO_ROW = (
-    "its input is changed, or no longer in the list: a run that does it again replaces it, --prune removes it"
+    "its input has changed or is no longer in the list; the next run replaces it, or --prune removes it"
 )
-REPAIR = "the same 'splitter run' command with --repair makes again what is damaged or gone"
-RUN_AGAIN = "give the same 'splitter run' command again to continue"
+REPAIR = "run the same 'splitter run' command with --repair to redo what is damaged or missing"
 # what can be said of an input that is left, and of many
-LEFT, CHANGED = f"is not done; {RUN_AGAIN}", f"has changed and was not done again; {RUN_AGAIN}"
+LEFT, CHANGED = f"is not done; {RUN_AGAIN}", f"has changed and is not redone yet; {RUN_AGAIN}"
 SAMPLES_WITHOUT_ROWS = (
     "holds samples of inputs that are no longer in the list; the same 'splitter run' command with --prune "
     "removes them"
 )
 _MANY = {
     LEFT: f"are not done; {RUN_AGAIN}",
-    CHANGED: f"have changed and were not done again; {RUN_AGAIN}",
+    CHANGED: f"have changed and are not redone yet; {RUN_AGAIN}",
 }
 
 
@@ -50,7 +50,7 @@ class Finding:
         return self.kind in ("input", "source")
 
     def of_what_is_left(self) -> "Finding":
-        """The same about an output that has no rows in the manifest."""
+        """Return the same about an output that has no rows in the manifest."""
         return Finding("left", self.file, f"{self.message}; {OF_NO_ROW}")
 
     @property
@@ -73,6 +73,7 @@ class Verdict:
         bytes: How many bytes that was.
         made_again: How many inputs were processed once more, and what came out compared.
         gone: How many inputs have outputs and are no longer in the list.
+        unstated: How many shards an earlier version made, whose commit records state no checksum of them.
         seconds: How long it took.
         findings: What is wrong.
     """
@@ -86,6 +87,7 @@ class Verdict:
     bytes: int = 0
     made_again: int = 0
     gone: int = 0
+    unstated: int = 0
     seconds: float = 0.0
     findings: list[Finding] = field(default_factory=list)
 
@@ -100,12 +102,12 @@ class Verdict:
         return int(not self.ok)
 
     def to_json(self) -> str:
-        """For scripts."""
+        """Return the verdict as JSON, for scripts."""
         content = asdict(self)
         return json.dumps({"output": content.pop("output"), "ok": self.ok, **content}, ensure_ascii=True)
 
     def __str__(self) -> str:
-        """The last line of the command."""
+        """Return the last line of the command."""
         read = f"{show_count(self.outputs, 'output')} ({show_bytes(self.bytes)}) read"
         again = f", {show_count(self.made_again, 'input')} made again" if self.made_again else ""
         what = f"{show_count(self.inputs, 'input')}, {read}{again} in {show_seconds(self.seconds)}"
@@ -117,17 +119,20 @@ class Verdict:
             return f"{self.output}: {', '.join(found)}; {what}"
         others = [(self.failed, "failed, as errors.csv says"), (self.gone, "no longer in the list")]
         more = "".join(f"; {count:,} {words}" for count, words in others if count)
-        return f"{self.output}: all is well: {what}{more}"
+        if self.unstated:
+            made = f"{show_count(self.unstated, 'shard')} made by an earlier version"
+            more += f"; no checksum is stated of {made}: only the outputs there were checked"
+        return f"{self.output}: no problems found: {what}{more}"
 
 
 class Telling:
-    """Prints findings, a line for each; of thousands of a kind the first few, and how many more there are.
+    """A printer of findings, a line for each; of thousands of a kind the first few, and a count of the rest.
 
-    Inputs that are not done are no damage: one line says how many there are, and how to go on.
+    Inputs that are not done are no damage: one line says how many there are, and how to continue.
     """
 
     def __init__(self, output: str, say: Callable[[str], object], *, everything: bool = False) -> None:
-        """Print with `say`; everything, if that is wanted."""
+        """Print with `say`; with `everything`, each finding."""
         self._output, self._say, self._everything = output.rstrip("/"), say, everything
         self._counts: Counter[tuple[str, str]] = Counter()
         self._left: dict[str, list[str]] = {}
@@ -155,8 +160,8 @@ class Telling:
         for (kind, file), count in self._counts.items():
             if not self._everything and count > TOLD_EACH:
                 more = f"{show_count(count - TOLD_EACH, 'more finding')} of kind {kind!r}"
-                place = f"{self._output}/{file}" if file else self._output
-                self._line(f"{place}: {more}; --verbose or --json gives them all")
+                path = f"{self._output}/{file}" if file else self._output
+                self._line(f"{path}: {more}; use --verbose or --json to see them all")
         for message, names in self._left.items():
             if len(names) == 1:
                 self._line(f"{names[0]}: {message}")

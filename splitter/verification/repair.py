@@ -1,4 +1,4 @@
-"""`--repair`: which inputs are done, though what was made of them is not there as it was."""
+"""`--repair`: find the inputs that are done, but whose outputs are damaged or gone."""
 
 import numpy as np
 
@@ -7,14 +7,13 @@ from splitter.ledger.records import DONE
 from splitter.ledger.status import InputStatus
 from splitter.storage.base import Storage
 from splitter.storage.layout import shard_of
-from splitter.text.csv import Row
 from splitter.verification.check import Verification
 
 
-def damaged_entries(storage: Storage, journal: Journal, keys: np.ndarray, header: Row) -> np.ndarray:
-    """Which entries of the inputs with these keys have an output, or stand in a shard, that is damaged."""
+def damaged_entries(storage: Storage, journal: Journal, keys: np.ndarray) -> np.ndarray:
+    """Return the entries, of inputs with these keys, that have a damaged output or shard."""
     input_status = InputStatus.of(storage, journal, keys)
-    files = Verification(storage, journal=journal).damaged_files(input_status, header)
+    files = Verification(storage, journal=journal).damaged_files(input_status)
     if not files:
         return np.empty(0, "i8")
     done = input_status.entries_with(DONE)

@@ -1,4 +1,4 @@
-"""`splitter verify --deep`: inputs are processed once more, apart, and what comes out is compared."""
+"""`splitter verify --deep`: process inputs once more, in a temporary folder, and compare the outputs."""
 
 import enum
 import tempfile
@@ -10,7 +10,7 @@ import numpy as np
 
 from splitter.dataset import ProcessorDataset
 from splitter.errors import Refused, RunStopped
-from splitter.executors.registry import Limits
+from splitter.executors.base import Limits
 from splitter.executors.temporary import TemporaryOutput, temporary_output
 from splitter.inputs.locations import fingerprint
 from splitter.inputs.shards.index import MemberIndex
@@ -18,16 +18,17 @@ from splitter.inputs.shards.scan import members_at
 from splitter.inputs.survey import look_at_all_paths
 from splitter.inputs.table import InputTable, copy_list
 from splitter.ledger.journal import Journal
+from splitter.ledger.list_copy import stored_rows
 from splitter.ledger.recipe_record import PARAMETER, how_before, recipe_how, seed_of
 from splitter.ledger.records import FAILED, OUTPUT_COLUMNS, SKIPPED, RowColumns
-from splitter.ledger.run_files import stored_rows
 from splitter.options import RunOptions
 from splitter.recipes.parameters import Parameter, recipe_parameters
-from splitter.recipes.registry import RECIPES, load_recipe
+from splitter.recipes.registry import load_recipe
+from splitter.registry import RECIPES
 from splitter.sinks import FilesSink
 from splitter.storage.base import Storage
 from splitter.storage.layout import Layout, key_hash, shard_of
-from splitter.stores.clients import Found
+from splitter.stores.files import Found
 from splitter.system.cpus import usable_cpus
 from splitter.text.csv import Row, parse_rows
 from splitter.verification.check import Verification
@@ -36,14 +37,14 @@ from splitter.worker.messages import Batch, Job
 # what is made at a time, before it is compared and removed
 INPUTS_AT_ONCE, BYTES_AT_ONCE = 2000, 1 << 30
 MOST_IN_BATCH = 64
-# where an output stands in a shard says nothing of what it is
-_PLACES = frozenset({"output", "output_name", "shard_offset"})
+# where an output is in a shard says nothing about what it is
+_ADDRESS = frozenset({"output", "output_name", "shard_offset"})
 
 
 def recipe_of_run(
     storage: Storage, recipe: ProcessorDataset | type[ProcessorDataset] | str | None
 ) -> ProcessorDataset:
-    """The recipe that made the outputs, with the parameters of that run; refuses any other."""
+    """Return the recipe that made the outputs, with the parameters of that run; refuse any other."""
     past, _ = how_before(storage)
     if isinstance(recipe, ProcessorDataset):
         dataset = recipe
@@ -54,8 +55,8 @@ def recipe_of_run(
         dataset = _made(load_recipe(name), name, past)
     else:
         raise Refused(
-            f"splitter.verify: recipe {recipe!r:.100}: is no ProcessorDataset; give the dataset, its class, "
-            "or a name as for --recipe"
+            f"splitter.verify: recipe {recipe!r:.100}: is not a ProcessorDataset; pass the dataset, "
+            "its class, or a name as for --recipe"
         )
     dataset.device = str(past.get("device", "cpu"))
     for what, value in recipe_how(dataset).items():
@@ -63,31 +64,29 @@ def recipe_of_run(
             name = type(dataset).__name__
             raise Refused(
                 f"--deep: {name}: {what} is {value!r:.100} and was {past.get(what)!r:.100} when the outputs "
-                "were made; they can only be compared with what the same recipe makes"
+                "were made; they can only be compared with outputs of the same recipe"
             )
     return dataset
 
 
 def _shipped(past: dict[str, Any]) -> str:
-    """The name of the recipe, where it is one that comes along."""
+    """Return the name of the recipe, if splitter ships it."""
     made_by = f"splitter.recipes.{past.get('file of the recipe')}:{past.get('recipe')}"
-    for name, target in RECIPES.items():
+    for name, target in RECIPES.own.items():
         if target == made_by:
             if name in _NAMED_BY_THE_USER:
                 given = past.get(f"{PARAMETER}command")
                 raise Refused(
-                    f"--deep: would run a program that stands in the folder, {given!r:.1000}; if you trust "
-                    f"it, say so: --recipe {name}"
+                    f"--deep: would run a program that the folder names, {given!r:.1000}; if you "
+                    f"trust it, add --recipe {name}"
                 )
             return name
     own = f"{past.get('file of the recipe')}.py:{past.get('recipe')}"
-    raise Refused(
-        f"--deep: the outputs were made by a recipe of your own; name it, as --recipe path/to/{own}"
-    )
+    raise Refused(f"--deep: the outputs were made by your own recipe; name it with --recipe path/to/{own}")
 
 
 def _made(recipe: type[ProcessorDataset], name: str, past: dict[str, Any]) -> ProcessorDataset:
-    """The recipe with the parameters that are kept beside the outputs."""
+    """Make the recipe with the parameters that run.json has."""
     given = {
         one.name: _as_given(one, past[PARAMETER + one.name])
         for one in recipe_parameters(recipe)
@@ -102,7 +101,7 @@ def _made(recipe: type[ProcessorDataset], name: str, past: dict[str, Any]) -> Pr
 
 
 def _as_given(parameter: Parameter, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """A parameter from what stands for it in fingerprints."""
+    """Return a parameter from what stands for it in fingerprints."""
     kind = parameter.kind
     if isinstance(value, list):
         return [_as_given(parameter, one) for one in value]
@@ -114,21 +113,21 @@ def _as_given(parameter: Parameter, value: Any) -> Any:  # noqa: ANN401 - whatev
     return value
 
 
-# what they do stands in their parameters, and these in the folder: it may come from a stranger
+# their parameters say what they do, and come from the folder, which may be a stranger's
 _NAMED_BY_THE_USER = frozenset({"command"})
 
 
 class Reproduction:
-    """Makes the outputs of some inputs again, and compares."""
+    """A check of some inputs: makes their outputs again, and compares."""
 
     def __init__(self, recipe: ProcessorDataset, *, most: int | None, workers: int | None) -> None:
-        """All inputs that are done, or at most so many, spread evenly over the list."""
+        """Take all inputs that are done, or at most so many, spread evenly over the list."""
         self._recipe, self._most = recipe, most
         self._members = MemberIndex()
         self._workers = workers or usable_cpus()
 
     def __call__(self, verification: Verification, done: np.ndarray) -> None:
-        """Process the inputs `done` of the kept list, and note what differs."""
+        """Process the inputs `done` of the stored list, and add a finding for each difference."""
         if self._most is not None and self._most < len(done):
             done = done[np.linspace(0, len(done) - 1, self._most).astype("i8")]
         storage = verification.storage
@@ -150,7 +149,7 @@ class Reproduction:
 
     @staticmethod
     def _at_once(journal: Journal, keys: np.ndarray, chosen: np.ndarray) -> Iterator[np.ndarray]:
-        """The inputs in parts whose outputs do not take too much room."""
+        """Yield the inputs in parts whose outputs do not take too much room."""
         sizes = journal.entries["bytes"][journal.find(keys[chosen])].astype("i8")
         group = np.cumsum(sizes) // BYTES_AT_ONCE + np.arange(len(chosen)) // INPUTS_AT_ONCE
         yield from np.split(chosen, np.flatnonzero(np.diff(group)) + 1)
@@ -163,14 +162,14 @@ class Reproduction:
         keys: np.ndarray,
         chosen: np.ndarray,
     ) -> None:
-        """Make some inputs again, and remove what was made."""
+        """Process some inputs, compare, and remove what was made."""
         batch = Batch("", [], [], [], [])
         journal = verification.journal
         names = [table.listed(index) for index in chosen.tolist()]
         locations = [temporary.job.layout.location(listed) for listed in names]
         in_shards = self._members.find(locations).tolist()
-        apart = iter(look_at_all_paths([one for one, at in zip(locations, in_shards, strict=True) if at < 0]))
-        looks = [self._members.found(at) if at >= 0 else next(apart) for at in in_shards]
+        loose = iter(look_at_all_paths([one for one, at in zip(locations, in_shards, strict=True) if at < 0]))
+        looks = [self._members.found(at) if at >= 0 else next(loose) for at in in_shards]
         entries = journal.find(keys[chosen]).tolist()
         for index, entry, listed, found, at in zip(
             chosen.tolist(), entries, names, looks, in_shards, strict=True
@@ -199,8 +198,8 @@ class Reproduction:
             for start in range(0, len(batch), size)
         ]
         for report in temporary.reports(parts):
-            if report.stop:
-                raise RunStopped(report.stop)
+            if report.problems.stop:
+                raise RunStopped(report.problems.stop)
         mine.load()
         keys_made = np.array(batch.keys, "u8")
         made, committed = mine.find(keys_made), journal.find(keys_made)
@@ -223,7 +222,7 @@ def _differences(
     journal: Journal,
     entry: int,
 ) -> Iterator[tuple[str, str]]:
-    """The file that differs, and in what."""
+    """Yield each file that differs, and how."""
     assert committed is not None  # noqa: S101 - the entries of inputs that are done
     if made is None:
         yield listed, "cannot be made again: its worker was lost"
@@ -234,7 +233,7 @@ def _differences(
         yield listed, f"cannot be made again: {error}: {message}"
         return
     if status == SKIPPED:
-        yield listed, "is left out by the recipe when it is made again"
+        yield listed, "is skipped by the recipe when it is made again"
         return
     before, now = (_as_values(*rows) for rows in (committed, made))
     if len(before) != len(now):
@@ -245,8 +244,8 @@ def _differences(
         if bool(output) != bool(other["output"]):
             yield listed, "has a file where it had none, or none where it had one, when it is made again"
             continue
-        passed_over = _PLACES if shard_of(output)[0] else {"shard_offset"}
-        names = [name for name in {**one, **other} if name not in passed_over]
+        ignored = _ADDRESS if shard_of(output)[0] else {"shard_offset"}
+        names = [name for name in {**one, **other} if name not in ignored]
         name = next((name for name in names if one.get(name) != other.get(name)), None)
         if name is not None:
             values = f"{other.get(name)!r:.100} where {one.get(name)!r:.100} is committed"

@@ -13,7 +13,7 @@ from splitter.ledger.records import OUTPUT_COLUMNS
 from splitter.text.csv import Row, parse_rows
 
 READ_AT_ONCE = 1 << 20
-MAKE_TABLES = "'splitter manifest' makes it anew from the commit records"
+MAKE_TABLES = "'splitter manifest' makes it again from the commit records"
 
 
 # -- a table that differs, line by line ----------------------------------------------------------------------
@@ -35,7 +35,7 @@ def blocks_of(file: io.RawIOBase) -> Iterator[bytes]:
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines with their ends; only the last may be without."""
+    """Yield lines with their ends; only the last may be without."""
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
@@ -50,7 +50,7 @@ def hashes_of_lines(pieces: Iterator[bytes]) -> np.ndarray:
 
 
 def numbers_only_in(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The places of the lines that are not among the others, or more often than there."""
+    """Return the indices of lines that are not among the others, or more often than there."""
     order = np.argsort(some, kind="stable")
     values, first, counts = np.unique(some[order], return_index=True, return_counts=True)
     there, how_often = np.unique(others, return_counts=True)
@@ -63,15 +63,15 @@ def numbers_only_in(some: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def pick_lines(pieces: Iterator[bytes], numbers: np.ndarray) -> list[tuple[int, bytes]]:
-    """Some lines, with their numbers from 1 on."""
-    wanted = set(numbers.tolist())
-    return [(number + 1, line) for number, line in enumerate(_lines(pieces)) if number in wanted]
+    """Return some lines, with their numbers from 1 on."""
+    chosen = set(numbers.tolist())
+    return [(number + 1, line) for number, line in enumerate(_lines(pieces)) if number in chosen]
 
 
 def row_differences(
     table: str, header: Row, lost: list[tuple[int, bytes]], more: list[tuple[int, bytes]]
 ) -> Iterator[str]:
-    """What has become of the rows that are not what was committed."""
+    """Yield what happened to the rows that are not what was committed."""
     committed: dict[str, list[Row]] = {}
     for number, line in lost:
         row = _parsed(line)
@@ -83,18 +83,18 @@ def row_differences(
         name = _named(table, header, row)
         before = committed.get(name, [])
         if number == 1 and committed.pop("line 1", []):
-            yield f"line 1 holds other columns than are committed; {MAKE_TABLES}"
+            yield f"line 1 has other columns than were committed; {MAKE_TABLES}"
         elif before:
             yield f"line {number:,}, the row of {name}: {_edited(header, before.pop(0), row)}"
         else:
             yield f"line {number:,}{name and f', the row of {name},'} was never committed"
     for name, rows in committed.items():
         for _ in rows:
-            yield f"the row of {name} is not there"
+            yield f"the row of {name} does not exist"
 
 
 def _parsed(line: bytes) -> Row:
-    """A row that stands on one line; none where it does not."""
+    """Parse a row that is on one line; an empty one if it is not."""
     with suppress(csv.Error):
         rows = parse_rows(line)
         return rows[0] if rows else []
@@ -102,7 +102,7 @@ def _parsed(line: bytes) -> Row:
 
 
 def _named(table: str, header: Row, row: Row) -> str:
-    """What a row is about: its output file, or its input."""
+    """Return what a row is about: its output file, or its input."""
     if len(row) != len(header):
         return ""
     output = row[header.index(OUTPUT_COLUMNS[0])] if table == MANIFEST else ""

@@ -1,4 +1,4 @@
-"""The cost of more sound: splitter beside a lower bound and its peers, in turn, in four jobs."""
+"""The cost of more sound: splitter beside a lower bound and its peers, in turn, in several jobs."""
 
 import re
 import shutil
@@ -6,18 +6,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-from audio_check import WrongError, check
+import soundfile
+from audio_check import WrongError, check, find_pieces
 from audio_contenders import CONTENDERS
 from audio_jobs import JOBS, Job, RecordingSet
 from harness import BENCHMARKS, CHECKOUT, SPLITTER, describe_machine, installed_version
+from lossy_check import check_lossy
 from rounds import NOT_FOR_IT, NOT_INSTALLED, Contest
 
+LISTENERS = {"speech": ("silero",), "silence": ("sox", "auditok")}
+NOTHING = "none"
 NAMES = ("bound", "splitter", *(name for name in CONTENDERS if name != "bound"))
 
 
 def main() -> None:
     """Measure, and print what was measured where."""
-    parts_of = {("ffmpeg", "many"): 10}
+    parts_of = {("ffmpeg", "many"): 10, ("silero", "speech"): 2}
+    # where frames are copied, encoding them again takes a hundred times as long
+    parts_of |= {("ffmpeg", "mp3"): 4, ("ffmpeg", "opus"): 4}
     contest = Contest(NAMES, missing, command, checked, parts_of)
     arguments = contest.parse_arguments(__doc__, list(JOBS))
     print(describe_machine("torch", "soundfile", "soxr", "numpy", "lhotse", "litdata"))
@@ -38,12 +44,12 @@ def describe_programs() -> str:
 
 def missing(name: str, job: Job) -> str | None:
     """Tell whether a contender has to sit out."""
-    if name == "bytes" and job.name != "flac":
+    if name not in ("splitter", *contenders_for(job)):
         return NOT_FOR_IT
     if name == "splitter":
         there = (CHECKOUT / "splitter" / "__main__.py").exists()
     elif (name, job.name) == ("bound", "flac"):
-        there = (CHECKOUT / "splitter" / "flac").exists()
+        there = (CHECKOUT / "splitter" / "audio" / "formats" / "flac").exists()
     else:
         _, package, program, _ = CONTENDERS[name]
         there = bool(package is None or installed_version(package)) and bool(
@@ -52,19 +58,37 @@ def missing(name: str, job: Job) -> str | None:
     return None if there else NOT_INSTALLED
 
 
+def contenders_for(job: Job) -> tuple[str, ...]:
+    """Name those that a job is for, beside splitter."""
+    if job.listens:
+        return LISTENERS[job.name]
+    if not job.is_lossy:
+        copied = ("bytes",) if job.name == "flac" else ()
+        return ("bound", *copied, "soundfile", "sox", "ffmpeg", "lhotse", "litdata")
+    if job.keeps_format:
+        return "bytes", "copy", "ffmpeg"
+    return ("bound", "ffmpeg") if job.recorded_as == "m4a" else ("bound", "ffmpeg", "soundfile")
+
+
 def command(name: str, recordings: RecordingSet, out: Path, workers: int) -> list[str]:
     """Build a contender's command line."""
     job, dataset, count = recordings.job, str(recordings.dataset), str(workers)
     if name != "splitter":
         script = str(BENCHMARKS / "audio_contenders.py")
         return [sys.executable, script, name, job.name, dataset, str(out), "--workers", count]
-    options = ["--recipe", "chunk", *job.options(), "--output", str(out), "--workers", count, "--quiet"]
+    options = ["--recipe", job.recipe, *job.options(), "--output", str(out), "--workers", count, "--quiet"]
     return [*SPLITTER, "run", dataset, *options]
 
 
 def checked(name: str, recordings: RecordingSet, out: Path) -> str:
     """See that a contender has done its job."""
-    return check_bytes(recordings, out) if name == "bytes" else check(recordings, out)
+    if name == "bytes":
+        return check_bytes(recordings, out)
+    if recordings.job.listens:
+        return count_pieces(recordings, out)
+    if recordings.job.is_lossy:
+        return NOTHING if name == "bound" else check_lossy(recordings, out)
+    return check(recordings, out)
 
 
 def check_bytes(recordings: RecordingSet, out: Path) -> str:
@@ -73,7 +97,16 @@ def check_bytes(recordings: RecordingSet, out: Path) -> str:
     found = sum(path.stat().st_size for path in out.rglob("*.*"))
     if found != wanted:
         raise WrongError(f"{found:,} bytes, expected {wanted:,}")
-    return "no FLAC"
+    return f"no {recordings.job.made_as}"
+
+
+def count_pieces(recordings: RecordingSet, out: Path) -> str:
+    """Say what was found in one recording: contenders differ in what silence is."""
+    pieces = find_pieces(out, "wav")
+    if set(pieces) != {path.stem for path in recordings.recordings}:
+        raise WrongError(f"pieces of {len(pieces)} recordings, expected {len(recordings.names)}")
+    found = [soundfile.info(path).duration for path in pieces[recordings.recordings[0].stem]]
+    return f"{len(found)} pieces, {sum(found):.1f} s of {recordings.job.length}"
 
 
 if __name__ == "__main__":

@@ -16,12 +16,15 @@ from multiprocessing import Pool, Process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import listening
+
 if TYPE_CHECKING:
     from audio_jobs import Job
 
 WAV_HEADER = struct.Struct("<4sI4s4sIHHIIHH4sI")
 AT_ONCE = 1 << 18
 BLOCK_SECONDS = 2
+FFMPEG = ("-nostdin", "-v", "error", "-i")
 
 
 class Task(NamedTuple):
@@ -39,6 +42,12 @@ class Task(NamedTuple):
 
 def bound(task: Task) -> None:
     """Do the least that the job needs, in as many processes as there are workers."""
+    if task.job.is_lossy:
+        # ffmpeg's decoders are the fastest
+        nothing = ["-f", "null", "-"]
+        commands = [[*FFMPEG, str(task.root / name), *nothing] for name in task.names]
+        run_commands("ffmpeg", commands, task.workers)
+        return
     cut = {"wav": copy_long, "many": copy_short, "resample": resample, "flac": copy_frames}[task.job.name]
     in_processes(partial(cut, task.job), task)
 
@@ -261,6 +270,11 @@ def _mean_of_channels(samples: Any, _rate: int) -> Any:
 def sox(task: Task) -> None:
     """Run sox for each recording; where it resamples, a second one cuts what the first gives."""
     job, made = task.job, task.job.made_as
+    if job.listens:
+        effects = listening.silence_of_sox()
+        commands = [["-D", source, f"{out}/%6n.wav", *effects] for source, out in folders(task)]
+        run_commands("sox", commands, task.workers)
+        return
     windows = ["trim", "0", str(job.window), ":", "newfile", ":", "restart"]
     if job.resamples:
         pipe = f'sox -V1 -D "$0" -p remix - rate {job.made_rate} | sox -D -p -b 16 "$1" {" ".join(windows)}'
@@ -280,20 +294,31 @@ def sox(task: Task) -> None:
 def ffmpeg(task: Task) -> None:
     """Run ffmpeg for each recording: its segments where they are exact, else each piece as an output."""
     job = task.job
-    start = ["-nostdin", "-v", "error", "-i"]
     commands = []
     for recording, folder in folders(task):
         if job.made_as == "wav" and job.hop == job.window:
             # blocks of a second, as segments end where blocks do
             segments = ["-f", "segment", "-segment_time", str(job.window), f"{folder}/%04d.wav"]
-            commands.append([*start, recording, "-af", f"asetnsamples=n={job.rate}:p=0", *segments])
+            commands.append([*FFMPEG, recording, "-af", f"asetnsamples=n={job.rate}:p=0", *segments])
         else:
             # FLAC segments have no length in their header, and libsndfile does not read them
-            commands.append([*start, recording, *_outputs(job, folder)])
+            commands.append([*FFMPEG, recording, *_outputs(job, folder)])
+    run_commands("ffmpeg", commands, task.workers)
+
+
+def ffmpeg_copy(task: Task) -> None:
+    """Let ffmpeg copy packets into segments, which begin and end where packets do."""
+    job = task.job
+    segments = ["-c", "copy", "-f", "segment", "-segment_time", str(job.window)]
+    commands = [
+        [*FFMPEG, recording, *segments, f"{folder}/%04d.{job.made_as}"] for recording, folder in folders(task)
+    ]
     run_commands("ffmpeg", commands, task.workers)
 
 
 def _outputs(job: "Job", folder: str) -> Iterator[str]:
+    from audio_jobs import CODECS
+
     windows = job.windows(job.made_rate)
     changes = f"aformat=sample_rates={job.made_rate}:channel_layouts=mono," if job.resamples else ""
     branches = "".join(f"[piece{number}]" for number in range(len(windows)))
@@ -301,6 +326,7 @@ def _outputs(job: "Job", folder: str) -> Iterator[str]:
     yield from ("-filter_complex", f"{changes}asetnsamples=n={block}:p=0,asplit={len(windows)}{branches}")
     for number in range(len(windows)):
         yield from ("-map", f"[piece{number}]", "-ss", str(float(number * job.hop)), "-t", str(job.window))
+        yield from CODECS[job.recorded_as] if job.is_lossy and job.keeps_format else ()
         yield f"{folder}/{number:04d}.{job.made_as}"
 
 
@@ -338,6 +364,11 @@ CONTENDERS = {
     "soundfile": Contender(by_hand, "soundfile", None, "multiprocessing.Pool and soundfile, by hand"),
     "sox": Contender(sox, None, "sox", "sox trim : newfile : restart, under xargs -P"),
     "ffmpeg": Contender(ffmpeg, None, "ffmpeg", "ffmpeg -f segment, or an output a piece, under xargs -P"),
+    "copy": Contender(ffmpeg_copy, None, "ffmpeg", "ffmpeg -c copy -f segment, under xargs -P"),
+    "silero": Contender(
+        listening.silero, "silero-vad", None, "silero-vad's get_speech_timestamps, in a Pool"
+    ),
+    "auditok": Contender(listening.auditok, "auditok", None, "auditok.split, in a Pool"),
     "lhotse": Contender(lhotse, "lhotse", None, "CutSet.cut_into_windows, then save_audios"),
     "litdata": Contender(litdata, "litdata", None, "litdata.map of what soundfile by hand does"),
 }

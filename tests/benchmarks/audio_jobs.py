@@ -1,5 +1,6 @@
-"""The four jobs that sound is measured by."""
+"""The jobs that sound is measured by."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -42,17 +43,41 @@ class Job:
         """Whether the pieces have another rate, and one channel."""
         return self.made_rate != self.rate
 
+    @property
+    def is_lossy(self) -> bool:
+        """Whether the recordings are in a lossy format."""
+        return self.recorded_as in CODECS
+
+    @property
+    def keeps_format(self) -> bool:
+        """Whether the pieces are of the same kind as the recordings."""
+        return self.made_as == self.recorded_as
+
+    @property
+    def listens(self) -> bool:
+        """Whether the sound says where to cut."""
+        return self.name in LISTENING
+
     def windows(self, rate: int) -> list[tuple[int, int]]:
         """The first sample of each piece, and the one after its last."""
         count = int((self.length - self.window) / self.hop) + 1
         starts = [round(number * self.hop * rate) for number in range(count)]
         return [(start, start + self.window * rate) for start in starts]
 
+    @property
+    def recipe(self) -> str:
+        """The recipe that does it."""
+        return self.name if self.listens else "chunk"
+
     def options(self) -> list[str]:
         """Say it in splitter's words."""
+        if self.listens:
+            return []
         options = ["--seconds", str(self.window), "--overlap", str(float(self.window - self.hop))]
         if self.resamples:
-            options += ["--sample-rate", str(self.made_rate), "--channels", "mono", "--format", self.made_as]
+            options += ["--sample-rate", str(self.made_rate), "--channels", "mono"]
+        if not self.keeps_format or self.resamples:
+            options += ["--format", self.made_as]
         return options
 
     def cost(self, seconds: float, recordings: int) -> float:
@@ -67,6 +92,14 @@ class Job:
         return "s per more hour" if self.per == "hour" else "us per more file"
 
 
+# how ffmpeg encodes the lossy recordings, by their endings
+CODECS = {
+    "mp3": ("-c:a", "libmp3lame", "-b:a", "192k"),
+    "opus": ("-c:a", "libopus", "-b:a", "64k"),
+    "ogg": ("-c:a", "libvorbis", "-q:a", "5"),
+    "m4a": ("-c:a", "aac", "-b:a", "128k"),
+}
+COPIED = ("mp3", "opus")
 _LONG = {"length": 600, "rate": 44_100, "window": 10, "hop": Fraction(10)}
 JOBS = {
     job.name: job
@@ -112,6 +145,49 @@ JOBS = {
             **_LONG,
         ),
     )
+}
+LOSSLESS = tuple(JOBS)
+
+
+def _lossy_jobs(ending: str, title: str, rate: int) -> Iterator[Job]:
+    """Give the jobs on recordings in a lossy format."""
+    about = f"{title}, 10 min stereo, in 10 s"
+    common = {**_LONG, "rate": rate, "recorded_as": ending}
+    if ending != "m4a":
+        # what is copied takes so little time that a few recordings would not show it
+        small = 8 if ending in COPIED else 2
+        yield Job(
+            name=ending, title=f"{about} of the same", small=small, made_rate=rate, made_as=ending, **common
+        )
+    common["small"] = 2
+    yield Job(name=f"{ending}-wav", title=f"{about} WAV", made_rate=rate, made_as="wav", **common)
+    yield Job(
+        name=f"{ending}-16k", title=f"{about} FLAC, 16 kHz mono", made_rate=16_000, made_as="flac", **common
+    )
+
+
+JOBS |= {
+    job.name: job
+    for ending, title, rate in (
+        ("mp3", "MP3 of 192 kbit/s", 44_100),
+        ("opus", "Opus of 64 kbit/s", 48_000),
+        ("ogg", "Ogg Vorbis of quality 5", 44_100),
+        ("m4a", "M4A (AAC) of 128 kbit/s", 44_100),
+    )
+    for job in _lossy_jobs(ending, title, rate)
+}
+LISTENING = ("speech", "silence")
+JOBS |= {
+    name: Job(
+        name=name,
+        title=f"WAV, 10 min stereo 44.1 kHz 16 bit, cut where there is {what}",
+        small=2,
+        recorded_as="wav",
+        made_rate=44_100,
+        made_as="wav",
+        **_LONG,
+    )
+    for name, what in zip(LISTENING, ("speech", "no silence"), strict=True)
 }
 
 

@@ -1,15 +1,22 @@
-"""Recordings that look like speech to a codec: voiced tones, noise bursts and pauses, from fixed seeds."""
+"""Recordings that look like speech to a codec: voiced tones, noise bursts and pauses, from fixed seeds.
 
+Those for what listens to speech are made of the voices in data_samples.
+"""
+
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import soundfile
+from audio_jobs import CODECS, Job
+from harness import CHECKOUT
 from workload import Row, write_list
 
 Signal = npt.NDArray[np.float32]
 
+VOICES = CHECKOUT / "data_samples" / "speech"
 # So many long recordings are made; a set of more holds links to them.
 DISTINCT = 4
 CLIPS_AT_ONCE = 250
@@ -23,26 +30,34 @@ BREATHS = 0.08
 LOUDNESS, BACKGROUND = 20_000, 15  # in steps of 16 bits; as FLAC it takes 43 % of the bytes, like much speech
 
 
-def make_recordings(folder: Path, files: int, seconds: int, rate: int, ending: str) -> Path:
+def make_recordings(folder: Path, files: int, job: Job) -> Path:
     """Make a set of stereo recordings, once; give the path of its dataset list."""
-    dataset = folder / f"{ending}-{files}" / "dataset.csv"
+    kind = f"voices-{job.recorded_as}" if job.listens else job.recorded_as
+    dataset = folder / f"{kind}-{files}" / "dataset.csv"
     if not dataset.exists():
-        originals = [
-            _make_original(folder, seed, seconds, rate, ending) for seed in range(min(files, DISTINCT))
-        ]
+        originals = [_make_original(folder / kind, seed, job) for seed in range(min(files, DISTINCT))]
         dataset.parent.mkdir(parents=True, exist_ok=True)
         write_list(dataset, _link(dataset.parent, originals, files))
     return dataset
 
 
-def _make_original(folder: Path, seed: int, seconds: int, rate: int, ending: str) -> Path:
+def _make_original(folder: Path, seed: int, job: Job) -> Path:
     """Write one recording; it appears when it is whole."""
-    path = folder / f"{seed}-{seconds}s.{ending}"
+    path = folder / f"{seed}-{job.length}s.{job.recorded_as}"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        soundfile.write(partial, speech(seconds, rate, 2, seed), rate, "PCM_16", format=ending.upper())
-        partial.replace(path)
+        signal = (voices if job.listens else speech)(job.length, job.rate, 2, seed)
+        written = folder / f"{seed}.partial.{'wav' if job.is_lossy else job.recorded_as}"
+        soundfile.write(written, signal, job.rate, "PCM_16")
+        if job.is_lossy:
+            encoded = written.with_suffix(path.suffix)
+            codec = CODECS[job.recorded_as]
+            subprocess.run(
+                ["ffmpeg", "-nostdin", "-v", "error", "-y", "-i", written, *codec, encoded], check=True
+            )
+            written.unlink()
+            written = encoded
+        written.replace(path)
     return path
 
 
@@ -85,6 +100,21 @@ def speech(seconds: int, rate: int, channels: int, seed: int) -> npt.NDArray[np.
         heard += generator.standard_normal(frames, np.float32) * np.float32(BACKGROUND)
         made[:, channel] = np.clip(heard, -32_768, 32_767)
     return made
+
+
+def voices(seconds: int, rate: int, channels: int, seed: int) -> npt.NDArray[np.int16]:
+    """Put recorded voices after each other, in an order by chance, with pauses of up to two seconds."""
+    import librosa
+
+    generator = np.random.default_rng(seed)
+    heard = [librosa.load(path, sr=rate)[0] for path in sorted(VOICES.glob("*.[wf][al]*"))]
+    made = generator.standard_normal((seconds * rate, channels), np.float32) * np.float32(BACKGROUND / 32768)
+    at = 0
+    while at < len(made):
+        voice = heard[generator.integers(len(heard))][: len(made) - at]
+        made[at : at + len(voice)] += voice[:, np.newaxis] * np.float32(0.9)
+        at += len(voice) + int(generator.uniform(0, 2) * rate)
+    return (made * 32767).clip(-32768, 32767).astype(np.int16)
 
 
 def _hiss(generator: np.random.Generator, frames: int, rate: int) -> Signal:

@@ -29,7 +29,7 @@ PIECE_SECONDS = 10
 AIM_MB = 150
 SAMPLES_PER_SECOND = 50
 FIRST_SAMPLES_PER_SECOND = 1000
-SECONDS_OF_MP3 = 60
+SECONDS_OF_LOSSY = 60
 FFMPEG = ("ffmpeg", "-nostdin", "-v", "error", "-y")
 
 
@@ -50,7 +50,13 @@ CASES = {
     ),
     "flac": Case("FLAC to FLAC", "flac", ()),
     "mp3": Case("MP3 to WAV", "mp3", ("--format", "wav")),
+    "mp3-same": Case("MP3 to MP3", "mp3", ()),
+    "opus": Case("Opus to WAV", "opus", ("--format", "wav")),
+    "opus-same": Case("Opus to Opus", "opus", ()),
+    "ogg": Case("Ogg Vorbis to WAV", "ogg", ("--format", "wav")),
+    "m4a": Case("M4A to WAV", "m4a", ("--format", "wav")),
 }
+EXACT = ("wav", "flac", "opus")
 
 
 class Memory(NamedTuple):
@@ -125,7 +131,7 @@ def measure(case: Case, arguments: argparse.Namespace) -> Run:
     with running([*SPLITTER, "run", str(dataset), "--recipe", "chunk", *options], log) as process:
         samples = list(watch(process, output / ".splitter" / "staging"))
     seconds = time.perf_counter() - began
-    check_manifest(output / "manifest.csv", arguments.hours, exact=case.ending != "mp3")
+    check_manifest(output / "manifest.csv", arguments.hours, exact=case.ending in EXACT)
     clear(output)
     if not samples:
         raise CommandFailedError("no worker was seen")
@@ -148,7 +154,7 @@ def make_recording(folder: Path, hours: float, ending: str) -> Path:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         partial = folder / f"partial.{ending}"
-        MAKERS[ending](partial, round(hours * 3600))
+        MAKERS.get(ending, make_lossy)(partial, round(hours * 3600))
         partial.replace(path)
     return path
 
@@ -171,18 +177,30 @@ def make_flac(path: Path, seconds: int) -> None:
     subprocess.run([*FFMPEG, "-f", "lavfi", "-i", tone, *encoding], check=True)
 
 
-def make_mp3(path: Path, seconds: int) -> None:
+def make_opus(path: Path, seconds: int) -> None:
+    """Let ffmpeg encode a tone in little time: libsndfile reads no packets that were repeated."""
+    tone = f"sine=frequency=220:sample_rate={RATE}:duration={seconds}"
+    encoding = ("-c:a", "libopus", "-ac", str(CHANNELS), "-b:a", "64k", "-compression_level", "0", str(path))
+    subprocess.run([*FFMPEG, "-f", "lavfi", "-i", tone, *encoding], check=True)
+
+
+def make_lossy(path: Path, seconds: int) -> None:
     """Let ffmpeg encode a minute of a tone, and repeat its frames."""
     minute = path.with_name(f"minute-{path.name}")
-    tone = f"sine=frequency=220:sample_rate={RATE}:duration={SECONDS_OF_MP3}"
-    encoding = ("-ac", str(CHANNELS), "-b:a", "64k", str(minute))
+    tone = f"sine=frequency=220:sample_rate={RATE}:duration={SECONDS_OF_LOSSY}"
+    encoding = ("-ac", str(CHANNELS), "-b:a", "64k", *CODECS[path.suffix], str(minute))
     subprocess.run([*FFMPEG, "-f", "lavfi", "-i", tone, *encoding], check=True)
-    again = ("-stream_loop", str(-(-seconds // SECONDS_OF_MP3)), "-i", str(minute))
+    again = ("-stream_loop", str(-(-seconds // SECONDS_OF_LOSSY)), "-i", str(minute))
     subprocess.run([*FFMPEG, *again, "-c", "copy", "-t", str(seconds), str(path)], check=True)
     minute.unlink()
 
 
-MAKERS: dict[str, Callable[[Path, int], None]] = {"wav": make_wav, "flac": make_flac, "mp3": make_mp3}
+MAKERS: dict[str, Callable[[Path, int], None]] = {"wav": make_wav, "flac": make_flac, "opus": make_opus}
+CODECS = {
+    ".mp3": ("-c:a", "libmp3lame"),
+    ".ogg": ("-c:a", "libvorbis"),
+    ".m4a": ("-c:a", "aac"),
+}
 
 
 # -- watching ----------------------------------------------------------------------------------------------
@@ -248,7 +266,7 @@ def check_manifest(manifest: Path, hours: float, *, exact: bool) -> None:
     with manifest.open(encoding="utf-8", newline="") as file:
         found = sum(1 for _ in csv.reader(file)) - 1
     expected = -(-round(hours * 3600) // PIECE_SECONDS)
-    # the encoder of an MP3 adds some sound to each of the minutes that it is made of
+    # an encoder adds some sound to each of the minutes that a recording is made of
     if found != expected and (exact or not expected < found <= expected * 1.001 + 1):
         raise CommandFailedError(f"WRONG: the manifest has {found} rows, expected {expected}")
 

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import time
@@ -37,13 +38,17 @@ class Case(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What the driver took from the first batch to the last report, and its memory in MB."""
+    """What the driver took from the first batch to the last report, and its memory in MB.
+
+    The peak is that of the whole run.
+    """
 
     batches: int
     seconds: float
     cpu_seconds: float
     before_mb: float
     after_mb: float
+    peak_mb: float
 
 
 def main() -> None:
@@ -65,7 +70,9 @@ def main() -> None:
     print(describe_machine("ray", "torch", "numpy"))
     print("tasks return at once; the driver, Ray and its workers share the CPUs\n")
     header = ("inputs", "CPUs simulated", "batch", "batches", "batches/s")
-    print(format_table((*header, "driver's CPU ms per batch", "MB before", "MB after"), rows))
+    print(
+        format_table((*header, "driver's CPU ms per batch", "MB before", "MB after", "MB at its peak"), rows)
+    )
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -101,7 +108,8 @@ def table_row(case: Case, cost: Cost) -> list[str]:
     numbers = f"{case.rows:,}", f"{case.cpus:,}", f"{case.batch_size:,}", f"{cost.batches:,}"
     per_batch = cost.cpu_seconds / cost.batches * 1e3
     rate = cost.batches / cost.seconds
-    return [*numbers, f"{rate:,.0f}", f"{per_batch:.2f}", f"{cost.before_mb:.0f}", f"{cost.after_mb:.0f}"]
+    memory = (f"{size:.0f}" for size in (cost.before_mb, cost.after_mb, cost.peak_mb))
+    return [*numbers, f"{rate:,.0f}", f"{per_batch:.2f}", *memory]
 
 
 # -- in the fresh process ------------------------------------------------------------------------------------
@@ -123,7 +131,7 @@ def simulate(case: Case, dataset: Path, scratch: Path) -> None:
         for report in run(self, job, planned, busy):
             if not marks:
                 marks.append(mark())
-            batches += bool(report.inputs)
+            batches += bool(report.counts.inputs)
             yield report
         marks.append(mark())
 
@@ -135,9 +143,10 @@ def simulate(case: Case, dataset: Path, scratch: Path) -> None:
     output = clear(scratch / "out" / "simulated")
     recipe = Parts(str(dataset))
     recipe.run(output, executor="ray", workers=2, batch_size=case.batch_size)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     clear(output)
     (began, cpu, before), (ended, cpu_after, after) = marks
-    print(json.dumps([batches, ended - began, cpu_after - cpu, before, after]))
+    print(json.dumps([batches, ended - began, cpu_after - cpu, before, after, peak]))
 
 
 def mark() -> tuple[float, float, float]:
@@ -147,10 +156,11 @@ def mark() -> tuple[float, float, float]:
 
 def answer_at_once(mission: bytes, run: str, batch: bytes) -> bytes:
     """Stand in for a task: report that all is done."""
-    from splitter.worker.messages import Report
+    from splitter.worker.messages import Report, WorkCounts
 
     inputs = len(pickle.loads(batch))  # noqa: S301
-    return pickle.dumps(Report(inputs=inputs, done=inputs, outputs=inputs, bytes=inputs, seconds=1.0))
+    counts = WorkCounts(inputs=inputs, done=inputs, outputs=inputs, bytes=inputs, seconds=1.0)
+    return pickle.dumps(Report(counts=counts))
 
 
 if __name__ == "__main__":

@@ -171,9 +171,7 @@ class Contest:
         """Say how large the sets are."""
         text = "{:,} and {:,} recordings".format(*self._recordings_in(job, self.names[0], arguments))
         parts = [name for name, part_of in self.parts_of if part_of == job.name and name in arguments.only]
-        return ", ".join(
-            [text, *(f"for {name} a {self.parts_of[name, job.name]}th of them" for name in parts)]
-        )
+        return ", ".join([text, *(f"for {name} 1/{self.parts_of[name, job.name]} of them" for name in parts)])
 
 
 def place_for_pieces(scratch: Path) -> Path:
@@ -193,7 +191,7 @@ def load_set(scratch: Path, job: Job, recordings: int) -> RecordingSet:
     if job.per == "file":
         dataset = make_clips(folder, recordings, job.length, job.rate)
     else:
-        dataset = make_recordings(folder, recordings, job.length, job.rate, job.recorded_as)
+        dataset = make_recordings(folder, recordings, job)
     made = RecordingSet(job, dataset)
     for path in made.originals:
         path.read_bytes()
@@ -223,7 +221,7 @@ def report(job: Job, outcomes: dict[str, Outcome]) -> str:
     """Put the medians in a table, each beside the bound's."""
     good = {name: outcome for name, outcome in outcomes.items() if outcome.problem is None}
     wall, cpu = ({name: costs(job, outcome, kind) for name, outcome in good.items()} for kind in (0, 1))
-    reference = next((name for name in ("bound", "bytes") if name in good), None)
+    reference = next((name for name in ("bound", "bytes", "splitter") if name in good), None)
     rows = []
     for name, outcome in good.items():
         small, large = (
@@ -237,7 +235,11 @@ def report(job: Job, outcomes: dict[str, Outcome]) -> str:
         cost = number(median(wall[name]))
         rows.append([name, f"{small:.2f}", f"{large:.2f}", cost, spread, *ratios, outcome.result])
     header = ("contender", "small s", "large s", job.unit, "range", f"to {reference}", "in CPU", "pieces")
-    problems = [f"{name}: {outcome.problem}" for name, outcome in outcomes.items() if outcome.problem]
+    problems = [
+        f"{name}: {outcome.problem}"
+        for name, outcome in outcomes.items()
+        if outcome.problem not in (None, NOT_FOR_IT)
+    ]
     return "\n".join([format_table(header, rows), *problems])
 
 

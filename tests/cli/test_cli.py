@@ -9,7 +9,7 @@ import pytest
 from doors import CHECKOUT, Said, here, program, read_table, run_words, tree, write_files, write_list
 
 from splitter import __version__
-from splitter.recipes.registry import RECIPES
+from splitter.registry import RECIPES
 
 GOOD = '''\
 from splitter import OutputFile, ProcessorDataset
@@ -92,21 +92,21 @@ def test_recipes_are_listed(capfd):
     assert said.code == 0
     lines = said.out.splitlines()
     starts = [line for line in lines if line and not line.startswith(" ")]
-    assert [line.partition(":")[0] for line in starts] == list(RECIPES)
+    assert [line.partition(":")[0] for line in starts] == list(RECIPES.own)
     assert all(len(line.partition(": ")[2]) > 10 for line in starts)
-    assert "    --num-chars INTEGER  Letters in each part.  [default: 2]" in lines
+    assert "    --num-chars INTEGER  Number of letters in each part.  [default: 2]" in lines
     assert any(line.startswith("    --command TEXT  ") for line in lines)
     assert max(map(len, lines)) <= 100
 
 
 def test_every_shipped_recipe_has_help(capfd):
     """`splitter run --recipe X --help` works for each, and each of its options is described."""
-    for name in RECIPES:
+    for name in RECIPES.own:
         said = here(capfd, "run", "--recipe", name, "--help")
         assert said.code == 0
         assert [line for line in said.out.splitlines() if "DATASET" in line and "--" not in line] == [
             "Usage: splitter run [OPTIONS] DATASET...",
-            "  Run a recipe over every input of DATASET: a list (CSV, TSV, JSONL, Parquet)",
+            "  Run a recipe over every input of DATASET: a list (CSV, TSV, JSONL, Parquet),",
         ]
         own = said.out.partition("Options of the recipe")[2].partition("Run options:")[0]
         options = [line for line in own.splitlines() if line.startswith("  --")]
@@ -119,6 +119,7 @@ def test_every_shipped_recipe_has_help(capfd):
 # -- where it can be started -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_from_a_checkout(tmp_path):
     """`python -m splitter` works in a checkout that is not installed, without any set-up."""
     copy = tmp_path / "a checkout"
@@ -141,10 +142,11 @@ def test_from_a_checkout(tmp_path):
     assert where.out.strip() == str(copy / "splitter/__init__.py")
 
 
+@pytest.mark.slow
 def test_as_another_user_of_the_module(place):
     """`python -m splitter` and `exit_code` are the same program: names, codes, messages."""
     for arguments in (["--version"], ["run"], ["nonsense"]):
-        first = program(*arguments)
+        first = program(*arguments, python=["-m", "splitter"])
         second = program(*arguments, python=["-c", "from splitter.cli.main import main; main()"])
         assert first == second
 
@@ -159,6 +161,7 @@ def test_windows_is_one_clear_line(capfd, monkeypatch, place):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS gives names another form")
+@pytest.mark.slow
 def test_paths_that_are_not_utf_8(place):
     """The list, the output folder and the recipe may have names that are no UTF-8."""
     odd = os.fsdecode(b"caf\xe9")
@@ -173,6 +176,7 @@ def test_paths_that_are_not_utf_8(place):
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX"])
+@pytest.mark.slow
 def test_without_a_locale(place, locale):
     """In the C locale, as in many containers, text is UTF-8 all the same."""
     write_files(place, {"dataset.csv": "input,who\na.txt,Zoë 🎉\n"})
@@ -233,7 +237,7 @@ def test_a_file_named_like_a_module(capfd, place):
         ("xyz", "is not a recipe; there is "),
         ("xyz", "or write module:Class or path/to/file.py:Class"),
         ("my recipes.py", "names a file; write my recipes.py:Class; it has Copy, Other"),
-        ("my recipes.py:Cpy", "Cpy is not there in my recipes.py; it has Copy, Other"),
+        ("my recipes.py:Cpy", "Cpy does not exist in my recipes.py; it has Copy, Other"),
         ("my recipes.py:helper", "helper is not a ProcessorDataset"),
         ("my recipes.py:OutputFile", "OutputFile is not a ProcessorDataset"),
         ("my recipes.py:", "it has Copy, Other"),
@@ -289,8 +293,8 @@ def test_a_recording_instead_of_a_list(capfd, place, recording):
     shutil.copy(CHECKOUT / "data_samples" / "speech" / recording, place)
     said = here(capfd, "run", recording)
     assert said.code == 2
-    why = "is not a dataset list, since it is not text"
-    advice = f"to process that one file, give its folder, and --pattern {recording!r}"
+    why = "is not a dataset list, because it is not text"
+    advice = f"to process only that file, pass its folder and --pattern {recording!r}"
     assert said.lines == [f"splitter: {place / recording}: {why}; {advice}"]
     assert here(capfd, "run", ".", "--pattern", recording, "--quiet").code == 0
 
@@ -325,6 +329,7 @@ def test_an_output_folder_that_cannot_be_made(capfd, place):
         assert output in said.err
 
 
+@pytest.mark.slow
 def test_an_output_folder_in_use(capfd, place):
     """A second run on the same folder is refused, and says who has it; the first goes on undisturbed.
 
@@ -360,7 +365,7 @@ def test_an_output_folder_in_use(capfd, place):
     for one in read:
         assert (one.code, len(one.lines)) == (2, 1)
         assert f"outputs: is in use by process {first.pid} on " in one.err
-        assert one.err.endswith("; its manifest is made when that has ended\n")
+        assert one.err.endswith("; its manifest is written when that ends\n")
     assert tree(place / "outputs")["a/copy"] == b"one"
 
 
@@ -370,9 +375,9 @@ def test_an_output_folder_in_use(capfd, place):
         (["inputs/b.txt", "other/x.txt"], [], "b.txt but in inputs: use --root inputs"),
         (["data/new files/b.txt"], ["--root", "data"], "b.txt but in new files: use --root data/new files"),
         (["../b.txt"], [], "b.txt but in {place}: use --root {place}"),
-        (["inputs/b.txt", "other/b.txt"], [], "b.txt; --root says which folder the paths start from"),
-        (["one/b.txt", "two/b.txt"], [], "b.txt; --root says which folder the paths start from"),
-        ([], [], "b.txt; --root says which folder the paths start from"),
+        (["inputs/b.txt", "other/b.txt"], [], "b.txt; use --root to set the folder that paths start from"),
+        (["one/b.txt", "two/b.txt"], [], "b.txt; use --root to set the folder that paths start from"),
+        ([], [], "b.txt; use --root to set the folder that paths start from"),
     ],
 )
 def test_a_root_that_was_forgotten(capfd, place, files, root, advice):
@@ -396,20 +401,20 @@ def test_a_root_that_is_another_one(capfd, place):
     for root in ((), ("--root", "words")):
         here(capfd, "run", "l.csv", *root, "--recipe", "words", "--workers", "0")
     (failed,) = read_table(place / "outputs/errors.csv")
-    assert failed["message"] == f"{place}/words/b.txt: is not there"
+    assert failed["message"] == f"{place}/words/b.txt: does not exist"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "{place}/songs: it holds no file, but those whose names begin with a dot; check DATASET"),
+        ([], "{place}/songs: it holds no file, except files whose names begin with a dot; check DATASET"),
         (
             ["--pattern", "*.{txt}", "--pattern", "b*"],
-            "{place}/songs: no file in it is like --pattern '*.{{txt}}' or 'b*'; there is 'a.txt', for example",  # noqa: E501
+            "{place}/songs: no file in it matches --pattern '*.{{txt}}' or 'b*'; there is 'a.txt', for example",  # noqa: E501
         ),
         (
             ["--where", "input == 'b.txt'"],
-            "--where \"input == 'b.txt'\": the only row does not match; mend the condition",
+            "--where \"input == 'b.txt'\": the only row does not match; fix the condition",
         ),
     ],
 )
@@ -481,9 +486,10 @@ def test_an_output_folder_by_its_manifest(capfd, words, monkeypatch, name):
     assert here(capfd, "verify", name).code == 0
     (words.parent / "outputs" / "a" / "0.txt").unlink()
     folder = name if name.endswith("outputs") else os.path.dirname(name) or "."
-    assert here(capfd, "verify", name).out.startswith(f"{folder}/a/0.txt: is not there\n")
+    assert here(capfd, "verify", name).out.startswith(f"{folder}/a/0.txt: does not exist\n")
 
 
+@pytest.mark.slow
 def test_nothing_is_written_elsewhere(place, tmp_path):
     """Neither beside the list, nor in the home folder; the temporary folder is left empty."""
     for name in ("home", "temporary", "out"):

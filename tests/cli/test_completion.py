@@ -11,7 +11,8 @@ from doors import CHECKOUT, program, write_files
 
 from splitter.cli.main import commands
 from splitter.recipes.parameters import recipe_parameters
-from splitter.recipes.registry import RECIPES, load_recipe
+from splitter.recipes.registry import load_recipe
+from splitter.registry import RECIPES
 
 OWN = """\
 from splitter import ProcessorDataset
@@ -36,7 +37,7 @@ def offered(*words: str) -> list[str]:
     ("words", "expected"),
     [
         (("ver",), ["verify"]),
-        (("run", "--recipe", ""), list(RECIPES)),
+        (("run", "--recipe", ""), list(RECIPES.own)),
         (("run", "--recipe", "s"), ["segments", "silence", "speech"]),
         (("plan", "list.csv", "--recipe", "ch"), ["chunk"]),
         (("run", "--recipe", "mine"), ["<file>"]),
@@ -60,7 +61,7 @@ def test_offers(words, expected):
     assert offered(*words) == expected
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", RECIPES.own)
 def test_all_options_of_shipped_recipes_are_offered(name):
     """Without importing a recipe, a shell gets the options that it really has."""
     options = {f"--{one.name.replace('_', '-')}" for one in recipe_parameters(load_recipe(name))}
@@ -115,4 +116,4 @@ def test_in_bash(tmp_path):
     )
     registered, seconds, recipes = done.stdout.splitlines()
     assert registered == "complete -o nosort -F _splitter_completion splitter"
-    assert (seconds, recipes) == ("--seconds", " ".join(RECIPES))
+    assert (seconds, recipes) == ("--seconds", " ".join(RECIPES.own))

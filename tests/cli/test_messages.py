@@ -46,6 +46,13 @@ class Hides(ProcessorDataset):
         return [], {"speaker": 1}
 
 
+class Typed(ProcessorDataset):
+    metadata_types = {"age": int}
+
+    def process(self, input_file):
+        return [], {"age": 1}
+
+
 class Same(ProcessorDataset):
     def process(self, input_file):
         return [OutputFile("a", "x"), OutputFile("A", "y")], {}
@@ -137,6 +144,7 @@ FILES = {
     "taken/notes.txt": "mine",
     "broken.tar": "no archive",
     "empty/.hidden": "",
+    "hidden.csv": "input,frames,word,age,label,source_rate\nwords/a.txt,1,2,3,4,5\n",
     "plan.csv": "__key__,@wav\na,nowhere.wav\n",
 }
 
@@ -155,7 +163,7 @@ $ run list.csv --recipe words --command x
 $ run list.csv --threshold 3
 '--threshold' is an option of --recipe speech; see splitter run --recipe speech --help
 $ plan list.csv --recipe words --max-seconds 3
-'--max-seconds' is an option of --recipe silence and speech; see splitter plan --recipe silence --help
+'--max-seconds' is an option of --recipe pauses, silence and speech; see splitter plan --recipe pauses --help
 $ run list.csv --fres
 No such option '--fres'; see splitter run --help
 $ run list.csv --prun
@@ -185,13 +193,13 @@ No such option '--num-char'; did you mean '--num-chars'? See splitter run --reci
 $ run list.csv --recipe chnk
 --recipe chnk: is not a recipe; did you mean 'chunk'?
 $ run list.csv --recipe mine.py
---recipe mine.py: names a file; write mine.py:Class; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone, One
+--recipe mine.py: names a file; write mine.py:Class; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Typed, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone, One
 $ run list.csv --recipe plain.py
 --recipe plain.py: names a file; it has no subclass of ProcessorDataset
 $ run list.csv --recipe bad.py
 --recipe bad.py: names a file; write bad.py:Three; it has Three
 $ run list.csv --recipe bad.py:Three
-bad.py:Three: its parameter 'n' has a bad default: 'three' is not a valid integer; mend that
+bad.py:Three: its parameter 'n' has an invalid default: 'three' is not a valid integer; fix it
 $ run list.csv --recipe bad.py:Three --n four
 Invalid value for '--n': 'four' is not a valid integer; see splitter run --recipe bad.py:Three --help
 $ run list.csv --recipe gone.py
@@ -207,9 +215,9 @@ $ run list.csv --recipe raises.py:One
 $ run list.csv --recipe plain.py:One
 --recipe plain.py:One: One is not a ProcessorDataset in plain.py; it has no subclass of ProcessorDataset
 $ run list.csv --recipe mine.py:Txet
---recipe mine.py:Txet: Txet is not there in mine.py; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone, One
+--recipe mine.py:Txet: Txet does not exist in mine.py; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Typed, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone, One
 $ run list.csv --recipe no_such_module:Text
---recipe no_such_module: there is no such module; a file is written as path/to/file.py:Class
+--recipe no_such_module: there is no such module; for a file, write path/to/file.py:Class
 $ run list.csv --recipe mine.py:Clash
 mine.py:Clash: its parameter 'workers' is the name of a run option; rename it
 $ run list.csv --recipe mine.py:Needs
@@ -221,11 +229,11 @@ Empty: has no method process(self, input_file); write one
 $ run list.csv --recipe mine.py:Alone
 Alone: process cannot be called (too many positional arguments); write process(self, input_file)
 $ run empty
-{here}/empty: it holds no file, but those whose names begin with a dot; check DATASET
+{here}/empty: it holds no file, except files whose names begin with a dot; check DATASET
 $ plan words --pattern *.wav --pattern *.flac
-{here}/words: no file in it is like --pattern '*.wav' or '*.flac'; there is 'a.txt', for example
+{here}/words: no file in it matches --pattern '*.wav' or '*.flac'; there is 'a.txt', for example
 $ run list.csv --recipe words --where speaker==9
---where 'speaker==9': none of 2 rows matches; mend the condition
+--where 'speaker==9': none of 2 rows matches; fix the condition
 $ run gone.csv
 {here}/gone.csv: the dataset list cannot be read: No such file or directory; check its path
 $ run gone
@@ -237,29 +245,29 @@ $ run no_input.csv --recipe words
 $ run twice.csv --recipe words
 words/a.txt: is listed twice, in rows 1 and 2; remove one, or use a recipe that groups rows
 $ run short.csv --recipe words
-{here}/short.csv: line 2 has 1 columns where the first line has 2; mend that line
+{here}/short.csv: line 2 has 1 columns where the first line has 2; fix that line
 $ run names.csv --recipe words
-the column 'input' stands twice in the dataset list; give one another name
+the column 'input' occurs twice in the dataset list; rename one
 $ run collide.csv --recipe words
 words/a.md: its outputs would go to the same folder as those of words/a.txt, and so would those of 1 more; use --keep-extension, or rename one
 $ run list.json --recipe words
 {here}/list.json: has no column 'input'; it has '[]'; name the column of the paths with --column; the first line must hold the names of the columns
 $ run list.jsonl --recipe words
-{here}/list.jsonl: line 2 is not JSON (Expecting value: line 2 column 1 (char 11)); mend that line
+{here}/list.jsonl: line 2 is not JSON (Expecting value: line 2 column 1 (char 11)); fix that line
 $ run list.csv --recipe words --where speaker=7
 --where 'speaker=7': is not a condition (invalid syntax); equal is ==
 $ run list.csv --recipe words --where age==7
---where 'age==7': there is no column 'age'; there is 'input', 'speaker' (text stands in quotes)
+--where 'age==7': there is no column 'age'; there is 'input', 'speaker' (write text in quotes)
 $ run list.csv --recipe words --where speaker==7 --where speaker==8
---where is given 2 times; give it once, with 'and' between the conditions; see splitter run --help
+--where is given 2 times; use it once, with 'and' between the conditions; see splitter run --help
 $ run list.csv --recipe words --labels labels.csv --labels more.csv
---labels is given 2 times; give it once; see splitter run --help
+--labels is given 2 times; use it once; see splitter run --help
 $ run list.csv --recipe words --labels labels.csv
 labels.csv: has no column 'input' to join by; it has 'speaker', 'age' (--on COLUMN, or --on COLUMN=ITS-COLUMN)
 $ run list.csv --recipe words --labels labels.csv --on speaker
 labels.csv: 1 key in column 'speaker' stands there more than once ('7'); keep one row of each
 $ run list.csv --recipe words --labels twins.csv
-the column 'age' stands twice in twins.csv; give one another name
+the column 'age' occurs twice in twins.csv; rename one
 $ run list.csv --recipe words --labels labels.csv --on age
 --on age: the dataset list has no column 'age'; it has 'input', 'speaker'
 $ run list.csv --recipe words --column path
@@ -269,7 +277,7 @@ $ run list.csv --recipe words --rename age=old
 $ run list.csv --recipe words --rename age
 --rename 'age': write OLD=NEW
 $ run list.csv --recipe words --output taken
-{here}/taken: holds something else (notes.txt); choose an empty or new folder as --output
+{here}/taken: contains something else (notes.txt); choose an empty or new folder as --output
 $ run list.csv --recipe words --output list.csv
 {here}/list.csv: is a file, not a folder; choose another --output
 $ run list.csv --recipe words --device cuda
@@ -287,9 +295,9 @@ $ run list.csv --recipe words --timeout 0
 $ run list.csv --recipe words --memory much
 --memory 'much': write a size such as 500MB, 2GB or 1e9
 $ run list.csv --recipe words --memory 5
---memory 5: is 5 bytes, too little for any; write a size such as 2GB
+--memory 5: is only 5 bytes, too little for any worker; write a size such as 2GB
 $ run list.csv --recipe words --memory 500k
---memory 500k: is 500,000 bytes, too little for any; write a size such as 2GB
+--memory 500k: is only 500,000 bytes, too little for any worker; write a size such as 2GB
 $ run list.csv --recipe words --max-failures half
 --max-failures 'half': write a number such as 100, or a share such as 5%
 $ run list.csv --recipe words --part 3/2
@@ -299,7 +307,7 @@ $ run list.csv --recipe words --limit -1
 $ run list.csv --recipe words --executor slurm
 Invalid value for '--executor': 'slurm' is not one of 'local', 'ray'; see splitter run --help
 $ run list.csv --recipe words --address auto
---address is only for --executor ray; add that, or leave it out
+--address is only for --executor ray; add --executor ray, or leave it out
 $ run list.csv --recipe words --executor ray --workers 0
 --workers 0 runs in this process and cannot be combined with Ray; leave one of them out
 $ run list.csv --recipe words --sink tar
@@ -311,13 +319,17 @@ $ run list.csv --recipe words --sink webdataset --shard-size big
 $ run list.csv --recipe words --manifest-format xml
 --manifest-format 'xml': 'xml' is unknown; choose from csv, parquet, jsonl
 $ run list.csv --recipe words --root gone
-{here}/gone: the folder that inputs are relative to is not there; check --root
+{here}/gone: the folder that input paths are relative to does not exist; check --root
 $ run list.csv --recipe words --pattern *.txt
 --pattern '*.txt' is only for a folder; leave it out
 $ run list.csv --recipe command
 Missing option '--command'; see splitter run --recipe command --help
 $ run list.csv --recipe command --command cat
---command 'cat': has no {output}, the folder that outputs go to
+--command 'cat': has no {output}, the folder that outputs go to; add it, or keep what the program prints with --stdout NAME
+$ run list.csv --recipe command --command 'no-such-program {output}'
+'no-such-program': there is no such program that may be run; install it, or write its path
+$ run list.csv --recipe command --command cat --stdout a/b
+--stdout 'a/b': is not the name of a file; write a name such as {stem}.txt
 $ run list.csv --config options.toml
 --config: 'secnds' is not an option; did you mean 'seconds'?
 $ run list.csv --config broken.toml
@@ -333,41 +345,41 @@ $ plan gone.csv
 $ plan list.csv --recipe chnk
 --recipe chnk: is not a recipe; did you mean 'chunk'?
 $ manifest gone
-{here}/gone: is not a splitter output folder; give the --output of a run
+{here}/gone: is not a splitter output folder; use the --output of a run
 $ manifest taken
-{here}/taken: is not a splitter output folder; give the --output of a run
+{here}/taken: is not a splitter output folder; use the --output of a run
 $ manifest list.csv
-{here}/list.csv: is not a splitter output folder; give the --output of a run
+{here}/list.csv: is not a splitter output folder; use the --output of a run
 $ manifest gone/manifest.csv
-{here}/gone: is not a splitter output folder; give the --output of a run
+{here}/gone: is not a splitter output folder; use the --output of a run
 $ verify gone
-{here}/gone: is not a splitter output folder; give the --output of a run
+{here}/gone: is not a splitter output folder; use the --output of a run
 $ verify taken
-{here}/taken: is not a splitter output folder; give the --output of a run
+{here}/taken: is not a splitter output folder; use the --output of a run
 $ verify taken --recipe mine.py:Text
---recipe mine.py:Text: is only for --deep; add that, or leave it out
+--recipe mine.py:Text: only works with --deep; add --deep, or leave --recipe out
 $ split gone --train 0.8 --test 0.2
-{here}/gone: is not a splitter output folder; give the --output of a run
+{here}/gone: is not a splitter output folder; use the --output of a run
 $ split list.csv --train 1
-{here}/list.csv: is not a splitter output folder; give the --output of a run
+{here}/list.csv: is not a splitter output folder; use the --output of a run
 $ split taken --train 1
-{here}/taken: is not a splitter output folder; give the --output of a run
+{here}/taken: is not a splitter output folder; use the --output of a run
 $ split taken --train 1 --by speaker --by session
---by is given 2 times; give it once; see splitter split --help
+--by is given 2 times; use it once; see splitter split --help
 $ split taken --train 1 --label speaker --label age
---label is given 2 times; give it once; see splitter split --help
+--label is given 2 times; use it once; see splitter split --help
 $ stats taken --by speaker --by split
---by is given 2 times; give it once; see splitter stats --help
+--by is given 2 times; use it once; see splitter stats --help
 $ stats gone
-{here}/gone: there is no manifest; give the output folder of a finished run
+{here}/gone: there is no manifest; pass the output folder of a finished run
 $ stats taken
-{here}/taken/manifest.csv: there is no manifest; give the output folder of a finished run
+{here}/taken/manifest.csv: there is no manifest; pass the output folder of a finished run
 $ report gone
-{here}/gone: there is no manifest; give the output folder of a finished run
+{here}/gone: there is no manifest; pass the output folder of a finished run
 $ report taken
-{here}/taken/manifest.csv: there is no manifest; give the output folder of a finished run
+{here}/taken/manifest.csv: there is no manifest; pass the output folder of a finished run
 $ serve gone
-{here}/gone: there is no manifest; give the output folder of a finished run
+{here}/gone: there is no manifest; pass the output folder of a finished run
 $ tar cat
 Missing argument 'INPUTS...'; see splitter tar cat --help
 $ tar cat broken.tar
@@ -382,8 +394,16 @@ $ tar cat gone.tar -o out.tar
 gone.tar: cannot be read: No such file or directory
 $ tar cat words -o out.tar
 words: is a folder; expected tar archives, or write: tar -cf - FOLDER | splitter ...
+$ run hidden.csv --recipe words
+the dataset list has a column 'word', which metadata of the recipe would hide; use --rename word=NEW
+$ run hidden.csv
+the dataset list has a column 'frames', which metadata of the recipe would hide; use --rename frames=NEW --rename source_rate=NEW
+$ plan hidden.csv --recipe segments --rename frames=n --annotations beside
+the dataset list has a column 'label', which metadata of the recipe would hide; use --rename label=NEW --rename source_rate=NEW
+$ run hidden.csv --recipe mine.py:Typed
+the dataset list has a column 'age', which metadata of the recipe would hide; use --rename age=NEW
 $ tar split broken.tar -o out.tar
--o out.tar: has no place for the number; write it as prefix-{shard:06d}.tar
+-o out.tar: has no number in it; write prefix-{shard:06d}.tar
 $ tar create gone.csv -o out.tar
 gone.csv: cannot be read: No such file or directory
 $ tar create plan.csv -o out.tar
@@ -395,9 +415,9 @@ Missing option '--where' / '-w'; see splitter tar first --help
 $ tar show gone.tar
 gone.tar: cannot be read: No such file or directory
 $ tar sort broken.tar -o out.tar --by cls --by json
---by is given 2 times; give it once; see splitter tar sort --help
+--by is given 2 times; use it once; see splitter tar sort --help
 $ tar sort broken.tar -o out.tar --shuffle --by cls
---shuffle: sorts by chance; leave --by and --reverse out
+--shuffle puts samples in random order; remove --by and --reverse
 """  # noqa: E501 - exact, and as users see them
 MISTAKES = list(zip(REFUSED.splitlines()[::2], REFUSED.splitlines()[1::2], strict=True))
 
@@ -439,8 +459,8 @@ BAD_RESULTS = {
     "Folder": "output name 'a/b.txt' is not one path component",
     "Content": "the content of 'b.txt' is of type int; expected bytes, str, a path or a callable",
     "Nested": "metadata 'list' is of type list; expected str, int, float, bool or None",
-    "Hides": "metadata 'speaker' would hide the dataset column of that name; --rename speaker=NEW",
-    "Same": "output name 'A' is given twice (case and Unicode form do not count)",
+    "Hides": "metadata key 'speaker' would hide the dataset column of that name; use --rename speaker=NEW",
+    "Same": "output name 'A' is used twice (ignoring case and Unicode form)",
 }
 
 
@@ -451,7 +471,7 @@ def test_a_process_that_returns_the_wrong_thing(capfd, folder, recipe):
     message = BAD_RESULTS[recipe]
     assert said.code == 1
     assert said.lines[-1] == (
-        f"next: look into errors.csv (first: words/a.txt: BadResult: {message}), mend the cause, "
+        f"next: see errors.csv (first: words/a.txt: BadResult: {message}), fix the cause, "
         "and run again with --retry-failed"
     )
     [row] = read_table(folder / "outputs" / "errors.csv")
@@ -461,13 +481,13 @@ def test_a_process_that_returns_the_wrong_thing(capfd, folder, recipe):
 def test_a_setup_that_fails(capfd, folder):
     """The run stops, with the user's own traceback, and its last line says why; so does the plan."""
     said = here(capfd, "run", "list.csv", "--recipe", "mine.py:Broken")
-    line = f"Broken: setup() raised RuntimeError: no weights (line 61 of {folder}/mine.py); mend that"
-    assert (said.code, said.lines[-1]) == (1, f"stopped: {line} and run the same command again to continue")
-    own = [f'  File "{folder}/mine.py", line 61, in setup', '    raise RuntimeError("no weights")']
+    line = f"Broken: setup() raised RuntimeError: no weights (line 68 of {folder}/mine.py); fix it"
+    assert (said.code, said.lines[-1]) == (1, f"stopped: {line}, then run the same command to continue")
+    own = [f'  File "{folder}/mine.py", line 68, in setup', '    raise RuntimeError("no weights")']
     assert said.lines[2:4] == own
     planned = here(capfd, "plan", "list.csv", "--recipe", "mine.py:Broken")
     assert (planned.code, planned.lines[1:3]) == (1, own)
-    assert planned.lines[-1] == f"splitter: {line} and run the same command again to continue"
+    assert planned.lines[-1] == f"splitter: {line}, then run the same command to continue"
 
 
 def test_another_sink(capfd, folder):
@@ -476,12 +496,12 @@ def test_another_sink(capfd, folder):
     assert here(capfd, *command, "--quiet").code == 0
     assert here(capfd, *command, "--sink", "webdataset").lines[:2] == [
         "note: sink changed from 'files' to 'webdataset'",
-        "note: 2 finished inputs changed, to be done again",
+        "note: 2 finished inputs changed and will be redone",
     ]
     # also what removes finished shards, and changes more than the sink; --quiet does not silence it
     assert here(capfd, *command, "--sink", "parquet", "--num-chars", "3", "--quiet").lines[:2] == [
         "note: parameter num_chars changed from 2 to 3; sink changed from 'webdataset' to 'parquet'",
-        "note: 2 finished inputs to be done again; their shards of another sink are removed now",
+        "note: 2 finished inputs will be redone; their shards of another sink are removed now",
     ]
 
 

@@ -3,6 +3,7 @@
 The examples themselves run as tests of the pages: see examples.py.
 """
 
+import importlib.util
 import inspect
 import itertools
 import os
@@ -29,14 +30,16 @@ from splitter.dataset import ProcessorDataset
 from splitter.engine.summary import Summary
 from splitter.options import RunOptions
 from splitter.recipes.parameters import docstring_section, recipe_parameters
-from splitter.recipes.registry import RECIPES, load_recipe
+from splitter.recipes.registry import load_recipe
 from splitter.records import InputFile, OutputFile
+from splitter.registry import RECIPES
 
 CHECKOUT = Path(__file__).parent.parent.parent
 DOCS = CHECKOUT / "docs"
 README = CHECKOUT / "README.md"
-PAGES = [README, CHECKOUT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-WRITTEN = [page for page in PAGES if page.name not in ("cli.md", "api.md", "CHANGELOG.md")]
+CONTRIBUTING = CHECKOUT / "CONTRIBUTING.md"
+PAGES = [README, CONTRIBUTING, CHECKOUT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+WRITTEN = [page for page in PAGES if page.name not in ("cli.md", "api.md", "CHANGELOG.md", "CONTRIBUTING.md")]
 
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -116,6 +119,7 @@ def test_every_page_can_be_reached():
 
 
 @pytest.mark.parametrize("name", ["cli", "api"])
+@pytest.mark.slow
 def test_what_is_made_from_the_code_is_current(tmp_path, name):
     """docs/cli.md is what docs/make_cli.py makes of the command line; docs/api.md likewise of docstrings."""
     shutil.copytree(CHECKOUT / "splitter", tmp_path / "splitter")
@@ -141,7 +145,7 @@ def test_every_option_of_a_run_is_explained(option):
     )
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", RECIPES.own)
 def test_every_recipe_has_its_page(name, capsys):
     """A recipe is documented with all its options, by a page of its own or one that this page links to."""
     page = DOCS / "recipes" / f"{name}.md"
@@ -161,7 +165,9 @@ def test_every_recipe_has_its_page(name, capsys):
 @pytest.mark.parametrize("page", [README, DOCS / "index.md"], ids=by_name)
 def test_every_recipe_can_be_found(page):
     """From the first pages a link leads to each recipe's own."""
-    assert [name for name in RECIPES if not any(link.endswith(f"/{name}.md") for link in links(page))] == []
+    assert [
+        name for name in RECIPES.own if not any(link.endswith(f"/{name}.md") for link in links(page))
+    ] == []
 
 
 def public(kind: type) -> list[str]:
@@ -244,13 +250,15 @@ RIGHT = {
 }
 
 
+@pytest.mark.slow
 def test_an_example_that_is_wrong_fails(tmp_path):
     """Examples are compared with what really happens: each of these fails, and none of those."""
-    (tmp_path / "tests").mkdir()
-    shutil.copy(CHECKOUT / "tests" / "examples.py", tmp_path / "tests")
+    (tmp_path / "tests" / "shared").mkdir(parents=True)
+    for name in ("examples.py", "forked.py", "nightly.py"):
+        shutil.copy(CHECKOUT / "tests" / "shared" / name, tmp_path / "tests" / "shared")
     shutil.copytree(CHECKOUT / "data_samples" / "words", tmp_path / "data_samples" / "words")
     (tmp_path / "pyproject.toml").write_text(
-        '[tool.pytest]\npythonpath = ["tests"]\naddopts = ["-p", "examples"]\n'
+        '[tool.pytest]\npythonpath = ["tests/shared"]\naddopts = ["-p", "examples"]\n'
     )
     (tmp_path / "docs").mkdir()
     for number, block in enumerate(WRONG.values()):
@@ -268,6 +276,15 @@ def test_an_example_that_is_wrong_fails(tmp_path):
     failed = re.findall(r"^FAILED docs/(\S+?)\.md", done.stdout, re.MULTILINE)
     assert failed == [f"wrong-{number}" for number in range(len(WRONG))], done.stdout
     assert re.search(rf"^{len(WRONG)} failed, \d+ passed", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_what_contributing_names_is_there():
+    """A stranger finds every file and folder by the name that the page gives it."""
+    named = re.findall(r"`((?:splitter|tests|docs|\.ci)/[\w./-]+)`", CONTRIBUTING.read_text(encoding="utf-8"))
+    assert len(named) > 10
+    assert [name for name in named if "NAME" not in name and not (CHECKOUT / name).exists()] == []
+    modules = re.findall(r"`(splitter\.[\w.]+)`", CONTRIBUTING.read_text(encoding="utf-8"))
+    assert [name for name in modules if not importlib.util.find_spec(name)] == []
 
 
 # -- the two commands of README.md ------------------------------------------------------------------------
@@ -340,10 +357,10 @@ def level(sound: np.ndarray) -> float:
 
 
 def test_the_test_command_does_what_ci_does(tmp_path):
-    """.ci/run finds it; it pins every version, and runs all checks, two tests at a time."""
+    """.ci/run finds it; it pins every version, and runs all checks, three tests at a time."""
     command = readme_command("test command")
     assert command.startswith(f"{SET_UP}'.[test]' && ")
-    programs = ["ruff check .", "ruff format --check .", "mypy splitter", "pytest -n 2"]
+    programs = ["ruff check .", "ruff format --check .", "mypy splitter", "pytest -n 3"]
     assert command.removeprefix(f"{SET_UP}'.[test]' && ").split(" && ") == [
         f".venv/bin/{one}" for one in programs
     ]

@@ -111,7 +111,7 @@ def test_samples_that_are_no_numbers_are_named(folder, capfd):
     rows = [[f"{name}.mp3", f"{name}.wav", 0, "xxh128:0"] for name in sounds]
     write_manifest(folder / "out", ["input", "output", "size", "checksum"], rows)
     rows = rows_of(reported(capfd, folder / "out"))
-    assert rows["unread"]["0"].startswith("2 samples are no number")
+    assert rows["unread"]["0"].startswith("2 samples are not numbers")
     assert rows["unread"].keys() == {"0", "1"}
     rms = 20 * np.log10(np.sqrt(np.mean(np.square(good))))
     assert cells(rows["levels"]["rms_db"])[::3] == pytest.approx([rms, rms + 20 * np.log10(4)], abs=0.06)
@@ -272,8 +272,8 @@ def test_an_output_that_cannot_be_read_is_named(talks, capfd):
     said = here(capfd, "report", talks)
     assert said.code == 1
     assert "12 outputs, 10 of them read" in said.out
-    gone = f"{first}: is not there"
-    why = "'splitter verify' says whether they are as the run has left them"
+    gone = f"{first}: does not exist"
+    why = "run 'splitter verify' to see if they are unchanged"
     line = f"splitter: 2 outputs cannot be read: {gone}; {second}: is not sound: it is text; {why}"
     assert said.lines == [line]
     rows = rows_of(talks / "report.html")
@@ -294,7 +294,7 @@ def test_outputs_that_are_no_sound_are_named(folder, capfd, sink):
     said = here(capfd, "report", folder / "out")
     where = f"{folder}/out/" if sink == "files" else ""
     named = "; ".join(f"{where}{name}: is not sound: it is text" for name in manifest["output"][:3])
-    why = "'splitter verify' says whether they are as the run has left them"
+    why = "run 'splitter verify' to see if they are unchanged"
     line = f"splitter: 5 outputs cannot be read: {named}; and 2 more; {why}"
     assert (said.code, said.lines) == (1, [line])
     page = (folder / "out" / "report.html").read_bytes()
@@ -345,7 +345,9 @@ def test_an_output_of_which_less_can_be_decoded_cannot_be_read(folder, capfd):
         said = here(capfd, "report", folder / "out")
         assert (said.code, said.out.splitlines()[0].endswith("2 outputs, 1 of them read")) == (1, True)
         [line] = said.lines
-        assert f": short/{short.name}: {samples:,} of 8,000 samples can be read; 'splitter verify" in line
+        assert (
+            f": short/{short.name}: {samples:,} of 8,000 samples can be read; run 'splitter verify'" in line
+        )
         rows = rows_of(folder / "out" / "report.html")
         assert rows["unread"] == {"0": f"{samples:,} of 8,000 samples can be read"}
         assert [why["row"] for why in summary_of(folder / "out" / "report.html")["worth"]] == [1]
@@ -364,7 +366,7 @@ def test_what_stands_out_is_the_extreme_of_all(folder, capfd):
         write_sound(folder / "in" / f"{name}.wav", samples, 8000)
     run(capfd, folder / "in", "--seconds=100", "-o", folder / "out")
     worth = {one["row"]: one["why"] for one in summary_of(reported(capfd, folder / "out"))["worth"]}
-    assert worth == {0: "shortest", 1: "quietest, most silence", 2: "loudest, longest", 3: "by chance"}
+    assert worth == {0: "shortest", 1: "quietest, most silence", 2: "loudest, longest", 3: "random"}
 
 
 def test_the_report_of_a_run_into_a_store_stands_beside_it(folder, capfd):
@@ -402,7 +404,7 @@ def test_inputs_that_were_not_tried_are_counted(folder, capfd):
     (folder / "out" / "manifest.csv").unlink()
     said = here(capfd, "report", folder / "out")
     assert (said.code, len(said.lines)) == (2, 1)
-    assert "out/manifest.csv: there is no manifest, as the run has not ended; run again with" in said.err
+    assert "out/manifest.csv: there is no manifest, because the run has not ended; run again with" in said.err
 
 
 def test_texts_and_images_are_previewed(folder, capfd):
@@ -426,7 +428,7 @@ def test_what_was_skipped_is_shown_with_its_reason(folder, capfd):
     assert (summary_of(page)["numbers"]["skipped"], summary_of(page)["numbers"]["failed"]) == (1, 0)
     rows = rows_of(page)
     assert rows["state"] == [2]
-    assert "there are no annotations" in cells(rows["message"])[0]
+    assert "it has no annotations" in cells(rows["message"])[0]
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.wav", b"/".join([b"n" * 200] * 6) + b".wav"])
@@ -453,8 +455,8 @@ def test_an_empty_manifest_has_a_page(folder, capfd):
 
 
 REFUSED = {
-    "no manifest": (["report", "{folder}"], "there is no manifest; give the output folder of a finished run"),
-    "a folder to write to": (["report", "{out}", "-o", "{folder}"], "is a folder; give the name of the file"),
+    "no manifest": (["report", "{folder}"], "there is no manifest; pass the output folder of a finished run"),
+    "a folder to write to": (["report", "{out}", "-o", "{folder}"], "is a folder; name the file"),
     "no such folder": (["report", "{out}", "-o", "{folder}/no/page.html"], "there is no folder {folder}/no"),
     "nothing to serve": (["serve", "{folder}"], "there is no manifest"),
     "no such port": (["serve", "{out}", "--port=70000"], "70000"),

@@ -253,6 +253,17 @@ def test_the_strip_shows_all_pieces_of_the_recording(chromium, speech_output):
     assert chromium.texts(".inspector h3") == [rows[5]["output"].rpartition("/")[2]]
 
 
+def test_the_share_of_sound_that_is_kept(chromium, speech_output):
+    """The length of all pieces, of what was recorded: overlaps count twice, each recording once."""
+    rows = read_table(speech_output / "manifest.csv")
+    recorded = sum({row["input"]: float(row["source_seconds"]) for row in rows}.values())
+    kept = sum(int(row["frames"]) / int(row["sample_rate"]) for row in rows if row["output"])
+    chromium.open(speech_output / "report.html")
+    numbers = chromium.value("[...document.querySelectorAll('#numbers div')].map((one) => one.textContent)")
+    (shown,) = [text for text in numbers if text.startswith("kept")]
+    assert shown == f"kept{100 * kept / recorded:.0f} %of {chromium.value(f'brief({recorded})')} recorded"
+
+
 def test_the_strip_of_a_long_recording_shows_all_of_it(chromium, tmp_path):
     """Ten hours in 3,600 pieces, with a gap: they are one shape, in which a click chooses what is there."""
     (tmp_path / "out").mkdir()
@@ -321,7 +332,7 @@ def test_failures_are_opened(chromium, troubled_output):
     assert chromium.texts(".cause[open] .inputs li") == ["lost-0.wav", "lost-1.wav"]
     chromium.click(".cause[open] .inputs li:nth-child(2) button")
     assert chromium.texts(".inspector h3") == ["lost-1.wav"]
-    assert "lost-1.wav: is not there" in chromium.texts(".inspector .message")[0]
+    assert "lost-1.wav: does not exist" in chromium.texts(".inspector .message")[0]
     chromium.keys("f")
     assert chromium.texts(".inspector h3") == ["text-0.mp3"]
     chromium.run("document.querySelector('#status').value = 'failed'")
@@ -446,7 +457,7 @@ def test_a_hundred_thousand_rows_are_usable(chromium, many_output):
     )
     chromium.click('.labels[data-column="label"] button[data-value="label 3"]')
     assert chromium.value("browser.view.length") in range(9000, 9200)
-    assert chromium.texts("#printed") == ["The first 40 of 9,000 rows; manifest.csv has all."]
+    assert chromium.texts("#printed") == ["The first 40 of 9,000 rows; manifest.csv has all of them."]
     assert chromium.complaints() == []
 
 

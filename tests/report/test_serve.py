@@ -19,6 +19,8 @@ from written_shards import as_shards
 from splitter.report.looking import Effort
 from splitter.report.writing import server_of
 
+pytestmark = pytest.mark.slow
+
 LISTING = "input\nspeech/greeting.wav\nspeech/studio.wav\n"
 
 
@@ -260,8 +262,8 @@ def test_an_old_report_is_not_shown(home, tmp_path, serving):
         assert b"splitter report" in asking(server.url)("/")[2]
         server.process.terminate()
         _, err = server.process.communicate(timeout=20)
-    old = "splitter: report.html is older than the manifest: a new one is shown, and not written"
-    assert err.splitlines() == [old, "splitter: ended"]
+    old = "splitter: report.html is older than the manifest: a new one is shown but not written"
+    assert err.splitlines() == [old, "splitter: stopped"]
     assert page.read_text() == "<html>of yesterday</html>"
 
 
@@ -300,7 +302,7 @@ def test_it_ends_in_one_line(home, serving, number, code):
             idle.send(b"GET / HT")
             server.process.send_signal(number)
             out, err = server.process.communicate(timeout=20)
-    assert (server.process.returncode, out, err) == (code, "", "splitter: ended\n")
+    assert (server.process.returncode, out, err) == (code, "", "splitter: stopped\n")
 
 
 def test_a_port_that_is_taken_is_named(home, capfd):
@@ -309,14 +311,17 @@ def test_a_port_that_is_taken_is_named(home, capfd):
         port = taken.getsockname()[1]
         said = here(capfd, "serve", home / "out", f"--port={port}")
     assert (said.code, len(said.lines)) == (2, 1)
-    assert f"--port {port}: Address already in use; give another --port, or 0 for any" in said.err
+    assert f"--port {port}: Address already in use; choose another --port, or 0 for a free one" in said.err
 
 
 @pytest.mark.parametrize(
     ("host", "message"),
     [
-        ("", "--host: is empty; leave it out, or give 0.0.0.0 for all who can reach this machine"),
-        ("192.0.2.1", "--host 192.0.2.1: Cannot assign requested address; give an address of this machine"),
+        (
+            "",
+            "--host: is empty; leave it out, or use 0.0.0.0 to give access to all who can reach this machine",
+        ),
+        ("192.0.2.1", "--host 192.0.2.1: Cannot assign requested address; use an address of this machine"),
     ],
 )
 def test_an_address_that_is_not_here_is_named(home, capfd, host, message):

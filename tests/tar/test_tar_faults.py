@@ -43,7 +43,7 @@ HOSTILE = {
     "fifo": (hostile("x.txt", tarfile.FIFOTYPE), "is a FIFO"),
     "sparse": (hostile("x.txt", pax={"GNU.sparse.major": "1"}), "is a sparse file"),
     "unknown": (hostile("x.txt", b"Z"), "unknown kind"),
-    "member twice": (tar_bytes([("a.txt", b""), ("a.txt", b"")]), "is there twice"),
+    "member twice": (tar_bytes([("a.txt", b""), ("a.txt", b"")]), "occurs twice"),
     "key twice": (tar_bytes([("a.txt", b""), ("b.txt", b""), ("a.txt", b"")]), ""),
     "a huge header": (
         tarfile.TarInfo.create_pax_global_header({"a": "b"})[:124] + b"77777777777\0" + bytes(376),
@@ -52,10 +52,10 @@ HOSTILE = {
     "a little text": (b"key,txt\na,x\n", "is not a tar archive (plain or gzip)"),
     "not an archive": (b"hello " * 1000, "is not a tar archive"),
     "nothing": (b"", "is empty"),
-    "what follows": (tar_bytes(GOOD) + b"x" * 512, "is not a tar header"),
-    "half a block": (tar_bytes(GOOD) + b"x" * 5, "ends before its end"),
-    "no end": (tar_bytes(GOOD)[: 512 * 7], "ends before its end"),
-    "cut gzip": (gzip.compress(tar_bytes(GOOD))[:-20], "ends before its end"),
+    "what follows": (tar_bytes(GOOD) + b"x" * 512, "there is no tar header at byte"),
+    "half a block": (tar_bytes(GOOD) + b"x" * 5, "is incomplete"),
+    "no end": (tar_bytes(GOOD)[: 512 * 7], "is incomplete"),
+    "cut gzip": (gzip.compress(tar_bytes(GOOD))[:-20], "is incomplete"),
     "broken gzip": (gzip.compress(os.urandom(2000))[:40] + bytes(40), ""),
 }
 
@@ -127,7 +127,7 @@ def test_members_that_stand_apart_are_not_taken_for_samples(folder, capfd):
         (["cat", "in-{0..3}.tar", "-o", "o.tar"], "in-0.tar: cannot be read"),
         (["cat", "in{.tar", "-o", "o.tar"], "in{.tar: cannot be read"),
         (["cat", "{a}.tar", "-o", "o.tar"], "is neither a range"),
-        (["cat", "{0..99999999}{0..99999}.tar", "-o", "o.tar"], "stands for"),
+        (["cat", "{0..99999999}{0..99999}.tar", "-o", "o.tar"], "names"),
         (["cat", "pipe:echo owned > owned", "-o", "o.tar"], "commands are not run"),
         (["cat", "in.tar", "-o", "pipe:cat > owned"], "commands are not run"),
         (["cat", "-", "-", "-o", "o.tar"], "can only be read once"),
@@ -136,18 +136,18 @@ def test_members_that_stand_apart_are_not_taken_for_samples(folder, capfd):
         (["cat", "in.tar", "-o", "gone/o.tar"], "there is no such folder"),
         (["cat", "in.tar", "-o", "/dev/null"], "is not a plain file"),
         (["cat", "in.tar", "-o", "o.tar", "--shuffle", "0"], "--shuffle"),
-        (["split", "in.tar", "-o", "o.tar"], "has no place for the number"),
-        (["split", "in.tar", "-o", "{shard.__class__}.tar"], "has no place for the number"),
+        (["split", "in.tar", "-o", "o.tar"], "has no number in it"),
+        (["split", "in.tar", "-o", "{shard.__class__}.tar"], "has no number in it"),
         (["split", "in.tar", "--size", "many"], "--size 'many'"),
-        (["sort", "in.tar", "-o", "o.tar", "--shuffle", "--by", "cls"], "leave --by"),
-        (["first", "in.tar", "-w", "cls"], "write FIELD=VALUE"),
+        (["sort", "in.tar", "-o", "o.tar", "--shuffle", "--by", "cls"], "remove --by"),
+        (["first", "in.tar", "-w", "cls"], "--where 'cls': cls must be compared with something"),
         (["first", "in.tar", "-w", "cls~["], "is not a regular expression"),
         (["map", "in.tar", "-o", "o.tar"], "give a script"),
         (["map", "in.tar", "-o", "o.tar", "-c", "true", "--", "true"], "give a script"),
         (["map", "in.tar", "-o", "o.tar", "--", "no-such-program-here"], "there is no such program"),
         (["map", "in.tar", "-o", "o-{}.tar", "-c", "true"], "has no braces"),
         (["map", "i{n,m}.tar", "-o", "i{}.tar", "-c", "true"], "choose another -o"),
-        (["map", "in.tar", "-o", "o.tar", "-c", "true", "--fresh"], "are for -o with {}"),
+        (["map", "in.tar", "-o", "o.tar", "-c", "true", "--fresh"], "need -o with {}"),
         (["map", "in.tar", "-o", "o.tar", "-c", "true", "--timeout", "nan"], "--timeout nan"),
         (["map", "in.tar", "-o", "o.tar", "-c", "true", "--timeout", "0"], "--timeout"),
     ],
@@ -258,6 +258,7 @@ sys.exit(code)
 # getrusage counts what the process that started this one had
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux to tell the peak")
 @pytest.mark.parametrize("tool", ["cat", "split", "sort"])
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_stream(folder, tool):
     """300 MB, some members of 30 MB among them, go through in less than 100 MB; so do 120 MB of headers."""
     given = {

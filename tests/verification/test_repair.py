@@ -67,14 +67,14 @@ def test_a_loose_output_is_made_again(folder, capfd, damage):
     outputs = Outputs(folder, capfd)
     damage(outputs.path(2))
     damage(outputs.path(4))
-    assert "next: the same 'splitter run' command with --repair" in here(capfd, "verify", outputs.out).out
+    assert "next: run the same 'splitter run' command with --repair" in here(capfd, "verify", outputs.out).out
     # a run that is not asked to look sees nothing
     assert "nothing to do" in outputs.run().err
     plan = json.loads(outputs.run("--repair", "--json", command="plan").out)
     assert (plan["changed"], plan["done"]) == (2, 4)
     said = outputs.run("--repair")
     assert said.code == 0
-    assert "--repair: outputs of 2 inputs are damaged or gone (in/2.txt, in/4.txt)" in said.err
+    assert "--repair: outputs of 2 inputs are damaged or missing (in/2.txt, in/4.txt)" in said.err
     assert "changed" not in said.err
     assert outputs.processed == ["in/2.txt", "in/4.txt"]
     assert tree(outputs.out) == outputs.whole
@@ -123,8 +123,8 @@ def test_what_failed_and_what_changed_is_told_apart(folder, capfd):
     outputs.path(2).unlink()
     (folder / "in/3.txt").write_text("another text")
     said = outputs.run("--repair")
-    assert "note: 1 finished input changed, to be done again" in said.err
-    assert "--repair: outputs of 1 input are damaged or gone (in/2.txt)" in said.err
+    assert "note: 1 finished input changed and will be redone" in said.err
+    assert "--repair: outputs of 1 input are damaged or missing (in/2.txt)" in said.err
     assert outputs.processed == ["in/2.txt", "in/3.txt"]
     assert here(capfd, "verify", outputs.out).code == 0
 

@@ -183,7 +183,7 @@ def test_a_run_at_work_is_left_alone(s3: Bucket, words: Path, folder: Path, capf
         process.wait()
     assert said.code == 2
     assert "is in use by process" in said.err
-    assert said.err.endswith("verify it when that has ended\n")
+    assert said.err.endswith("verify it when that run has ended\n")
 
 
 def test_a_plan_over_an_output_is_right_and_changes_nothing(s3: Bucket, words: Path, capfd):

@@ -170,6 +170,6 @@ const isImage = (name) => /\.(png|jpe?g|gif|webp|avif|svg|bmp)$/i.test(name);
 
 // The recipes for sound put several labels into one cell, with a bar between.
 function labelsIn(column, text) {
-  if (column !== "labels") return [text];
+  if (!/^(from_)*labels$/.test(column)) return [text];
   return text ? text.split(/(?<!\\)\|/).map((one) => one.replaceAll("\\|", "|")) : [""];
 }

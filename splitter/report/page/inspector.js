@@ -116,20 +116,20 @@ class Inspector {
     if (row !== this.row || !this.spectrum) return;
     if (!found) {
       this.spectrumPart.hidden = true;
-      this.note.textContent = "No spectrogram here: pages that are opened from a disk cannot read the files beside them. \u201csplitter serve\u201d with the output folder shows it.";
+      this.note.textContent = "No spectrogram here: a page opened from a disk cannot read the files next to it. Run \u201csplitter serve\u201d on the output folder to see it.";
       return;
     }
     this.spectrumPart.hidden = false;
     drawSpectrogram(this.canvas, found.sound);
     this.canvas.dataset.row = row;
     this.hertz.textContent = `${plain.format(Number((found.sound.sampleRate / 2000).toPrecision(3)))} kHz`;
-    if (found.of === "copy") this.note.textContent = "The spectrogram is of the small MP3 copy in this page.";
+    if (found.of === "copy") this.note.textContent = "This spectrogram shows the small MP3 copy in this page.";
   }
 
   async drawFromSound(row) {
     const found = this.rows.value("size", row) > MOST_UNASKED ? null : await this.decoded(row);
     if (row !== this.row) return;
-    this.wavePart.replaceChildren(found ? waveImage(waveOf(found.sound.getChannelData(0), 400)) : el("p", { class: "note no-wave" }, "Not read for this page: --sample reads more."));
+    this.wavePart.replaceChildren(found ? waveImage(waveOf(found.sound.getChannelData(0), 400)) : el("p", { class: "note no-wave" }, "Not read for this page; use --sample to read more."));
   }
 
   played() {
@@ -222,13 +222,13 @@ class Inspector {
       ends[lane] = Math.max(ends[lane] ?? 0, span[1]);
       if (many) shapes.push([...span, lane * LANE, lane * LANE + 7]);
       if (many && one !== row) continue;
-      lanes.append(el("button", { type: "button", tabindex: -1, class: one === row ? "piece own" : "piece", style: `${place(span)};top:${lane * LANE}px`, "aria-label": `Choose ${rows.name(one)}`, title: `${shortName(rows.name(one))}: ${clock(span[0])} to ${clock(span[1])}`, click: (event) => { event.stopPropagation(); this.browser.select(one, { scroll: true }); } }));
+      lanes.append(el("button", { type: "button", tabindex: -1, class: one === row ? "piece own" : "piece", style: `${place(span)};top:${lane * LANE}px`, "aria-label": `Select ${rows.name(one)}`, title: `${shortName(rows.name(one))}: ${clock(span[0])} to ${clock(span[1])}`, click: (event) => { event.stopPropagation(); this.browser.select(one, { scroll: true }); } }));
     }
     const height = Math.max(1, ends.length) * LANE;
     lanes.style.height = `${height}px`;
     if (many) {
       lanes.prepend(blocks(merged(shapes, (to - from) / 1000), from, to, height, "pieces"));
-      lanes.title = "Choose the output here";
+      lanes.title = "Select the output here";
       lanes.addEventListener("click", (event) => {
         const box = strip.getBoundingClientRect();
         const there = this.at(all, from + ((event.clientX - box.left) / box.width) * (to - from));
@@ -300,7 +300,7 @@ class Inspector {
       const start = rows.span(after)[0];
       if (!await this.player.play(after, "cut", await this.sounds.ways(after), time - start, time + NEAR_CUT - start)) return this.say(row);
     }
-    this.note.textContent = before === undefined || after === undefined ? "The other side of this cut is in no output, and the recording is not beside this page." : "Heard from the outputs on both sides of the cut.";
+    this.note.textContent = before === undefined || after === undefined ? "No output contains the other side of this cut, and this page cannot find the recording." : "Played from the outputs on both sides of the cut.";
     return null;
   }
 

@@ -14,8 +14,8 @@ function showHead() {
     if (there) $("nav").append(el("a", { href: `#${id}`, class: id === "failures" ? "bad" : null }, text));
   }
   const scope = [];
-  if (summary.measured < summary.numbers.outputs) scope.push(`Levels, waveforms and previews are of ${plain.format(summary.measured)} of the ${count(summary.numbers.outputs, "output")}, chosen by a hash of their names; counts, lengths and labels are of all.`);
-  if (summary.rows < summary.rows_total) scope.push(`The table lists ${plain.format(summary.rows)} of ${count(summary.rows_total, "row")}: those of some inputs, chosen by a hash of their names.`);
+  if (summary.measured < summary.numbers.outputs) scope.push(`Levels, waveforms and previews cover ${plain.format(summary.measured)} of the ${count(summary.numbers.outputs, "output")}, chosen by a hash of their names; counts, lengths and labels cover all of them.`);
+  if (summary.rows < summary.rows_total) scope.push(`The table lists ${plain.format(summary.rows)} of ${count(summary.rows_total, "row")}: the rows of some inputs, chosen by a hash of their names.`);
   $("scope").textContent = scope.join(" ");
   $("scope").hidden = !scope.length;
 }
@@ -53,7 +53,7 @@ function showCauses() {
       el("div", { class: "inside" }, el("p", { class: "message bad" }, cause.message), cause.traceback ? el("pre", { class: "quote" }, cause.traceback) : "", names));
   }));
   const { causes, count: times } = summary.more_causes;
-  if (causes) $("causes").after(el("p", { class: "note more-causes" }, `and ${plain.format(causes)} more, of ${count(times, "failure")}: they are in the table below, and in errors.csv`));
+  if (causes) $("causes").after(el("p", { class: "note more-causes" }, `and ${plain.format(causes)} more, of ${count(times, "failure")}: see the table below, or errors.csv`));
 }
 
 function openFailure(input) {
@@ -158,6 +158,6 @@ onTheme();
 drawPlots();
 addEventListener("DOMContentLoaded", () => showRows().catch((error) => {
   $("scope").hidden = false;
-  $("scope").textContent = `The rows cannot be shown: ${error.message}. A newer browser may help; manifest.csv has the same.`;
+  $("scope").textContent = `The rows cannot be shown: ${error.message}. Try a newer browser; manifest.csv has the same data.`;
   throw error;
 }));

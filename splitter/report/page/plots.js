@@ -11,10 +11,11 @@ function showNumbers(summary) {
   if (numbers.seconds !== undefined) {
     const hours = numbers.seconds >= 3600;
     items.push([hours ? "hours" : "length", hours ? plain.format(Number((numbers.seconds / 3600).toPrecision(4))) : clock(numbers.seconds), `mean ${clock(numbers.seconds / numbers.outputs)}`]);
+    if (numbers.source_seconds) items.push(["kept", share(numbers.seconds, numbers.source_seconds), `of ${brief(numbers.source_seconds)} recorded`]);
   }
   items.push(["failed", plain.format(numbers.failed), numbers.failed ? `${share(numbers.failed, numbers.inputs)} of inputs` : "none", numbers.failed ? "bad" : "good"]);
   if (numbers.left) items.push(["not tried yet", plain.format(numbers.left), `${share(numbers.left, numbers.inputs)} of inputs`, "warn"]);
-  if (numbers.skipped) items.push(["skipped", plain.format(numbers.skipped), "left out by the recipe"]);
+  if (numbers.skipped) items.push(["skipped", plain.format(numbers.skipped), "skipped by the recipe"]);
   if (summary.clipping.measured) {
     const { clipped, measured } = summary.clipping;
     items.push(["clipped", share(clipped, measured), `${plain.format(clipped)} of ${plain.format(measured)}`, clipped ? "warn" : "good"]);
@@ -207,7 +208,7 @@ function labelCard({ column, title, values, others = { values: 0, outputs: 0 } }
   list.append(...values.slice(0, FEW).map(bar));
   const card = el("figure", { class: "card labels", "data-column": column },
     el("figcaption", {}, el("b", {}, title || column), el("span", { class: "more" }, count(values.length + others.values, "value"))), list);
-  const rest = others.values ? el("p", { class: "note" }, `and ${count(others.values, "value")} more, in ${count(others.outputs, "output")}: the search finds them`) : "";
+  const rest = others.values ? el("p", { class: "note" }, `and ${count(others.values, "value")} more, in ${count(others.outputs, "output")}; use the search to find them`) : "";
   if (values.length > FEW) {
     const more = el("button", { class: "quiet", type: "button", click: () => { list.append(...values.slice(FEW).map(bar)); more.replaceWith(rest); list.children[FEW].firstChild.focus(); } }, `${plain.format(values.length - FEW)} more`);
     card.append(more);

@@ -158,7 +158,7 @@ class Player {
       try {
         if (this.audio.src !== new URL(way.url, location.href).href) this.audio.src = way.url;
         await this.playSpan(from, to, turn);
-        if (way.of === "copy") this.note = "This plays the small MP3 copy in this page.";
+        if (way.of === "copy") this.note = "Playing the small MP3 copy in this page.";
         this.changed();
         return true;
       } catch (error) {
@@ -178,7 +178,7 @@ class Player {
         this.audio.addEventListener("error", () => fail(new Error("cannot be played")), { once: true });
       });
     }
-    if (turn !== this.turn) throw new DOMException("another was chosen", "AbortError");
+    if (turn !== this.turn) throw new DOMException("another was selected", "AbortError");
     this.audio.currentTime = Math.max(0, from);
     await this.audio.play();
     if (to === null) return;
@@ -192,9 +192,9 @@ class Player {
 }
 
 function noSound(ways) {
-  if (!ways.length && !summary.shards) return "The outputs are not where this page is, and it has no copy of this one.";
-  if (ways.length) return "The browser cannot play this: the file is not there any more, or of a kind that it does not know.";
-  return "This is in a shard: \u201csplitter serve\u201d with the output folder plays it.";
+  if (!ways.length && !summary.shards) return "This page cannot find the outputs, and it has no copy of this one.";
+  if (ways.length) return "The browser cannot play this: the file is missing, or its format is not supported.";
+  return "This output is in a shard: run \u201csplitter serve\u201d on the output folder to play it.";
 }
 
 // -- spectrogram ------------------------------------------------------------------------------------------------

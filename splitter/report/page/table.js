@@ -220,11 +220,11 @@ class Browser {
     const failed = view.filter((row) => rows.state[row] === FAILED).length;
     if (failed && failed < view.length) $("shown").textContent += `, ${plain.format(failed)} failed`;
     $("empty").hidden = view.length > 0;
-    $("nothing").textContent = rows.count ? "Nothing here has all of that." : "There is nothing in the manifest yet.";
+    $("nothing").textContent = rows.count ? "No row matches these filters." : "The manifest has no rows yet.";
     $("clear").hidden = !rows.count;
-    $("printed").textContent = view.length > PRINTED ? `The first ${PRINTED} of ${count(view.length, "row")}; manifest.csv has all.` : "";
+    $("printed").textContent = view.length > PRINTED ? `The first ${PRINTED} of ${count(view.length, "row")}; manifest.csv has all of them.` : "";
     $("chips").replaceChildren(...[...filter.ranges].map(([name, { title, unit, low, high }]) =>
-      el("button", { type: "button", class: "chip", title: "Take this filter away", click: () => { filter.ranges.delete(name); this.apply(); } },
+      el("button", { type: "button", class: "chip", title: "Remove this filter", click: () => { filter.ranges.delete(name); this.apply(); } },
         `${title} ${withUnit(low, unit)} to ${withUnit(high, unit)} ×`)));
     this.table.setAttribute("aria-rowcount", view.length + 1);
   }

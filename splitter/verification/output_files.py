@@ -1,0 +1,193 @@
+"""Output files and shards compared with their rows, in one process of many."""
+
+import io
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import BinaryIO, NamedTuple, cast
+
+import numpy as np
+import xxhash
+
+from splitter.audio.headers import header_columns, header_fault, header_of
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import CHECKSUM_AT, SIZE_AT
+from splitter.storage.base import Storage
+from splitter.storage.content import READ_AT_ONCE, checksum_of
+from splitter.storage.layout import key_hash, shard_of
+from splitter.text.csv import Row
+from splitter.verification.findings import Finding
+from splitter.verification.shards import check_shard
+
+# opening a file takes as long as reading so many bytes
+FILE_BYTES = 1 << 15
+
+
+@dataclass
+class CheckResult:
+    """What one process has found out about some outputs.
+
+    Attributes:
+        names: The hashes of the names of the files.
+        outputs: How many were read.
+        bytes: How many bytes that was.
+        findings: What is wrong.
+        shards: For each shard, which of the entries are in it.
+    """
+
+    names: np.ndarray = field(default_factory=lambda: np.empty(0, "u8"))
+    outputs: int = 0
+    bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    shards: dict[str, list[int]] = field(default_factory=dict)
+
+
+class _LooseOutput(NamedTuple):
+    """A loose file to check: the number of its entry, its row, the column `output`, the columns of sound."""
+
+    number: int
+    row: Row
+    at: int
+    sound: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class OutputChecks:
+    """Checks of the outputs of some entries.
+
+    Attributes:
+        storage: The output folder.
+        journal: Its commit records.
+        entries: The entries: first those that are done, then those that have no rows in the manifest.
+        done: How many are done.
+    """
+
+    storage: Storage
+    journal: Journal
+    entries: np.ndarray
+    done: int
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Return the entries in parts that take about the same time each."""
+        entries = self.journal.entries[self.entries]
+        work = entries["bytes"].astype("i8") + entries["outputs"].astype("i8") * FILE_BYTES
+        cuts = np.flatnonzero(np.diff(np.cumsum(work) // self.storage.look_at_once)) + 1
+        bounds = [0, *cuts.tolist(), len(entries)]
+        return [(start, stop) for start, stop in pairwise(bounds) if start < stop]
+
+    def check_block(self, block: tuple[int, int]) -> CheckResult:
+        """Read the loose files of some entries, and find out which shards the entries are in."""
+        result, names = CheckResult(), list[str]()
+        rows = self._loose(block, names, result.shards)
+        with closing(self.storage.of_each_output(self._check_loose, rows)) as checked:
+            for size, finding in checked:
+                if size is not None:
+                    result.outputs += 1
+                    result.bytes += size
+                if finding:
+                    result.findings.append(finding)
+        result.names = name_hashes(names)
+        return result
+
+    def check_shard(self, shards: dict[str, list[int]], shard: str) -> CheckResult:
+        """Read a shard, with all outputs in it."""
+        result, indices = CheckResult(), shards[shard]
+
+        def find(kind: str, file: str, message: str) -> None:
+            result.findings.append(self._finding(min(indices), kind, file, message))
+
+        try:
+            result.outputs, result.bytes = check_shard(
+                self.storage, self.journal, shard, self.entries[indices], find
+            )
+        except FileNotFoundError:
+            find("missing", shard, "does not exist")
+        except OSError as error:
+            find("unreadable", shard, f"cannot be read: {reason_of(error)}")
+        return result
+
+    def _finding(self, index: int, kind: str, file: str, message: str) -> Finding:
+        finding = Finding(kind, file, message)
+        return finding if index < self.done else finding.of_what_is_left()
+
+    def _loose(
+        self, block: tuple[int, int], names: list[str], shards: dict[str, list[int]]
+    ) -> Iterator[_LooseOutput]:
+        """Yield the loose files of some entries; note the names of all files, and who is in which shard."""
+        for index, (head, rows) in enumerate(
+            self.journal.rows_of_each(self.entries[slice(*block)]), block[0]
+        ):
+            at, sound = len(head.columns), header_columns(head)
+            for row in rows:
+                if len(row) <= at or not row[at]:
+                    continue
+                shard, _ = shard_of(row[at])
+                names.append(shard or row[at])
+                if not shard:
+                    yield _LooseOutput(index, row, at, sound)
+                    continue
+                indices = shards.setdefault(shard, [])
+                if not indices or indices[-1] != index:
+                    indices.append(index)
+
+    def _check_loose(self, output: _LooseOutput) -> tuple[int | None, Finding | None]:
+        """Return how many bytes an output has, if it can be read, and what is wrong with it."""
+        size, fault = self._fault(output)
+        if fault is None:
+            return size, None
+        return size, self._finding(output.number, fault[0], output.row[output.at], fault[1])
+
+    def _fault(self, output: _LooseOutput) -> tuple[int | None, tuple[str, str] | None]:
+        row, at = output.row, output.at
+        name, size, checksum = row[at], row[at + SIZE_AT], row[at + CHECKSUM_AT]
+        if not size.isdecimal():
+            return None, ("record", "is not what a run could have committed: its commit record is damaged")
+        there = None
+        try:
+            with self.storage.open_output(name) as file:
+                start, there, found = _read(file)
+                if there != int(size):
+                    return there, ("size", f"has {there:,} bytes where the manifest says {int(size):,}")
+                if found != checksum:
+                    return there, ("checksum", f"has the checksum {found} where the manifest says {checksum}")
+                header = header_of(name, start, there, cast("BinaryIO", file)) if output.sound else None
+        except FileNotFoundError:
+            return there, ("missing", "does not exist")
+        except OSError as error:
+            return there, ("unreadable", f"cannot be read: {reason_of(error)}")
+        return there, header_fault(header, output.row, output.sound) if header else None
+
+
+def _read(file: io.RawIOBase) -> tuple[memoryview, int, str]:
+    """Return the first bytes, the size and the checksum of a file."""
+    digest, buffer, size = xxhash.xxh3_128(), _buffer.view, 0
+    start = buffer[:0]
+    while count := file.readinto(buffer[min(size, READ_AT_ONCE) :]):
+        block = buffer[min(size, READ_AT_ONCE) :][:count]
+        digest.update(block)
+        size += count
+        if size <= READ_AT_ONCE:
+            start = buffer[:size]
+    return start, size, checksum_of(digest)
+
+
+class _Buffer(threading.local):
+    """Memory of each thread: for the first bytes of a file, and after them for any others."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(2 * READ_AT_ONCE))
+
+
+_buffer = _Buffer()
+
+
+def reason_of(error: OSError) -> str:
+    """Return the words of the system for an error."""
+    return error.strerror or str(error)
+
+
+def name_hashes(names: Iterable[str]) -> np.ndarray:
+    """Return a number for each name."""
+    return np.fromiter(map(key_hash, names), "u8")
