@@ -23,7 +23,7 @@ NAVIGATION = {
         "quick-start",
         *(
             f"recipes/{name}"
-            for name in ("sound", "chunk", "silence", "speech", "segments", "command", "words")
+            for name in ("sound", "chunk", "silence", "pauses", "speech", "segments", "command", "words")
         ),
     ],
     "How to run": [

@@ -18,10 +18,10 @@ INTRODUCTION = """\
 
 <!-- Made by docs/make_api.py from the docstrings: do not edit. -->
 
-All that `import splitter` brings. [The class](the-class.md) explains it with examples.
+Everything in `import splitter`. [The class](the-class.md) explains it with examples.
 """
 SECTIONS = ("Args", "Attributes")
-METHODS = ("process", "setup", "check_columns", "expect", "run", "plan")
+METHODS = ("process", "setup", "check_columns", "advise_before_work", "expect", "run", "plan")
 # keyword for keyword what the command line has
 OPTIONS = "The keywords of `run`, as [on the command line](cli.md#splitter-run) and with the same defaults."
 
@@ -64,7 +64,7 @@ def prose(text: str) -> str:
 def table(entries: dict[str, str]) -> list[str]:
     """Names and what they are."""
     rows = [f"| `{name}` | {escaped(text)} |" for name, text in entries.items()]
-    return ["| name | what it is |", "| --- | --- |", *rows, ""] if rows else []
+    return ["| name | meaning |", "| --- | --- |", *rows, ""] if rows else []
 
 
 def escaped(text: str) -> str:

@@ -11,7 +11,8 @@ sys.path.insert(0, str(CHECKOUT))
 
 from splitter.cli.main import commands  # noqa: E402 - from the checkout, installed or not
 from splitter.recipes.parameters import first_line, recipe_parameters  # noqa: E402
-from splitter.recipes.registry import RECIPES, load_recipe  # noqa: E402
+from splitter.recipes.registry import load_recipe  # noqa: E402
+from splitter.registry import RECIPES  # noqa: E402
 
 INTRODUCTION = """\
 # Command line
@@ -33,7 +34,7 @@ def page() -> str:
         command = commands.get_command(context, name)
         if command is not None:
             parts += sections(click.Context(command, info_name=name, parent=context), command)
-    parts += [recipe_section(name) for name in RECIPES]
+    parts += [recipe_section(name) for name in RECIPES.own]
     return "\n".join(parts)
 
 
