@@ -100,7 +100,7 @@ class RayNodes:
 
     def raylets(self) -> list[int]:
         """The process that each living node is known by, the newest last."""
-        raylets = [process for process in self.processes() if process.name() == "raylet"]
+        raylets = [process for process in self.processes() if _name(process) == "raylet"]
         return [process.pid for process in sorted(raylets, key=psutil.Process.create_time)]
 
     def workers(self) -> list[psutil.Process]:
@@ -153,6 +153,12 @@ def _is_relay(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
         return any("splitter.executors.ray.guard_process" in word for word in process.cmdline())
     return False
+
+
+def _name(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        return process.name()
+    return ""
 
 
 def _parent(process: psutil.Process) -> int:
