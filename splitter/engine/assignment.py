@@ -217,8 +217,7 @@ def _executor(recipe: ProcessorDataset, options: RunOptions) -> Executor:
         options.environment_asked,
         options.verbose,
     )
-    executor: Executor = EXECUTORS.load(options.executor, Executor)(limits, cluster)
-    return executor
+    return EXECUTORS.load(options.executor, Executor)(limits, cluster)
 
 
 def _listing(inputs: InputList, options: RunOptions) -> InputList:

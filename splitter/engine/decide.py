@@ -172,8 +172,7 @@ def damaged_still(journal: Journal, damaged: np.ndarray, generation: int) -> np.
     """Return the entries of damaged outputs that this generation has not made again."""
     entries = journal.find(damaged)
     entries = entries[entries >= 0]
-    still: np.ndarray = entries[journal.is_older(entries, generation)]
-    return still
+    return entries[journal.is_older(entries, generation)]
 
 
 def in_shards(journal: Journal, entries: np.ndarray, *, other_than: str = "") -> np.ndarray:
@@ -186,8 +185,7 @@ def in_shards(journal: Journal, entries: np.ndarray, *, other_than: str = "") ->
 def _in_other_shards(run: Assignment, journal: Journal) -> np.ndarray:
     """Return the entries whose outputs are in shards of another sink."""
     entries = journal.others(np.empty(0, "i8"))
-    chosen: np.ndarray = entries[in_shards(journal, entries, other_than=run.job.sink.suffix)]
-    return chosen
+    return entries[in_shards(journal, entries, other_than=run.job.sink.suffix)]
 
 
 def _removed(run: Assignment, journal: Journal) -> tuple[np.ndarray, np.ndarray]:
@@ -213,8 +211,7 @@ def _damaged(
         entries = damaged_entries(run.storage, journal, run.survey.keys)
     elif unsynced and unsynced.is_restarted:
         entries = unsynced.lost(run.storage, journal)
-    keys: np.ndarray = journal.entries["key"][entries]
-    return keys
+    return journal.entries["key"][entries]
 
 
 def _refuse_taken(run: Assignment, journal: Journal, state: State) -> None:

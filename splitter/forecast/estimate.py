@@ -341,8 +341,7 @@ class Kinds:
         places = np.linspace(0, len(order) - 1, each).round().astype("i8")
         sums = np.cumsum(self.sizes[order] + 1)
         by_bytes = np.searchsorted(sums, np.linspace(0.1, 0.9, each) * sums[-1])
-        chosen: np.ndarray = order[np.concatenate((places, by_bytes))]
-        return chosen
+        return order[np.concatenate((places, by_bytes))]
 
     def total(self, known: np.ndarray, values: np.ndarray, among: np.ndarray | None = None) -> float:
         """Return the sum over all inputs, or some of them, by the values of a few."""

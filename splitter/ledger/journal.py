@@ -164,8 +164,7 @@ class Journal(CommitProtocol):
 
     def with_outputs(self, entries: np.ndarray) -> np.ndarray:
         """Return those of some entries that have output files."""
-        chosen: np.ndarray = entries[self.entries["outputs"][entries] > 0]
-        return chosen
+        return entries[self.entries["outputs"][entries] > 0]
 
     def failed(self) -> np.ndarray:
         """Return the entries that are failures."""
@@ -174,8 +173,7 @@ class Journal(CommitProtocol):
     def is_older(self, entries: np.ndarray, generation: int) -> np.ndarray:
         """Return which of some entries were committed before a generation."""
         generations = np.array([generation_of(name) for name in self._names], "i8")
-        older: np.ndarray = generations[self._where[entries]] < generation
-        return older
+        return generations[self._where[entries]] < generation
 
     @property
     def any_outputs(self) -> bool:

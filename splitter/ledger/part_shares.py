@@ -39,8 +39,7 @@ def inputs_of_part(storage: Storage, found: Measured, *, keep: bool = True) -> n
         part_of, now = _shares(shares, found.keys, found.sizes, part.of)
         if keep and len(now) > len(shares):
             file.save(storage, {"of": part.of}, now.tobytes())
-    mine: np.ndarray = part_of == part.number
-    return mine
+    return part_of == part.number
 
 
 def _shares(

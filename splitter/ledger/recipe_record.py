@@ -34,8 +34,7 @@ def recipe_how(dataset: "ProcessorDataset", tell: Callable[[str], None] = lambda
         "device": dataset.device,
         **{f"{PARAMETER}{name}": _identity(name, dataset, tell) for name in dataset.parameters},
     }
-    plain: dict[str, Any] = json.loads(json.dumps(how))
-    return plain
+    return json.loads(json.dumps(how))
 
 
 def _identity(name: str, dataset: "ProcessorDataset", tell: Callable[[str], None]) -> Any:  # noqa: ANN401 - JSON

@@ -100,8 +100,7 @@ class Groups:
 
     def of_part(self, keys: np.ndarray, part: RunPart) -> np.ndarray:
         """Return which inputs are for a part of a run: those of every so many groups."""
-        mine: np.ndarray = self.ranks(keys) // self.size % part.of == part.number - 1
-        return mine
+        return self.ranks(keys) // self.size % part.of == part.number - 1
 
     def write(self, storage: Storage) -> None:
         """Store the groups for later runs."""

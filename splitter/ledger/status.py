@@ -65,8 +65,7 @@ class InputStatus:
 
     def entries_with(self, *status: int) -> np.ndarray:
         """Return the entries of the inputs with one of these statuses, in the order of the list."""
-        chosen: np.ndarray = self.entries[np.isin(self.status, status)]
-        return chosen
+        return self.entries[np.isin(self.status, status)]
 
     @property
     def all_entries(self) -> np.ndarray:
@@ -82,5 +81,4 @@ def _is_stale(storage: Storage, journal: Journal, entries: np.ndarray) -> np.nda
     marks = marks[np.argsort(marks["key"], kind="stable")]
     there = journal.entries[entries]
     at = np.minimum(np.searchsorted(marks["key"], there["key"]), len(marks) - 1)
-    same: np.ndarray = (marks["key"][at] == there["key"]) & (marks["fingerprint"][at] == there["fingerprint"])
-    return same
+    return (marks["key"][at] == there["key"]) & (marks["fingerprint"][at] == there["fingerprint"])

@@ -63,8 +63,7 @@ class Unsynced:
         entries = entries[~journal.is_older(entries, self.generation)]
         found = journal.rows_of_each(entries)
         lost = (_is_lost(storage, len(head.columns), rows) for head, rows in found)
-        chosen: np.ndarray = entries[np.fromiter(lost, bool, len(entries))]
-        return chosen
+        return entries[np.fromiter(lost, bool, len(entries))]
 
 
 def noted_now(storage: Storage, generation: int, before: Unsynced | None, *, lost: bool) -> None:

@@ -216,8 +216,7 @@ class RemoteFiles(Files):
 
     def exists(self, name: str) -> bool:
         """Return whether it exists; for a folder, whether it has any content."""
-        found: bool = self._asked(name, self._client.exists)
-        return found
+        return self._asked(name, self._client.exists)
 
     def refuse_nowhere(self) -> None:
         """Check the bucket, because most clients report objects in a missing one as missing."""
@@ -236,8 +235,7 @@ class RemoteFiles(Files):
 
     def part(self, name: str, start: int | None, end: int | None) -> bytes:
         """Return some bytes of an object, in one request."""
-        content: bytes = self._asked(name, self._client.cat_file, start=start, end=end)
-        return content
+        return self._asked(name, self._client.cat_file, start=start, end=end)
 
     def open(self, name: str, *, gaps: bool = True) -> BinaryIO:  # noqa: ARG002 - an object has none
         """Open a seekable object."""

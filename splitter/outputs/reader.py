@@ -69,8 +69,7 @@ def _values(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller 
         return values
     # a Series; a table would map each key to a column name
     if getattr(values, "ndim", None) == 1 and hasattr(values, "to_dict"):
-        found: Mapping[str, Any] = values.to_dict()
-        return found
+        return values.to_dict()
     kind = type(row).__name__
     raise Refused(f"read_output: {kind} is not a row of the manifest; pass one row, such as manifest.iloc[0]")
 

@@ -104,8 +104,7 @@ class Outputs:
     def _reader(self) -> OutputReader:
         if not hasattr(self._own, "reader"):
             self._own.reader = OutputReader(self.folder)
-        reader: OutputReader = self._own.reader
-        return reader
+        return self._own.reader
 
     def least_frames(self, row: int, rate: int) -> int:
         """Return how many frames of this rate an output must have by its manifest row; 0 if unknown."""

@@ -213,8 +213,7 @@ def open_remote(client: Any, path: str, fault: Callable[[Exception], Exception])
     def read_at(position: int, size: int) -> bytes:
         if file.tell() != position:
             file.seek(position)
-        content: bytes = file.read(size)
-        return content
+        return file.read(size)
 
     return RangeFile(
         lambda position, size: answered(read_at, position, size),

@@ -84,15 +84,11 @@ class Objects:
 
     def read(self, name: str) -> bytes:
         """Return a whole object."""
-        content: bytes = self._patiently(lambda: self._client().cat_file(self._address(name)))
-        return content
+        return self._patiently(lambda: self._client().cat_file(self._address(name)))
 
     def read_part(self, name: str, start: int, stop: int) -> bytes:
         """Return some bytes of an object, of which it has as many."""
-        content: bytes = self._patiently(
-            lambda: self._client().cat_file(self._address(name), start=start, end=stop)
-        )
-        return content
+        return self._patiently(lambda: self._client().cat_file(self._address(name), start=start, end=stop))
 
     def read_up_to(self, name: str, start: int, stop: int) -> bytes:
         """Return some bytes of an object, which may end before."""
@@ -259,8 +255,7 @@ class S3Objects(Objects):
         from fsspec.asyn import sync
 
         body = self._ask(method, name, **named)["Body"]
-        content: bytes = sync(self._client().loop, body.read)
-        return content
+        return sync(self._client().loop, body.read)
 
     def size(self, name: str) -> int | None:
         try:

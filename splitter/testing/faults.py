@@ -50,8 +50,7 @@ class Faulty(ProcessorDataset):
         text = input_file.read_text()
         time.sleep(self.seconds)
         if text in FAULTS:
-            result: Result = FAULTS[text]()
-            return result
+            return FAULTS[text]()
         if text == "skip":
             raise Skip("not wanted")
         return halves(text), {"length": len(text)}

@@ -20,5 +20,4 @@ def damaged_entries(storage: Storage, journal: Journal, keys: np.ndarray) -> np.
     damaged = (
         any({name, shard_of(name)[0]} & files for name in names) for names in journal.outputs_of_each(done)
     )
-    chosen: np.ndarray = done[np.fromiter(damaged, bool, len(done))]
-    return chosen
+    return done[np.fromiter(damaged, bool, len(done))]

@@ -108,8 +108,7 @@ class Runner:
         assert self._pipe is not None  # noqa: S101 - made by _start
         if not self._pipe.poll(seconds):
             return None
-        report: Report = self._pipe.recv()
-        return report
+        return self._pipe.recv()
 
     def has_ended(self) -> bool:
         """Return whether it is dead."""

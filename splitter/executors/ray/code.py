@@ -69,8 +69,7 @@ class TextImporter(MetaPathFinder, InspectLoader):
 
     def get_source(self, name: str) -> str:
         """Return the text of a module, whose lines tracebacks show."""
-        text: str = self._sources[name].text
-        return text
+        return self._sources[name].text
 
     def get_code(self, name: str) -> CodeType:
         """Compile a module."""

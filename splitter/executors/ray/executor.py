@@ -385,8 +385,7 @@ def _report_of(reference: Any, keys: list[int]) -> Report:  # noqa: ANN401 - a r
         return Report.stopped(reason_of_ray(error))
     if answer is None:
         return Report(lost=keys)
-    report: Report = pickle.loads(answer)  # noqa: S301 - from a guard of this run
-    return report
+    return pickle.loads(answer)  # noqa: S301 - from a guard of this run
 
 
 def _check_answer(node: str, reference: Any, token: str, folder: str) -> None:  # noqa: ANN401
