@@ -122,7 +122,6 @@ class Interrupted(KeyboardInterrupt):
     """A signal that asked the run to end; its number gives the exit code."""
 
     def __init__(self, signal_number: int) -> None:
-        """Remember the signal."""
         super().__init__(f"interrupted by signal {signal_number}")
         self.signal_number = signal_number
         # the `engine.summary.Summary` of the run, if there is one

@@ -19,7 +19,6 @@ class SharedFile:
     """A file that is closed when its last part is gone."""
 
     def __init__(self, descriptor: int) -> None:
-        """Take over the descriptor."""
         self._descriptor = descriptor
 
     @classmethod

@@ -17,7 +17,6 @@ class ArchiveWriter:
     """A writer of archives: time, owner and mode are always the same."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Write to an open file."""
         self._file = file
         self.size = 0
 

@@ -173,7 +173,7 @@ def make_batch(name: str, run: Assignment, chosen: np.ndarray) -> Batch:
     if not len(found.members):
         return batch
     at = found.at[chosen].tolist()
-    positions = {number: place for number, one in enumerate(at) if (place := found.members.location(one))}
+    positions = {number: where for number, one in enumerate(at) if (where := found.members.location(one))}
     faults = found.members.faults
     failures = {
         number: Failure(UnreadableInput.__name__, faults[one])
@@ -199,7 +199,7 @@ def _failures_by_index(failures: Mapping[int, Failure], batch: Batch) -> dict[in
     """Return the inputs that will fail, by their index in a batch."""
     if not failures:
         return batch.failures
-    known = {place: failures[key] for place, key in enumerate(batch.keys) if key in failures}
+    known = {index: failures[key] for index, key in enumerate(batch.keys) if key in failures}
     return {**batch.failures, **known}
 
 

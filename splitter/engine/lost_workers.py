@@ -15,7 +15,6 @@ class LostWorkers:
     PARTS = 8
 
     def __init__(self) -> None:
-        """Start with nothing lost."""
         self.size: int | None = None
         self.failures: dict[int, Failure] = {}
         self._alone: dict[int, int] = {}

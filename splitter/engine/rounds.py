@@ -108,7 +108,7 @@ def do_rounds(
 
 
 def _is_careful(run: Assignment, state: State, journal: Journal) -> bool:
-    """Whether to see first that the recipe works: it has not done any of these inputs as it is now."""
+    """Return whether to test the recipe first, because it has done none of these inputs as it is now."""
     if len(state.todo) <= FEW_INPUTS or run.options.max_failures is not None:
         return False
     status = journal.status(state.entries)

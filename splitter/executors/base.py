@@ -61,7 +61,6 @@ class Executor(ABC):
     elsewhere = False
 
     def __init__(self, limits: Limits, cluster: Cluster) -> None:
-        """Take the limits; prepare nothing that needs to be undone."""
         self.limits, self.cluster = limits, cluster
 
     @property

@@ -210,11 +210,11 @@ class Outlook:
         """Process some of the inputs that are to be done."""
         journal = Journal(temporary.storage)
         tested = _Tested(1 if alone else -(-len(chosen) // (4 * self._plan.workers)), journal)
-        places = {
+        inputs_of = {
             f"000001-{start:06d}": chosen[start : start + tested.at_once]
             for start in range(0, len(chosen), tested.at_once)
         }
-        batches = [make_batch(name, self._run, self._todo[some]) for name, some in places.items()]
+        batches = [make_batch(name, self._run, self._todo[some]) for name, some in inputs_of.items()]
         began = ready = time.monotonic()
         said: dict[str, str] = {}
         for report in temporary.reports([*self._warming_up(chosen), *batches]):
@@ -225,7 +225,7 @@ class Outlook:
                 tested.start = time.monotonic() - began - report.counts.seconds
             elif report.counts.inputs:
                 seconds = report.counts.seconds / report.counts.inputs
-                tested.seconds[int(places[report.batch][0])] = seconds
+                tested.seconds[int(inputs_of[report.batch][0])] = seconds
                 said.update(report.problems.failures)
             if time.monotonic() - ready > LONGEST_TRIAL and ready > began:
                 break
@@ -338,10 +338,10 @@ class Kinds:
 
     def _of_different_sizes(self, some: np.ndarray, each: int) -> np.ndarray:
         order = some[np.argsort(self.sizes[some], kind="stable")]
-        places = np.linspace(0, len(order) - 1, each).round().astype("i8")
+        evenly = np.linspace(0, len(order) - 1, each).round().astype("i8")
         sums = np.cumsum(self.sizes[order] + 1)
         by_bytes = np.searchsorted(sums, np.linspace(0.1, 0.9, each) * sums[-1])
-        return order[np.concatenate((places, by_bytes))]
+        return order[np.concatenate((evenly, by_bytes))]
 
     def total(self, known: np.ndarray, values: np.ndarray, among: np.ndarray | None = None) -> float:
         """Return the sum over all inputs, or some of them, by the values of a few."""

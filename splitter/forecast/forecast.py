@@ -49,13 +49,13 @@ class Forecast:
         outputs: How many output files would be made.
         bytes: Their size.
         exact: Whether the number of outputs is certain, not only likely.
-        seconds: How long the run would take; None where nothing can tell.
+        seconds: How long the run would take; None if unknown.
         workers: How many workers there would be.
         tried: How many inputs were tried for these numbers.
         tried_failed: How many of them failed, though their headers are good.
         unfinished: How many more were given up in the trial, since they take too long for one.
         removed: How many inputs' outputs --fresh or --prune would remove.
-        free: The free bytes where the outputs would go; None where nobody knows.
+        free: The free bytes where the outputs would go; None if unknown.
         missing_first: The first few that cannot be read, with the reason.
         faulty: How many have a header that cannot be read.
         faulty_first: The first few of them, with the reason.

@@ -42,7 +42,7 @@ def more_in_shards(job: Job, temporary: TemporaryOutput, journal: Journal, entri
     some = entries[(made["outputs"] > 0) & few]
     if job.sink.divisible or not len(some):
         return More()
-    # in a process of its own, since what writes tables brings threads
+    # in another process, since Arrow starts threads
     (more,) = from_process(lambda: _measured(job, temporary, journal, some))
     return more
 

@@ -1,6 +1,6 @@
 """Remote inputs on their way to a worker: fetched once, ahead of use, into bounded temporary space.
 
-    worker ── fetcher: a process of its own, with threads      (with a worker that is guarded)
+    worker ── fetcher: a separate process, with threads        (with a worker that is guarded)
     worker                                                      (in the user's own process)
 
 The fetcher shares nothing with user code: no thread that a fork would break, no client, no lock. What it
@@ -97,7 +97,7 @@ class Fetcher:
         self._wanted = wanted
 
     def take(self, index: int) -> FetchedFile:
-        """Return the file of an index, as soon as it is here; the next ones are on their way meanwhile."""
+        """Wait for the file of an index, and have the next ones fetched meanwhile."""
         there = self._asked.get(index)
         if there is not None and isinstance(there.answer, Found) and not os.path.exists(there.path):
             # a recipe has moved it, and is tried again
@@ -124,7 +124,7 @@ class Fetcher:
             shutil.rmtree(asked.folder, ignore_errors=True)
             del self._asked[index]
         elif asked is not None:
-            # kept under a number that no place has
+            # kept under a number that no index has
             del self._asked[index]
             self._asked[-asked.number] = asked
 

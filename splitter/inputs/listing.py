@@ -75,7 +75,7 @@ class InputList:
         if isinstance(self.source, (str, bytes, os.PathLike)):
             return repr(without_secrets(os.fsdecode(self.source)))
         kind = type(self.source).__name__
-        # what a dataset's own __len__ does nobody knows
+        # the __len__ of a user's dataset may do anything
         has_length = isinstance(self.source, (list, tuple)) or hasattr(self.source, "itertuples")
         return f"<{kind} of {len(self.source):,}>" if has_length else f"<{kind}>"
 

@@ -17,7 +17,7 @@ UNREADABLE = -1
 def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
     """Return what an input was when it was processed: its columns, its file, and how it was to be processed.
 
-    A URL that is signed anew is the same as before.
+    The signature of a URL does not count.
     """
     if b"?" in row:
         row = unsigned_bytes(row)

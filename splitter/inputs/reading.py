@@ -133,12 +133,12 @@ def _read_several(listing: InputList, reading: ListReading, *, more: bool) -> Li
 
 def _one_after_the_other(found: list[ListSource], header: Row, column: str, root: str) -> Iterator[Row]:
     for part in found:
-        places = [header.index(name) for name in part.header]
+        positions = [header.index(name) for name in part.header]
         at, move = header.index(column), path_mover(part.root, root)
         for row in part.rows:
             full = [""] * len(header)
-            for place, value in zip(places, row, strict=True):
-                full[place] = value
+            for position, value in zip(positions, row, strict=True):
+                full[position] = value
             full[at] = move(full[at])
             yield full
 

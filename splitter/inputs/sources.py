@@ -76,7 +76,7 @@ def _added(location: Any) -> "Iterator[type[InputSource]]":  # noqa: ANN401 - wh
 
 
 def _is_a_store(scheme: str) -> bool:
-    """Whether files are read from URLs of this scheme, which no package takes over."""
+    """Return whether fsspec reads files from URLs of this scheme, which no package takes over."""
     from fsspec.registry import known_implementations
 
     return scheme in known_implementations

@@ -26,9 +26,6 @@ FEW = 1_000
 MOST_FOLDERS = 1000
 
 
-# -- the survey: look at every input once, before any work --------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Survey:
     """What the driver knows of each input, in the order of the list.
@@ -36,11 +33,11 @@ class Survey:
     Attributes:
         keys: The hash of each input's key.
         sizes: Bytes, or UNREADABLE.
-        changed_ns: When each file last changed; of one that does not exist, what stands for its place.
+        changed_ns: When each file last changed; of one that does not exist, a number for its location.
         folders: The hash of the output folder of each input.
         outer_folders: The hashes of the folders that these are in, sorted.
         members: Those that stand in shards.
-        at: The place of each input among these, or -1.
+        at: The index of each input among these, or -1.
     """
 
     keys: np.ndarray
@@ -151,7 +148,7 @@ def _look_at_block(
 
 
 def _look_at_urls(urls: dict[int, str], known: ListedFiles) -> Iterator[tuple[int, Found]]:
-    """Yield what is known of remote files, by their places; but of those that cannot be looked at."""
+    """Yield what is known of remote files, by their indices, except those that cannot be looked at."""
     every = list(dict.fromkeys(urls.values()))
     told = dict(zip(every, known.of_all(every), strict=True))
     asked = [url for url, found in told.items() if found is None]
@@ -230,11 +227,11 @@ def _first_inside(table: InputTable, layout: Layout, folder: str) -> str | None:
 
 
 def _first_twins(numbers: np.ndarray) -> tuple[int, int, int] | None:
-    """Return the first place whose number stood before, and where that was; and how many more there are."""
+    """Return the first pair of indices with the same number, and how many more pairs there are."""
     in_order = np.sort(numbers)
     if not (in_order[1:] == in_order[:-1]).any():
         return None
-    # places take more memory, and are seldom needed
+    # indices take more memory, and are seldom needed
     order = np.argsort(numbers, kind="stable")
     equal = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
     at = equal[np.argmin(order[equal + 1])]

@@ -17,9 +17,6 @@ from splitter.text.csv import ENCODING, ESCAPE, CsvFile, CsvText, Row, parse_row
 BLOCK = 10_000
 
 
-# -- the table: the list as one run uses it ---------------------------------------------------------------
-
-
 class InputTable:
     """The copied list: rows on disk, a few numbers for each in memory.
 
@@ -32,7 +29,6 @@ class InputTable:
     def __init__(
         self, file: BinaryIO, header: Row, column: str, offsets: np.ndarray, *, names_urls: bool = False
     ) -> None:
-        """Take a copy made by `copy_list`."""
         self.names_urls = names_urls
         self._file = file
         self.header = header

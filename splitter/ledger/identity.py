@@ -30,7 +30,6 @@ class Identity:
     """A description of values in JSON; `unknown` names the types that it could not describe."""
 
     def __init__(self) -> None:
-        """Describe nothing yet."""
         self.unknown: list[str] = []
         self._around: list[Any] = []
 

@@ -50,7 +50,6 @@ class Journal(CommitProtocol):
     """
 
     def __init__(self, storage: Storage) -> None:
-        """Use the records of an output folder; call `recover` before anything else."""
         super().__init__(storage)
         self._names: list[str] = []
         self.heads: list[RowColumns] = []

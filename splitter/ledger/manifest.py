@@ -31,7 +31,6 @@ class ManifestTables:
     """The two tables; inputs that are stale, or not done, are in neither."""
 
     def __init__(self, journal: Journal, input_status: InputStatus, columns: Sequence[str]) -> None:
-        """Use the status of the inputs, and the list's columns."""
         self._journal, self._storage = journal, journal.storage
         self._columns = tuple(columns)
         self._made = input_status.entries_with(DONE, SKIPPED)

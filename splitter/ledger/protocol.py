@@ -29,10 +29,9 @@ _RECORD_NAME = re.compile(r"[0-9]{6,18}-")
 
 
 class CommitProtocol:
-    """The commit records of an output folder, as batches write them and as a dead run leaves them."""
+    """The commit records of an output folder; call `recover` before any batch begins."""
 
     def __init__(self, storage: Storage) -> None:
-        """Use the records of an output folder; call `recover` before any batch begins."""
         self.storage = storage
 
     def record_names(self) -> list[str]:

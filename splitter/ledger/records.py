@@ -117,7 +117,6 @@ class RecordWriter:
     """
 
     def __init__(self) -> None:
-        """Start empty."""
         self.shards: ShardSums = {}
         self._heads: dict[RowColumns, int] = {}
         self._entries: list[bytes] = []

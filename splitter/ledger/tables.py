@@ -29,8 +29,7 @@ def write_tables(
 ) -> str:
     """Write all tables, without inputs that are stale or not done; return advice for the user, if any.
 
-    `others` names the files beside manifest.csv and errors.csv. Without it those that there were are made
-    anew.
+    `others` names the files beside manifest.csv and errors.csv; by default, those that exist are rewritten.
     """
     before = checksums_of_others(storage)
     old = [*before]

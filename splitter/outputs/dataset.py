@@ -33,7 +33,6 @@ class OutputSamples:
     """The selected outputs: their rows, and how to read and decode them."""
 
     def __init__(self, rows: "pd.DataFrame", folder: str, decode: Decode, content: str) -> None:
-        """Take the rows that have an output."""
         if content in rows.columns:
             raise Refused(
                 f"splitter.open: the manifest already has a column {content!r}; choose another name "
@@ -169,7 +168,6 @@ class OutputDataset(Dataset[Sample]):
     """The outputs of a run, by index."""
 
     def __init__(self, samples: OutputSamples) -> None:
-        """Take the samples from `splitter.open`."""
         self._samples = samples
 
     def __len__(self) -> int:

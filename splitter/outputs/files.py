@@ -164,14 +164,12 @@ class LocalFiles(Files):
         return StorageError(f"cannot read {self.location(name)}: {reason}")
 
     def table(self, name: str) -> Any:  # noqa: ANN401 - of Arrow
-        """Open it with Arrow."""
         import pyarrow as pa
 
         self.open(name).close()
         return pa.OSFile(self.location(name))
 
     def ranges(self, name: str) -> "_LocalRanges":
-        """Read by position, which threads may share."""
         with self.open(name) as file:
             return _LocalRanges(self, name, os.dup(file.fileno()))
 
@@ -202,7 +200,6 @@ class RemoteFiles(Files):
     """The files at a URL."""
 
     def __init__(self, folder: str) -> None:
-        """Create the client of the store in this process."""
         from splitter.stores.clients import client
 
         self.folder = folder.rstrip("/")
@@ -281,7 +278,6 @@ class RemoteFiles(Files):
         return self.open(name)
 
     def ranges(self, name: str) -> "_RemoteRanges":
-        """Read each range in one request."""
         return _RemoteRanges(self, name)
 
 

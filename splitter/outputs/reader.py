@@ -248,7 +248,6 @@ class TarShardReader(_OpenShard):
         self._ranges = files.ranges(shard)
 
     def read(self, name: str, size: int | None, offset: int | None) -> bytes:
-        """Read one range."""
         if size is not None and offset is not None and offset >= 0:
             return self._ranges.read(offset, size)
         with self._files.open(self._shard) as file:
@@ -287,7 +286,6 @@ class ParquetShardReader(_OpenShard):
             raise StorageError(f"{location}: cannot be read: {' '.join(str(error).split())}") from error
 
     def read(self, name: str, size: int | None, offset: int | None) -> bytes:  # noqa: ARG002 - of the seam
-        """Read one row of its row group."""
         import pyarrow as pa
 
         row = self._row_of(name) if offset is None else offset

@@ -66,7 +66,6 @@ class OutputStream(IterableDataset[Sample]):
     def __init__(
         self, samples: OutputSamples, *, shuffle: bool, buffer: int, seed: int, reader_rank: ReaderRank | None
     ) -> None:
-        """Take the samples from `splitter.open`."""
         if buffer < 1:
             raise Refused(f"splitter.open: buffer {buffer}: must be at least 1")
         self._samples, self._reader_rank = samples, reader_rank

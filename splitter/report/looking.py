@@ -89,10 +89,10 @@ class Outputs:
     """The output files of a table, by their rows."""
 
     def __init__(self, folder: str, table: ReportTable) -> None:
-        """Open nothing yet; each thread has its own reader."""
         self.folder, self._rows = folder, table.rows
         self.names = table.texts("output")
         self.kinds = [kind_of(name) if name else "" for name in self.names]
+        # each thread has its own reader
         self._own = threading.local()
         self._copies = ""
 
@@ -214,7 +214,7 @@ def _why(error: SplitterError | OSError) -> str:
 
 
 def _read_texts(outputs: Outputs, looks: Looks) -> None:
-    """Return the beginnings of texts, as long as there is room."""
+    """Read the beginnings of texts, as long as there is room."""
 
     def work(row: int) -> bytes | str:
         try:
@@ -299,7 +299,7 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
 
 
 def _outline_sources(table: ReportTable, layout: Layout, looks: Looks) -> None:
-    """Return waveforms of the original recordings, unless they are too large to read."""
+    """Measure the waveforms of the original recordings, unless they are too large to read."""
 
     def work(name: str) -> Any:  # noqa: ANN401 - an array or nothing
         try:

@@ -70,7 +70,7 @@ class Page:
 
 
 def page_of(output: str, location: str, effort: Effort) -> Page:
-    """Return the page about an output folder, with links relative to the folder `place`."""
+    """Return the page about an output folder, with links relative to the folder `location`."""
     files = location_of(output, "report").files
     manifest = read_manifest(output)
     folder = files.folder

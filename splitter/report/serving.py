@@ -71,17 +71,17 @@ class Body:
 
 def open_below(root: str, parts: list[str]) -> BinaryIO:
     """Open a plain file below a folder; links are not followed, even if the folder changes meanwhile."""
-    place = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts[:-1]:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
-            os.close(place)
-            place = inner
-        descriptor = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        descriptor = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except (OSError, ValueError) as error:
         raise NotThere from error
     finally:
-        os.close(place)
+        os.close(folder)
     return _plain(descriptor)
 
 
@@ -306,7 +306,6 @@ class Server(http.server.ThreadingHTTPServer):
     block_on_close = False
 
     def __init__(self, served: Served, host: str, port: int) -> None:
-        """Bind the address."""
         self.served = served
         if not host:
             raise Refused(

@@ -203,7 +203,7 @@ def plots_of(table: ReportTable, lengths: Lengths, looks: Looks) -> list[dict[st
 
 
 def _numeric(table: ReportTable) -> Iterator[tuple[str, np.ndarray]]:
-    """Return numeric metadata, except the position of a piece."""
+    """Yield numeric metadata, except the position of a piece."""
     found = 0
     for name in table.manifest.columns:
         known = name in {*LEFT_OUT, *TECHNICAL} or name.startswith(("source_", *_PLACES))

@@ -12,7 +12,7 @@ from splitter.storage.content import write_content
 
 
 class FilesSink(Sink):
-    """Each output is a file of its own, in the folder of its input."""
+    """Each output is a file, in the folder of its input."""
 
     def open(
         self,

@@ -97,7 +97,6 @@ class ParquetShard(NewShard):
     """A table that is being written, row group after row group."""
 
     def __init__(self, path: str, name: str, sink: ParquetSink) -> None:  # noqa: ARG002 - the seam's signature
-        """Open the file."""
         decided = sink.decided or sink.earlier
         assert decided is not None  # noqa: S101 - else no sample is taken
         self._schema = schema_of(sink.header, decided)

@@ -113,7 +113,6 @@ class ShardSink(Sink):
     taken: Collection[str] = ()
 
     def __init__(self, options: RunOptions) -> None:
-        """Take how large shards may be, and whether samples are shuffled."""
         super().__init__(options)
         self.most_bytes = options.shard_bytes
         self.most_samples = options.shard_maxcount or sys.maxsize

@@ -21,7 +21,6 @@ class WebDatasetSink(ShardSink):
     suffix = ".tar"
 
     def __init__(self, options: RunOptions) -> None:
-        """Take the columns that become members of their own."""
         super().__init__(options)
         self.fields = options.fields_asked
         self.taken = (JSON, *self.fields)
@@ -41,7 +40,6 @@ class TarShard(NewShard):
     """A tar archive; the members of a sample stand together."""
 
     def __init__(self, path: str, name: str, sink: WebDatasetSink) -> None:
-        """Open the file."""
         self._file = open(path, "wb", buffering=1 << 16)  # noqa: SIM115 - until it is closed
         self._archive = ArchiveWriter(self._file)
         self._name, self._fields = name, sink.fields

@@ -327,5 +327,5 @@ class Storage(Lock, RunFiles, Publishing, Inspection):
 
 
 def unreadable(path: str, reason: object) -> StorageError:
-    """Return the error for what a run cannot read of its own."""
+    """Return the error for a file of the run that cannot be read."""
     return StorageError(f"cannot read {path}: {reason}; {TO_CONTINUE}")

@@ -20,11 +20,10 @@ class HollowFile(StorageError):
     """A file with a gap, where a few bytes on disk could take all memory.
 
     Attributes:
-        why: What is wrong, for whoever knows the file and has a better remedy.
+        why: What is wrong; a caller who knows the file may have a better remedy.
     """
 
     def __init__(self, path: str, size: int) -> None:
-        """Name the file, and the bytes that it claims to have."""
         self.why = f"{size:,} bytes, most of which were never written"
         super().__init__(f"{path}: is damaged ({self.why}); remove it, and start over with --fresh")
 

@@ -29,7 +29,6 @@ class _Hashing(io.FileIO):
         self.fault: OSError | None = None
 
     def write(self, data: "io.ReadableBuffer") -> int:  # type: ignore[name-defined]
-        """Write, and hash what was written."""
         self.in_sequence = self.in_sequence and self.tell() == self.end
         try:
             written = super().write(data)
@@ -62,7 +61,6 @@ class Callbacks:
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        """Write to a file."""
         self._file = file
         self.fault: BaseException | None = None
 
@@ -188,7 +186,6 @@ class _InMemory(io.RawIOBase):
         return self.file.fault if self.file else None
 
     def readable(self) -> bool:
-        """Return True, as for any file that a recipe is given."""
         return True
 
     writable = seekable = readable
@@ -234,7 +231,7 @@ class _InMemory(io.RawIOBase):
         return size
 
     def fileno(self) -> int:
-        """Go to disk, since whoever has the descriptor writes past this object."""
+        """Go to disk: a descriptor lets programs write past this object."""
         return self._in_file().fileno()
 
     def close(self) -> None:

@@ -47,10 +47,6 @@ class FolderRunFiles(FolderSteps):
 
     @contextlib.contextmanager
     def working_file(self, name: str) -> Iterator[BinaryIO]:
-        """Open an empty file to write and to read, which is of use to this run only.
-
-        One that an earlier run has left stays until `settle`, or until this run has come to its end.
-        """
         new = self._new(name)
         try:
             file = open(new, "w+b", opener=self.tree.create)  # noqa: SIM115 - closed below
@@ -62,7 +58,7 @@ class FolderRunFiles(FolderSteps):
             # what it could not take has been said when it was written
             with contextlib.suppress(OSError):
                 file.close()
-            # once it is settled there is none of this name
+            # once it is published there is none of this name
             with contextlib.suppress(OSError):
                 self.tree.unlink(new)
             raise
@@ -102,7 +98,7 @@ class FolderRunFiles(FolderSteps):
     def open(self, name: str) -> BinaryIO:
         """Open a file to read; refuse one with a gap, where a few bytes on disk could take all memory."""
         with self.reading(name):
-            file = open(name, "rb", opener=self.tree.open)  # noqa: SIM115 - for whoever asks
+            file = open(name, "rb", opener=self.tree.open)  # noqa: SIM115 - for the caller
             if is_mostly_nothing(file.fileno()):
                 size = os.fstat(file.fileno()).st_size
                 file.close()

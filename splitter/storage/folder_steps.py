@@ -17,7 +17,6 @@ class FolderSteps(Storage):
     """
 
     def __init__(self, root: str, part: RunPart | None = None) -> None:
-        """Use the folder `root`, which need not exist yet; as one of several parts, or alone."""
         self.root = os.path.abspath(root)
         self.part = part
         # files on their way: those of a part are apart from those of the others

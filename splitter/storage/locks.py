@@ -2,7 +2,7 @@
 
     .splitter/lock            of a run; parts of one hold it together
     .splitter/part-1-of-4     of a part
-    .splitter/gate            of whoever looks at the locks of parts, for a moment
+    .splitter/gate            held for a moment, to look at the locks of parts
     .splitter/workers         of the workers that no driver has forked, together
 
 Who holds one is signed in it. The system frees it when the last process that holds it is gone.
@@ -40,7 +40,6 @@ class FolderLock:
     """
 
     def __init__(self, tree: Tree, part: RunPart | None) -> None:
-        """Lock the folder of a tree for a run, or for a part of one."""
         self.run = ""
         self.descriptors: list[int] = []
         self._tree, self._root = tree, tree.root
@@ -85,7 +84,7 @@ class FolderLock:
             except BlockingIOError:
                 return False
         if with_files:
-            # that of a run last: whoever takes a new one of these finds no others that are about to go
+            # the lock of the run last: a process that takes a new lock then finds none that is about to go
             for name in (*([f"{OWN_FOLDER}/{self._part.name}"] if self._part else []), GATE, LOCK):
                 with contextlib.suppress(OSError):
                     self._tree.unlink(name)

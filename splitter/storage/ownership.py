@@ -1,8 +1,8 @@
 """Which run an output in an object store belongs to.
 
 A store has no locks. What it has is that of many who create the same object only one succeeds. So the owners
-of an output are numbered, `.splitter/lock-000001` and on, and the highest number owns it. Whoever takes the
-output over creates the next one. While a run lives it writes its own again and again, with a beat that
+of an output are numbered, `.splitter/lock-000001` and on, and the highest number owns it. A run that takes
+the output over creates the next one. While a run lives it writes its own again and again, with a beat that
 changes; one that has not changed for long is of a dead run.
 
     lock-000001 free      lock-000002 of a dead run      lock-000003 beat 17: the owner
@@ -108,7 +108,6 @@ class InUse(Refused):
     """Another run is at work."""
 
     def __init__(self, root: str, who: str) -> None:
-        """Return who it is."""
         super().__init__(f"{root}: is in use by {who}; wait for it or choose another --output")
         self.who = who
 

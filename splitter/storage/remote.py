@@ -40,7 +40,6 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
     """An output below a URL."""
 
     def __init__(self, root: str) -> None:
-        """Use what is below the URL `root`, where there need not be anything yet."""
         super().__init__(root)
         self._nothing_there = False
         self._descriptor = -1
@@ -143,7 +142,7 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Look whether the output is still the run's: nobody here knows the workers."""
+        """Check that the output is still the run's; workers cannot be seen here."""
         self.confirm()
         yield
 

@@ -24,7 +24,6 @@ class RemoteAccess(Storage):
     """
 
     def __init__(self, root: str) -> None:
-        """Use what is below the URL `root`, where there need not be anything yet."""
         self.root = root
         self.only_here = root.startswith("memory://")
         self.was_new = False

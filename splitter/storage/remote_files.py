@@ -50,7 +50,7 @@ class RemoteRunFiles(RemoteAccess):
 
     @contextlib.contextmanager
     def working_file(self, name: str) -> Iterator[BinaryIO]:
-        """Open a temporary file, which goes to the store when it settles."""
+        """Open a temporary file, which `publish_file` sends to the store."""
         with self._temporary(name) as file:
             self._working[name] = file
             yield file
@@ -103,7 +103,6 @@ class RemoteRunFiles(RemoteAccess):
             return self.objects.read(name)
 
     def open(self, name: str) -> BinaryIO:
-        """Open a copy on this machine."""
         if name not in self._copies:
             self._sizes.pop(name, None)
             self.have_at_hand([name])

@@ -54,12 +54,10 @@ class RemotePublishing(RemoteAccess):
         return path
 
     def stage(self, batch: str) -> str:
-        """Make a folder in the system's temporary folder."""
         shutil.rmtree(f"{self.local_staging}/{batch}", ignore_errors=True)
         return self.make_local_staging(batch)
 
     def scratch(self) -> str:
-        """Return the folder for what is on its way."""
         return self.local_staging
 
     def park(self, batch: str) -> None:
@@ -135,7 +133,6 @@ class RemotePublishing(RemoteAccess):
             self.objects.abort_uploads(some)
 
     def unfit(self, name: str) -> str:
-        """Return what a store does not take as a name."""
         try:
             long = len(f"{self.root}/{name}".encode()) > self.objects.LONGEST_NAME
         except UnicodeEncodeError:

@@ -49,7 +49,6 @@ class InTheWay(OSError):
     """A link, or something else that is neither a file nor a folder, stands where splitter has its own."""
 
     def __init__(self, path: str, kind: str) -> None:
-        """Say what it is, and what to do."""
         what = (
             "is a link, and links in an output folder are not followed" if kind == "a link" else f"is {kind}"
         )
@@ -106,12 +105,11 @@ class Tree:
     """The files below a folder, by names with forward slashes; threads may share it."""
 
     def __init__(self, root: str) -> None:
-        """Open nothing yet: the folder may be made later."""
         self.root = root
         self._open = _OfThread()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is open stays in its process; a fork of that has it, too."""
+        """Leave out open folders, which stay in their process."""
         return {"root": self.root}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -280,7 +278,7 @@ class Tree:
         raise OSError(errno.EINVAL, f"it is {_KINDS.get(stat.S_IFMT(found), 'a folder')}, not a plain file")
 
     def create(self, name: str, flags: int) -> int:
-        """Open an empty file of its own, in the place of one that a dead run has left; refuse any other."""
+        """Create an empty file, in place of one that a dead run has left; refuse any other."""
         flags |= os.O_CREAT | os.O_EXCL
         try:
             return self.open(name, flags)

@@ -16,7 +16,6 @@ class Pack:
     """Copies of files, one after the other."""
 
     def __init__(self) -> None:
-        """Make no file before there is a first copy."""
         self._file: BinaryIO | None = None
         self._positions: dict[str, tuple[int, int]] = {}
         self._end = 0

@@ -58,7 +58,7 @@ def client(url: str) -> tuple[Any, str]:
 
 
 def client_for(url: str, **options: Any) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
-    """Return the client that has these options, for whoever repeats what fails."""
+    """Return the client that has these options; the caller repeats what fails."""
     key = _key(url, options)
     with _making[key]:
         if key not in _clients:

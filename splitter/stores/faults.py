@@ -37,7 +37,7 @@ _PASSING_CLASSES = frozenset(
 _NO_SUCH_HOST = re.compile(
     r"name or service not known|nodename nor servname|name resolution|getaddrinfo", re.IGNORECASE
 )
-# S3's words for what a second try mends, though the status says that the request was wrong
+# codes of S3 after which a second try may succeed, though the status says that the request was wrong
 _PASSING_CODES = frozenset(
     {
         "BadDigest",

@@ -1,6 +1,6 @@
 """What stores hold: lists that are read from there, and the files of a folder in one listing.
 
-Each is done in a process of its own, since the client of a store brings threads, and since a listing may take
+Each is done in another process, since the client of a store brings threads, and since a listing may take
 much memory.
 """
 

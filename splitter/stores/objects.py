@@ -351,7 +351,6 @@ class NotDeleted(OSError):
     """One of many objects could not be deleted."""
 
     def __init__(self, code: str, message: str) -> None:
-        """Keep S3's word for the reason, and its sentence."""
         super().__init__(f"{code}: {message}")
         self.response = {"Error": {"Code": code}}
 

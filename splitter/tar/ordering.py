@@ -55,11 +55,11 @@ class Order:
     reverse: bool = False
     seed: int | None = None
 
-    def value(self, place: _SampleAddress) -> Any:  # noqa: ANN401 - a text, a number, or bytes
+    def value(self, one: _SampleAddress) -> Any:  # noqa: ANN401 - a text, a number, or bytes
         """Return the value that a sample is sorted by."""
         if self.seed is not None:
-            return hashlib.blake2b(f"{self.seed} {place.at}".encode(), digest_size=16).digest()
-        sample = place.sample
+            return hashlib.blake2b(f"{self.seed} {one.at}".encode(), digest_size=16).digest()
+        sample = one.sample
         return sample.key if self.by is None else value_of(sample, self.by, self.kind)
 
 
@@ -150,36 +150,36 @@ def _sorted(samples: Iterable[TarSample], order: Order, memory: int) -> Iterator
     held: list[_SampleAddress] = []
     runs: list[_Run] = []
     room = memory
-    for place in itertools.starmap(_SampleAddress, enumerate(samples)):
-        held.append(place)
-        room -= A_SAMPLE + sum(A_MEMBER + member.size for member in place.sample.members)
+    for one in itertools.starmap(_SampleAddress, enumerate(samples)):
+        held.append(one)
+        room -= A_SAMPLE + sum(A_MEMBER + member.size for member in one.sample.members)
         if room < 0:
             runs.append(_Run(_in_memory(held, order)))
             held, room = [], memory
             if len(runs) == MOST_RUNS:
                 runs = [_Run(_merged(runs, order))]
     last = _in_memory(held, order)
-    places = heapq.merge(*runs, last, key=order.value, reverse=order.reverse) if runs else last
-    return (place.sample for place in places)
+    found = _merged([*runs, last], order) if runs else last
+    return (one.sample for one in found)
 
 
 def _in_memory(held: list[_SampleAddress], order: Order) -> list[_SampleAddress]:
     return sorted(held, key=order.value, reverse=order.reverse)
 
 
-def _merged(runs: Sequence["_Run"], order: Order) -> Iterator[_SampleAddress]:
+def _merged(runs: Sequence[Iterable[_SampleAddress]], order: Order) -> Iterator[_SampleAddress]:
     return heapq.merge(*runs, key=order.value, reverse=order.reverse)
 
 
 class _Run:
     """Sorted samples in a temporary file; their contents are not in memory."""
 
-    def __init__(self, places: Iterable[_SampleAddress]) -> None:
+    def __init__(self, samples: Iterable[_SampleAddress]) -> None:
         self._archives: dict[int, str] = {}
-        self._file = SharedFile.of(self._packed(places))
+        self._file = SharedFile.of(self._packed(samples))
 
-    def _packed(self, places: Iterable[_SampleAddress]) -> Iterator[bytes]:
-        for at, sample in places:
+    def _packed(self, samples: Iterable[_SampleAddress]) -> Iterator[bytes]:
+        for at, sample in samples:
             self._archives[sample.archive] = sample.location
             yield _SAMPLE.pack(at, sample.archive, len(sample.members))
             for member in sample.members:

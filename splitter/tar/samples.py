@@ -159,7 +159,6 @@ class SampleWriter:
     """
 
     def __init__(self, file: BinaryIO, location: str, *, number_same: bool = False) -> None:
-        """Write to an open file."""
         self._archive = ArchiveWriter(file)
         self._location, self._number_same = location, number_same
         self._keys = Keys()

@@ -56,7 +56,7 @@ def _text(sample: TarSample, field: str) -> str | None:
 
 
 def described(sample: TarSample, *, preview: int = 0) -> Iterator[str]:
-    """Return lines that describe a sample; with `preview`, draw its images that many characters wide."""
+    """Yield lines that describe a sample; with `preview`, draw its images that many characters wide."""
     yield printable(sample.key)
     wide = max(len(printable(member.field)) for member in sample.members)
     for member in sample.members:

@@ -76,7 +76,7 @@ class _ConditionParser:
             raise self._refused("cannot be read") from None
 
     def _hint(self) -> str:
-        """What may be meant by what Python's parser does not take."""
+        """Suggest what may be meant by what Python's parser rejects."""
         if re.search(r"(?<![=!<>])=(?!=)", self._text):
             return "; equal is =="
         words = (piece[3] for piece in _PIECES.finditer(self._text))
@@ -84,7 +84,7 @@ class _ConditionParser:
         return f"; the column {name!r} must be in backquotes: `{name}`" if name else ""
 
     def _piece(self, piece: re.Match[str]) -> str:
-        """A name in backquotes may hold what no Python name may; and where a line ends does not matter."""
+        """Replace a name in backquotes, which may hold anything, and line ends, which do not matter."""
         name = piece[1]
         if piece[4]:
             if piece[4] == "@":
@@ -215,7 +215,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _pair_of(left: ast.expr, right: ast.expr) -> Callable[[str | Number, str | Number], Pair]:
-    """How two values are made alike; it gives None for two that cannot be compared."""
+    """Return a function that makes two values alike; it gives None for two that cannot be compared."""
     if isinstance(left, ast.Constant) and isinstance(left.value, str):
         return _never if _is_number(right) else _as_text
     if isinstance(right, ast.Constant) and isinstance(right.value, str):
@@ -241,7 +241,7 @@ def _as_they_look(one: str | Number, other: str | Number) -> Pair:
 
 
 def _number(value: str | Number) -> Number | None:
-    """What a text is as a number; one with spaces around it is one, `nan` and `1_000` are none."""
+    """Return the number in a text, which may have spaces around it; `nan` and `1_000` are none."""
     if not isinstance(value, str):
         return value
     if _WHOLE.fullmatch(value):

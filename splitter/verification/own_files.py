@@ -29,7 +29,6 @@ class OwnFiles:
     """
 
     def __init__(self, storage: Storage, journal: Journal) -> None:
-        """Check nothing yet."""
         self._storage, self._journal = storage, journal
         self.damaged: set[str] = set()
 

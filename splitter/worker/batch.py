@@ -58,7 +58,6 @@ class BatchInProgress:
     """A batch on its way through a worker: its inputs, its sink, and what became of each input so far."""
 
     def __init__(self, batch: Batch, tools: WorkerTools) -> None:
-        """Open the sink; nothing is read before an input is processed."""
         self.batch, self.tools, self.job = batch, tools, tools.job
         self.report = Report(batch.name, WorkCounts(inputs=len(batch)))
         self.blame: Blame | None = None

@@ -33,7 +33,6 @@ class OlderShards:
     """
 
     def __init__(self, storage: Storage, folder: str) -> None:
-        """Use a folder for copies, which need not exist yet."""
         self._storage, self._folder = storage, folder
         self._readers: dict[str, OutputReader | None] = {}
 
@@ -68,7 +67,6 @@ class GroupInProgress(BatchInProgress):
     sink: GroupWriter
 
     def __init__(self, batch: Batch, tools: WorkerTools, group: Group) -> None:
-        """Open the sink for the shards of the group."""
         self._group = group
         # what is made now, and what is taken over from older shards
         self._made: list[tuple[int, OutputOwner, RowColumns, int, int]] = []

@@ -33,7 +33,7 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class Guard:
-    """Runs batches in a runner of its own, whatever they do to it."""
+    """Runs batches in a runner, whatever they do to it."""
 
     def __init__(
         self,

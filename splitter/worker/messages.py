@@ -75,7 +75,7 @@ class Batch:
             it does so in the same way, the recipe is to blame, and nothing is committed.
         waits_for_verdict: Whether such a batch is still at work.
         group: What is to be known of inputs that share a shard.
-        members: By place in the batch, where inputs are that stand in shards.
+        members: By index in the batch, where inputs are that stand in shards.
         step: How many inputs are committed at once; None for all.
     """
 
@@ -110,7 +110,7 @@ class Batch:
             {at - start: failure for at, failure in self.failures.items() if start <= at < stop},
             self.one_by_one,
             self.trial,
-            members={at - start: place for at, place in self.members.items() if start <= at < stop},
+            members={at - start: where for at, where in self.members.items() if start <= at < stop},
             second=None if start else self.second,
             waits_for_verdict=self.waits_for_verdict,
         )

@@ -200,7 +200,7 @@ def _joined(outputs: list[OutputRow], shared: list[Scalar]) -> bytes:
 
 
 def _text(value: Scalar) -> str:
-    """A value as it comes back from CSV."""
+    """Return a value as it comes back from CSV."""
     text = "" if value is None else str(value)
     return text if text.isascii() else text.encode(ENCODING, ESCAPE).decode(ENCODING, ESCAPE)
 

@@ -1,4 +1,4 @@
-"""Run user code in a process of its own, which its guard starts, asks, watches and kills."""
+"""Run user code in a separate process, which its guard starts, asks, watches and kills."""
 
 import contextlib
 import faulthandler
@@ -66,7 +66,6 @@ class Runner:
     """A runner's process: forked when there is a batch, and again after its death."""
 
     def __init__(self, job: Job, gate: Gate | None = None, *, listens: bool = False) -> None:
-        """Capture what user code prints if `listens`."""
         self._job, self._gate = job, gate
         self.notes = RunnerNotes()
         # for its temporary files, which the guard removes however it ends

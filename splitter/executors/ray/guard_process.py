@@ -2,7 +2,7 @@
 
     Ray worker ── stand-in ── guard ── runner
 
-A Ray worker has threads, sockets and a parent of its own, so it must not fork, nor run user code. It starts
+A Ray worker has threads, sockets and another parent, so it must not fork, nor run user code. It starts
 a guard as a fresh process, once, and keeps it for later tasks. When the worker ends, by Ray or by anything
 else, the system ends the guard, and the guard ends its runner and what that has started. Ray kills the
 children of a worker that it ends before they can do that, so there is a stand-in between to be killed.
@@ -136,7 +136,7 @@ class Errand(ABC):
 
 
 class _GuardProcess:
-    """A guard in a process of its own."""
+    """A guard in a separate process."""
 
     def __init__(self, mission: bytes) -> None:
         ours, theirs = multiprocessing.Pipe()

@@ -91,7 +91,7 @@ class _MemberGroups:
     """The samples of an archive by their keys."""
 
     def __init__(self, asked: set[str]) -> None:
-        """Return the fields that are asked for are no labels."""
+        # the fields that --member names are no labels
         self.by_key: dict[str, _MemberGroup] = {}
         self._asked = asked
         self._last = ""
@@ -125,7 +125,7 @@ class _MemberGroups:
         sample.fields.setdefault(what, (name, start, head.size))
 
     def drop_last(self) -> None:
-        """Return what was being read when the archive ended may be more than was read of it."""
+        """Drop the last sample: the archive ended within it."""
         self.by_key.pop(self._last, None)
 
 

@@ -1,7 +1,7 @@
 """Inputs that stand in shards, as a worker reads them: each shard in sequence, and from one open file.
 
-A member becomes a file of its own, in scratch space, when somebody asks for its path, and is gone when the
-input is done.
+A member is written to a file in scratch space when its path is asked for; the file goes when the input is
+done.
 """
 
 import bisect
@@ -39,7 +39,7 @@ class MemberFile(InputFile):
 
     @property
     def local_path(self) -> str:
-        """Return the place of a file with the content."""
+        """Return the path of a file with the content."""
         path = self.file_path
         if self.held is not None:
             _write(path, [self.held] if isinstance(self.held, bytes) else self.held.pieces())
@@ -97,7 +97,7 @@ class MemberFiles:
         return wanted
 
     def take(self, listed: InputFile, number: int, span: MemberLocation) -> InputFile:
-        """Return the input that is meant; `number` is its place in the batch."""
+        """Return the input that is meant; `number` is its index in the batch."""
         shard = span.shard
         if is_url(shard.location) and not shard.whole:
             fetched = self._fetcher.take(number).path
@@ -145,7 +145,7 @@ class MemberFiles:
         return _READERS[shard.kind](shard, path)
 
     def drop(self, number: int) -> None:
-        """Return the input is done: its file goes."""
+        """Remove the file of an input that is done."""
         folder = f"{self._scratch.path}/{number}" if self._reader else ""
         if folder and os.path.exists(folder):
             shutil.rmtree(folder, ignore_errors=True)

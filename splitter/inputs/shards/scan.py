@@ -36,12 +36,12 @@ _INSIDE = re.compile(r"\.(tar|tar\.[^/]*|tgz|parquet)/", re.IGNORECASE)
 
 
 def is_archive(text: str) -> bool:
-    """Whether a DATASET names tar archives."""
+    """Return whether a DATASET names tar archives."""
     return _ends_with(_ARCHIVE, text)
 
 
 def is_parquet(text: str) -> bool:
-    """Whether a DATASET names Parquet files."""
+    """Return whether a DATASET names Parquet files."""
     return _ends_with(_PARQUET, text)
 
 
@@ -78,15 +78,15 @@ class ShardSource(InputSource):
 def read_shards(
     text: str, column: str, member: str | None, index: MemberIndex, tell: Callable[[str], None]
 ) -> tuple[Row, Iterator[Row], str] | None:
-    """The header, the rows and the home folder of shards; None for Parquet that is a list of paths.
+    """Return the header, the rows and the home folder of shards; None for Parquet that is a list of paths.
 
     Where each input is stands in `index` when this returns.
     """
     home = _home(text)
     # a client of a store brings a thread, and this process is still to fork
-    locations = _in_helper(_shards_named, [text])[0]
+    [locations] = _each(_shards_named, [text])
     if is_parquet(text):
-        contents = _in_helper(partial(contents_column, path_column=column, asked=member), locations[:1])[0]
+        [contents] = _each(partial(contents_column, path_column=column, asked=member), locations[:1])
         if contents is None:
             if len(locations) > 1:
                 first = without_secrets(locations[0])
@@ -122,7 +122,6 @@ def read_shards(
 
 
 def _nothing_in(text: str, member: str | None, instead: Sequence[str]) -> Refused:
-    """Shards without an input: almost always a slip, or not the shards that were meant."""
     text = without_secrets(text)
     if not instead:
         return Refused(f"{text}: holds no sample; check DATASET")
@@ -141,7 +140,7 @@ class _Rows:
         self._file.write(json.dumps([listed, columns]) + "\n")
 
     def all(self, names: Sequence[str]) -> Iterator[Row]:
-        """All of them, with these columns."""
+        """Yield all rows, with these columns."""
         self._file.seek(0)
         for line in self._file:
             listed, columns = json.loads(line)
@@ -161,7 +160,7 @@ def _tell(tell: Callable[[str], None], not_text: Mapping[str, int], without: int
 
 
 def _names(names: list[str], column: str) -> dict[str, str]:
-    """The column of each label: those of an earlier run's manifest are named as in its next stage."""
+    """Return the column of each label; those of an earlier manifest are named as in the next stage."""
     own = {column, "output", "size", "checksum", "skipped", "error", "message", "traceback", "attempts"}
     labels = [name for name in _labels_among(names) if name not in own]
     free = "from_output"
@@ -177,7 +176,7 @@ def _names(names: list[str], column: str) -> dict[str, str]:
 
 
 def _labels_among(names: list[str]) -> list[str]:
-    """What is not the work of an earlier run: its rows have the dataset's columns first, then their own."""
+    """Leave out what an earlier run added: its rows begin with the columns of the dataset list."""
     if not {"size", "checksum"} <= {*names} or not {"output", "key"} & {*names}:
         return names
     first = min(names.index(name) for name in ("output", "size") if name in names)
@@ -187,12 +186,8 @@ def _labels_among(names: list[str]) -> list[str]:
 # -- which shards -------------------------------------------------------------------------------------------
 
 
-def _in_helper(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-    return [*_each(function, items)]
-
-
 def members_at(locations: Iterable[str], member: str | None) -> MemberIndex:
-    """Where members are, from the paths or URLs that stand for them; what cannot be looked at is left out."""
+    """Find members by the paths or URLs that stand for them; leave out what cannot be looked at."""
     shards = dict.fromkeys(filter(None, map(_shard_around, locations)))
     index = MemberIndex()
     for shard, found in zip(shards, _each(partial(_rescan, member=member), [*shards]), strict=True):
@@ -203,7 +198,7 @@ def members_at(locations: Iterable[str], member: str | None) -> MemberIndex:
 
 
 def _shard_around(location: str) -> str:
-    """The shard that a member stands in; nothing for a file of its own."""
+    """Return the shard that a member is in; nothing for a loose file."""
     ends = (match.end() - 1 for match in _INSIDE.finditer(location))
     return next((location[:end] for end in ends if is_url(location) or os.path.isfile(location[:end])), "")
 
@@ -219,18 +214,17 @@ def _rescan(location: str, member: str | None) -> ShardScan | None:
 
 
 def _each(function: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
-    """The function of each item; what has to do with a store in another process than this one."""
+    """Yield the function of each item; what asks a store is called in another process."""
     with contextlib.closing(in_processes(function, items, always_fork=any(map(is_url, items)))) as results:
         yield from results
 
 
 def _shards_named(text: str) -> list[str]:
-    """The shards that braces and patterns stand for."""
     return [source.location for source in sources_of([text])]
 
 
 def _home(text: str) -> str:
-    """The folder or URL that holds all that a pattern may stand for."""
+    """Return the folder or URL that holds everything that a pattern may match."""
     if is_url(text):
         return parent(re.split(r"[{*\[]", text, maxsplit=1)[0])
     if not os.path.lexists(text):
@@ -239,6 +233,6 @@ def _home(text: str) -> str:
 
 
 def _name(location: str, home: str) -> str:
-    """What a shard is called in the dataset list."""
+    """Return the name of a shard in the dataset list."""
     location = without_secrets(location).partition("?")[0] if is_url(location) else location
     return location.removeprefix(home.rstrip("/") + "/")
