@@ -22,6 +22,8 @@ Skip                    raised by a recipe to skip an input; not an error
 Interrupted             Ctrl-C, SIGTERM or SIGHUP reached the run; a KeyboardInterrupt
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 TO_CONTINUE = "fix it, then run the same command to continue"
@@ -47,6 +49,15 @@ class StorageError(RunStopped):
         """Name the output file that could not be written, and say why."""
         reason = error.strerror or str(error)
         return cls(f"cannot write {name}: {reason}; {TO_CONTINUE}")
+
+    @classmethod
+    @contextlib.contextmanager
+    def naming(cls, name: str) -> Iterator[None]:
+        """Turn an error of the system into one that names the output file."""
+        try:
+            yield
+        except OSError as error:
+            raise cls.of(error, name) from error
 
 
 class TarError(RunStopped):

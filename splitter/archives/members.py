@@ -91,6 +91,16 @@ class Member(NamedTuple):
         return b"".join(self.pieces())
 
 
+def member_of_file(path: str, name: str) -> Member:
+    """Return a file as a member; a large one stays open when its own name is gone."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > HELD_BYTES:
+            return Member(name, size, FilePart(SharedFile(os.dup(file.fileno())), 0, size))
+        content = file.read()
+        return Member(name, len(content), content)
+
+
 @functools.lru_cache(maxsize=64)
 def split_name(name: str) -> tuple[str, str]:
     """Split a name into key and field at the first dot of the last path component, as WebDataset does.

@@ -17,6 +17,7 @@ from splitter.cli.options import recipe_option
 from splitter.cli.report import report, serve
 from splitter.cli.run import RunCommand, plan_command, run_command
 from splitter.cli.tar import tar
+from splitter.engine.entry_points import refuse_windows
 from splitter.errors import RecipeError, Refused, RunStopped
 from splitter.recipes.registry import DEFAULT
 from splitter.registry import RECIPES
@@ -32,12 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def exit_code(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    if sys.platform == "win32":
-        return _refuse(
-            "Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux"
-        )
     verbose = "--verbose" in (sys.argv[1:] if arguments is None else arguments)
     try:
+        refuse_windows()
         return commands.main(arguments, prog_name="splitter", standalone_mode=False) or 0
     except click.ClickException as error:
         return _complain(error)

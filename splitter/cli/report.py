@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from splitter.report.looking import Tell
-    from splitter.report.writing import ReportResult
+    from splitter.report.page import Page
 
 SAMPLE, PREVIEWS = 10_000, 3_000_000
 _SAMPLE_HELP = "Maximum number of outputs to read for levels, waveforms and previews; counts cover all."
@@ -48,43 +48,43 @@ def report(output: str, to: str | None, sample: int, previews: int, quiet: bool)
 
     try:
         with signals_raise(), _progress(quiet=quiet) as tell:
-            written = write_report(output, to, Effort(sample, previews, tell))
+            path, page = write_report(output, to, Effort(sample, previews, tell))
     except Interrupted as interruption:
         click.echo("splitter: interrupted; no report was written", err=True)
         return interruption.exit_code
     if not quiet:
-        line = f"{show_bytes(written.size)}, {show_count(written.outputs, 'output')}"
-        if written.outputs:
-            read = written.looked_at - written.unread
-            line += f", {'all' if read == written.outputs else f'{read:,}'} of them read"
-        if written.left:
-            line += f"; {written.left:,} of {show_count(written.inputs, 'input')} not tried yet"
-        click.echo(f"{written.path}: {line}")
-        click.echo(f"next: {_next_step(written, output)}")
-    if written.unread:
-        click.echo(f"splitter: {one_line(_unread(written))}", err=True)
-    return int(bool(written.unread))
+        line = f"{show_bytes(len(page.content))}, {show_count(page.outputs, 'output')}"
+        if page.outputs:
+            read = page.looked_at - page.unread
+            line += f", {'all' if read == page.outputs else f'{read:,}'} of them read"
+        if page.left:
+            line += f"; {page.left:,} of {show_count(page.inputs, 'input')} not tried yet"
+        click.echo(f"{path}: {line}")
+        click.echo(f"next: {_next_step(path, page, output)}")
+    if page.unread:
+        click.echo(f"splitter: {one_line(_unread(page))}", err=True)
+    return int(bool(page.unread))
 
 
-def _unread(written: "ReportResult") -> str:
+def _unread(page: "Page") -> str:
     """Say which outputs cannot be read, and why."""
     from splitter.text.show import show_count
 
-    few, more = written.unread_first, written.unread - len(written.unread_first)
+    few, more = page.unread_first, page.unread - len(page.unread_first)
     named = "; ".join([*few, *([f"and {more:,} more"] if more else [])])
     verify = "run 'splitter verify' to see if they are unchanged"
-    return f"{show_count(written.unread, 'output')} cannot be read: {named}; {verify}"
+    return f"{show_count(page.unread, 'output')} cannot be read: {named}; {verify}"
 
 
-def _next_step(written: "ReportResult", output: str) -> str:
+def _next_step(path: str, page: "Page", output: str) -> str:
     """Say how to open the report."""
     from splitter.text.urls import is_url
 
     serve = f"splitter serve {shlex.quote(output)}"
-    if is_url(written.path):
+    if is_url(path):
         return f"open it in a browser, if one can read the bucket; or: {serve}"
-    why = "to play what is in shards" if written.in_shards else "over SSH"
-    return f"open {Path(written.path).as_uri()} in a browser; {why}: {serve}"
+    why = "to play what is in shards" if page.in_shards else "over SSH"
+    return f"open {Path(path).as_uri()} in a browser; {why}: {serve}"
 
 
 @click.command(short_help="Serve that page to a browser; also plays shards.")

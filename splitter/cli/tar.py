@@ -15,6 +15,7 @@ from splitter.archives.sources import STANDARD, sources_of
 from splitter.cli.options import Single
 from splitter.errors import Interrupted, Refused, RunStopped
 from splitter.tar.targets import check_target
+from splitter.text.show import show_count
 from splitter.text.sizes import parse_size
 
 _BROKEN_PIPE = 128 + signal.SIGPIPE if sys.platform != "win32" else 1
@@ -74,7 +75,7 @@ class _FirstFew:
     def end(self) -> None:
         """Print how many more there were."""
         if self._count > TOLD_FAILURES:
-            _say(f"and {_counted(self._count - TOLD_FAILURES, 'more failure')}")
+            _say(f"and {show_count(self._count - TOLD_FAILURES, 'more failure')}")
 
 
 _inputs = click.argument("inputs", nargs=-1, required=True)
@@ -160,10 +161,12 @@ def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: 
     divided = copying.split(gathered(sources, memory, always=options["gather"]), shards)
     first, last = (divided.names[at] if divided.names else "" for at in (0, -1))
     names = first if first == last else f"{first} to {last}"
-    counted = f"{_counted(divided.samples, 'sample')} in {_counted(len(divided.names), 'shard')}"
-    _say(counted + (f": {names}" if names else ""))
+    made = show_count(len(divided.names), "shard")
+    _say(f"{show_count(divided.samples, 'sample')} in {made}" + (f": {names}" if names else ""))
     if divided.more:
-        _say(f"stopped after {_counted(len(divided.names), 'shard')} (--max-shards); there are more samples")
+        _say(
+            f"stopped after {show_count(len(divided.names), 'shard')} (--max-shards); there are more samples"
+        )
 
 
 @tar.command(short_help="Sort or shuffle samples, even more than fit in memory.")
@@ -418,14 +421,10 @@ def _program(script: str | None, arguments: Sequence[str] | None) -> Sequence[st
     raise Refused("map: give a script with -c, or a program after --; see splitter tar map --help")
 
 
-def _counted(number: int, things: str) -> str:
-    return f"{number:,} {things}{'s' * (number != 1)}"
-
-
 def _summary(counts: Any) -> str:  # noqa: ANN401 - mapping.Counts, imported when it is used
-    parts = [f"{_counted(counts.done, 'sample')} done, {counts.made:,} made, {counts.failed:,} failed"]
+    parts = [f"{show_count(counts.done, 'sample')} done, {counts.made:,} made, {counts.failed:,} failed"]
     if counts.skipped:
-        parts.append(f"{_counted(counts.skipped, 'archive')} already done")
+        parts.append(f"{show_count(counts.skipped, 'archive')} already done")
     if counts.damaged:
-        parts.append(f"{_counted(counts.damaged, 'archive')} not done")
+        parts.append(f"{show_count(counts.damaged, 'archive')} not done")
     return "; ".join(parts)

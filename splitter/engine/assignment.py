@@ -12,7 +12,7 @@ from splitter.dataset import (
     refuse_columns,
     refuse_missing_programs,
 )
-from splitter.engine.display import Display, show_names
+from splitter.engine.display import Display
 from splitter.errors import Refused
 from splitter.executors.base import Cluster, Executor, Limits
 from splitter.inputs.labels import RowTally
@@ -31,7 +31,7 @@ from splitter.sinks import Sink
 from splitter.storage.base import Storage
 from splitter.storage.layout import SHARD_SUFFIXES, Layout
 from splitter.text.csv import in_unicode
-from splitter.text.show import show_count
+from splitter.text.show import show_count, show_names
 from splitter.text.urls import is_url
 from splitter.worker.messages import Job
 
@@ -168,6 +168,10 @@ def read_assignment(
     if not job.sink.divisible:
         shard_bytes, seed = options.shard_bytes, options.shuffle
         groups = deal(storage, found, shard_bytes=shard_bytes, seed=seed, afresh=options.fresh, keep=keep)
+    if groups is None or storage.part is None:
+        mine = inputs_of_part(storage, found, keep=keep)
+    else:
+        mine = groups.of_part(found.keys, storage.part)
     return Assignment(
         options,
         request.executor,
@@ -179,18 +183,10 @@ def read_assignment(
         ),
         how,
         groups,
-        _inputs_of_part(storage, found, groups, keep=keep),
+        mine,
         reading.tally,
         advice_on_missing(request.listing, table, layout, found),
     )
-
-
-def _inputs_of_part(
-    storage: Storage, found: Survey, groups: Groups | None, *, keep: bool
-) -> np.ndarray | None:
-    if groups is None or storage.part is None:
-        return inputs_of_part(storage, found, keep=keep)
-    return groups.of_part(found.keys, storage.part)
 
 
 def _tell_tally(tally: RowTally, display: Display) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from splitter.engine.assignment import Assignment
 from splitter.engine.decide import NAMES_SHOWN, Decision, compare, damaged_still
-from splitter.engine.display import Display, show_names
+from splitter.engine.display import Display
 from splitter.engine.rounds import Progress
 from splitter.ledger.journal import Journal
 from splitter.ledger.list_copy import keep_list
@@ -15,7 +15,7 @@ from splitter.ledger.records import FAILED
 from splitter.ledger.status import keep_stale
 from splitter.ledger.tables import take_away
 from splitter.ledger.unsynced import forget_unsynced, noted_now
-from splitter.text.show import show_count
+from splitter.text.show import show_count, show_names
 
 NO_INPUTS = "the dataset list has no inputs"
 

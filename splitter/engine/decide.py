@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from splitter.engine.assignment import Assignment
-from splitter.engine.display import show_names
 from splitter.errors import Refused
 from splitter.ledger.journal import INDEX, Journal
 from splitter.ledger.recipe_record import how_before, what_changed
@@ -18,7 +17,7 @@ from splitter.ledger.records import DONE, SKIPPED
 from splitter.ledger.tables import refuse_column, refuse_in_the_way
 from splitter.ledger.unsynced import Unsynced
 from splitter.storage.layout import folders_around, same_name, shard_of
-from splitter.text.show import show_count
+from splitter.text.show import show_count, show_names
 from splitter.verification.repair import damaged_entries
 
 NAMES_SHOWN = 3

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 from splitter.text.urls import is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from splitter.engine.summary import Summary
     from splitter.inputs.labels import RowTally
     from splitter.worker.messages import WorkCounts
 
-from splitter.text.show import one_line, show_bytes, show_count, show_failure, show_seconds
+from splitter.text.show import one_line, show_bytes, show_count, show_failure, show_names, show_seconds
 
 SECONDS_BETWEEN_LINES = 30.0
 LONGEST_EXAMPLE = 200
@@ -276,8 +274,3 @@ def _first_failure(summary: "Summary") -> str:
 
 def _example(text: str) -> str:
     return " ".join(text.split())[:LONGEST_EXAMPLE]
-
-
-def show_names(names: "Sequence[str]", number: int) -> str:
-    """Join the first few of so many names."""
-    return ", ".join(names) + (", …" if number > len(names) else "")

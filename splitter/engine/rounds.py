@@ -82,7 +82,11 @@ def do_rounds(
     while (len(state.todo) or len(dropped)) and not progress.stopped:
         left = len(state.todo), len(dropped), len(losses.failures)
         undone = progress.counts.undone
-        planner = _planner(run, state, journal, dropped, losses, careful=careful)
+        planner = (
+            Planner(run, state, journal, losses, careful=careful)
+            if run.groups is None
+            else GroupPlanner(run, state, journal, run.groups, dropped, losses, careful=careful)
+        )
         careful = False
         _start(run, planner.batches, state, journal, progress, display)
         reported = _round(run, planner, progress, allowed, display)
@@ -136,20 +140,6 @@ def _with_columns(run: Assignment, progress: Progress, *, careful: bool) -> Assi
     else:
         sink = sink.with_columns(columns, header)
     return replace(run, job=replace(run.job, sink=sink))
-
-
-def _planner(  # noqa: PLR0913 - what is known
-    run: Assignment,
-    state: State,
-    journal: Journal,
-    dropped: np.ndarray,
-    losses: LostWorkers,
-    *,
-    careful: bool,
-) -> Planner | GroupPlanner:
-    if run.groups is not None:
-        return GroupPlanner(run, state, journal, run.groups, dropped, losses, careful=careful)
-    return Planner(run, state, journal, losses, careful=careful)
 
 
 def _start(  # noqa: PLR0913, PLR0917 - what is known

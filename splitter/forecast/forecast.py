@@ -191,16 +191,12 @@ def _free(storage: Storage) -> int | None:
     if not isinstance(storage, LocalStorage):
         return None
     try:
-        return shutil.disk_usage(_existing(storage.root)).free
+        folder = storage.root
+        while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
+            folder = os.path.dirname(folder)
+        return shutil.disk_usage(folder).free
     except OSError:
         return None
-
-
-def _existing(folder: str) -> str:
-    """Return the folder, or its nearest parent that exists."""
-    while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
-        folder = os.path.dirname(folder)
-    return folder
 
 
 def _refuse_unwritable(storage: Storage) -> None:

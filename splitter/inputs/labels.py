@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from splitter.errors import Refused
 from splitter.text.csv import Row
+from splitter.text.show import show_count, show_names
 from splitter.text.spelling import nearest
 
 NAMES_SHOWN = 3
@@ -56,8 +57,8 @@ class LabelTable:
         if twice:
             stand = "stands" if len(twice) == 1 else "stand"
             raise Refused(
-                f"{name}: {_count(len(twice), 'key')} in column {column!r} {stand} there more than once "
-                f"({_first(twice)}); keep one row of each"
+                f"{name}: {show_count(len(twice), 'key')} in column {column!r} {stand} there more than once "
+                f"({show_names([*map(repr, [*twice][:NAMES_SHOWN])], len(twice))}); keep one row of each"
             )
 
     def joined(self, header: Row, rows: Iterable[Row], on: str, path: str, tally: RowTally) -> Iterator[Row]:
@@ -94,12 +95,3 @@ def columns_to_join_by(asked: str | None, path_column: str) -> tuple[str, str]:
     if not own or (sign and not other):
         raise Refused(f"--on {asked!r}: write COLUMN, or COLUMN=COLUMN-OF-THE-FILE")
     return own, other or own
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _first(names: Iterable[str]) -> str:
-    some = [*names]
-    return ", ".join(map(repr, some[:NAMES_SHOWN])) + (", …" if len(some) > NAMES_SHOWN else "")

@@ -38,17 +38,14 @@ def read_list(path: str, delimiter: str | None, held: list[IO[bytes]]) -> tuple[
     reader = READERS.get(suffix)
     if reader:
         refuse_option(delimiter, "--delimiter", "a list in a CSV file")
-    delimiter = _usual_delimiter(suffix) if delimiter is None else delimiter
+    if delimiter is None:
+        delimiter = "\t" if suffix == ".tsv" else ","
     try:
         header, rows = reader(path, name) if reader else _read_csv(path, name, delimiter)
     except OSError as error:
         advice = "; check its path" if isinstance(error, FileNotFoundError) else ""
         raise Refused(f"{name}: the dataset list cannot be read: {error.strerror or error}{advice}") from None
     return header, rows, name, home
-
-
-def _usual_delimiter(suffix: str) -> str:
-    return "\t" if suffix == ".tsv" else ","
 
 
 def names_shown(header: Row) -> str:

@@ -56,8 +56,11 @@ def read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa:
 
 def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]:
     if any(isinstance(value, Mapping) for value in values):
+        for value in values:
+            if not isinstance(value, Mapping):
+                raise Refused(f"inputs: {value!r} is among dicts; pass either paths or rows")
         # of a DataFrame they may be numbers; 1 and '1' are two columns of one name, and refused as such
-        names = list({name: None for value in values for name in _as_mapping(value)}) or [column]
+        names = [*dict.fromkeys(name for value in values for name in value)] or [column]
         return [*map(str, names)], ([python_text(value.get(name)) for name in names] for value in values)
     if values and all(map(_is_pair, values)):
         if column == LABEL:
@@ -77,9 +80,3 @@ def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]
 def _is_pair(value: Any) -> bool:  # noqa: ANN401 - what a user has
     two = isinstance(value, (tuple, list)) and len(value) == 2  # noqa: PLR2004
     return two and isinstance(value[0], (str, os.PathLike))
-
-
-def _as_mapping(value: Any) -> Mapping[Any, Any]:  # noqa: ANN401 - what a user has
-    if not isinstance(value, Mapping):
-        raise Refused(f"inputs: {value!r} is among dicts; pass either paths or rows")
-    return value

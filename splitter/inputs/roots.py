@@ -5,9 +5,7 @@ from collections.abc import Callable
 
 from splitter.errors import Refused
 from splitter.storage.layout import Layout
-from splitter.stores.listings import (
-    refuse_password,
-)
+from splitter.stores.listings import refuse_password
 from splitter.text.urls import begin_of, is_url, joined, without_scheme
 
 

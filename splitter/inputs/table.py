@@ -141,12 +141,10 @@ def _copy_plain(rows: CsvFile, file: BinaryIO, position: int) -> tuple[list[np.n
 
 
 def _append(file: BinaryIO, content: bytes) -> int:
-    try:
+    with StorageError.naming("the copy of the dataset list"):
         written = file.write(content)
         file.flush()
-    except OSError as error:
-        raise StorageError.of(error, "the copy of the dataset list") from error
-    return written
+        return written
 
 
 def _not_text(lines: list[str], first: int) -> Refused:

@@ -38,7 +38,7 @@ def write_format(storage: Storage, name: str, manifest: str, types: Types) -> st
                 file = _Digesting(target)
                 write(file, *_chosen(name, next(rows), _in_blocks(rows)), types)
         except _TooLarge as error:
-            types = {**types, error.column: "str"}
+            types = {**types, str(error): "str"}
         else:
             return checksum_of(file.digest)
 
@@ -59,11 +59,7 @@ class _Digesting(io.BufferedIOBase):
 
 
 class _TooLarge(Exception):
-    """A whole number beyond 64 bits: its column is text."""
-
-    def __init__(self, column: str) -> None:
-        super().__init__(column)
-        self.column = column
+    """A whole number beyond 64 bits: the column of this name is text."""
 
 
 def _in_blocks(rows: Iterator[Row]) -> Blocks:

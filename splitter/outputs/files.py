@@ -185,15 +185,14 @@ class _LocalRanges(Ranges):
             # memory is allocated before reading
             size = max(0, min(size, os.fstat(self._descriptor).st_size - start))
             content = os.pread(self._descriptor, size, start)
-            while 0 < len(content) < size and (more := self._rest(start, size, len(content))):
+            # a system call reads at most two gigabytes
+            while 0 < len(content) < size and (
+                more := os.pread(self._descriptor, size - len(content), start + len(content))
+            ):
                 content += more
         except OSError as error:
             raise self._files.fault(self._name, error) from error
         return content
-
-    def _rest(self, start: int, size: int, known: int) -> bytes:
-        # a system call reads at most two gigabytes
-        return os.pread(self._descriptor, size - known, start + known)
 
 
 class RemoteFiles(Files):

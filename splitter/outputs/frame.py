@@ -46,7 +46,11 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
     manifest: Manifest = Manifest(frame)
     # pandas passes these attributes on to selections
     manifest.attrs |= frame.attrs
-    manifest.failed = _failed(location.files, columns)
+    manifest.failed = (
+        _read(location.files, ERRORS, _ERROR_TYPES, ERROR_COLUMNS, columns)
+        if location.files.exists(ERRORS)
+        else _no_failures(columns)
+    )
     manifest.summary = summary
     if location.is_home:
         manifest.attrs[FOLDER] = location.files.folder
@@ -59,12 +63,6 @@ def no_manifest(summary: "Summary") -> Manifest:
     manifest.failed = _no_failures([])
     manifest.summary = summary
     return manifest
-
-
-def _failed(files: Files, columns: Sequence[str]) -> pd.DataFrame:
-    if not files.exists(ERRORS):
-        return _no_failures(columns)
-    return _read(files, ERRORS, _ERROR_TYPES, ERROR_COLUMNS, columns)
 
 
 def _no_failures(columns: Sequence[str]) -> pd.DataFrame:

@@ -48,7 +48,8 @@ def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes
         output: The output folder. A Series taken from the manifest itself knows it.
     """
     values = _values(row)
-    folder = output if output is not None else _attributes(row).get(FOLDER)
+    attributes = getattr(row, "attrs", None)
+    folder = attributes.get(FOLDER) if output is None and isinstance(attributes, Mapping) else output
     if folder is None:
         raise Refused(
             "read_output: the row does not know its output folder; pass it, as in read_output(row, 'outputs')"
@@ -72,11 +73,6 @@ def _values(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller 
         return values.to_dict()
     kind = type(row).__name__
     raise Refused(f"read_output: {kind} is not a row of the manifest; pass one row, such as manifest.iloc[0]")
-
-
-def _attributes(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller gave
-    found = getattr(row, "attrs", None)
-    return found if isinstance(found, Mapping) else {}
 
 
 def number_of(value: Any) -> int | None:  # noqa: ANN401 - a number of any library, or text, or missing

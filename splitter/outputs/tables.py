@@ -7,7 +7,7 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import cast
 
 from splitter.errors import Refused, StorageError
 from splitter.ledger.manifest import MANIFEST
@@ -126,17 +126,14 @@ def _rows(files: Files, name: str, path: str) -> Iterator[Row]:
         return Refused(f"{path}: line {line} {why}; {AGAIN}")
 
     try:
-        with files.open(name, gaps=False) as raw, _text_of(raw) as file:
-            yield from CsvReader(file, fault=fault)
+        with files.open(name, gaps=False) as raw:
+            buffered = io.BufferedReader(cast("io.RawIOBase", raw), READ_AT_ONCE)
+            with io.TextIOWrapper(buffered, ENCODING, ESCAPE, newline="") as file:
+                yield from CsvReader(file, fault=fault)
     except StorageError as error:
         raise Refused(f"{path}: cannot be read: {error}") from None
     except OSError as error:
         raise Refused(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def _text_of(raw: BinaryIO) -> io.TextIOWrapper:
-    buffered = io.BufferedReader(cast("io.RawIOBase", raw), READ_AT_ONCE)
-    return io.TextIOWrapper(buffered, ENCODING, ESCAPE, newline="")
 
 
 def _check_header(path: str, header: Row, needed: Sequence[str]) -> None:

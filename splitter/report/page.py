@@ -109,10 +109,12 @@ def page_of(output: str, location: str, effort: Effort) -> Page:
         "shards": bool(len(table.rows) and shard_of(str(table.rows["output"].iloc[0]))[0]),
         "points": POINTS,
     }
+    # the minimum and maximum of each point, for each measured output
+    waves = [np.rint(one.wave.T * 127).astype("i1").tobytes() for one in looks.levels.values()]
     data = {
         "summary": _safe(summary),
         "rows": _compressed(_safe(_rows(table, looks, lengths, cause_of)).encode()),
-        "waves": _compressed(_waves(looks)),
+        "waves": _compressed(b"".join(waves)),
         "previews": _safe({str(row): one for row, one in looks.previews.items()}),
     }
     return Page(
@@ -170,8 +172,9 @@ def _rows(table: ReportTable, looks: Looks, lengths: Lengths, cause_of: list[int
             {
                 "name": name,
                 "dataset": name in table.dataset,
+                "number": table.rows[name].dtype.kind in "iuf",
                 # a shortened name cannot be a link
-                **_column(table.rows[name], whole=name in ("output", table.listed)),
+                "cells": packed(table.rows[name], whole=name in ("output", table.listed)),
             }
             for name in columns
         ],
@@ -190,16 +193,6 @@ def _rows(table: ReportTable, looks: Looks, lengths: Lengths, cause_of: list[int
             for name, wave in looks.sources.items()
         },
     }
-
-
-def _column(values: Any, *, whole: bool) -> dict[str, Any]:  # noqa: ANN401 - a Series
-    return {"number": values.dtype.kind in "iuf", "cells": packed(values, whole=whole)}
-
-
-def _waves(looks: Looks) -> bytes:
-    """Return the minimum and maximum of each point, for each measured output."""
-    waves = [np.rint(one.wave.T * 127).astype("i1").tobytes() for one in looks.levels.values()]
-    return b"".join(waves)
 
 
 # -- the file ----------------------------------------------------------------------------------------------

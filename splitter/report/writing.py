@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from dataclasses import dataclass
 
 from splitter.errors import Refused, StorageError
 from splitter.ledger.manifest import MANIFEST
@@ -21,40 +20,13 @@ from splitter.text.content_types import REPORT
 from splitter.text.urls import is_url, without_secrets
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportResult:
-    """The result of making a report.
-
-    Attributes:
-        path: Its location.
-        size: Its size in bytes.
-        outputs: Number of output files in the manifest.
-        looked_at: How many of them were read.
-        unread: How many of those cannot be read.
-        unread_first: The first few of these, and why.
-        inputs: Number of inputs of the run.
-        left: How many of them it has not tried yet.
-        in_shards: Whether outputs are in shards.
-    """
-
-    path: str
-    size: int
-    outputs: int
-    looked_at: int
-    unread: int
-    unread_first: list[str]
-    inputs: int
-    left: int
-    in_shards: bool
-
-
-def write_report(output: str, to: str | None, effort: Effort) -> ReportResult:
-    """Look at the outputs of a folder, and write the page about them into it, or to another location."""
+def write_report(output: str, to: str | None, effort: Effort) -> tuple[str, Page]:
+    """Write a page about the outputs of a folder into it, or to another file; return its path, too."""
     folder = location_of(output, "report").files.folder
     if to is None and is_url(folder):
         page = page_of(output, folder, effort)
         storage_of(folder, None).write(REPORT, page.content)
-        return _written(f"{without_secrets(folder)}/{REPORT}", page)
+        return f"{without_secrets(folder)}/{REPORT}", page
     path = os.path.abspath(os.path.expanduser(to)) if to else os.path.join(folder, REPORT)
     if os.path.isdir(path):
         raise Refused(f"--output {path}: is a folder; name the file to write")
@@ -62,21 +34,7 @@ def write_report(output: str, to: str | None, effort: Effort) -> ReportResult:
         raise Refused(f"--output {path}: there is no folder {os.path.dirname(path)}; create it first")
     page = page_of(output, os.path.dirname(path), effort)
     _write(path, page.content)
-    return _written(path, page)
-
-
-def _written(path: str, page: Page) -> ReportResult:
-    return ReportResult(
-        path=path,
-        size=len(page.content),
-        outputs=page.outputs,
-        looked_at=page.looked_at,
-        unread=page.unread,
-        unread_first=page.unread_first,
-        inputs=page.inputs,
-        left=page.left,
-        in_shards=page.in_shards,
-    )
+    return path, page
 
 
 def _write(path: str, content: bytes) -> None:

@@ -18,7 +18,6 @@ class DiscardWriter(SinkWriter):
         self._last: list[str] = []
 
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
-        """Write one output, and remove it."""
         if not self._staging:
             self._staging = self._storage.stage(self._batch)
         path = f"{self._staging}/{name}"
@@ -28,11 +27,9 @@ class DiscardWriter(SinkWriter):
         return StoredOutput(f"{folder}/{name}", size, checksum)
 
     def drop_input(self) -> None:
-        """Forget an input that failed."""
         self._names = []
 
     def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - of shards
-        """Note this input as the last that was done."""
         self._last, self._names = self._names, []
 
     def names(self) -> list[str]:

@@ -21,7 +21,6 @@ class FilesSink(Sink):
         stale: Collection[str] = (),
         group: int = 0,  # noqa: ARG002 - of shards
     ) -> "FilesWriter":
-        """Begin a batch."""
         return FilesWriter(storage, batch, stale)
 
 
@@ -39,7 +38,6 @@ class FilesWriter(SinkWriter):
         self._finished: list[tuple[str, list[str]]] = []
 
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
-        """Write one output to staging."""
         output = f"{folder}/{name}"
         unfit = self._storage.unfit(output)
         if unfit:
@@ -58,14 +56,11 @@ class FilesWriter(SinkWriter):
             self._staging = self._storage.stage(self._batch)
         path = f"{self._staging}/{self._number}"
         if not self._current:
-            try:
+            with StorageError.naming(path):
                 os.makedirs(path, exist_ok=True)
-            except OSError as error:
-                raise StorageError.of(error, path) from error
         return path
 
     def drop_input(self) -> None:
-        """Remove the input's staged files."""
         if self._staging:
             shutil.rmtree(f"{self._staging}/{self._number}", ignore_errors=True)
             # the next input gets another folder, even if this one could not be removed
@@ -73,16 +68,13 @@ class FilesWriter(SinkWriter):
         self._current = []
 
     def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - of shards
-        """Note the input's files for publishing."""
         if self._current:
             self._finished.append((f"{self._staging}/{self._number}", self._current))
             self._current = []
             self._number += 1
 
     def names(self) -> list[str]:
-        """Return all outputs of the inputs that are done."""
         return [name for _, names in self._finished for name in names]
 
     def publish(self) -> None:
-        """Move each input's folder into place."""
         self._storage.publish_all(self._finished)

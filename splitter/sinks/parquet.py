@@ -67,13 +67,11 @@ class ParquetSink(ShardSink):
         return self.decided.types if self.decided else {}
 
     def with_columns(self, columns: OutputColumns, header: Sequence[str]) -> "ParquetSink":
-        """Return the same sink for these columns of metadata and of the dataset."""
         sink = copy.copy(self)
         sink.decided, sink.header = columns, tuple(header)
         return sink
 
     def with_earlier_columns(self, columns: OutputColumns, header: Sequence[str]) -> "ParquetSink":
-        """Return the same sink for a run in which no input gives a file: older shards have these columns."""
         sink = copy.copy(self)
         sink.earlier, sink.header = columns, tuple(header)
         return sink
@@ -140,7 +138,6 @@ class ParquetShard(NewShard):
         return int(self._file.tell()) + self._ends[-1] + self._texts
 
     def add(self, sample: ShardSample) -> int:
-        """Append a row; return its number."""
         if self._waiting == GROUP_ROWS or (self._waiting and self._ends[-1] + sample.size > GROUP_BYTES):
             self._write_group()
         start, end = self._ends[-1], self._ends[-1] + sample.size
@@ -206,7 +203,6 @@ class ParquetShard(NewShard):
             self._file.close()
 
     def discard(self) -> None:
-        """Close the file."""
         self._give_up()
         with contextlib.suppress(OSError):
             self._file.close()

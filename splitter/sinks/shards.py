@@ -121,11 +121,9 @@ class ShardSink(Sink):
     def open(
         self, storage: Storage, batch: str, stale: Collection[str] = (), group: int = 0
     ) -> "ShardsWriter":
-        """Begin the shards of a group."""
         return ShardsWriter(self, storage, batch, stale, group)
 
     def options(self) -> dict[str, Any]:
-        """Return what changes the shards."""
         limits = {"shard_size": self.most_bytes, "shard_maxcount": self.most_samples}
         return {**limits, "shuffle": self.seed}
 
@@ -166,7 +164,6 @@ class ShardsWriter(GroupWriter):
     # -- from the recipe -----------------------------------------------------------------------------------
 
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:  # noqa: ARG002
-        """Hold an output until its shard is known."""
         output = self._hold(name, content, scratch)
         self._current.append(output)
         return StoredOutput("", output.size, output.checksum)
@@ -190,15 +187,13 @@ class ShardsWriter(GroupWriter):
 
     def _put_away(self, source: IO[bytes]) -> FilePart:
         """Keep a content on disk, in one file with all others."""
-        try:
+        with StorageError.naming(self._folder()):
             if self._spool is None:
                 self._spool = tempfile.TemporaryFile(dir=self._folder(), buffering=0)  # noqa: SIM115
                 self._put = SharedFile(os.dup(self._spool.fileno()))
             start = self._spool.seek(0, os.SEEK_END)
             shutil.copyfileobj(source, self._spool, READ_AT_ONCE)
             return FilePart(self._put, start, self._spool.tell() - start)
-        except OSError as error:
-            raise StorageError.of(error, self._folder()) from error
 
     def _folder(self) -> str:
         if not self._staging:
@@ -206,7 +201,6 @@ class ShardsWriter(GroupWriter):
         return self._staging
 
     def drop_input(self) -> None:
-        """Forget the outputs of the current input."""
         self._used -= sum(output.size for output in self._current if isinstance(output.content, memoryview))
         self._current = []
 
@@ -217,7 +211,6 @@ class ShardsWriter(GroupWriter):
         self._current = []
 
     def carry(self, owner: OutputOwner, contents: list[bytes]) -> None:
-        """Take over outputs that an older shard has."""
         rows = [row for row in owner.rows if row[owner.at + CHECKSUM_AT]]
         names = [row[owner.at + NAME_AT] for row in rows]
         pairs = zip(names, contents, strict=True)
@@ -295,18 +288,14 @@ class ShardsWriter(GroupWriter):
         self._names.append(name)
         self._count = 0
         path = f"{self._folder()}/{name}"
-        try:
+        with StorageError.naming(final):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             return self._sink.shard(path, name, self._sink)
-        except OSError as error:
-            raise StorageError.of(error, final) from error
 
     def _close(self) -> None:
         if self._shard is not None:
-            try:
+            with StorageError.naming(self._storage.path(self._names[-1])):
                 self._shard.close()
-            except OSError as error:
-                raise StorageError.of(error, self._storage.path(self._names[-1])) from error
             self._shard = None
 
     def close(self) -> None:
@@ -320,16 +309,13 @@ class ShardsWriter(GroupWriter):
     # -- into place ------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Return the shards of the group."""
         return self._names
 
     def moves(self) -> list[Move]:
-        """Return the move of each shard from staging to its final name."""
         staged = f"{self._storage.staging}/{self._batch}"
         return [Move(f"{staged}/{name}", name, *measure(f"{self._folder()}/{name}")) for name in self._names]
 
     def publish(self) -> None:
-        """Give all shards their final names."""
         if self._names:
             self._storage.publish(f"{self._folder()}/{SHARDS}", self._names)
 

@@ -26,7 +26,6 @@ class WebDatasetSink(ShardSink):
         self.taken = (JSON, *self.fields)
 
     def options(self) -> dict[str, Any]:
-        """Return what changes the shards."""
         return {**super().options(), "field": self.fields}
 
     def check(self, row: Mapping[str, Scalar]) -> None:
@@ -47,7 +46,6 @@ class TarShard(NewShard):
 
     @property
     def size(self) -> int:
-        """Return the bytes written so far."""
         return self._archive.size
 
     def takes(self, sample: ShardSample) -> int:
@@ -83,12 +81,10 @@ class TarShard(NewShard):
         return self._made[1]
 
     def close(self) -> None:
-        """Write the end of the archive."""
         self._archive.finish()
         self._file.close()
 
     def discard(self) -> None:
-        """Close the file."""
         with contextlib.suppress(OSError):
             # there may be no room for what is left in its buffer
             self._file.close()

@@ -54,7 +54,7 @@ class _Hashing(io.FileIO):
 class Callbacks:
     """A file for C code to write to through callbacks, where an error would only be printed.
 
-    The first is kept instead, nothing more is written, and it is raised when the code is through.
+    The first is kept instead; nothing is written after it, and it is raised when the code is through.
 
     Attributes:
         fault: That error.
@@ -65,15 +65,12 @@ class Callbacks:
         self.fault: BaseException | None = None
 
     def write(self, data: bytes) -> int:
-        """Write; nothing after an error."""
         return self._tried(lambda: self._file.write(data))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go somewhere."""
         return self._tried(lambda: self._file.seek(offset, whence))
 
     def tell(self) -> int:
-        """Return where it is."""
         return self._tried(self._file.tell)
 
     def _tried(self, call: Callable[[], int]) -> int:
@@ -142,10 +139,8 @@ def _write_with(path: str, writer: "Content") -> tuple[int, str]:
 
 
 def _opened(path: str) -> _Hashing:
-    try:
+    with StorageError.naming(path):
         return _Hashing(path)
-    except OSError as error:
-        raise StorageError.of(error, path) from error
 
 
 def _stated(raw: _Hashing, path: str) -> tuple[int, str]:
@@ -182,7 +177,6 @@ class _InMemory(io.RawIOBase):
 
     @property
     def fault(self) -> OSError | None:
-        """Return why it could not be written."""
         return self.file.fault if self.file else None
 
     def readable(self) -> bool:
@@ -191,7 +185,6 @@ class _InMemory(io.RawIOBase):
     writable = seekable = readable
 
     def write(self, data: "io.ReadableBuffer") -> int:  # type: ignore[name-defined]
-        """Write where there is room."""
         content = memoryview(data).cast("B")
         stop = self._at + len(content)
         if self.file is None and stop <= len(self._room):
@@ -202,7 +195,6 @@ class _InMemory(io.RawIOBase):
         return self._in_file().write(data)
 
     def readinto(self, buffer: "io.WriteableBuffer") -> int:  # type: ignore[name-defined]
-        """Read what was written."""
         if self.file is not None:
             return self.file.readinto(buffer) or 0
         view = memoryview(buffer).cast("B")
@@ -235,7 +227,6 @@ class _InMemory(io.RawIOBase):
         return self._in_file().fileno()
 
     def close(self) -> None:
-        """Let a file go."""
         if self.file is not None:
             self.file.close()
         super().close()
@@ -310,11 +301,8 @@ def _copy(source: str, path: str) -> tuple[int, str]:
 
 def measure(path: str) -> tuple[int, str]:
     """Return the size and the checksum of a file."""
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return measure_file(file)
-    except OSError as error:
-        raise StorageError.of(error, path) from error
+    with StorageError.naming(path), open(path, "rb", buffering=0) as file:
+        return measure_file(file)
 
 
 def measure_file(file: io.RawIOBase) -> tuple[int, str]:

@@ -33,7 +33,7 @@ class FolderRunFiles(FolderSteps):
     def replacing(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
         refuse_unclean(self.root, (name,))
         temporary = f"{self.staging}/{name.replace('/', '+')}"
-        try:
+        with StorageError.naming(self.path(name)):
             with open(temporary, "wb", buffering=1 << 20, opener=self.tree.create) as file:
                 yield file
                 file.flush()
@@ -42,8 +42,6 @@ class FolderRunFiles(FolderSteps):
             self.rename(temporary, name)
             if durable:
                 self.sync_folder(os.path.dirname(name))
-        except OSError as error:
-            raise StorageError.of(error, self.path(name)) from error
 
     @contextlib.contextmanager
     def working_file(self, name: str) -> Iterator[BinaryIO]:
@@ -62,24 +60,20 @@ class FolderRunFiles(FolderSteps):
             with contextlib.suppress(OSError):
                 self.tree.unlink(new)
             raise
-        try:
+        with StorageError.naming(self.path(name)):
             file.close()
-        except OSError as error:
-            raise StorageError.of(error, self.path(name)) from error
         self.publish_file(name)
 
     def publish_file(self, name: str) -> None:
         if name in self._published:
             return
-        try:
+        with StorageError.naming(self.path(name)):
             # a signal may have come right after it was renamed
             if self.tree.exists(self._new(name)):
                 self.sync_file(self._new(name))
                 self.rename(self._new(name), name)
             self._published.add(name)
             self.sync_folder(os.path.dirname(name))
-        except OSError as error:
-            raise StorageError.of(error, self.path(name)) from error
 
     def _new(self, name: str) -> str:
         return f"{name}.{self.part.name}.new" if self.part else f"{name}.new"

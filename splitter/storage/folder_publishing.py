@@ -4,7 +4,8 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import TypeVar
 
 from splitter.errors import NameTaken, StorageError
 from splitter.options import RunPart
@@ -14,6 +15,8 @@ from splitter.storage.folder_steps import FolderSteps
 from splitter.storage.layout import OWN_FOLDER
 from splitter.storage.tree import InTheWay
 from splitter.system.durability import sync_file_system
+
+Done = TypeVar("Done")
 
 LONGEST_PATH, LONGEST_PART = 4000, 255
 # so many characters are at most 252 bytes
@@ -31,12 +34,10 @@ class FolderPublishing(FolderSteps):
 
     def stage(self, batch: str) -> str:
         name = f"{self.staging}/{batch}"
-        try:
+        with StorageError.naming(self.path(name)):
             self.tree.remove_tree(name)
             self.tree.make_folder(os.path.dirname(name))
             self.tree.mkdir(name)
-        except OSError as error:
-            raise StorageError.of(error, self.path(name)) from error
         return self.path(name)
 
     def scratch(self) -> str:
@@ -53,40 +54,36 @@ class FolderPublishing(FolderSteps):
 
     def clear_staging(self) -> None:
         for name in [f"{self.staging}/{one}" for one in self.names(self.staging)]:
-            try:
+            with StorageError.naming(self.path(name)):
                 if stat.S_ISDIR(self.tree.look(name).st_mode):
                     self.tree.remove_tree(name)
                 else:
                     self.unlink(name)
-            except OSError as error:
-                raise StorageError.of(error, self.path(name)) from error
 
     def publish(self, staged: str, names: list[str]) -> None:
-        """Give the files of a staged folder their final names, all of them in one folder.
-
-        A folder that does not exist yet appears with all its files in a single step.
-        """
-        folder, source = os.path.dirname(names[0]), self._name_of(staged)
+        """Let a folder that does not exist yet appear with all its files in a single step."""
+        folder, source = os.path.dirname(names[0]), staged.removeprefix(f"{self.root}/")
         left = names[::-1]
-        for patience in reversed(range(PATIENCE)):
-            try:
-                self._make_folder(os.path.dirname(folder))
-                # what has its name already cannot be staged any more
-                if len(left) < len(names) or not self._publish_whole(source, folder):
-                    self._publish_into(source, left)
-            except FileNotFoundError as error:
-                # another worker removed it, or what it is in, which its stale outputs had left empty
-                self._known_folders.clear()
-                if not patience:
-                    raise StorageError.of(error, self.path(folder)) from error
-            except OSError as error:
-                raise StorageError.of(error, self.path(folder)) from error
-            else:
-                return
 
-    def _name_of(self, staged: str) -> str:
-        """Return what a staged folder is called in the output folder."""
-        return staged.removeprefix(f"{self.root}/")
+        def step() -> None:
+            self._make_folder(os.path.dirname(folder))
+            # what has its name already cannot be staged any more
+            if len(left) < len(names) or not self._publish_whole(source, folder):
+                self._publish_into(source, left)
+
+        self._patiently(folder, step)
+
+    def _patiently(self, name: str, step: Callable[[], Done]) -> Done:
+        """Do a step again as long as another worker removes the folder, which stale outputs left empty."""
+        with StorageError.naming(self.path(name)):
+            for patience in reversed(range(PATIENCE)):
+                try:
+                    return step()
+                except FileNotFoundError:
+                    self._known_folders.clear()
+                    if not patience:
+                        raise
+        raise AssertionError
 
     def _publish_whole(self, source: str, folder: str) -> bool:
         """Give a staged folder its name; return False if something is in a folder of that name."""
@@ -115,37 +112,31 @@ class FolderPublishing(FolderSteps):
             self._known_folders.add(name)
 
     def move(self, source: str, target: str) -> bool:
-        for patience in reversed(range(PATIENCE)):
+        def step() -> bool:
             try:
                 self._make_folder(os.path.dirname(target))
                 self.rename(source, target)
-            except FileNotFoundError as error:
-                if not self.exists(source):
-                    return False
-                self._known_folders.clear()
-                if not patience:
-                    raise StorageError.of(error, self.path(target)) from error
-            except OSError as error:
-                raise StorageError.of(error, self.path(target)) from error
-            else:
-                return True
-        raise AssertionError
+            except FileNotFoundError:
+                if self.exists(source):
+                    raise
+                return False
+            return True
+
+        return self._patiently(target, step)
 
     def remove(self, names: Iterable[str]) -> None:
         folders = set()
-        try:
+        with StorageError.naming(self.root):
             for name in names:
                 self.unlink(name)
                 folders.add(os.path.dirname(name))
             for folder in sorted(folders, reverse=True):
                 self._remove_empty(folder)
-        except OSError as error:
-            raise StorageError.of(error, self.root) from error
 
     def _remove_empty(self, folder: str) -> None:
         while folder and folder.partition("/")[0] != OWN_FOLDER:
             try:
-                self.remove_folder(folder)
+                self.tree.rmdir(folder)
             except OSError as error:
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                     return
@@ -191,7 +182,7 @@ class FolderPublishing(FolderSteps):
 
     def sync(self, names: Iterable[str]) -> None:
         chosen = sorted(names)
-        try:
+        with StorageError.naming(self.root):
             if len(chosen) > FEW_NAMES and sync_file_system(self.root):
                 return
             folders = {""}
@@ -203,11 +194,7 @@ class FolderPublishing(FolderSteps):
             for folder in sorted(folders, reverse=True):
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     self.sync_folder(folder)
-        except OSError as error:
-            raise StorageError.of(error, self.root) from error
 
     def sync_all(self) -> bool:
-        try:
+        with StorageError.naming(self.root):
             return sync_file_system(self.root)
-        except OSError as error:
-            raise StorageError.of(error, self.root) from error

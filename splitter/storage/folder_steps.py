@@ -32,10 +32,6 @@ class FolderSteps(Storage):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             self.tree.unlink(name)
 
-    def remove_folder(self, name: str) -> None:
-        """Remove an empty folder."""
-        self.tree.rmdir(name)
-
     def sync_folder(self, name: str) -> None:
         """Sync the names in a folder."""
         with self.tree.listing(name) as descriptor:

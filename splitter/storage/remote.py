@@ -45,7 +45,6 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
         self._descriptor = -1
 
     def start_afresh(self) -> None:
-        """Forget when this process has looked."""
         super().start_afresh()
         self._confirmed = float("-inf")
 
@@ -120,7 +119,6 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
 
     @contextlib.contextmanager
     def unless_refused(self) -> Iterator[None]:
-        """Leave no lock in a place that was new."""
         try:
             yield
         except Refused:
@@ -129,7 +127,6 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
 
     @property
     def lock_descriptors(self) -> list[int]:
-        """Return that of the folder on local disk."""
         return [self._descriptor] if self._descriptor >= 0 else []
 
     def confirm(self, *, lately: bool = False) -> None:

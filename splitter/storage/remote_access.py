@@ -35,7 +35,6 @@ class RemoteAccess(Storage):
         """Forget what belongs to this process alone."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a worker needs that is not forked."""
         names = ("root", "only_here", "was_new", "objects", "ownership", "run")
         return {name: getattr(self, name) for name in names}
 
@@ -45,7 +44,6 @@ class RemoteAccess(Storage):
 
     @property
     def lost(self) -> str:
-        """Say who has taken the output over, if anybody."""
         return self.ownership.lost
 
     @contextlib.contextmanager

@@ -15,7 +15,6 @@ class RemoteRunFiles(RemoteAccess):
     """Files that go to the store whole, and copies of those that are there."""
 
     def start_afresh(self) -> None:
-        """Forget the copies and temporary files of this process."""
         super().start_afresh()
         self._working: dict[str, BinaryIO] = {}
         self._published: set[str] = set()

@@ -25,7 +25,6 @@ class RemotePublishing(RemoteAccess):
     always_durable = True
 
     def start_afresh(self) -> None:
-        """Forget what was parked, and what was seen."""
         super().start_afresh()
         self._parked: dict[str, list[str]] = {}
         self._seen: tuple[str, dict[str, int]] = ("", {})

@@ -12,10 +12,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
-from splitter.archives.members import HELD_BYTES, FilePart, Member, SharedFile, split_name
+from splitter.archives.members import Member, member_of_file, split_name
 from splitter.archives.reader import read_members
 from splitter.archives.sources import STANDARD, ArchiveSource, is_url
 from splitter.errors import BadResult, CommandFailed, InputError, Refused, RunStopped, TarError, TimedOut
@@ -211,23 +211,9 @@ def _collected(sample: TarSample, folder: str) -> list[TarSample]:
         if stem != STEM and (not kind or name.startswith(".")):
             raise BadResult(f"the program left {name!r}; expected NAME.FIELD")
         key = sample.key if stem == STEM else f"{sample.key}-{stem}"
-        found.setdefault(stem, []).append(_taken(f"{folder}/{name}", key + name[len(stem) :]))
+        found.setdefault(stem, []).append(member_of_file(f"{folder}/{name}", key + name[len(stem) :]))
     stems = sorted(found, key=lambda stem: (stem != STEM, stem))
-    return [_sample(sample, found[stem]) for stem in stems]
-
-
-def _sample(sample: TarSample, members: Sequence[Member]) -> TarSample:
-    return TarSample(members[0].key, tuple(members), sample.location, sample.archive)
-
-
-def _taken(path: str, name: str) -> Member:
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > HELD_BYTES:
-            # it stays open when its name is gone
-            return Member(name, size, FilePart(SharedFile(os.dup(file.fileno())), 0, size))
-        content = file.read()
-        return Member(name, len(content), content)
+    return [replace(sample, key=found[stem][0].key, members=tuple(found[stem])) for stem in stems]
 
 
 # -- archives ---------------------------------------------------------------------------------------------

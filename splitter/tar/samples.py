@@ -1,8 +1,11 @@
 """Samples: members of an archive whose names are the same up to the first dot."""
 
+import bisect
 import hashlib
+import heapq
+from array import array
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from splitter.archives.members import END, Member
@@ -53,7 +56,7 @@ class TarSample:
     def renamed(self, key: str) -> "TarSample":
         """Return a copy with another key."""
         members = tuple(one._replace(name=key + one.name[len(self.key) :]) for one in self.members)
-        return TarSample(key, members, self.location, self.archive)
+        return replace(self, key=key, members=members)
 
     def joined(self, other: "TarSample") -> "TarSample":
         """Return a copy with the members of another sample of the same key."""
@@ -61,7 +64,7 @@ class TarSample:
         for member in other.members:
             if member.name in names:
                 raise TarError(f"{self.location}: member {member.name!r} occurs twice")
-        return TarSample(self.key, self.members + other.members, self.location, self.archive)
+        return replace(self, members=self.members + other.members)
 
 
 class Keys:
@@ -84,27 +87,16 @@ class Keys:
 
     def _put_away(self) -> None:
         """Move collected keys to a sorted array; merge arrays of about the same length."""
-        from array import array
-
         numbers: Sequence[int] = array("Q", sorted(self._last))
         self._last.clear()
         while self._earlier and len(self._earlier[-1]) <= len(numbers):
-            numbers = _merged(self._earlier.pop(), numbers)
+            numbers = array("Q", heapq.merge(self._earlier.pop(), numbers))
         self._earlier.append(numbers)
 
 
 def _holds(numbers: Sequence[int], number: int) -> bool:
-    from bisect import bisect_left
-
-    at = bisect_left(numbers, number)
+    at = bisect.bisect_left(numbers, number)
     return at < len(numbers) and numbers[at] == number
-
-
-def _merged(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
-    from array import array
-    from heapq import merge
-
-    return array("Q", merge(one, other))
 
 
 def read_samples(source: ArchiveSource, *, archive: int = 0, fragments: bool = False) -> Iterator[TarSample]:

@@ -13,6 +13,7 @@ from splitter.system.stderr import silenced_stderr
 from splitter.tar.samples import TarSample
 from splitter.text.conditions import condition_over
 from splitter.text.endings import READABLE
+from splitter.text.show import show_count
 
 LONGEST_TEXT = 100
 _SHORT = re.compile(r"([^=~]*[^=~<>!])([=~])(?!=)(.*)", re.DOTALL)
@@ -98,8 +99,8 @@ def _sound(member: Member) -> str:
             found: Any = soundfile.info(io.BytesIO(member.read()))
     except (soundfile.SoundFileError, RuntimeError, OSError):
         return "cannot be read as sound"
-    channels = f"{found.channels} channel{'s' * (found.channels != 1)}"
-    return f"{found.samplerate} Hz, {channels}, {found.frames / found.samplerate:.3f} s"
+    seconds = found.frames / found.samplerate
+    return f"{found.samplerate} Hz, {show_count(found.channels, 'channel')}, {seconds:.3f} s"
 
 
 def image_size(data: bytes) -> tuple[str, int, int] | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import IO
 
-from splitter.archives.members import HELD_BYTES, FilePart, Member, SharedFile, why_unsafe
+from splitter.archives.members import Member, member_of_file, why_unsafe
 from splitter.archives.sources import STANDARD
 from splitter.errors import Refused, TarError
 from splitter.tar.samples import Keys, TarSample
@@ -72,9 +72,7 @@ class Plan:
 
 def open_plan(location: str, delimiter: str | None) -> Plan:
     """Open a plan at a path, or on standard input."""
-    between = delimiter or ("\t" if location.endswith(".tsv") else ",")
-    if len(between) != 1:
-        raise Refused(f"--delimiter {delimiter!r}: must be one character")
+    between = _delimiter(delimiter, is_tsv=location.endswith(".tsv"))
     folder = "" if location == STANDARD else os.path.dirname(location)
     name = "standard input" if location == STANDARD else location
     try:
@@ -89,6 +87,13 @@ def open_plan(location: str, delimiter: str | None) -> Plan:
     except OSError as error:
         raise Refused(f"{name}: cannot be read: {error.strerror}") from None
     return Plan(name, file, folder, between)
+
+
+def _delimiter(asked: str | None, *, is_tsv: bool) -> str:
+    between = asked or ("\t" if is_tsv else ",")
+    if len(between) != 1:
+        raise Refused(f"--delimiter {asked!r}: must be one character")
+    return between
 
 
 def check_plan(plan: Plan) -> int:
@@ -157,12 +162,7 @@ def _member(plan: Plan, key: str, column: str, cell: str) -> Member:
         content = cell.encode()
         return Member(name, len(content), content)
     try:
-        with open(os.path.join(plan.folder, cell), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > HELD_BYTES:
-                return Member(name, size, FilePart(SharedFile(os.dup(file.fileno())), 0, size))
-            content = file.read()
-            return Member(name, len(content), content)
+        return member_of_file(os.path.join(plan.folder, cell), name)
     except OSError as error:
         raise TarError(f"{cell}: cannot be read: {error.strerror}") from None
 
@@ -179,9 +179,7 @@ def write_table(
     missing: str | None = None,
 ) -> int:
     """Write the key and some fields of each sample as a table; return the number of samples."""
-    between = delimiter or ("\t" if target.endswith((".tsv", ".tsv.gz")) else ",")
-    if len(between) != 1:
-        raise Refused(f"--delimiter {delimiter!r}: must be one character")
+    between = _delimiter(delimiter, is_tsv=target.endswith((".tsv", ".tsv.gz")))
     count = 0
     with writing(target) as raw:
         lines = CsvText(between)
@@ -196,8 +194,7 @@ def _cell(sample: TarSample, field: str, missing: str | None) -> str:
     text = sample.text(field)
     if text is not None:
         return text.removesuffix("\n").removesuffix("\r")
-    text = missing
-    if text is None:
+    if missing is None:
         where = f"{sample.location}: sample {sample.key!r}"
         raise TarError(f"{where} has no field {field!r}; use --missing '' to leave its cell empty")
-    return text
+    return missing

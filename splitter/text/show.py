@@ -1,6 +1,7 @@
 """Numbers, sizes, durations and failures, as people read them."""
 
 import re
+from collections.abc import Sequence
 
 from splitter.text.urls import without_secrets
 
@@ -22,6 +23,11 @@ def show_count(number: int, noun: str) -> str:
     """Return a number with its noun."""
     plural = "es" if noun.endswith("ch") else "s"
     return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
+def show_names(names: Sequence[str], number: int) -> str:
+    """Join the first few of so many names."""
+    return ", ".join(names) + (", …" if number > len(names) else "")
 
 
 def show_bytes(size: float) -> str:

@@ -9,7 +9,7 @@ The commit records are the truth. Nothing is written, no lock is taken, and nobo
 
 import io
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
@@ -145,7 +145,8 @@ class Verification:
         others = np.concatenate((input_status.gone, input_status.entries_with(STALE)))
         self._outputs(input_status.entries_with(DONE), others[journal.entries["status"][others] == DONE])
         self._check_shards()
-        self._allow(half_done or [])
+        # which no row has
+        self._names.append(name_hashes(map(file_with, half_done or [])))
         self._extra(half_done or [])
         if deeper:
             deeper(self, np.flatnonzero(status == DONE))
@@ -262,10 +263,6 @@ class Verification:
         finally:
             # what processes that help have left, ended in the middle
             sweep()
-
-    def _allow(self, names: Iterable[str]) -> None:
-        """Allow names that no row has."""
-        self._names.append(name_hashes(map(file_with, names)))
 
     def _extra(self, half_done: Sequence[str]) -> None:
         """Find files that nothing accounts for."""

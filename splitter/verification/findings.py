@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from splitter.ledger.run_files import RUN_AGAIN
-from splitter.text.show import one_line, show_bytes, show_count, show_seconds
+from splitter.text.show import one_line, show_bytes, show_count, show_names, show_seconds
 
 # of a kind, before the rest is counted
 TOLD_EACH = 20
@@ -146,11 +146,8 @@ class Telling:
         kind = finding.kind, finding.file if finding.kind == "row" else ""
         self._counts[kind] += 1
         if self._everything or self._counts[kind] <= TOLD_EACH:
-            self._print(finding)
-
-    def _print(self, finding: Finding) -> None:
-        name = finding.file if finding.of_input else f"{self._output}/{finding.file}"
-        self._line(f"{name}: {finding.message}")
+            name = finding.file if finding.of_input else f"{self._output}/{finding.file}"
+            self._line(f"{name}: {finding.message}")
 
     def _line(self, text: str) -> None:
         self._say(one_line(text))
@@ -166,7 +163,7 @@ class Telling:
             if len(names) == 1:
                 self._line(f"{names[0]}: {message}")
                 continue
-            some = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
+            some = show_names(names[:NAMES_SHOWN], len(names))
             of = f"{len(names):,} of {show_count(verdict.inputs, 'input')}"
             self._line(f"{self._output}: {of} ({some}) {_MANY[message]}")
         self._line(str(verdict))

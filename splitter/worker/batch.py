@@ -177,7 +177,10 @@ class BatchInProgress:
             raise
         except Skip as reason:
             surroundings.after_user_code()
-            self._skip(index, str(reason))
+            self.sink.drop_input()
+            head, text = self.tools.rows.skipped(self.rows[index][0], in_unicode(str(reason)) or "skipped")
+            self.add(index, SKIPPED, head=head, text=text)
+            self.report.counts.skipped += 1
         except BaseException as error:
             surroundings.after_user_code()
             self.sink.drop_input()
@@ -305,13 +308,6 @@ class BatchInProgress:
         self.sink.keep_input()
         self.add(index, DONE, head=head, outputs=outputs, size=size, text=text)
 
-    def _skip(self, index: int, reason: str) -> None:
-        """Note that an input is left out."""
-        self.sink.drop_input()
-        head, text = self.tools.rows.skipped(self.rows[index][0], in_unicode(reason) or "skipped")
-        self.add(index, SKIPPED, head=head, text=text)
-        self.report.counts.skipped += 1
-
     def _fail(self, index: int, failure: Failure, kind: str = "", *, unreadable: bool = False) -> None:
         """Note a failed input; one that cannot be read now keeps what it had.
 
@@ -337,12 +333,15 @@ class BatchInProgress:
         text: bytes,
         outputs: int = 0,
         size: int = 0,
-        failure: Failure | None = None,  # noqa: ARG002 - of trials
+        failure: Failure | None = None,
     ) -> None:
-        """Add an input's entry to the commit record."""
+        """Add an input's entry to the commit record, and of a trial to the report."""
         # if the file has changed since it was found so, the next run does it again
         mark = fingerprint(self.batch.texts[index], *self._found[index], self.job.seed)
         key = self.batch.keys[index]
+        if self.batch.trial:
+            names = self.sink.names() if outputs else []
+            self.report.tried.append(Tried(key, status, head, names, failure))
         self.record.add(key, mark, status, head=head, outputs=outputs, size=size, text=text)
         self.finished.add(index)
         self.report.counts.done += status == DONE
@@ -395,22 +394,6 @@ class TrialInProgress(BatchInProgress):
 
     def _note_blame(self, error: BaseException, failure: Failure) -> None:
         self.blame = Blame.of(error, failure, self.job.dataset)
-
-    def add(  # noqa: PLR0913 - the fields of an entry
-        self,
-        index: int,
-        status: int,
-        *,
-        head: RowColumns,
-        text: bytes,
-        outputs: int = 0,
-        size: int = 0,
-        failure: Failure | None = None,
-    ) -> None:
-        """Tell what became of an input in the report."""
-        names = self.sink.names() if outputs else []
-        self.report.tried.append(Tried(self.batch.keys[index], status, head, names, failure))
-        super().add(index, status, head=head, text=text, outputs=outputs, size=size)
 
     def _commit(self) -> None:
         self.job.storage.unstage(self.batch.name)

@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from splitter.errors import Crashed, MemoryExceeded, TimedOut
 from splitter.ledger.journal import Journal
@@ -241,11 +241,13 @@ class Guard:
         os._exit(128 + number)
 
 
+@dataclass(frozen=True)
 class _Death:
     """The end of a runner: at which input, why, and whether its own doing."""
 
-    def __init__(self, index: int, failure: Failure, *, by_itself: bool) -> None:
-        self.index, self.failure, self.by_itself = index, failure, by_itself
+    index: int
+    failure: Failure
+    by_itself: bool
 
 
 def _report_of(record: Record, inputs: int) -> Report:

@@ -171,15 +171,8 @@ class WorkCounts:
 
     def __iadd__(self, other: "WorkCounts") -> "WorkCounts":
         """Add those of other batches."""
-        self.inputs += other.inputs
-        self.done += other.done
-        self.skipped += other.skipped
-        self.failed += other.failed
-        self.outputs += other.outputs
-        self.bytes += other.bytes
-        self.seconds += other.seconds
-        self.undone += other.undone
-        self.one_by_one += other.one_by_one
+        for name, number in vars(other).items():
+            setattr(self, name, getattr(self, name) + number)
         return self
 
 

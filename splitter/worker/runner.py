@@ -175,13 +175,11 @@ class Runner:
                 os.dup2(nothing.fileno(), 0)
             # what torch has loaded stays for good: it need not be looked through for garbage
             gc.freeze()
-            mark = self.notes.write_index
             if self.capture:
                 self.capture.take_over()
-                mark = self._mark_aloud
             needed = [pipe.fileno(), self._last_words.fileno(), *self._job.storage.lock_descriptors]
             announce = functools.partial(self.notes.write, FETCHER)
-            worker = Worker(self._job, mark, scratch, announce, self._gate, needed, self._give_up)
+            worker = Worker(self._job, self._mark, scratch, announce, self._gate, needed, self._give_up)
             _serve(worker, pipe, self.notes)
             status = 0
         except BaseException:
@@ -196,9 +194,9 @@ class Runner:
         self.notes.write(HARM_DONE, harm)
         _exit(1)
 
-    def _mark_aloud(self, index: int) -> None:
-        assert self.capture is not None  # noqa: S101 - only called where there is one
-        self.capture.mark(index)
+    def _mark(self, index: int) -> None:
+        if self.capture:
+            self.capture.mark(index)
         self.notes.write_index(index)
 
 
