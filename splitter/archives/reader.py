@@ -39,9 +39,6 @@ _RECORDS, _SPARSE = (b"path", b"size"), b"GNU.sparse"
 _EXTENDED, _GLOBAL, _LONG_NAME, _LONG_LINK = (b"x", b"X"), b"g", b"L", b"K"
 
 
-# -- reading ----------------------------------------------------------------------------------------------
-
-
 class MemberHead(NamedTuple):
     """The header of a member, which comes before its content.
 

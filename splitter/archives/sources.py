@@ -99,9 +99,6 @@ def reason_in_words(error: Exception, location: str) -> str:
     return " ".join(str(said).split())
 
 
-# -- inputs -----------------------------------------------------------------------------------------------
-
-
 def sources_of(given: Sequence[str]) -> list[ArchiveSource]:
     """Return the archives that arguments name, in order; refuse an argument that names none."""
     found = [source for text in given for source in _sources(text)]

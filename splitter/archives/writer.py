@@ -10,9 +10,6 @@ LONGEST_NAME = 100
 _LARGEST_OCTAL = 8**11 - 1
 
 
-# -- writing ----------------------------------------------------------------------------------------------
-
-
 class ArchiveWriter:
     """A writer of archives: time, owner and mode are always the same."""
 

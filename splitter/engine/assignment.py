@@ -27,7 +27,7 @@ from splitter.ledger.records import OUTPUT_COLUMNS, OWN_COLUMNS
 from splitter.ledger.shard_groups import Groups, deal
 from splitter.options import RunOptions
 from splitter.registry import EXECUTORS, SINKS
-from splitter.sinks import Sink
+from splitter.sinks.base import Sink
 from splitter.storage.base import Storage
 from splitter.storage.layout import SHARD_SUFFIXES, Layout
 from splitter.text.csv import in_unicode

@@ -18,7 +18,6 @@ from splitter.ledger.tables import refuse_column, refuse_in_the_way
 from splitter.ledger.unsynced import Unsynced
 from splitter.storage.layout import folders_around, same_name, shard_of
 from splitter.text.show import show_count, show_names
-from splitter.verification.repair import damaged_entries
 
 NAMES_SHOWN = 3
 
@@ -206,6 +205,9 @@ def _damaged(
     if run.options.fresh:
         pass
     elif run.options.repair:
+        # it loads what reads sound
+        from splitter.verification.check import damaged_entries
+
         tell("--repair: reading all outputs")
         entries = damaged_entries(run.storage, journal, run.survey.keys)
     elif unsynced and unsynced.is_restarted:

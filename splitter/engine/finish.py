@@ -54,7 +54,8 @@ def finish(  # noqa: PLR0913 - what the commands know
         if earlier and not unreadable and not in_shards(journal, input_status.gone).any():
             forget_earlier(storage)
     if compact:
-        journal.compact(input_status.all_entries)
+        listed = input_status.entries[input_status.entries >= 0]
+        journal.compact(np.concatenate((listed, input_status.gone)))
 
 
 # -- after a run ---------------------------------------------------------------------------------------------

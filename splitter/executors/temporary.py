@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from splitter.executors.base import Cluster, Executor, Limits
 from splitter.options import RunOptions
 from splitter.registry import EXECUTORS
-from splitter.sinks import FilesSink
+from splitter.sinks.files import FilesSink
 from splitter.storage.folder import LocalStorage
 from splitter.system.temporary_folders import temporary_folder
 from splitter.worker.messages import Batch, Job, Report

@@ -164,18 +164,15 @@ class Outlook:
         enough = seconds <= 0 or tested.unfinished or before in (len(self._todo), MOST_TRIED)
         if enough or not tested.seconds_of_one:
             return np.empty(0, "i8")
-        others = self._more(before, tested, seconds) if alone else self._spread(before)
+        if alone:
+            # as many as can be tried one by one in so many seconds
+            in_time = int(seconds * self._plan.workers / tested.seconds_of_one)
+            others = self._all.sample(min(before * MORE_EACH_TIME, before + in_time))
+        else:
+            # evenly spread
+            more = min(len(self._todo), MOST_TRIED, before * MORE_EACH_TIME)
+            others = np.unique(np.linspace(0, len(self._todo) - 1, more).astype("i8"))
         return others if len(others) > before else np.empty(0, "i8")
-
-    def _spread(self, before: int) -> np.ndarray:
-        """Return more of the inputs, evenly spread."""
-        more = min(len(self._todo), MOST_TRIED, before * MORE_EACH_TIME)
-        return np.unique(np.linspace(0, len(self._todo) - 1, more).astype("i8"))
-
-    def _more(self, before: int, tested: "_Tested", seconds: float) -> np.ndarray:
-        """Return as many inputs as can be tried one by one in so many seconds."""
-        in_time = int(seconds * self._plan.workers / tested.seconds_of_one)
-        return self._all.sample(min(before * MORE_EACH_TIME, before + in_time))
 
     def _take(self, tested: "_Tested") -> None:
         """Conclude from what was tried."""

@@ -12,7 +12,7 @@ import numpy as np
 from splitter.executors.temporary import TemporaryOutput
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import OUTPUT_COLUMNS, RowColumns
-from splitter.sinks import GroupWriter, OutputOwner, Sink
+from splitter.sinks.base import GroupWriter, OutputOwner, Sink
 from splitter.sinks.columns import OutputColumns
 from splitter.sinks.shards import NAME_AT
 from splitter.system.pool import from_process

@@ -15,7 +15,7 @@ from splitter.ledger.run_files import LIST, LISTED
 from splitter.storage.base import Storage
 from splitter.storage.content import measure
 from splitter.storage.layout import Layout, key_hash
-from splitter.text.csv import Row, rows_of_csv
+from splitter.text.csv import Row, csv_rows
 
 _OF_LIST = "checksum of the list"
 
@@ -61,7 +61,8 @@ def stored_rows(storage: Storage) -> tuple[ListDescription, Row, Iterator[Row]]:
     if listed is None or not storage.exists(LIST.name):
         raise Refused(f"{storage.root}: no run has started there yet; start one with 'splitter run'")
     try:
-        header, rows = rows_of_csv(storage.on_disk(LIST.name))
+        rows = csv_rows(storage.on_disk(LIST.name), ",")
+        header = next(rows)
         header.index(listed.column)
     except StopIteration:
         raise Refused(f"{storage.path(LIST.name)}: is empty; {LIST.remedy}") from None

@@ -67,11 +67,6 @@ class InputStatus:
         """Return the entries of the inputs with one of these statuses, in the order of the list."""
         return self.entries[np.isin(self.status, status)]
 
-    @property
-    def all_entries(self) -> np.ndarray:
-        """All entries that count, those of the list first."""
-        return np.concatenate((self.entries[self.entries >= 0], self.gone))
-
 
 def _is_stale(storage: Storage, journal: Journal, entries: np.ndarray) -> np.ndarray:
     """Return which entries hold what was made before a change, and are not done again since."""

@@ -38,9 +38,6 @@ def _together(parts: Sequence[ByteRange]) -> list[list[ByteRange]]:
     return groups
 
 
-# -- where the folder is -----------------------------------------------------------------------------------
-
-
 def files_at(folder: str) -> "Files":
     """Return the files of an output folder, or at a URL, with a client for this process only."""
     return RemoteFiles(folder) if is_url(folder) else LocalFiles(folder)

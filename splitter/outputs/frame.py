@@ -91,16 +91,12 @@ def _frame(path: str, header: Row, rows: Sequence[Row], types: Mapping[str, str]
     mixed = {
         name: _all_bare(texts, bare)
         for name, texts in zip(header, values, strict=True)
-        if types.get(name) == "float" and (bare := {text for text in texts if _is_bare(text)})
+        if types.get(name) == "float"
+        and (bare := {text for text in texts if text.removeprefix("-").isdigit()})
     }
     if mixed:
         frame.attrs[BARE] = mixed
     return frame
-
-
-def _is_bare(text: str) -> bool:
-    """Return whether it is an integer written without a point."""
-    return text.removeprefix("-").isdigit()
 
 
 def _all_bare(texts: Iterable[str], bare: Collection[str]) -> bool:

@@ -24,6 +24,7 @@ from splitter.report.table import (
     balance,
     facets,
     kind_of,
+    states_of,
 )
 from splitter.storage.checked_file import json_of
 
@@ -137,15 +138,15 @@ def numbers_of(table: ReportTable, lengths: Lengths, kept: RunFacts, left: int) 
     """Return the totals."""
     manifest = table.manifest
     with_file = manifest["output"].to_numpy(object) != ""
-    states = _counts(manifest)
+    states = states_of(manifest).tolist()
     inputs = manifest[table.listed].nunique()
     found: dict[str, Any] = {
         "inputs": left + int(inputs) + int(table.failed[table.listed].nunique() if len(table.failed) else 0),
         "left": left,
         "outputs": int(with_file.sum()),
         "bytes": int(manifest["size"].fillna(0).sum()),
-        "skipped": states[SKIPPED],
-        "without": states[NO_FILE],
+        "skipped": states.count(SKIPPED),
+        "without": states.count(NO_FILE),
         "failed": len(table.failed),
     }
     if lengths.all is not None and with_file.any():
@@ -156,14 +157,6 @@ def numbers_of(table: ReportTable, lengths: Lengths, kept: RunFacts, left: int) 
     if isinstance(kept.last.get("seconds"), (int, float)):
         found["run"] = kept.last
     return found
-
-
-def _counts(manifest: pd.DataFrame) -> dict[int, int]:
-    skipped = 0
-    if "skipped" in manifest.columns:
-        skipped = int((manifest["skipped"].fillna("").to_numpy(object) != "").sum())
-    empty = int((manifest["output"].to_numpy(object) == "").sum())
-    return {SKIPPED: skipped, NO_FILE: empty - skipped}
 
 
 # -- plots -------------------------------------------------------------------------------------------------

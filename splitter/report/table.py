@@ -77,7 +77,7 @@ class ReportTable:
         columns = list(manifest.columns)
         dataset = columns[: columns.index("output")]
         listed = next((name for name in (listed, "input", *dataset) if name in dataset), "output")
-        state = _states(manifest)
+        state = states_of(manifest)
         chosen = chosen_inputs(manifest[listed], most)
         kept_failures = failed.iloc[: max(0, most)]
         rows = pd.concat([manifest[chosen], kept_failures.reindex(columns=columns)], ignore_index=True)
@@ -89,7 +89,8 @@ class ReportTable:
         return [str(value) for value in self.rows[name].fillna("")]
 
 
-def _states(manifest: pd.DataFrame) -> np.ndarray:
+def states_of(manifest: pd.DataFrame) -> np.ndarray:
+    """Return the state of each row of the manifest."""
     state = np.where(manifest["output"].to_numpy(object) != "", OUTPUT, NO_FILE)
     if "skipped" in manifest.columns:
         state[manifest["skipped"].fillna("").to_numpy(object) != ""] = SKIPPED

@@ -8,21 +8,3 @@ parquet      Parquet shards
 discard      outputs of a trial, which are thrown away
 columns      the columns of a table of outputs, decided once for a dataset
 """
-
-from splitter.sinks.base import GroupWriter, OutputOwner, Sink, SinkWriter, StoredOutput
-from splitter.sinks.discard import DiscardWriter
-from splitter.sinks.files import FilesSink
-from splitter.sinks.parquet import ParquetSink
-from splitter.sinks.webdataset import WebDatasetSink
-
-__all__ = [
-    "DiscardWriter",
-    "FilesSink",
-    "GroupWriter",
-    "OutputOwner",
-    "ParquetSink",
-    "Sink",
-    "SinkWriter",
-    "StoredOutput",
-    "WebDatasetSink",
-]

@@ -260,7 +260,8 @@ class ShardsWriter(GroupWriter):
     def _write(self, ready: list[tuple[ShardSample, Row, int]]) -> None:
         for sample, row, at in ready:
             shard = self._shard
-            if shard is None or self._is_full(shard, sample):
+            most, most_bytes = self._sink.most_samples, self._sink.most_bytes
+            if shard is None or self._count >= most or shard.size + shard.takes(sample) > most_bytes:
                 self._close()
                 shard = self._shard = self._begin()
             try:
@@ -271,11 +272,6 @@ class ShardsWriter(GroupWriter):
             self._count += 1
         if not (self._waiting or self._current):
             self._used = 0
-
-    def _is_full(self, shard: NewShard, sample: ShardSample) -> bool:
-        return (
-            self._count >= self._sink.most_samples or shard.size + shard.takes(sample) > self._sink.most_bytes
-        )
 
     def _begin(self) -> NewShard:
         part = f"-{len(self._names)}" if self._names else ""

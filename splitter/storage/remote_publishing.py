@@ -100,8 +100,8 @@ class RemotePublishing(RemoteAccess):
 
     def _upload(self, file: tuple[str, str]) -> None:
         path, name = file
-        with self.writing(name):
-            self.objects.upload_from(name, path)
+        with self.writing(name), open(path, "rb") as content:
+            self.objects.upload(name, content)
 
     def move(self, source: str, target: str) -> bool:
         """Copy within the store, and delete; return False if it is not there."""

@@ -197,18 +197,14 @@ def _list(
     del listed
     wanted = filter(is_meant(patterns), files)
     meant = (name for name in wanted if _may_be_input(name, folder, outputs, leave_out.reserved))
-    names = sorted(meant, key=_in_folders)
+    # a folder of a disk and its copy in a store come in the same order
+    names = sorted(meant, key=lambda name: name.split("/"))
     left_out = [name.removeprefix(folder) for name in nested if name.startswith(folder)]
     yield left_out, [None] * len(left_out), [None] * len(left_out)
     for start in range(0, len(names), AT_ONCE):
         some = names[start : start + AT_ONCE]
         found = [files[name] or (None, None) for name in some]
         yield some, [size for size, _ in found], [version for _, version in found]
-
-
-def _in_folders(name: str) -> list[str]:
-    """Return what to sort by, so that a folder of a disk and its copy in a store come in the same order."""
-    return name.split("/")
 
 
 def is_meant(patterns: Sequence[str]) -> Callable[[str], bool]:

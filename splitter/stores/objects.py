@@ -77,11 +77,6 @@ class Objects:
             lambda: self._client().put_file(f"/dev/fd/{_rewound(file).fileno()}", self._address(name))
         )
 
-    def upload_from(self, name: str, path: str) -> None:
-        """Put a file that has a name on this machine."""
-        with open(path, "rb") as file:
-            self.upload(name, file)
-
     def read(self, name: str) -> bytes:
         """Return a whole object."""
         return self._patiently(lambda: self._client().cat_file(self._address(name)))

@@ -187,16 +187,13 @@ def split(samples: Iterable[TarSample], shards: Shards) -> Divided:
         location = shards.name_of(shards.start + len(locations))
         with writing(location) as file:
             writer = SampleWriter(file, location, number_same=shards.number_same)
-            while sample is not None and _has_room(writer, sample, shards):
+            while sample is not None and (
+                not writer.count
+                or (writer.count != shards.count and writer.size + sample.size <= shards.size)
+            ):
                 writer.add(sample)
                 sample = next(waiting, None)
             writer.finish()
         locations.append(location)
         total += writer.count
     return Divided(locations, total, sample is not None)
-
-
-def _has_room(writer: SampleWriter, sample: TarSample, shards: Shards) -> bool:
-    if not writer.count:
-        return True
-    return writer.count != shards.count and writer.size + sample.size <= shards.size

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
 
 from splitter.archives.members import Member, member_of_file, split_name
 from splitter.archives.reader import read_members
@@ -138,7 +137,10 @@ class Program:
             if late:
                 raise TimedOut(f"no result within {self.seconds:g} seconds")
             if process.returncode:
-                raise CommandFailed(_complaint(process.returncode, printed, folder))
+                # with names as in the folder of the sample, on one line
+                names = {os.fsencode(folder) + b"/": b"", os.fsencode(folder): b"."}
+                said = complaint(process.returncode, printed, names)
+                raise CommandFailed(" ".join(said.split()))
 
     def _is_late(self, process: "subprocess.Popen[bytes]") -> bool:
         """Wait until a program has ended, or was killed because it took too long."""
@@ -178,12 +180,6 @@ class Program:
 def _kill(group: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
-
-
-def _complaint(code: int, printed: BinaryIO, folder: str) -> str:
-    """Return a complaint on one line, with names as in the folder of the sample."""
-    names = {os.fsencode(folder) + b"/": b"", os.fsencode(folder): b"."}
-    return " ".join(complaint(code, printed, names).split())
 
 
 def _lay_out(sample: TarSample, folder: str) -> None:

@@ -46,10 +46,7 @@ def condition(text: str) -> Test:
 
 
 def _column(field: str) -> Callable[[TarSample], str]:
-    def text_of(sample: TarSample) -> str:
-        return (_text(sample, field) or "").removesuffix("\n").removesuffix("\r")
-
-    return text_of
+    return lambda sample: (_text(sample, field) or "").removesuffix("\n").removesuffix("\r")
 
 
 def _text(sample: TarSample, field: str) -> str | None:

@@ -17,9 +17,6 @@ from splitter.stores.objects import objects_at
 GZIPPED = (".gz", ".tgz")
 
 
-# -- outputs ----------------------------------------------------------------------------------------------
-
-
 def check_target(location: str) -> None:
     """Refuse, before any work, an output that cannot be written."""
     if location == STANDARD:

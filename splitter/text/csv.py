@@ -99,12 +99,6 @@ class CsvFile:
         return (block, ends) if whole and (np.diff(ends, prepend=0) > 1).all() else None
 
 
-def rows_of_csv(path: str) -> tuple[Row, Iterator[Row]]:
-    """Return the header and the rows of the copy of a list."""
-    rows = csv_rows(path, ",")
-    return next(rows), rows
-
-
 def empty_list(path: str) -> Refused:
     """Return the refusal of a dataset list without a header."""
     return Refused(f"{path}: is empty; a dataset list starts with a line of column names")

@@ -7,5 +7,4 @@ table_differences   the rows in which a table differs from the commit records
 own_files           the files of `.splitter`
 reproduce           --deep: inputs processed once more, and compared
 findings            what was found, and how it is told
-repair              which outputs --repair has to make again
 """

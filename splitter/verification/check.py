@@ -270,7 +270,8 @@ class Verification:
         own = {MANIFEST, ERRORS, REPORT, *self._other_tables()}
         lost = (finding.file for finding in self.verdict.findings if finding.kind == "missing")
         emptied = {folder for name in (*half_done, *lost) for folder in folders_around(name)}
-        for names in _in_groups(self.storage.walk(), NAMES_AT_ONCE):
+        walk = self.storage.walk()
+        while names := list(islice(walk, NAMES_AT_ONCE)):
             numbers = name_hashes(names)
             at = np.minimum(np.searchsorted(allowed, numbers), max(0, len(allowed) - 1))
             strange = allowed[at] != numbers if len(allowed) else np.ones(len(numbers), bool)
@@ -287,6 +288,12 @@ class Verification:
 Deeper = Callable[[Verification, np.ndarray], None]
 
 
-def _in_groups(names: Iterator[str], size: int) -> Iterator[list[str]]:
-    while group := list(islice(names, size)):
-        yield group
+def damaged_entries(storage: Storage, journal: Journal, keys: np.ndarray) -> np.ndarray:
+    """Return the entries, of inputs with these keys, that are done and have a damaged output or shard."""
+    input_status = InputStatus.of(storage, journal, keys)
+    files = Verification(storage, journal=journal).damaged_files(input_status)
+    done = input_status.entries_with(DONE)
+    damaged = (
+        any({name, file_with(name)} & files for name in names) for names in journal.outputs_of_each(done)
+    )
+    return done[np.fromiter(damaged, bool, len(done))] if files else done[:0]

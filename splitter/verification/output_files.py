@@ -135,9 +135,8 @@ class OutputChecks:
     def _check_loose(self, output: _LooseOutput) -> tuple[int | None, Finding | None]:
         """Return how many bytes an output has, if it can be read, and what is wrong with it."""
         size, fault = self._fault(output)
-        if fault is None:
-            return size, None
-        return size, self._finding(output.number, fault[0], output.row[output.at], fault[1])
+        name = output.row[output.at]
+        return size, fault and self._finding(output.number, fault[0], name, fault[1])
 
     def _fault(self, output: _LooseOutput) -> tuple[int | None, tuple[str, str] | None]:
         row, at = output.row, output.at

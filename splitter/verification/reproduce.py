@@ -25,7 +25,7 @@ from splitter.options import RunOptions
 from splitter.recipes.parameters import Parameter, recipe_parameters
 from splitter.recipes.registry import load_recipe
 from splitter.registry import RECIPES
-from splitter.sinks import FilesSink
+from splitter.sinks.files import FilesSink
 from splitter.storage.base import Storage
 from splitter.storage.layout import Layout, key_hash, shard_of
 from splitter.stores.files import Found

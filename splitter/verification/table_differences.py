@@ -16,9 +16,6 @@ READ_AT_ONCE = 1 << 20
 MAKE_TABLES = "'splitter manifest' makes it again from the commit records"
 
 
-# -- a table that differs, line by line ----------------------------------------------------------------------
-
-
 def has_same_bytes(pieces: Iterator[bytes], file: io.RawIOBase) -> bool:
     """Return whether a file holds these pieces."""
     reader = io.BufferedReader(file, READ_AT_ONCE)

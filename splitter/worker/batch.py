@@ -24,7 +24,8 @@ from splitter.inputs.shards.reader import MemberFiles
 from splitter.inputs.table import make_input
 from splitter.ledger.records import DONE, FAILED, SKIPPED, RecordWriter, RowColumns
 from splitter.records import InputFile, OutputFile, Scratch
-from splitter.sinks import DiscardWriter, SinkWriter
+from splitter.sinks.base import SinkWriter
+from splitter.sinks.discard import DiscardWriter
 from splitter.storage.layout import same_name
 from splitter.stores.files import Found
 from splitter.text.csv import CsvText, in_unicode, parse_rows

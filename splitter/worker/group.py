@@ -8,7 +8,7 @@ from splitter.inputs.shards.index import MemberLocation
 from splitter.ledger.records import CHECKSUM_AT, DONE, SIZE_AT, RowColumns
 from splitter.ledger.shard_groups import Group, GroupMember
 from splitter.outputs.reader import Address, OutputReader
-from splitter.sinks import GroupWriter, OutputOwner, SinkWriter
+from splitter.sinks.base import GroupWriter, OutputOwner, SinkWriter
 from splitter.sinks.shards import OFFSET_AT
 from splitter.storage.base import Storage
 from splitter.storage.layout import shard_of

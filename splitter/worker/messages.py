@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from splitter.inputs.shards.index import MemberLocation
     from splitter.ledger.records import RowColumns
     from splitter.ledger.shard_groups import Group
-    from splitter.sinks import Sink
+    from splitter.sinks.base import Sink
     from splitter.storage.base import Storage
     from splitter.storage.layout import Layout
     from splitter.text.csv import Row

@@ -10,7 +10,7 @@ from splitter.errors import BadResult
 from splitter.ledger.manifest import merged_type
 from splitter.ledger.records import OUTPUT_COLUMNS, OWN_COLUMNS, SKIPPED_COLUMN, RowColumns
 from splitter.records import Scalar
-from splitter.sinks import StoredOutput
+from splitter.sinks.base import StoredOutput
 from splitter.text.csv import ENCODING, ESCAPE, CsvText, Row
 
 NO_FILE = ("",) * len(OUTPUT_COLUMNS)

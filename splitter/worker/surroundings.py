@@ -34,7 +34,9 @@ class Surroundings:
         self._process, self._give_up = os.getpid(), give_up
         self._umask = os.umask(0o077)
         os.umask(self._umask)
-        self._folder = self._opened_folder()
+        self._folder = -1
+        with contextlib.suppress(OSError):
+            self._folder = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
         self._streams = sys.stdout, sys.stderr
         self._of_runner, self._needed = of_runner, tuple(needed)
         self._pipe = _identity(needed[0]) if needed else None
@@ -42,12 +44,6 @@ class Surroundings:
         self._limits = {which: resource.getrlimit(which) for which in _LIMITS}
         # an alarm that setup() has set goes on
         self._ends_alarms = of_runner and not any(signal.getitimer(signal.ITIMER_REAL))
-
-    @staticmethod
-    def _opened_folder() -> int:
-        with contextlib.suppress(OSError):
-            return os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
-        return -1
 
     def before_output(self) -> None:
         """Have the next file made as the user's umask says, and in no copy of this process."""

@@ -52,6 +52,18 @@ def test_help_is_instant(arguments):
     assert program(*arguments, python=["-c", code]).out.splitlines()[-1] == ""
 
 
+def test_a_run_over_texts_loads_nothing_for_sound(words):
+    code = (
+        "import sys; from splitter.cli.main import exit_code; "
+        "code = exit_code(sys.argv[1:]);"
+        "sound = ('splitter.audio', 'soundfile', 'librosa', 'av', 'soxr', 'splitter.recipes.sound');"
+        "print(code, [name for name in sys.modules if name.startswith(sound)])"
+    )
+    output = words.parent / "out"
+    run = ("run", words, "--root", "inputs", "--recipe", "words", "--workers", "0", "--output", output)
+    assert program(*run, python=["-c", code]).out.splitlines()[-1] == "0 []"
+
+
 def test_importing_the_package_is_instant():
     """`import splitter` imports neither torch nor pandas; they come when they are asked for."""
     heavy = "{'torch', 'pandas', 'numpy'} & set(sys.modules)"

@@ -39,8 +39,9 @@ from splitter.ledger.shard_groups import LEAST_BYTES, MOST_SMALL, _inputs_in_gro
 from splitter.options import RunOptions
 from splitter.outputs import dataset
 from splitter.records import Scratch
-from splitter.sinks import ParquetSink, parquet
+from splitter.sinks import parquet
 from splitter.sinks.columns import OutputColumns
+from splitter.sinks.parquet import ParquetSink
 from splitter.storage import content as content_module
 from splitter.storage import remote, remote_files
 from splitter.storage.content import hold_content, measure, write_content

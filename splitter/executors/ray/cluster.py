@@ -24,9 +24,6 @@ OBJECT_STORE_BYTES = 256 << 20
 LONGEST_PARENT = 20
 
 
-# -- Ray itself --------------------------------------------------------------------------------------------
-
-
 def _settings(cluster: Cluster) -> dict[str, Any]:
     """Return the settings of every connection to Ray."""
     return {
@@ -75,7 +72,8 @@ def private_cluster(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
     if takes_token():
         settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     # Ray's threads use the token until the last moment
-    with reaper_beside(folder) as mark, _environment({**settings, **mark}), _shut_down_after():
+    with reaper_beside(folder) as mark, _environment({**settings, **mark}), contextlib.ExitStack() as stack:
+        stack.callback(ray.shutdown)
         try:
             ray.init(
                 address="local",
@@ -88,15 +86,6 @@ def private_cluster(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
         except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
             raise RunStopped(f"Ray cannot be started here: {reason_of_ray(error)}") from None
         yield
-
-
-@contextlib.contextmanager
-def _shut_down_after() -> Iterator[None]:
-    """Shut Ray down afterwards, whatever happens."""
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def _short_folder() -> str:
