@@ -18,6 +18,10 @@ from splitter.text.urls import is_url, without_scheme, without_secrets
 READ_AHEAD, GAP = 16 << 20, 1 << 16
 
 
+# takes a position and a size; returns fewer bytes at the end of the file
+ReadRange = Callable[[int, int], bytes]
+
+
 class ByteRange(NamedTuple):
     """A range of bytes in a file."""
 
@@ -80,16 +84,8 @@ class Files(ABC):
         """Open a file for Arrow, which closes it."""
 
     @abstractmethod
-    def ranges(self, name: str) -> "Ranges":
-        """Open a file to read ranges of it."""
-
-
-class Ranges(ABC):
-    """A file whose ranges are read."""
-
-    @abstractmethod
-    def read(self, start: int, size: int) -> bytes:
-        """Return some bytes; fewer at the end of the file."""
+    def ranges(self, name: str) -> ReadRange:
+        """Open a file; return a function, which threads may share, that reads ranges of it."""
 
 
 class LocalFiles(Files):
@@ -166,30 +162,27 @@ class LocalFiles(Files):
         self.open(name).close()
         return pa.OSFile(self.location(name))
 
-    def ranges(self, name: str) -> "_LocalRanges":
+    def ranges(self, name: str) -> ReadRange:
         with self.open(name) as file:
-            return _LocalRanges(self, name, os.dup(file.fileno()))
+            descriptor = os.dup(file.fileno())
 
+        def read(start: int, size: int) -> bytes:
+            try:
+                # memory is allocated before reading
+                size = max(0, min(size, os.fstat(descriptor).st_size - start))
+                content = os.pread(descriptor, size, start)
+                # a system call reads at most two gigabytes
+                while 0 < len(content) < size and (
+                    more := os.pread(descriptor, size - len(content), start + len(content))
+                ):
+                    content += more
+            except OSError as error:
+                raise self.fault(name, error) from error
+            return content
 
-class _LocalRanges(Ranges):
-    def __init__(self, files: LocalFiles, name: str, descriptor: int) -> None:
-        self._files, self._name, self._descriptor = files, name, descriptor
         # closed when the last thread is done with it, or at exit
-        weakref.finalize(self, os.close, descriptor)
-
-    def read(self, start: int, size: int) -> bytes:
-        try:
-            # memory is allocated before reading
-            size = max(0, min(size, os.fstat(self._descriptor).st_size - start))
-            content = os.pread(self._descriptor, size, start)
-            # a system call reads at most two gigabytes
-            while 0 < len(content) < size and (
-                more := os.pread(self._descriptor, size - len(content), start + len(content))
-            ):
-                content += more
-        except OSError as error:
-            raise self._files.fault(self._name, error) from error
-        return content
+        weakref.finalize(read, os.close, descriptor)
+        return read
 
 
 class RemoteFiles(Files):
@@ -273,14 +266,6 @@ class RemoteFiles(Files):
     def table(self, name: str) -> Any:  # noqa: ANN401 - of fsspec
         return self.open(name)
 
-    def ranges(self, name: str) -> "_RemoteRanges":
-        return _RemoteRanges(self, name)
-
-
-class _RemoteRanges(Ranges):
-    def __init__(self, files: RemoteFiles, name: str) -> None:
-        self._files, self._name = files, name
-
-    def read(self, start: int, size: int) -> bytes:
+    def ranges(self, name: str) -> ReadRange:
         # servers treat an empty range as an error
-        return self._files.part(self._name, start, start + size) if size else b""
+        return lambda start, size: self.part(name, start, start + size) if size else b""

@@ -241,11 +241,11 @@ class TarShardReader(_OpenShard):
 
     def __init__(self, files: Files, shard: str, remedy: str) -> None:
         super().__init__(files, shard, remedy)
-        self._ranges = files.ranges(shard)
+        self._read_range = files.ranges(shard)
 
     def read(self, name: str, size: int | None, offset: int | None) -> bytes:
         if size is not None and offset is not None and offset >= 0:
-            return self._ranges.read(offset, size)
+            return self._read_range(offset, size)
         with self._files.open(self._shard) as file:
             stream = io.BufferedReader(file)  # type: ignore[type-var]
             for member in read_members(stream, self._files.location(self._shard)):

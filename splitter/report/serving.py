@@ -14,7 +14,7 @@ from typing import BinaryIO
 from urllib.parse import unquote_to_bytes
 
 from splitter.errors import Refused, SplitterError, StorageError
-from splitter.outputs.files import Files, Ranges
+from splitter.outputs.files import Files, ReadRange
 from splitter.outputs.reader import Address, OutputReader
 from splitter.storage.layout import OWN_FOLDER, Layout, same_name, shard_of
 from splitter.storage.tree import is_mostly_nothing
@@ -51,13 +51,13 @@ class Body:
     size: int
     content: bytes = b""
     file: BinaryIO | None = None
-    stored: Ranges | None = None
+    stored: ReadRange | None = None
     start: int = 0
 
     def part(self, start: int, size: int) -> bytes:
         """Return some of it from `start` on, at most `size` bytes; empty only at its end."""
         if self.stored:
-            return self.stored.read(self.start + start, min(size, FETCHED_AT_ONCE))
+            return self.stored(self.start + start, min(size, FETCHED_AT_ONCE))
         size = min(size, SENT_AT_ONCE)
         if self.file:
             return os.pread(self.file.fileno(), size, self.start + start)
