@@ -7,7 +7,8 @@ import shutil
 import signal
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import copy
 from pathlib import Path
 
 import psutil
@@ -18,6 +19,7 @@ from launcher import (
     FAULTY,
     Driver,
     Launcher,
+    LauncherProcess,
     check_complete,
     check_manifest,
     eventually,
@@ -57,10 +59,23 @@ class Work:
         return self.launcher.start("run", self.dataset, *recipe, *fixed, *options)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(
+    launcher_process: LauncherProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Work]:
+    """The inputs of all tests, and what undisturbed runs make of them."""
+    folder = tmp_path_factory.mktemp("work")
+    launcher = Launcher(launcher_process, folder)
+    yield Work(launcher, folder)
+    launcher.end()
+
+
 @pytest.fixture
-def work(launcher: Launcher, folder: Path) -> Work:
-    """Some inputs."""
-    return Work(launcher, folder)
+def work(undisturbed: Work, launcher: Launcher) -> Work:
+    """The same, for runs of one test."""
+    work = copy(undisturbed)
+    work.launcher = launcher
+    return work
 
 
 def check_whole(output: Path, *trees: Mapping[str, bytes]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
-from launcher import LONG, environment, eventually
+from launcher import LONG, children, environment, eventually
 from served import Server
 
 MARK = "SPLITTER_TEST_CLUSTER"
@@ -96,7 +96,7 @@ class RayNodes:
 
     def runners(self) -> list[psutil.Process]:
         """The processes that hold the user's code."""
-        return [child for guard in self.guards() for child in _children(guard)]
+        return [child for guard in self.guards() for child in children(guard.pid)]
 
     def raylets(self) -> list[int]:
         """The process that each living node is known by, the newest last."""
@@ -165,8 +165,3 @@ def _parent(process: psutil.Process) -> int:
     with contextlib.suppress(psutil.Error):
         return process.ppid()
     return 0
-
-
-def _children(process: psutil.Process) -> Iterator[psutil.Process]:
-    with contextlib.suppress(psutil.Error):
-        yield from (child for child in process.children() if child.status() != psutil.STATUS_ZOMBIE)

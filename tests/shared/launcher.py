@@ -267,20 +267,23 @@ def with_argument(token: str) -> list[psutil.Process]:
 def children(pid: int) -> list[psutil.Process]:
     """The living processes that a process started."""
     found = []
-    with contextlib.suppress(psutil.Error):
-        for child in psutil.Process(pid).children():
-            with contextlib.suppress(psutil.Error):
-                if child.status() != psutil.STATUS_ZOMBIE:
-                    found.append(child)
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
+                with contextlib.suppress(psutil.Error):
+                    process = psutil.Process(int(child))
+                    if process.status() != psutil.STATUS_ZOMBIE:
+                        found.append(process)
     return found
 
 
 def eventually(holds: Callable[[], object], complaint: Callable[[], str], timeout: float = LONG) -> None:
     """Wait until something holds."""
-    give_up = time.monotonic() + timeout
+    give_up, pause = time.monotonic() + timeout, 0.005
     while not holds():
         assert time.monotonic() < give_up, complaint()
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(0.03, 1.1 * pause)
 
 
 # -- what a run takes and gives -----------------------------------------------------------------------
