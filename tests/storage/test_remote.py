@@ -9,6 +9,7 @@ import signal
 import time
 import uuid
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 import pytest
@@ -30,6 +31,8 @@ TEXTS = {f"part {number % 3}/wörd {number}.txt": f"text {number} " * (number % 
 class Work:
     """Some inputs, what they must become, and runs over them that have a temporary folder of their own."""
 
+    undisturbed: ClassVar[dict[tuple[int, int], dict[str, bytes]]] = {}
+
     def __init__(self, launcher: Launcher, folder: Path, bucket: Bucket) -> None:
         self.launcher, self.folder, self.bucket = launcher, folder, bucket
         self.temporary = folder / "temporary"
@@ -44,12 +47,13 @@ class Work:
         return self.launcher.start("run", self.dataset, *recipe, *fixed, *options)
 
     def expected(self, size: int = 3, limit: int = len(TEXTS)) -> dict[str, bytes]:
-        """What a run into a folder makes, that nobody disturbs."""
-        output = self.folder / f"expected {size}"
-        if not output.exists():
+        """What a run into a folder makes, that nobody disturbs; the same in every test."""
+        if (size, limit) not in self.undisturbed:
+            output = self.folder / f"expected {size}"
             run = self.start("--limit", limit, output=output, size=size, seconds=0)
             assert run.wait() == 0, run.stderr
-        return tree(output)
+            self.undisturbed[size, limit] = tree(output)
+        return self.undisturbed[size, limit]
 
     def records(self) -> list[str]:
         return [key for key in self.bucket.keys(OUTPUT) if "/records/" in key]

@@ -29,11 +29,13 @@ class TestKinds(SinkConformance):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 class TestOne(ExecutorConformance):
     executor = "one"
     most_workers = 1
-    # what takes long, and the same code does in test_local.py
+    # the same code does these in test_local.py; each is a program that has to import torch
+    test_a_batch_of_nothing_but_faults = None
+    test_setup_that_raises = None
+    test_setup_that_crashes = None
     test_ten_bad_inputs_among_a_thousand = None
     test_the_strangest_ends = None
     test_shards_do_not_show_how_they_were_made = None
