@@ -5,7 +5,6 @@ import shlex
 import sys
 import threading
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from splitter.text.urls import is_url
@@ -34,13 +33,9 @@ class Display:
         self._began = self._last_line = time.monotonic()
 
     def __enter__(self) -> "Display":
-        """Use it as a context: the terminal is left as it was."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Take the live line away."""
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def say(self, text: str) -> None:

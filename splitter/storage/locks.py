@@ -148,7 +148,6 @@ class FolderLock:
 
     def wait_for_workers(self, seconds: float) -> bool:
         """Wait until none of those is at work; return whether that has come."""
-        give_up = time.monotonic() + seconds
         try:
             descriptor = self._tree.open(WORKERS, os.O_RDWR)
         except FileNotFoundError:
@@ -156,13 +155,7 @@ class FolderLock:
         except OSError as error:
             raise unwritable(self._root, error) from None
         try:
-            while True:
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return True
-                if time.monotonic() > give_up:
-                    return False
-                time.sleep(0.02)
+            return lock_within(descriptor, seconds)
         finally:
             os.close(descriptor)
 
@@ -278,6 +271,18 @@ class FolderLock:
             return {}
         matches = [match for name in names if (match := _PART_LOCK.fullmatch(name))]
         return {f"{OWN_FOLDER}/{match[0]}": RunPart(int(match[1]), int(match[2])) for match in matches}
+
+
+def lock_within(descriptor: int, seconds: float) -> bool:
+    """Wait until a file can be locked; return whether that has come."""
+    give_up = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.02)
 
 
 def unwritable(root: str, error: OSError) -> Refused:

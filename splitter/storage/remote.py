@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from splitter.errors import Refused
 from splitter.storage.base import SECONDS_FOR_DEAD_RUN, Answer, Item
 from splitter.storage.layout import OWN_FOLDER
+from splitter.storage.locks import lock_within
 from splitter.storage.ownership import LockOwner, Ownership
 from splitter.storage.remote_access import Unreadable, reason_of
 from splitter.storage.remote_files import RemoteRunFiles
@@ -104,15 +105,9 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
             descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             return
-        give_up = time.monotonic() + SECONDS_FOR_DEAD_RUN
         try:
-            while True:
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                if time.monotonic() > give_up:
-                    raise Refused(f"{self.root}: workers of an earlier run still use it; wait for them")
-                time.sleep(0.05)
+            if not lock_within(descriptor, SECONDS_FOR_DEAD_RUN):
+                raise Refused(f"{self.root}: workers of an earlier run still use it; wait for them")
         finally:
             os.close(descriptor)
         shutil.rmtree(left, ignore_errors=True)
