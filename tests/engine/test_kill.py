@@ -24,6 +24,7 @@ from launcher import (
     check_manifest,
     eventually,
     make_inputs,
+    signal_all,
     with_argument,
 )
 from nightly import depth
@@ -146,18 +147,14 @@ def test_a_new_run_waits_for_a_dead_runs_workers(work: Work, folder: Path):
     dead = work.start(output, SMALL, "--seconds", 0.1)
     dead.until(dead.runners)
     workers = dead.others()
-    for process in workers:
-        process.send_signal(signal.SIGSTOP)
+    signal_all(workers, signal.SIGSTOP)
     dead.kill()
     dead.wait()
     new = work.start(output, SMALL)
     time.sleep(1)
     assert new.guards() == []
     assert (output / ".splitter" / "lock").read_text().split()[1] == str(dead.pid)
-    for process in workers:
-        # a guard that goes on ends its runner at once
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.send_signal(signal.SIGCONT)
+    signal_all(workers, signal.SIGCONT)
     assert new.wait() == 0, new.stderr
     check_complete(output, work.trees[SMALL])
 
@@ -168,16 +165,12 @@ def test_a_killed_run_whose_end_nobody_has_seen(work: Work, folder: Path):
     dead = work.start(output, SMALL)
     dead.until(dead.runners)
     workers = dead.others()
-    for process in workers:
-        process.send_signal(signal.SIGSTOP)
+    signal_all(workers, signal.SIGSTOP)
     dead.kill()
     eventually(lambda: psutil.Process(dead.pid).status() == psutil.STATUS_ZOMBIE, lambda: "no zombie")
     new = work.start(output, SMALL)
     time.sleep(0.5)
-    for process in workers:
-        # a guard that goes on ends its runner at once
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.send_signal(signal.SIGCONT)
+    signal_all(workers, signal.SIGCONT)
     assert new.wait() == 0, new.stderr
     check_complete(output, work.trees[SMALL])
 

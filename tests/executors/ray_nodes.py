@@ -100,8 +100,13 @@ class RayNodes:
 
     def raylets(self) -> list[int]:
         """The process that each living node is known by, the newest last."""
-        raylets = [process for process in self.processes() if _name(process) == "raylet"]
-        return [process.pid for process in sorted(raylets, key=psutil.Process.create_time)]
+        found = []
+        for process in self.processes():
+            # one that ends meanwhile is none of them
+            with contextlib.suppress(psutil.Error):
+                if process.name() == "raylet":
+                    found.append((process.create_time(), process.pid))
+        return [pid for _, pid in sorted(found)]
 
     def workers(self) -> list[psutil.Process]:
         """The Ray workers that have a guard."""
@@ -153,12 +158,6 @@ def _is_relay(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
         return any("splitter.executors.ray.guard_process" in word for word in process.cmdline())
     return False
-
-
-def _name(process: psutil.Process) -> str:
-    with contextlib.suppress(psutil.Error):
-        return process.name()
-    return ""
 
 
 def _parent(process: psutil.Process) -> int:

@@ -277,6 +277,13 @@ def children(pid: int) -> list[psutil.Process]:
     return found
 
 
+def signal_all(processes: Sequence[psutil.Process], number: int) -> None:
+    """Send a signal to processes; a guard that goes on ends its runner, which may be gone before its turn."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
 def eventually(holds: Callable[[], object], complaint: Callable[[], str], timeout: float = LONG) -> None:
     """Wait until something holds."""
     give_up, pause = time.monotonic() + timeout, 0.005

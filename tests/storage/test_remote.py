@@ -14,7 +14,7 @@ from typing import ClassVar
 import psutil
 import pytest
 from doors import Said, here, program, tree, write_files, write_list
-from launcher import FAULTY, Driver, Launcher, eventually, make_inputs
+from launcher import FAULTY, Driver, Launcher, eventually, make_inputs, signal_all
 from nightly import depth
 from object_store import ACCESS, Bucket, S3Server, bucket_of
 
@@ -204,15 +204,13 @@ def test_a_new_run_waits_for_the_workers_of_a_dead_one(work: Work):
     dead = work.start(seconds=0.1)
     dead.until(dead.runners)
     workers = dead.others()
-    for process in workers:
-        process.send_signal(signal.SIGSTOP)
+    signal_all(workers, signal.SIGSTOP)
     dead.kill()
     dead.wait()
     new = work.start()
     time.sleep(2)
     assert new.guards() == []
-    for process in workers:
-        process.send_signal(signal.SIGCONT)
+    signal_all(workers, signal.SIGCONT)
     work.check(new)
 
 
