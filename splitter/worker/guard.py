@@ -73,16 +73,15 @@ class Guard:
         pieces = [*reversed(batch.steps())]
         attempt = 0
         killed: dict[int, int] = {}
-        while pieces:
+        while pieces and not total.problems.stop:
             piece = pieces.pop()
             name = f"{batch.name}-{attempt:06d}"
             attempt += 1
             report, death = self._try(replace(piece, name=name))
             total.said += self._printed(piece)
             if report is not None:
+                killed.pop(IDLE, None)
                 total += report
-                if total.problems.stop:
-                    break
                 continue
             assert death is not None  # noqa: S101 - one of the two
             pieces += self._after(death, piece, name, killed, total)
@@ -192,6 +191,7 @@ class Guard:
         is_committed = self._journal.finish_batch(name)
         self._journal.release(name)
         if is_committed:
+            killed.pop(IDLE, None)
             total += _report_of(Record.read(self._job.storage, name), len(batch))
             return []
         index = death.index
@@ -200,15 +200,17 @@ class Guard:
         # killed from outside: by the kernel for want of memory, or by someone; the input may be innocent
         suspect = batch.keys[index] if index >= 0 else IDLE
         killed[suspect] = killed.get(suspect, 0) + 1
-        if index < 0 and killed[suspect] >= TRIES_IF_KILLED:
+        if index < 0 and killed[IDLE] >= TRIES_IF_KILLED:
             total.problems.stop = (
-                f"a worker died {TRIES_IF_KILLED} times outside of any input: "
+                f"a worker died {TRIES_IF_KILLED} times in a row outside of any input: "
                 f"{death.failure.message}; use fewer --workers if memory is low, or --workers 0 to "
                 "see what setup() does"
             )
             return []
         if index < 0:
             return [batch]
+        # it has come as far as an input
+        killed.pop(IDLE, None)
         if death.by_itself or killed[suspect] >= TRIES_IF_KILLED:
             failures = {**batch.failures, index: replace(death.failure, attempts=killed[suspect])}
             batch = replace(batch, failures=failures)

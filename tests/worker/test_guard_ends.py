@@ -3,7 +3,8 @@
 import uuid
 from pathlib import Path
 
-from doors import SHARED
+import pytest
+from doors import SHARED, read_table
 from launcher import Launcher, eventually, make_inputs, with_argument
 
 # the signal comes just when the guard has closed the pipe to its runner, as it does on a busy machine
@@ -47,3 +48,50 @@ def test_a_signal_while_a_guard_hangs_up(launcher: Launcher, folder: Path, tmp_p
     run = launcher.run("run", dataset, *recipe, environ={"A_LOG": str(log)})
     assert run.code == 0, run.stderr
     eventually(lambda: not with_argument(token), lambda: str(with_argument(token)), 5)
+
+
+# its setup() is killed from outside, as by the kernel, in each of the starts that are named
+UNLUCKY = """
+import os, signal
+from splitter import ProcessorDataset
+
+
+class Unlucky(ProcessorDataset):
+    def __init__(self, inputs, log: str, killed: str):
+        super().__init__(inputs)
+        self.log, self.killed = log, killed.split()
+
+    def setup(self):
+        with open(self.log, "a") as log:
+            log.write("x")
+        if str(os.path.getsize(self.log)) in self.killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def process(self, input_file):
+        if input_file.read_text() == "bad":
+            os._exit(7)
+        return [], {}
+"""
+
+
+@pytest.mark.parametrize("sink", ["files", "webdataset"])
+@pytest.mark.parametrize(("killed", "starts"), [("1 2 4 5 7 8", 9), ("1 3 4 5", 5)])
+def test_a_worker_killed_outside_of_any_input(
+    launcher: Launcher, folder: Path, sink: str, killed: str, starts: int
+):
+    """What is killed three times in a row ends the run; inputs that are reached in between are progress."""
+    (folder / "unlucky.py").write_text(UNLUCKY)
+    log = folder / "log"
+    texts = {"a.txt": "good", "b.txt": "bad", "c.txt": "good", "d.txt": "bad", "e.txt": "good"}
+    dataset = make_inputs(folder / "data", texts)
+    recipe = ("--recipe", folder / "unlucky.py:Unlucky", "--log", log, "--killed", killed)
+    # all in one batch, and nobody asks first whether the recipe works
+    options = ("--workers", 1, "--max-failures", "100%", "--sink", sink)
+    options += ("--batch-size", 5) if sink == "files" else ()
+    run = launcher.run("run", dataset, *recipe, *options, "--output", folder / "outputs")
+    assert run.code == 1
+    assert log.stat().st_size == starts, run.stderr
+    in_a_row = "a worker died 3 times in a row outside of any input: killed by SIGKILL (out of memory?); use"
+    assert (in_a_row in run.stderr) == (killed == "1 3 4 5")
+    failed = [row["input"] for row in read_table(folder / "outputs" / "errors.csv")]
+    assert failed == (["b.txt", "d.txt"] if killed != "1 3 4 5" else failed[:1])
