@@ -122,6 +122,8 @@ class CommitProtocol:
         if not committed and self.storage.exists(begun):
             content, record = self.read_begun(f"{batch}{BEGUN}")
             committed = "moves" in content and self._moved(content["moves"], is_own=is_own)
+            # it may have taken long: what another run has made since is not to be removed
+            self.storage.confirm()
             if committed:
                 targets = {move.target for move in content["moves"]}
                 self.storage.remove(name for name in content["names"] if name not in targets)

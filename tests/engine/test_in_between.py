@@ -110,6 +110,36 @@ def test_a_run_that_is_taken_over_while_it_publishes_commits_nothing(
     assert made == tree(folder / "local")
 
 
+def test_a_run_that_is_taken_over_while_it_keeps_a_promise_leaves_the_shards_of_the_next_alone(
+    words: Path, folder: Path, capfd, monkeypatch: pytest.MonkeyPatch
+):
+    """The new owner has kept the promise, and made the shards once more, in another way."""
+    store, output = fsspec.filesystem("memory"), "memory://taken/promised"
+    lock = "/taken/promised/.splitter/lock-{:06d}"
+    rows = words.read_text().splitlines(keepends=True)
+    words.write_text("".join(rows[:-1]))
+    assert words_to(capfd, words, output, "--sink=webdataset").code == 0
+    words.write_text("".join(rows))
+    move, later = RemoteStorage.move, []
+
+    def move_late(storage: RemoteStorage, source: str, target: str) -> bool:
+        if not later:
+            later.append("begun")
+            free = LockOwner("elsewhere", run="0" * 16, free=True)
+            store.pipe_file(lock.format(storage.ownership.number + 1), free.content())
+            later.append(words_to(capfd, words, output, "--sink=webdataset", "--num-chars=3"))
+        return move(storage, source, target)
+
+    monkeypatch.setattr(RemoteStorage, "move", move_late)
+    said = words_to(capfd, words, output, "--sink=webdataset")
+    assert (said.code, later[1].code) == (1, 0), later[1].err
+    assert "was taken over" in said.err
+    assert words_to(capfd, words, folder / "local", "--sink=webdataset", "--num-chars=3").code == 0
+    names = [name.removeprefix("/taken/promised/") for name in store.find("/taken/promised")]
+    made = {name: store.cat(f"/taken/promised/{name}") for name in names if not name.startswith(".splitter/")}
+    assert made == tree(folder / "local")
+
+
 @pytest.mark.parametrize("where", ["folder", "store"])
 @pytest.mark.parametrize("change", ["a new row", "nothing"])
 def test_a_run_that_comes_and_goes_while_another_process_verifies(  # noqa: PLR0913, PLR0917
