@@ -36,6 +36,11 @@ EXCHANGES = {
     "appended": APPENDED,
     "a failed one again": (FAILED, Run(rows_of("a.txt b.txt deep/er/c.txt"))),
     "retried in vain": (FAILED, replace(FAILED, flags=("--retry-failed",))),
+    "one that makes nothing now": (
+        # a single file to remove, and none that appears
+        Run([Row("deep/er/c.txt", 0, ""), *rows_of("deep/d.txt")]),
+        Run([Row("deep/er/c.txt", 3, ""), *rows_of("deep/d.txt")]),
+    ),
     "another parameter": (Run(rows_of("a.txt b.txt")), Run(rows_of("a.txt b.txt"), flavour=1)),
 }
 
@@ -306,11 +311,18 @@ OF_CHANGES = """
     sync outputs/.splitter/records, sync outputs/.splitter, sync outputs
     sync outputs, remove outputs/.splitter/records/000003-forget
 """
+OF_REMOVALS = """
+    remove outputs/deep/er, sync outputs/deep, sync outputs, write outputs/.splitter/records/000002-000000
+"""
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "parts"),
-    [(TarWorld, "nothing before", OF_NEW_SHARDS), (World, "changes", OF_CHANGES)],
+    [
+        (TarWorld, "nothing before", OF_NEW_SHARDS),
+        (World, "changes", OF_CHANGES),
+        (World, "one that makes nothing now", OF_REMOVALS),
+    ],
 )
 def test_shards_and_removals_are_synced_as_well(folder: Path, kind: type[World], name: str, parts: str):
     """Folders that are new, shards that nothing was taken along to, outputs that go, merged records."""
