@@ -219,6 +219,7 @@ def test_a_batch_whose_worker_dies_after_its_commit_is_not_done_again(
     run = work(launcher, folder, "DiesAfterCommit", *in_one_batch(sink))
     assert run.code == 0, run.stderr
     assert "6 of 6 inputs done" in run.stderr
+    assert "was lost" not in run.stderr
     assert len(noted(folder / "log", "died")) == 1
     assert sorted(noted(folder / "log", "process")) == names
 
@@ -344,9 +345,10 @@ def test_a_batch_that_is_committed_leaves_no_mark(words: Path, folder: Path, cap
     assert [len(marks) for marks in there] == [1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
 @pytest.mark.parametrize("listed", ["a b c d", "a b c"])
-def test_samples_whose_new_shard_goes_before_it_is_moved_are_made_again(
-    words: Path, folder: Path, capfd, monkeypatch: pytest.MonkeyPatch, listed: str
+def test_samples_whose_new_shard_goes_before_it_is_moved_are_made_again(  # noqa: PLR0913, PLR0917
+    words: Path, folder: Path, capfd, monkeypatch: pytest.MonkeyPatch, listed: str, interrupted: bool
 ):
     """Those that were to be taken along as well, whatever is listed then."""
     before = [["input"], ["a.txt"], ["b.txt"], ["c.txt"]]
@@ -358,12 +360,15 @@ def test_samples_whose_new_shard_goes_before_it_is_moved_are_made_again(
     def promise_and_lose(journal: Journal, batch: str, *args: Any, **fields: Any) -> None:
         promise(journal, batch, *args, **fields)
         shutil.rmtree(journal.storage.path(f"{journal.storage.staging}/{batch}"))
+        if interrupted:
+            # so that another one finds the promise
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "promise", promise_and_lose)
         said = words_to(capfd, words, folder / "outputs", "--sink=webdataset")
-    assert said.code == 1
-    assert "the files staged there are gone" in said.err
+    assert said.code == (130 if interrupted else 1)
+    assert interrupted or "the files staged there are gone" in said.err
     write_list(words, [["input"], *([f"{letter}.txt"] for letter in listed.split())])
     assert words_to(capfd, words, folder / "outputs", "--sink=webdataset").code == 0
     assert words_to(capfd, words, folder / "fresh", "--sink=webdataset").code == 0

@@ -355,6 +355,19 @@ def test_a_run_looks_at_unsynced_outputs_once_the_machine_was_restarted(folder: 
     assert restarted(arguments).said.startswith("nothing to do")
 
 
+def test_what_a_run_before_the_last_left_unsynced_is_looked_at_as_well(folder: Path):
+    """Both runs died before they had synced anything, in the same start of the machine."""
+    scenario, world, arguments = with_one_lost(folder)
+    world.prepare(replace(scenario.run, rows=[*scenario.run.rows, *rows_of("deep/er/c.txt")]))
+    before = shutil.copytree(world.output, folder / "before")
+    steps = undisturbed(arguments).steps
+    shutil.rmtree(world.output)
+    before.rename(world.output)
+    assert killed(arguments, steps.index("syncfs") + 1).died
+    assert "outputs of 1 input are lost (a.txt)" in restarted(arguments).said
+    assert (world.output / "a" / "0-0.bin").exists()
+
+
 def test_what_is_lost_of_an_input_that_is_not_listed_is_named_with_the_remedy(folder: Path):
     """No run can make it again; --prune forgets it, and the next run has nothing to say."""
     scenario, world, arguments = with_one_lost(folder)
