@@ -200,7 +200,7 @@ def test_it_is_the_same_in_every_process(tmp_path):
         )
         / "script.py"
     )
-    said = {program(script, python=(), PYTHONHASHSEED=seed).out for seed in ("0", "1", "77")}
+    said = {program(script, python=(), PYTHONHASHSEED=seed).out for seed in ("0", "77")}
     assert len(said) == 1
     assert len(said.pop().splitlines()) == 12
 
