@@ -92,6 +92,13 @@ def test_no_link_is_broken(page):
     assert broken(page) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_every_image_is_there(page):
+    """Whatever a page shows is in the checkout, for light and dark."""
+    shown = re.findall(r'!\[[^\]]*\]\(([^)\s]+)\)|(?:src|srcset)="([^"]+)"', prose(page))
+    assert [name for pair in shown for name in pair if name and not (page.parent / name).is_file()] == []
+
+
 def test_a_broken_link_is_found(tmp_path):
     """The check above sees a missing file, a missing heading, and nothing in fenced blocks."""
     page = tmp_path / "page.md"
@@ -128,6 +135,20 @@ def test_what_is_made_from_the_code_is_current(tmp_path, name):
     subprocess.run([sys.executable, tmp_path / "docs" / f"make_{name}.py"], check=True, cwd=tmp_path)
     made = (tmp_path / "docs" / f"{name}.md").read_text(encoding="utf-8")
     assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == made, f"run: python docs/make_{name}.py"
+
+
+def test_the_chart_of_costs_is_current():
+    """docs/images/costs.svg is what docs/make_images.py makes of performance.md, and README.md says the same."""
+    spec = importlib.util.spec_from_file_location("make_images", DOCS / "make_images.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    drawn = (DOCS / "images" / "costs.svg").read_text(encoding="utf-8")
+    assert drawn == made.chart(), "run: python docs/make_images.py"
+    text = README.read_text(encoding="utf-8")
+    seconds = made.costs(next(iter(made.CHARTED)))
+    assert f"in {seconds['splitter']} seconds" in text
+    said = ", ".join(f"{name} {seconds[name]}" for name in ("sox", "ffmpeg", "lhotse"))
+    assert f"takes splitter {seconds['splitter']} seconds, {said}]" in text
 
 
 def run_options() -> list[str]:
@@ -234,6 +255,8 @@ WRONG = {
     "less output": "```console\n$ echo one\none\n...\ntwo\n```\n",
     "exit code": "```console\n$ false\n```\n",
     "asked exit code": "```console\n$ exit 3\n$ echo $?\n4\n```\n",
+    "size": "```console\n$ echo 'made 2.31 MB'\nmade 2.60 MB\n```\n",
+    "folder": "```console\n$ pwd\n/home/you/splitter\n```\n",
     "value": "```python\n>>> 1 + 1\n3\n```\n",
     "assertion": "```python\nassert 1 + 1 == 3\n```\n",
     "cause": "```python\ntry:\n    1 / 0\nexcept Exception as error:\n    raise ValueError from error\n```\n",
@@ -243,6 +266,9 @@ RIGHT = {
     "elision": "```console\n$ printf 'a 1 b\\nc\\nd\\n'\na ... b\n...\nd\n```\n",
     "no lines": "```console\n$ echo one\none\n...\n```\n",
     "exit code": "```console\n$ exit 3\n$ echo $?\n3\n```\n",
+    "time and size": "```console\n$ echo '(2.31 MB) made in 75.1 s'\n(2.40 MB) made in 0.3 s\n```\n",
+    "minutes": "```console\n$ echo 'done in 1:05 min'\ndone in 0.3 s\n```\n",
+    "folder": "```console\n$ pwd\n/home/me/splitter\n```\n",
     "continued": "```console\n$ echo one \\\n>   two\none two\n```\n",
     "file": "```text file=a.txt\none\n```\n```console\n$ cat a.txt\none\n```\n",
     "data": "```console\n$ ls data_samples/words/inputs\na.txt\n...\n```\n",
@@ -388,7 +414,9 @@ def test_what_needs_a_cluster_is_well_formed(tmp_path, monkeypatch):
         subprocess.run(["bash", "-n", script], check=True)
     job = yaml.safe_load((tmp_path / "rayjob.yaml").read_text(encoding="utf-8"))
     assert job["spec"]["entrypoint"].startswith("splitter run ")
-    blocks = "".join(FENCED.findall(RAY.read_text(encoding="utf-8"))).replace("\\\n", " ")
+    blocks = "".join(
+        block for page in (README, RAY) for block in FENCED.findall(page.read_text(encoding="utf-8"))
+    ).replace("\\\n", " ")
     shown = re.findall(r"splitter run ([^>;\n]*)", blocks)
     assert len(shown) >= 8
     for command in shown:

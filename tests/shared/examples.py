@@ -5,7 +5,9 @@ Each page has a folder of its own, with data_samples in it, and its fenced block
     python              is run; what stands after >>> is compared
     console             the lines after `$ ` and `> ` go to a shell, and what they print is compared;
                         `...` stands for anything on its line, and alone on a line for any lines;
-                        a command that fails is an error, unless `echo $?` is the next
+                        a command that fails is an error, unless `echo $?` is the next;
+                        the page's folder is shown as /home/me/splitter, a duration such as `in 1.4 s`
+                        stands for any, and a size such as `2.95 MB` for any within a tenth
     LANGUAGE file=NAME  is written to the file NAME
 
 A console block below a comment `takes long` is run in nightly runs only.
@@ -21,6 +23,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import forked
 import pytest
@@ -34,8 +37,12 @@ from sybil.parsers.rest import DocTestParser
 CHECKOUT = Path(__file__).parents[2]
 FILE_BLOCK = re.compile(r"^```\w* file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LONG = "<!-- takes long -->"
-ANYTHING = re.escape("...")
-ANY_LINES = re.escape("...\n")
+# where a reader is told that the page's folder is
+HOME = "/home/me/splitter"
+# what need not be printed exactly as it is shown
+LOOSE = re.compile(r"(\.\.\.|\bin \d+\.\d s\b|(?<![\w.])[\d.]+ [kMG]B\b)")
+SIZE = re.compile(r"[\d.]+ [kMG]B")
+TOLERANCE = 0.1
 SECONDS_FOR_COMMAND = 300
 # how far a run is, said every half a minute, and what Ray warns of: on a machine that is slow, or busy
 PROGRESS = re.compile(
@@ -74,7 +81,7 @@ def run_console(example: Example) -> str | None:
     code = 0
     for (command, expected), (following, _) in zip(session, [*session[1:], ("", "")], strict=True):
         code, printed = run_command(command, code, example.namespace["shell_environment"])
-        if not re.fullmatch(as_pattern(expected), PROGRESS.sub("", printed)):
+        if not is_as_shown(expected, at_home(PROGRESS.sub("", printed), example.namespace["page_folder"])):
             return f"$ {command}\n-- expected\n{expected}\n-- printed\n{printed}"
         if code and following != "echo $?":
             return f"$ {command}\nended with exit code {code}, and no `echo $?` follows\n{printed}"
@@ -96,10 +103,39 @@ def commands(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def as_pattern(expected: str) -> str:
-    """The output that is shown, as a regular expression."""
-    lines = re.escape(expected).splitlines(keepends=True)
-    return "".join(r"(?:.*\n)*?" if line == ANY_LINES else line.replace(ANYTHING, ".*?") for line in lines)
+def at_home(printed: str, folder: Path) -> str:
+    """What was printed in a folder, as a reader sees it."""
+    return printed.replace(str(folder), HOME).replace(quote(str(folder)), HOME)
+
+
+def is_as_shown(expected: str, printed: str) -> bool:
+    """Whether a command printed what is shown, in any time; sizes may differ a little."""
+    pattern = "".join(map(as_pattern, expected.splitlines(keepends=True)))
+    found = re.fullmatch(pattern, printed)
+    shown = [one for one in LOOSE.findall(expected) if SIZE.fullmatch(one)]
+    return found is not None and all(map(is_near, shown, found.groups()))
+
+
+def as_pattern(line: str) -> str:
+    """A line that is shown, as a regular expression whose groups are the sizes."""
+    if line == "...\n":
+        return r"(?:.*\n)*?"
+    return "".join(
+        loose_pattern(part) if LOOSE.fullmatch(part) else re.escape(part) for part in LOOSE.split(line)
+    )
+
+
+def loose_pattern(part: str) -> str:
+    """What may stand for an elision, a duration or a size."""
+    if part == "...":
+        return ".*?"
+    return r"in [\d:.]+ (?:s|min)" if part.startswith("in ") else rf"({SIZE.pattern})"
+
+
+def is_near(shown: str, printed: str) -> bool:
+    """Whether two sizes are about the same."""
+    number, unit = shown.split()
+    return printed.endswith(unit) and abs(float(printed.split()[0]) / float(number) - 1) <= TOLERANCE
 
 
 def run_command(command: str, last_code: int, environment: Mapping[str, str]) -> tuple[int, str]:
