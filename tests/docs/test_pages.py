@@ -138,7 +138,7 @@ def test_what_is_made_from_the_code_is_current(tmp_path, name):
 
 
 def test_the_chart_of_costs_is_current():
-    """docs/images/costs.svg is what docs/make_images.py makes of performance.md, and README.md says the same."""
+    """The chart is what docs/make_images.py makes of performance.md, and README.md says the same."""
     spec = importlib.util.spec_from_file_location("make_images", DOCS / "make_images.py")
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
