@@ -50,6 +50,9 @@ html_theme = "furo"
 html_title = "splitter"
 html_static_path = ["site"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
+# options and code are to be pasted as they are
+smartquotes = False
 html_show_sphinx = False
 html_copy_source = False
 html_show_copyright = False
@@ -57,6 +60,10 @@ myst_heading_anchors = 4
 nitpicky = True
 
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./(tests/[^)]+)\)")
+PICTURE = re.compile(
+    r'<picture>.*?srcset="([^"]+)".*?<img alt="([^"]*)" src="([^"]+)">\n</picture>', re.DOTALL
+)
+CARDS = re.compile(r"^<!-- cards -->\n(.*?)\n\n", re.MULTILINE | re.DOTALL)
 FILE_BLOCK = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
 
 
@@ -81,11 +88,20 @@ def shown(cell: dict[str, object]) -> list[str]:
 
 
 def for_the_site(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Give blocks that are files their names, and the first page the navigation; links stay on the site."""
+    """Give files names, pictures a theme, and the first page the navigation; links stay on the site."""
     source[0] = OUTSIDE.sub(r"\1 (`\2`)", source[0])
+    source[0] = PICTURE.sub(for_each_theme, source[0])
+    source[0] = CARDS.sub(r"```{container} cards\n\1\n```\n\n", source[0])
     source[0] = FILE_BLOCK.sub(r"```{code-block} \1\n:caption: \2\n", source[0])
     if page == "index":
         source[0] += "".join(tree(title, pages) for title, pages in NAVIGATION.items())
+
+
+def for_each_theme(picture: re.Match[str]) -> str:
+    """A picture of GitHub's, as two images of which the theme shows one."""
+    dark, text, light = picture.groups()
+    images = ((light, "only-light"), (dark, "only-dark"))
+    return "\n\n".join(f"```{{image}} {name}\n:alt: {text}\n:class: {theme}\n```" for name, theme in images)
 
 
 def tree(title: str, pages: Sequence[str]) -> str:

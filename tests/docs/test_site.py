@@ -1,7 +1,9 @@
 """The site is built from the pages without a warning, and a reader finds every page of it."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,3 +44,45 @@ def test_files_of_examples_carry_their_names(site):
     """A block that is a file says so above it, as the fence does on GitHub."""
     page = (site / "quick-start.html").read_text(encoding="utf-8")
     assert re.search(r'<div class="code-block-caption">.*lines\.py', page)
+
+
+def test_what_is_shown_can_be_pasted(site):
+    """Options keep their hyphens, code its quotes, and each page has the buttons that copy."""
+    for page in PAGES:
+        text = (site / page).read_text(encoding="utf-8")
+        assert 'src="' in text
+        assert "copy.js" in text
+    page = (site / "cli.html").read_text(encoding="utf-8")
+    assert "--labels" in page
+    assert re.findall(r"[–“”’]\w", re.sub(r"<title>.*?</title>", "", page)) == []  # noqa: RUF001 - what Sphinx makes of them
+
+
+def test_the_first_page_shows_the_report_and_the_goals(site):
+    """The picture is there for each theme, and each card leads to a page."""
+    page = (site / "index.html").read_text(encoding="utf-8")
+    for theme in ("light", "dark"):
+        image = re.search(rf'<img [^>]*class="only-{theme}"[^>]*src="([^"]+)"', page)
+        assert image
+        assert (site / image[1]).is_file()
+    cards = re.search(r'<div class="cards[^"]*">(.*?)</div>', page, re.DOTALL)
+    assert cards
+    linked = re.findall(r'<li><p><strong><a class="reference internal" href="([^"#]+)"', cards[1])
+    assert len(linked) == 5
+    assert [name for name in linked if not (site / name).is_file()] == []
+
+
+def test_the_buttons_copy_what_is_to_be_typed():
+    """Of a session, the commands without prompts and output; of a script, everything."""
+    if not shutil.which("node"):
+        pytest.skip("needs node")
+    cases = {
+        "$ echo one \\\n>   two\none two\n$ ls\na\n": "echo one \\\n  two\nls\n",
+        ">>> for x in y:\n...     print(x)\n...\n1\n>>> x\n": "for x in y:\n    print(x)\n\nx\n",
+        "python3 -m venv .venv\n": "python3 -m venv .venv\n",
+    }
+    program = "globalThis.addEventListener = () => {};" + (DOCS / "site" / "copy.js").read_text(
+        encoding="utf-8"
+    )
+    program += f"process.stdout.write(JSON.stringify({json.dumps(list(cases))}.map(typed)))"
+    done = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == list(cases.values())
