@@ -14,6 +14,7 @@ from sphinx.application import Sphinx
 
 NAVIGATION = {
     "Tutorial": [
+        "install",
         "tutorial/first-hour",
         "tutorial/your-own-recipe",
         "tutorial/shards-and-training",

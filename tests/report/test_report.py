@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 
 import fsspec
 import numpy as np
@@ -501,19 +500,6 @@ def test_interrupted_it_leaves_nothing(many_output, tmp_path):
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, "splitter: interrupted; no report was written\n")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_wheel_brings_what_the_page_is_made_of(tmp_path):
-    """The template, the style, the program and uPlot with its licence are in the package."""
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=CHECKOUT, check=True
-    )
-    [wheel] = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        there = {name for name in archive.namelist() if name.startswith("splitter/report/page/")}
-    here_ = {f"splitter/report/page/{path.name}" for path in (CHECKOUT / "splitter/report/page").iterdir()}
-    assert there == here_
-    assert {"splitter/report/page/uPlot.LICENSE", "splitter/report/page/page.html"} <= there
 
 
 def test_help_comes_at_once():

@@ -134,8 +134,8 @@ def loose_pattern(part: str) -> str:
 
 def is_near(shown: str, printed: str) -> bool:
     """Whether two sizes are about the same."""
-    number, unit = shown.split()
-    return printed.endswith(unit) and abs(float(printed.split()[0]) / float(number) - 1) <= TOLERANCE
+    (size, unit), (other, other_unit) = shown.split(), printed.split()
+    return unit == other_unit and abs(float(other) / float(size) - 1) <= TOLERANCE
 
 
 def run_command(command: str, last_code: int, environment: Mapping[str, str]) -> tuple[int, str]:
