@@ -6,5 +6,6 @@ run          `splitter run` and `splitter plan`
 inspect      `splitter verify`, `stats`, `split`, `manifest` and `recipes`
 report       `splitter report` and `splitter serve`
 tar          `splitter tar`
+doctor       `splitter doctor`
 completion   suggestions for the Tab key
 """

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from splitter import __version__
 from splitter.cli.completion import parameters_in_text
+from splitter.cli.doctor import doctor
 from splitter.cli.inspect import manifest, recipes, split, stats, verify
 from splitter.cli.options import recipe_option
 from splitter.cli.report import report, serve
@@ -141,5 +142,17 @@ def commands() -> None:
 
 
 # in the order of a user's work
-for command in (run_command, plan_command, verify, report, serve, stats, split, manifest, recipes, tar):
+for command in (
+    run_command,
+    plan_command,
+    verify,
+    report,
+    serve,
+    stats,
+    split,
+    manifest,
+    recipes,
+    tar,
+    doctor,
+):
     commands.add_command(command)

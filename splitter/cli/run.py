@@ -1,5 +1,8 @@
 """`splitter run` and `splitter plan`: parse, call, print."""
 
+import itertools
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +15,8 @@ from splitter.options import RunOptions
 from splitter.recipes.parameters import field_parameters, first_line, recipe_parameters
 from splitter.recipes.registry import DEFAULT, load_recipe
 from splitter.system.exit_signals import saying_so
+from splitter.text.endings import SOUND
+from splitter.text.show import show_count
 from splitter.text.spelling import nearest
 
 if TYPE_CHECKING:
@@ -30,8 +35,8 @@ class RunCommand(click.Command):
         if ctx.resilient_parsing:
             return self._parse_unfinished(ctx, args)
         config = read_config(value_of_option("--config", args))
-        given = value_of_option("--recipe", args)
-        name = str(config.get("recipe", DEFAULT)) if given is None else given
+        chosen = value_of_option("--recipe", args)
+        name = str(config.get("recipe", DEFAULT)) if chosen is None else chosen
         ctx.meta["recipe"] = recipe = load_recipe(name)
         ctx.meta["name"] = name
         ctx.meta["parameters"] = parameters = recipe_parameters(recipe)
@@ -46,7 +51,13 @@ class RunCommand(click.Command):
             if key not in known:
                 raise Refused(f"--config: {key!r} is not an option{nearest(key, sorted(known))}")
         ctx.default_map = {key: as_given(known[key], value) for key, value in config.items()}
-        return super().parse_args(ctx, args)
+        given = [*args]
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            if error.param is not None and error.param.name == "dataset":
+                _suggest_folder(ctx.command_path, given)
+            raise
 
     def _parse_unfinished(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse a line that a shell wants to complete."""
@@ -77,6 +88,19 @@ class RunCommand(click.Command):
                     formatter.write_dl(records)
 
 
+def _suggest_folder(command: str, args: list[str]) -> None:
+    """Refuse a command without a dataset with one that works, if the current folder holds sound files."""
+    files_below = (name for folder, _, names in os.walk(".") if "/." not in folder for name in names)
+    seen = itertools.islice(files_below, _LOOKED_AT)
+    count = sum(os.path.splitext(name)[1][1:].lower() in SOUND for name in seen)
+    if count:
+        found = show_count(count, "sound file")
+        suggestion = f"{command} {shlex.join(['.', *args])}"
+        raise Refused(f"no dataset is named, but this folder holds {found}; type: {suggestion}")
+
+
+# names that are looked at, so that the message comes at once on a disk with millions of files
+_LOOKED_AT = 10_000
 _OWN = ("dataset", "recipe", "output", "config", "help", "dry_run", "as_json")
 
 
