@@ -3,6 +3,7 @@
 The examples themselves run as tests of the pages: see examples.py.
 """
 
+import html
 import importlib.util
 import inspect
 import itertools
@@ -137,11 +138,40 @@ def test_what_is_made_from_the_code_is_current(tmp_path, name):
     assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == made, f"run: python docs/make_{name}.py"
 
 
+def script(name: str):
+    """What makes a page or an image, as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_language_models_read_is_current():
+    """llms.txt is what docs/make_llms.py makes of the pages; it names every command, recipe and page."""
+    text = (CHECKOUT / "llms.txt").read_text(encoding="utf-8")
+    assert text == script("make_llms").page(), "run: python docs/make_llms.py"
+    assert [name for name in commands.commands if f"`splitter {name}`" not in text] == []
+    assert [name for name in RECIPES.own if f"`--recipe {name}`" not in text] == []
+    named = re.findall(r"\]\((docs/[^)]+)\)", text)
+    assert len(named) > 20
+    assert [name for name in named if not (CHECKOUT / name).is_file()] == []
+
+
+def test_the_recording_is_of_a_run_that_was_continued():
+    """The picture of README.md shows the same command twice, and less to do the second time."""
+    drawn = (DOCS / "images" / "resume.svg").read_text(encoding="utf-8")
+    lines = [html.unescape(text) for text in re.findall(r"<text[^>]*>(.*)</text>", drawn)]
+    first, again = (at for at, line in enumerate(lines) if line.startswith("$ splitter run"))
+    assert lines[first] == lines[again]
+    begun, left = (int(lines[at + 1].partition(" inputs ")[0]) for at in (first, again))
+    assert begun > left > 0
+    assert lines[again + 2].startswith(f"{begun} of {begun} inputs done; ")
+    assert lines[-1] == "identical"
+
+
 def test_the_chart_of_costs_is_current():
     """The chart is what docs/make_images.py makes of performance.md, and README.md says the same."""
-    spec = importlib.util.spec_from_file_location("make_images", DOCS / "make_images.py")
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
+    made = script("make_images")
     drawn = (DOCS / "images" / "costs.svg").read_text(encoding="utf-8")
     assert drawn == made.chart(), "run: python docs/make_images.py"
     text = README.read_text(encoding="utf-8")
