@@ -136,7 +136,7 @@ class RayExecutor(Executor):
         return ", ".join(there)
 
     def run(self, job: Orders, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
-        """Do the batches and yield a report for each as it finishes; those of lost workers are left out."""
+        """Yield a report for each batch as it finishes; those of lost workers are left out."""
         del busy  # Ray starts no worker before there is a batch for it
         self._connect()
         self._pack_once(job)
@@ -305,7 +305,7 @@ class RayExecutor(Executor):
         if not self._slots and not self.limits.least:
             raise Refused(
                 f"no node of the Ray cluster has {self._needs_in_words()} for a batch; ask for less, add a "
-                "node, or say --workers 1:8, or the like, if one comes when it is asked for"
+                "node, or use a range such as --workers 1:8 if the cluster adds nodes on demand"
             )
 
     def _connect(self) -> None:
