@@ -108,6 +108,13 @@ def verify(  # noqa: PLR0913 - what click gives
 @click.option(
     "--label", cls=Single, metavar="COLUMN", help="Also show how the values of this column are distributed."
 )
+@click.option(
+    "--balance",
+    cls=Single,
+    metavar="COLUMN",
+    help="Give each split the values of this column in the same proportions, as far as possible.",
+)
+@click.option("--rebalance", is_flag=True, help="Assign groups again that are in a split already.")
 @click.option("--remove", is_flag=True, help="Remove the column `split` from the manifest.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 def split(  # noqa: PLR0913 - what click gives
@@ -116,31 +123,34 @@ def split(  # noqa: PLR0913 - what click gives
     by: str | None,
     seed: int,
     label: str | None,
+    balance: str | None,
+    rebalance: bool,
     remove: bool,
     quiet: bool,
     **given: float | None,
 ) -> int:
     """Add a column to the manifest of the folder OUTPUT: train, validation or test.
 
-    All outputs of an input, or of a speaker, go into the same split. Adding inputs does not move the others,
-    and later runs keep the column.
+    All outputs of an input, or of a speaker, go into the same split, and the shares come as near to what you
+    ask for as that allows. Adding inputs does not move the others, and later runs keep the column.
     """
     from splitter.engine.entry_points import split_outputs, unsplit_outputs
-    from splitter.ledger.splits import fractions_of
+    from splitter.ledger.splits import SplitRule, fractions_of
     from splitter.outputs.stats import split_lines
 
     fractions = {name: fraction for name, fraction in given.items() if fraction is not None}
     try:
         if remove:
-            if fractions or by or label:
+            if fractions or by or label or balance or rebalance:
                 raise Refused("--remove only removes the column; leave out the other options")
             unsplit_outputs(output)
             return 0
-        rule = split_outputs(output, by, fractions_of(fractions), seed, label)
+        asked = SplitRule(by or "", fractions_of(fractions), seed, balance)
+        rule, stays = split_outputs(output, asked, label, rebalance=rebalance)
     except Interrupted as interruption:
         return interruption.exit_code
     if not quiet:
-        click.echo("\n".join(split_lines(output, rule, label)))
+        click.echo("\n".join(split_lines(output, rule, label or balance, stays=stays)))
     return 0
 
 

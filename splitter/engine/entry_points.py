@@ -92,18 +92,14 @@ def assemble(
 
 
 def split_outputs(
-    output: str | os.PathLike[str],
-    by: str | None,
-    fractions: tuple[tuple[str, float], ...],
-    seed: int,
-    label: str | None = None,
-) -> "SplitRule":
-    """Give the manifest of an output folder its column `split`."""
+    output: str | os.PathLike[str], rule: "SplitRule", label: str | None = None, *, rebalance: bool = False
+) -> "tuple[SplitRule, bool]":
+    """Give the manifest of an output folder its column `split`; see `split_manifest`."""
     from splitter.engine.finish import split_manifest
     from splitter.system.signals import signals_raise
 
     with signals_raise():
-        return split_manifest(_storage_made(output), by, fractions, seed, label)
+        return split_manifest(_storage_made(output), rule, label, rebalance=rebalance)
 
 
 def unsplit_outputs(output: str | os.PathLike[str]) -> None:

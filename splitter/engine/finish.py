@@ -5,6 +5,7 @@ After a run, and for `splitter manifest` and `splitter split`, which process not
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -222,33 +223,49 @@ def assemble_manifest(
 
 
 def split_manifest(
-    storage: Storage,
-    by: str | None,
-    fractions: tuple[tuple[str, float], ...],
-    seed: int,
-    label: str | None = None,
-) -> SplitRule:
-    """Give the manifest a column `split`, now and whenever it is made again; returns who goes where.
+    storage: Storage, rule: SplitRule, label: str | None = None, *, rebalance: bool = False
+) -> tuple[SplitRule, bool]:
+    """Give the manifest a column `split`, now and whenever it is made again.
 
-    `label` is a column that the report will ask for.
+    Return the rule with the groups that it assigned, and whether an earlier split has assigned them.
+
+    Args:
+        storage: The output folder.
+        rule: What is asked for; its `by` is empty if the groups are to be those of the recordings.
+        label: A column that the report will ask for.
+        rebalance: Whether to assign groups again that are in a split already.
     """
-    stored = []
-    # before anything is looked at
-    SplitRule("", fractions, seed)
+    stays = False
 
     def change(columns: Row, path_column: str) -> None:
+        nonlocal stays
         if COLUMN in columns:
             raise Refused(
                 f"{storage.root}: the manifest has a column {COLUMN!r} of the dataset list or the "
                 "metadata, which stays as it is"
             )
-        if label is not None and label not in columns:
-            raise Refused(f"--label {label}: the manifest has no such column; it has {', '.join(columns)}")
-        stored.append(SplitRule(group_column(columns, by, (GROUPS[0], path_column)), fractions, seed))
-        stored[0].keep(storage)
+        for option, name in (("--label", label), ("--balance", rule.balance)):
+            if name is not None and name not in columns:
+                raise Refused(
+                    f"{option} {name}: the manifest has no such column; it has {', '.join(columns)}"
+                )
+        by = group_column(columns, rule.by or None, (GROUPS[0], path_column))
+        asked = replace(rule, by=by, is_open=True)
+        before = _split_before(storage)
+        stays = before is not None and before.asks_the_same(asked) and not rebalance
+        if not stays:
+            asked.keep(storage)
 
     assemble_manifest(storage, change=change)
-    return stored[0]
+    return SplitRule.stored(storage) or rule, stays
+
+
+def _split_before(storage: Storage) -> SplitRule | None:
+    """Return the rule of an earlier split; a damaged one is replaced."""
+    try:
+        return SplitRule.stored(storage)
+    except StorageError:
+        return None
 
 
 def unsplit_manifest(storage: Storage) -> None:

@@ -15,4 +15,5 @@ manifest        the journal -> the rows of manifest.csv and errors.csv
 tables          manifest.csv, errors.csv and the other tables, written and removed
 formats         the manifest as Parquet, JSONL and metadata.csv
 splits          train, validation and test
+split_balance   which group goes into which split, so that the shares come near to what was asked
 """

@@ -19,7 +19,8 @@ from splitter.ledger.records import (
     RowColumns,
 )
 from splitter.ledger.run_files import SCHEMA
-from splitter.ledger.splits import COLUMN, SplitRule
+from splitter.ledger.split_balance import FEW_GROUPS, GroupTally
+from splitter.ledger.splits import COLUMN, OUTPUT, SplitRule
 from splitter.ledger.status import InputStatus
 from splitter.text.csv import CsvText, Row, parse_rows
 
@@ -41,6 +42,7 @@ class ManifestTables:
         """Write manifest.csv, and errors.csv if any input failed."""
         storage = self._storage
         storage.confirm()
+        self._assign_new_groups()
         content = self.schema()
         if not storage.exists(SCHEMA.name) or storage.read(SCHEMA.name) != content:
             # with these types the manifest of the run before could not be read
@@ -56,6 +58,28 @@ class ManifestTables:
             return
         with storage.replacing(ERRORS) as file:
             file.writelines(self.errors())
+
+    def _assign_new_groups(self) -> None:
+        """Assign groups that have come since `splitter split` to splits, before the column is written."""
+        rule = SplitRule.stored(self._storage)
+        if rule is not None and rule.is_open and rule.by in self._union.names:
+            extended = rule.extended(self._group_tally(rule))
+            if extended is not rule:
+                extended.keep(self._storage)
+
+    def _group_tally(self, rule: SplitRule) -> GroupTally:
+        """Count what each group has; there is no need to count to the end if they are many."""
+        tally, names = GroupTally(), self._union.names
+        balance = rule.balance if rule.balance in names else None
+        wanted = [names.index(name) for name in (rule.by, OUTPUT, balance or OUTPUT)]
+        positions_of = [_positions_in_union(head, self._union) for head in self._journal.heads]
+        for head, record, piece in self._journal.pieces(self._made):
+            positions = [positions_of[head][at] for at in wanted]
+            for row in _parsed(self._journal, record, piece, positions):
+                tally.add_row(row[0], row[1], balance, row[2])
+            if len(tally.rows) > FEW_GROUPS:
+                break
+        return tally
 
     def advice(self) -> str:
         """Return what to do about a column `split` that is empty in every row; nothing if it is not."""
@@ -166,8 +190,13 @@ def _table(
         if split_of is None and positions == as_they_are:
             yield piece
             continue
-        try:
-            rows = [["" if at is None else row[at] for at in positions] for row in parse_rows(piece)]
-        except (IndexError, csv.Error):
-            raise journal.damaged(record, "its rows are wrong") from None
+        rows = _parsed(journal, record, piece, positions)
         yield csv_text.encode(rows if split_of is None else [[*row, split_of(row)] for row in rows])
+
+
+def _parsed(journal: Journal, record: int, piece: bytes, positions: ColumnPositions) -> list[Row]:
+    """Return some columns of rows."""
+    try:
+        return [["" if at is None else row[at] for at in positions] for row in parse_rows(piece)]
+    except (IndexError, csv.Error):
+        raise journal.damaged(record, "its rows are wrong") from None

@@ -1,21 +1,24 @@
 """Train, validation, test: the split that a group of outputs is in.
 
-It follows from the group's own text and nothing else: no group is ever in two splits, and new files move none
-of the old ones. Only the rule is stored; the column in the manifest is made from it each time.
+Of many groups, it follows from a hash of the group's own text. Few groups are assigned so that the shares
+come near to what was asked, and the assignment is stored with the rule. Either way no group is ever in two
+splits, and new files move none of the old ones. The column in the manifest is made from the rule each time.
 """
 
 import bisect
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import xxhash
 
 from splitter.errors import Refused
+from splitter.ledger.records import OUTPUT_COLUMNS
 from splitter.ledger.run_files import RULE
+from splitter.ledger.split_balance import FEW_GROUPS, GroupTally, assign
 from splitter.storage.base import Storage
 from splitter.text.csv import ENCODING, ESCAPE
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMN = "split"
+OUTPUT = OUTPUT_COLUMNS[0]
 # in the attrs of a manifest: the columns of floats whose whole numbers are 2001 in manifest.csv, not 2001.0;
 # False where only some are, or where they have more digits than a float
 BARE = "splitter bare numbers"
@@ -41,11 +45,17 @@ class SplitRule:
         by: The column of the manifest whose values are the groups.
         fractions: The names of the splits, and how much of the groups each is to have.
         seed: Seed of the split; another number gives another split.
+        balance: The column whose labels each split is to have in the same proportions, if any.
+        groups: The splits of groups that were assigned; the hash decides for the others.
+        is_open: Whether new groups are assigned too, as long as there are few.
     """
 
     by: str
     fractions: tuple[tuple[str, float], ...]
     seed: int = 0
+    balance: str | None = None
+    groups: Mapping[str, str] = field(default_factory=dict, hash=False)
+    is_open: bool = False
 
     def __post_init__(self) -> None:
         """Refuse fractions that do not sum to a whole."""
@@ -81,20 +91,57 @@ class SplitRule:
         >>> [rule.of(speaker) for speaker in ("alice", "bob", "carol", "dave", "erin")]
         ['train', 'train', 'test', 'train', 'test']
         """
-        number = xxhash.xxh3_64_intdigest(group.encode(ENCODING, ESCAPE), self.seed)
+        return self.groups.get(group) or self._by_hash(self._number(group))
+
+    def _number(self, group: str) -> int:
+        return xxhash.xxh3_64_intdigest(group.encode(ENCODING, ESCAPE), self.seed)
+
+    def _by_hash(self, number: int) -> str:
         return self._some[bisect.bisect_right(self._ends, number)][0]
+
+    def extended(self, tally: GroupTally) -> "SplitRule":
+        """Return the rule with the groups that it has not assigned yet; those that it has stay."""
+        if not self.is_open or tally.rows.keys() <= self.groups.keys():
+            return self
+        numbers = sorted((self._number(group), group) for group in {*tally.rows, *self.groups})
+        if len(numbers) > FEW_GROUPS:
+            # from now on; a hash needs no memory
+            return replace(self, is_open=False)
+        usual = {group: self._by_hash(number) for number, group in numbers}
+        new = assign(tally, usual, self.groups, dict(self._some))
+        return replace(self, groups=dict(sorted({**self.groups, **new}.items())))
+
+    def asks_the_same(self, other: "SplitRule") -> bool:
+        """Return whether both rules ask for the same split."""
+        return replace(self, groups={}, is_open=False) == replace(other, groups={}, is_open=False)
 
     def keep(self, storage: Storage) -> None:
         """Store the rule, so that every manifest of this folder has the column from now on."""
-        RULE.save(storage, {"by": self.by, "fractions": dict(self.fractions), "seed": self.seed})
+        content: dict[str, Any] = {"by": self.by, "fractions": dict(self.fractions), "seed": self.seed}
+        if self.balance is not None:
+            content["balance"] = self.balance
+        if self.groups or self.is_open:
+            content |= {"open": self.is_open, "groups": dict(self.groups)}
+        RULE.save(storage, content)
 
     @classmethod
     def stored(cls, storage: Storage) -> "SplitRule | None":
         """Return the stored rule, if there is one."""
-        return RULE.load(
-            storage,
-            lambda content, _: cls(content["by"], tuple(content["fractions"].items()), content["seed"]),
+        return RULE.load(storage, lambda content, _: cls._of_json(content))
+
+    @classmethod
+    def _of_json(cls, content: Mapping[str, Any]) -> "SplitRule":
+        rule = cls(
+            content["by"],
+            tuple(content["fractions"].items()),
+            content["seed"],
+            content.get("balance"),
+            content.get("groups", {}),
+            content.get("open", False),
         )
+        if not {*rule.groups.values()} <= {*rule.names}:
+            raise ValueError("it assigns groups to a split without a fraction")
+        return rule
 
 
 def _is_number(value: object) -> bool:
@@ -118,22 +165,29 @@ def group_column(columns: Sequence[str], by: str | None, usual: Sequence[str] = 
     raise Refused("the manifest has no column 'input'; name the column of the groups with by")
 
 
-def split(
+def split(  # noqa: PLR0913 - what a user may ask for
     manifest: "pd.DataFrame",
     fractions: Mapping[str, float] | None = None,
     /,
     *,
     by: str | None = None,
     seed: int = 0,
+    balance: str | None = None,
+    earlier: "pd.DataFrame | None" = None,
     **named: float,
 ) -> "pd.DataFrame":
     """Return the manifest with a column `split`; no group of rows is in two splits.
+
+    Up to 1,000 groups are assigned so that the shares come as near to the fractions as the groups allow; of
+    more groups, a hash of the group decides.
 
     Args:
         manifest: The result of `splitter.read_manifest`, or some of its rows.
         fractions: Names of splits and the share of each, such as {"train": 0.9, "dev": 0.1}.
         by: The column of the groups, such as speaker. Default: the input at the start of the chain.
         seed: Seed of the split; another seed gives another split.
+        balance: A column whose labels each split is to have in the same proportions, as far as possible.
+        earlier: An earlier result: its groups stay in their splits.
         **named: The fractions by name: split(manifest, train=0.9, test=0.1).
     """
     columns = getattr(manifest, "columns", None)
@@ -147,6 +201,22 @@ def split(
         raise Refused(f"splitter.split: the manifest has a column {COLUMN!r} already; drop or rename it")
     column = group_column([*columns], by)
     rule = SplitRule(column, fractions_of(fractions or named), seed)
+    if balance is not None and balance not in columns:
+        raise Refused(
+            f"splitter.split: balance {balance!r}: the manifest has no such column; it has "
+            f"{', '.join(columns)}"
+        )
+    groups = _texts(manifest, column)
+    settled = {} if earlier is None else _settled(earlier, column, rule)
+    rule = replace(rule, balance=balance, groups=settled, is_open=True).extended(
+        _tally(manifest, groups, balance)
+    )
+    found: pd.DataFrame = manifest.assign(**{COLUMN: [rule.of(group) for group in groups]})
+    return found
+
+
+def _texts(manifest: "pd.DataFrame", column: str) -> list[str]:
+    """Return the values of the column of the groups as manifest.csv has them."""
     bare = manifest.attrs.get(BARE, {}).get(column)
     if bare is False:
         raise Refused(
@@ -154,9 +224,37 @@ def split(
             f"has only floats; use: splitter split --by {column}, or metadata_types = "
             f"{{{column!r}: float}}"
         )
-    splits = [rule.of(_text(value, bare=bool(bare))) for value in manifest[column]]
-    found: pd.DataFrame = manifest.assign(**{COLUMN: splits})
-    return found
+    return [_text(value, bare=bool(bare)) for value in manifest[column]]
+
+
+def _tally(manifest: "pd.DataFrame", groups: Sequence[str], balance: str | None) -> GroupTally:
+    """Count what each group has."""
+    everywhere = itertools.repeat("")
+    outputs = manifest[OUTPUT] if OUTPUT in manifest.columns else everywhere
+    labels = everywhere if balance is None else manifest[balance]
+    tally = GroupTally()
+    for group, output, label in zip(groups, outputs, labels, strict=False):
+        tally.add_row(group, _text(output, bare=False), balance, _text(label, bare=False))
+    return tally
+
+
+def _settled(earlier: "pd.DataFrame", column: str, rule: SplitRule) -> dict[str, str]:
+    """Return the splits that an earlier result has given to groups."""
+    for name in (column, COLUMN):
+        if name not in getattr(earlier, "columns", ()):
+            raise Refused(
+                f"splitter.split: earlier: has no column {name!r}; pass what splitter.split returned"
+            )
+    settled: dict[str, str] = {}
+    for group, name in zip(_texts(earlier, column), earlier[COLUMN], strict=True):
+        if name not in rule.names:
+            raise Refused(
+                f"splitter.split: earlier: has the split {name!r}, but the fractions are for "
+                f"{', '.join(rule.names)}"
+            )
+        if settled.setdefault(group, name) != name:
+            raise Refused(f"splitter.split: earlier: has {group!r} both in {settled[group]} and in {name}")
+    return settled
 
 
 def _text(value: Any, *, bare: bool) -> str:  # noqa: ANN401 - of any column

@@ -8,12 +8,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from splitter.errors import Refused
 from splitter.ledger.manifest import ERRORS, MANIFEST
 from splitter.ledger.records import ERROR_COLUMNS, OUTPUT_COLUMNS, SKIPPED_COLUMN
 from splitter.ledger.run_files import LIST, LISTED
+from splitter.ledger.split_balance import FEW_GROUPS
 from splitter.ledger.splits import COLUMN, SplitRule
 from splitter.outputs.files import Files
 from splitter.outputs.tables import location_of, open_table, schema_of
@@ -29,6 +31,8 @@ MOST_SHOWN = 40
 LONGEST_NAME = 60
 # mention a split whose share differs by more than this
 FAR = 0.05
+# mention a group that is larger than the average by this factor
+LARGE = 2
 # the columns that give the length of sound: the first pair that exists
 _RECORDED = "source_seconds"
 _FRAMES, _TIMES = ("frames", "sample_rate"), ("start_seconds", "end_seconds")
@@ -288,29 +292,35 @@ def _add_failures(rows: ManifestRows, by: str | None, stats: Stats) -> None:
 # -- splits ------------------------------------------------------------------------------------------------
 
 
-def split_lines(folder: str, rule: SplitRule, label: str | None) -> list[str]:
-    """Return the summary of `splitter split`: the size of each split, and the distribution of classes."""
+def split_lines(folder: str, rule: SplitRule, label: str | None, *, stays: bool = False) -> list[str]:
+    """Return the summary of `splitter split`: the size of each split, and the distribution of classes.
+
+    `stays` says that an earlier split has assigned the groups.
+    """
     by, names = rule.by, rule.names
     rows = ManifestRows(folder)
     split, group = rows.index_of(COLUMN, "--by"), rows.index_of(by, "--by")
     at = None if label is None else rows.index_of(label, "--label")
+    output = rows.header.index("output")
     tallies: dict[str, OutputTally] = {name: OutputTally() for name in names}
-    groups: dict[str, set[int]] = {name: set() for name in names}
+    # outputs of each group; numbers take less memory than a million names
+    groups: dict[str, Counter[int]] = {name: Counter() for name in names}
     classes: Counter[tuple[str, str]] = Counter()
     for row in rows:
         name = row[split]
         rows.add(row, [tallies[name]])
-        # numbers take less memory than a million names
-        groups[name].add(hash(row[group]))
-        if label is not None and at is not None and row[rows.header.index("output")]:
+        groups[name][hash(row[group])] += bool(row[output])
+        if label is not None and at is not None and row[output]:
             classes.update((one, name) for one in dict.fromkeys(labels_in(label, row[at]) or [""]))
     lines = aligned(_split_rows(tallies, groups, by, has_sound=rows.has_sound))
-    lines += _far_from(rule, tallies, sum(map(len, groups.values())))
+    lines += _far_from(rule, tallies, [*chain(*(counts.values() for counts in groups.values()))], stays=stays)
     return [*lines, "", *aligned(_class_rows(classes, names, label))] if label else lines
 
 
-def _far_from(rule: SplitRule, tallies: Mapping[str, OutputTally], groups: int) -> list[str]:
-    """Return a line if the shares differ from the requested ones."""
+def _far_from(
+    rule: SplitRule, tallies: Mapping[str, OutputTally], groups: Sequence[int], *, stays: bool
+) -> list[str]:
+    """Return a line if the shares differ from the requested ones, with the reason."""
     outputs = sum(tally.outputs for tally in tallies.values())
     asked = {name: fraction for name, fraction in rule.fractions if fraction}
     far = [
@@ -320,13 +330,26 @@ def _far_from(rule: SplitRule, tallies: Mapping[str, OutputTally], groups: int) 
     ]
     if not far:
         return []
-    plain = rule.by.isalpha()
-    count = show_count(groups, rule.by) if plain else f"{show_count(groups, 'group')} by {shown(rule.by)}"
-    return [f"{', '.join(far)}: there are only {count}; try another --seed"]
+    line = f"{', '.join(far)}: {_why_far(rule.by, groups, outputs)}"
+    if stays and len(groups) <= FEW_GROUPS:
+        return [f"{line}; they stay in their splits, --rebalance assigns them again"]
+    return [line if rule.is_open else f"{line}; try another --seed"]
+
+
+def _why_far(by: str, groups: Sequence[int], outputs: int) -> str:
+    """Return why groups allow no other shares: there are few, or one is large."""
+    count = (
+        show_count(len(groups), by) if by.isalpha() else f"{show_count(len(groups), 'group')} by {shown(by)}"
+    )
+    few = f"there {'is' if len(groups) == 1 else 'are'} only {count}"
+    largest = max(groups)
+    if len(groups) > 1 and largest / outputs > max(FAR, LARGE / len(groups)):
+        return f"{few}, and the largest has {_share(largest, outputs)}"
+    return few
 
 
 def _split_rows(
-    tallies: Mapping[str, OutputTally], groups: Mapping[str, set[int]], by: str, *, has_sound: bool
+    tallies: Mapping[str, OutputTally], groups: Mapping[str, Counter[int]], by: str, *, has_sound: bool
 ) -> list[list[str]]:
     outputs = sum(tally.outputs for tally in tallies.values())
     table = [[COLUMN, by, "outputs", "share", *(["length"] if has_sound else [])]]
