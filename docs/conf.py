@@ -19,6 +19,7 @@ NAVIGATION = {
         "tutorial/your-own-recipe",
         "tutorial/shards-and-training",
         "tutorial/a-cluster",
+        "tutorial/podcasts-to-corpus",
     ],
     "Recipes": [
         "quick-start",

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from splitter.inputs.labels import RowTally
     from splitter.worker.messages import WorkCounts
 
-from splitter.text.show import one_line, show_bytes, show_count, show_failure, show_names, show_seconds
+from splitter.text.show import (
+    one_line,
+    show_bytes,
+    show_count,
+    show_failure,
+    show_hours,
+    show_names,
+    show_seconds,
+)
 
 SECONDS_BETWEEN_LINES = 30.0
 LONGEST_EXAMPLE = 200
@@ -172,10 +180,20 @@ def summary_lines(summary: "Summary") -> list[str]:
     label = "stopped" if summary.stopped else "next"
     return [
         f"{', '.join(counts)}; {made}",
+        *_sound(summary),
         _where(summary),
         *_not_listed(summary),
         f"{label}: {_next_step(summary)}",
     ]
+
+
+def _sound(summary: "Summary") -> list[str]:
+    """Say how much of the recordings is in the outputs."""
+    sound = summary.sound
+    if sound is None:
+        return []
+    recorded, kept = show_hours(sound.recorded), show_hours(sound.seconds)
+    return [f"sound: {recorded} recorded, {kept} in outputs ({sound.share_of_recordings} kept)"]
 
 
 def _not_listed(summary: "Summary") -> list[str]:

@@ -19,14 +19,15 @@ from splitter.errors import Refused, StorageError
 from splitter.inputs.survey import why_unreadable
 from splitter.ledger.journal import Journal
 from splitter.ledger.list_copy import stored_list
-from splitter.ledger.manifest import MANIFEST, columns_of
+from splitter.ledger.manifest import MANIFEST, columns_of, rows_of
 from splitter.ledger.recipe_record import forget_earlier, how_before
-from splitter.ledger.records import DONE, FAILED, STALE
+from splitter.ledger.records import DONE, FAILED, OUTPUT_COLUMNS, SIZE_AT, STALE
 from splitter.ledger.run_files import LAST_RUN, RULE
 from splitter.ledger.splits import COLUMN, GROUPS, SplitRule, group_column
 from splitter.ledger.status import InputStatus, forget_stale, keep_stale
 from splitter.ledger.tables import refuse_in_the_way, write_tables
 from splitter.ledger.unsynced import Unsynced, forget_unsynced
+from splitter.outputs.stats import OutputTally, SoundColumns
 from splitter.storage.base import Storage
 from splitter.text.csv import Row
 from splitter.text.show import one_line
@@ -78,7 +79,7 @@ def finish_run(
     journal.load()
     progress.count_committed(run, decision, journal)
     input_status = InputStatus.of(storage, journal, run.survey.keys)
-    gone_names, failure = list[str](), None
+    gone_names, failure, sound = list[str](), None, None
     try:
         if not (fault or progress.is_interrupted):
             _sync_all(run, decision, journal)
@@ -100,6 +101,8 @@ def finish_run(
                 unreadable=unreadable,
             )
             _note_what_it_took(storage, progress)
+        if not (fault or progress.is_interrupted):
+            sound = _sound_made(run, decision, journal)
     except StorageError as error:
         fault = str(error)
     names = [run.table.listed(int(index)) for index in first.unreadable[:NAMES_SHOWN]]
@@ -115,6 +118,7 @@ def finish_run(
         gone_names=gone_names,
         pruned=decision.pruned,
         work=progress.counts,
+        sound=sound,
         traceback=problems.traceback,
         seconds=time.monotonic() - progress.began,
         limited=run.options.limit is not None,
@@ -152,6 +156,25 @@ def _first_failure(
     numbers = np.concatenate((tried[failed[tried]], np.flatnonzero(failed)))
     kind = partial(kind_and_line, dataset=run.job.dataset)
     return journal.first_failure(input_status.entries[numbers], run.table.column, kind)
+
+
+def _sound_made(run: Assignment, decision: Decision, journal: Journal) -> OutputTally | None:
+    """Add up the sound that this run has cut, and what it has made of it; None if rows do not tell."""
+    entries = journal.find(run.survey.keys[decision.state.todo])
+    entries = entries[entries >= 0]
+    entries = entries[~journal.is_older(entries, decision.generation)]
+    entries = entries[journal.status(entries) == DONE]
+    headers = [head.names for head in journal.heads]
+    columns = [SoundColumns(header) for header in headers]
+    total = OutputTally()
+    for head, record, piece in journal.pieces(entries):
+        header, sound = headers[head], columns[head]
+        if not sound.has_recordings:
+            continue
+        path, size = header.index(run.table.column), header.index(OUTPUT_COLUMNS[SIZE_AT])
+        for row in rows_of(journal, record, piece, range(len(header))):
+            total.add(row[path], row[size], sound.seconds_of(row), sound.recorded_of(row), skipped=False)
+    return total if total.recorded else None
 
 
 def _note_what_it_took(storage: Storage, progress: Progress) -> None:

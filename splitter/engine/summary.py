@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from splitter.ledger.manifest import MANIFEST
 from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED, STALE
 from splitter.options import RunPart
 from splitter.worker.messages import WorkCounts
+
+if TYPE_CHECKING:
+    from splitter.outputs.stats import OutputTally
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,7 @@ class Summary:
         gone_names: The first few of them.
         pruned: How many inputs' outputs were removed.
         work: What this run itself did.
+        sound: The lengths of the recordings that it cut and of what it made of them; None for other inputs.
         traceback: The user's own, if the recipe has ended the run early.
         seconds: How long it took.
         limited: Whether it was asked for the first inputs only.
@@ -58,6 +62,7 @@ class Summary:
     gone_names: list[str] = field(default_factory=list)
     pruned: int = 0
     work: WorkCounts
+    sound: "OutputTally | None" = None
     traceback: str = ""
     seconds: float
     limited: bool = False

@@ -75,7 +75,7 @@ class ManifestTables:
         positions_of = [_positions_in_union(head, self._union) for head in self._journal.heads]
         for head, record, piece in self._journal.pieces(self._made):
             positions = [positions_of[head][at] for at in wanted]
-            for row in _parsed(self._journal, record, piece, positions):
+            for row in rows_of(self._journal, record, piece, positions):
                 tally.add_row(row[0], row[1], balance, row[2])
             if len(tally.rows) > FEW_GROUPS:
                 break
@@ -190,12 +190,12 @@ def _table(
         if split_of is None and positions == as_they_are:
             yield piece
             continue
-        rows = _parsed(journal, record, piece, positions)
+        rows = rows_of(journal, record, piece, positions)
         yield csv_text.encode(rows if split_of is None else [[*row, split_of(row)] for row in rows])
 
 
-def _parsed(journal: Journal, record: int, piece: bytes, positions: ColumnPositions) -> list[Row]:
-    """Return some columns of rows."""
+def rows_of(journal: Journal, record: int, piece: bytes, positions: Sequence[int | None]) -> list[Row]:
+    """Return some columns of the rows in a piece of a record; None stands for an empty one."""
     try:
         return [["" if at is None else row[at] for at in positions] for row in parse_rows(piece)]
     except (IndexError, csv.Error):

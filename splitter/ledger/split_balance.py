@@ -132,7 +132,7 @@ def _best(shares: _Shares, counts: np.ndarray, held: np.ndarray, by_hash: np.nda
     turns = _STARTS if len(counts) <= _QUICK else 1
     starts = [_largest_first(shares, counts, held), *(np.roll(by_hash, turn) for turn in range(turns))]
     found = [_improved(shares, counts, held, start) for start in starts]
-    return min(found, key=lambda splits: shares.total(_held_by(splits, counts, held)))
+    return min(found, key=lambda splits: shares.total(_outputs_by_split(splits, counts, held)))
 
 
 def _best_of_all(shares: _Shares, counts: np.ndarray, held: np.ndarray, by_hash: np.ndarray) -> np.ndarray:
@@ -160,7 +160,7 @@ def _largest_first(shares: _Shares, counts: np.ndarray, held: np.ndarray) -> np.
 
 def _improved(shares: _Shares, counts: np.ndarray, held: np.ndarray, found: np.ndarray) -> np.ndarray:
     """Move groups, and swap them, as long as that makes an assignment better."""
-    now = _held_by(found, counts, held)
+    now = _outputs_by_split(found, counts, held)
     for _ in range(_PASSES):
         better = [_improve_one(shares, counts, now, found, group) for group in range(len(counts))]
         if not any(better):
@@ -194,7 +194,7 @@ def _improve_one(shares: _Shares, counts: np.ndarray, now: np.ndarray, found: np
     return True
 
 
-def _held_by(found: np.ndarray, counts: np.ndarray, held: np.ndarray) -> np.ndarray:
+def _outputs_by_split(found: np.ndarray, counts: np.ndarray, held: np.ndarray) -> np.ndarray:
     """Return what each split holds with an assignment."""
     now: np.ndarray = held.copy()
     np.add.at(now, found, counts)

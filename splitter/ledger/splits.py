@@ -207,7 +207,7 @@ def split(  # noqa: PLR0913 - what a user may ask for
             f"{', '.join(columns)}"
         )
     groups = _texts(manifest, column)
-    settled = {} if earlier is None else _settled(earlier, column, rule)
+    settled = {} if earlier is None else _splits_of_groups(earlier, column, rule)
     rule = replace(rule, balance=balance, groups=settled, is_open=True).extended(
         _tally(manifest, groups, balance)
     )
@@ -238,7 +238,7 @@ def _tally(manifest: "pd.DataFrame", groups: Sequence[str], balance: str | None)
     return tally
 
 
-def _settled(earlier: "pd.DataFrame", column: str, rule: SplitRule) -> dict[str, str]:
+def _splits_of_groups(earlier: "pd.DataFrame", column: str, rule: SplitRule) -> dict[str, str]:
     """Return the splits that an earlier result has given to groups."""
     for name in (column, COLUMN):
         if name not in getattr(earlier, "columns", ()):

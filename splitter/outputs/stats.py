@@ -22,11 +22,9 @@ from splitter.outputs.tables import location_of, open_table, schema_of
 from splitter.storage.checked_file import json_of
 from splitter.text.csv import Row
 from splitter.text.labels import labels_in
-from splitter.text.show import one_line, show_bytes, show_count, show_seconds
+from splitter.text.show import SECONDS_IN_HOUR, one_line, show_bytes, show_count, show_hours
 from splitter.text.spelling import nearest
 
-SECONDS_IN_HOUR = 3600
-LEAST_HOURS = 360
 MOST_SHOWN = 40
 LONGEST_NAME = 60
 # mention a split whose share differs by more than this
@@ -77,6 +75,11 @@ class OutputTally:
     def inputs(self) -> int:
         """Number of inputs that were done or skipped, or that failed."""
         return self.done + self.skipped + self.failed
+
+    @property
+    def share_of_recordings(self) -> str:
+        """How much of the recordings is in the outputs, as text."""
+        return f"{self.seconds / self.recorded:.1%}" if self.recorded else "-"
 
     def to_json(self) -> dict[str, Any]:
         """Return the values for JSON."""
@@ -147,15 +150,9 @@ class Stats:
     def _cells(self, tally: OutputTally) -> list[str]:
         length = [show_hours(tally.seconds)] if self.has_sound else []
         if self.has_recordings:
-            share = f"{tally.seconds / tally.recorded:.1%}" if tally.recorded else "-"
-            length = [show_hours(tally.recorded), *length, share]
+            length = [show_hours(tally.recorded), *length, tally.share_of_recordings]
         counts = f"{tally.inputs:,}", f"{tally.done:,}", f"{tally.outputs:,}", show_bytes(tally.bytes)
         return [*counts, *length, f"{tally.skipped:,}", f"{tally.failed:,}"]
-
-
-def show_hours(seconds: float) -> str:
-    """Return hours for a table; a short duration in smaller units."""
-    return show_seconds(seconds) if 0 < seconds < LEAST_HOURS else f"{seconds / SECONDS_IN_HOUR:,.2f} h"
 
 
 def shown(value: str) -> str:
@@ -184,14 +181,7 @@ class ManifestRows:
         self._path = self.header.index(path_column(self.files, self.header))
         self._size = self.header.index("size")
         self._skipped = self.header.index(SKIPPED_COLUMN) if SKIPPED_COLUMN in self.header else None
-        self.seconds_of, self.has_sound = _length(self.header)
-        recorded = self.header.index(_RECORDED) if _RECORDED in self.header else None
-        self._recorded = recorded if self.has_sound else None
-
-    @property
-    def has_recordings(self) -> bool:
-        """Whether rows give the length of the recordings that outputs were cut from."""
-        return self._recorded is not None
+        self.sound = SoundColumns(self.header)
 
     def index_of(self, column: str, option: str) -> int:
         """Return the index of a column; refuse an unknown one."""
@@ -206,11 +196,30 @@ class ManifestRows:
 
     def add(self, row: Row, tallies: Iterable[OutputTally]) -> None:
         """Add a row to several totals."""
-        seconds = self.seconds_of(row)
+        seconds, recorded = self.sound.seconds_of(row), self.sound.recorded_of(row)
         skipped = self._skipped is not None and bool(row[self._skipped])
-        recorded = 0.0 if self._recorded is None else _number(row[self._recorded])
         for tally in tallies:
             tally.add(row[self._path], row[self._size], seconds, recorded, skipped=skipped)
+
+
+class SoundColumns:
+    """The columns that give the length of sound.
+
+    Attributes:
+        has_sound: Whether rows give the length of outputs.
+        has_recordings: Whether they also give the length of the recordings that outputs were cut from.
+        seconds_of: Returns the length of the output in a row.
+    """
+
+    def __init__(self, header: Row) -> None:
+        """Find them."""
+        self.seconds_of, self.has_sound = _length(header)
+        self._recorded = header.index(_RECORDED) if self.has_sound and _RECORDED in header else None
+        self.has_recordings = self._recorded is not None
+
+    def recorded_of(self, row: Row) -> float:
+        """Return the length of the recording of a row."""
+        return 0.0 if self._recorded is None else _number(row[self._recorded])
 
 
 def path_column(files: Files, header: Row) -> str:
@@ -245,7 +254,7 @@ def _number(text: str) -> float:
 def stats_of(folder: str, by: str | None = None) -> Stats:
     """Return the totals of a run, from its folder or a URL."""
     rows = ManifestRows(folder)
-    stats = Stats(has_sound=rows.has_sound, has_recordings=rows.has_recordings)
+    stats = Stats(has_sound=rows.sound.has_sound, has_recordings=rows.sound.has_recordings)
     at = None if by is None else rows.index_of(by, "--by")
     for row in rows:
         # a piece with several labels counts for each
@@ -312,7 +321,7 @@ def split_lines(folder: str, rule: SplitRule, label: str | None, *, stays: bool 
         groups[name][hash(row[group])] += bool(row[output])
         if label is not None and at is not None and row[output]:
             classes.update((one, name) for one in dict.fromkeys(labels_in(label, row[at]) or [""]))
-    lines = aligned(_split_rows(tallies, groups, by, has_sound=rows.has_sound))
+    lines = aligned(_split_rows(tallies, groups, by, has_sound=rows.sound.has_sound))
     lines += _far_from(rule, tallies, [*chain(*(counts.values() for counts in groups.values()))], stays=stays)
     return [*lines, "", *aligned(_class_rows(classes, names, label))] if label else lines
 

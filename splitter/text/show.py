@@ -5,6 +5,9 @@ from collections.abc import Sequence
 
 from splitter.text.urls import without_secrets
 
+SECONDS_IN_HOUR = 3600
+# what is shorter than six minutes is shown in smaller units
+_LEAST_HOURS = 360
 # all control characters except tab
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -46,3 +49,8 @@ def show_seconds(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d} min"
+
+
+def show_hours(seconds: float) -> str:
+    """Return hours; a short duration in smaller units."""
+    return show_seconds(seconds) if 0 < seconds < _LEAST_HOURS else f"{seconds / SECONDS_IN_HOUR:,.2f} h"

@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 
 import fsspec
+import numpy as np
 import pytest
 from doors import here, program, read_table, write_files, write_list
 from sounds import tone, write_sound
@@ -50,6 +51,34 @@ def by_hand(outputs: Path, column: str | None) -> dict[str, dict[str, float]]:
             "failed": len(failed),
         }
     return found
+
+
+def test_the_summary_of_a_run_says_how_much_of_the_sound_is_kept(folder: Path, capfd):
+    """Of what this run has cut, as the manifest has it; of other files there is nothing to say."""
+    for name in ("a.wav", "b.wav"):
+        write_sound(folder / "in" / name, np.pad(tone(2, 8000), ((0, 16000), (0, 0))), 8000)
+    write_files(folder / "in", {"bad.wav": "not sound"})
+    options = ["--recipe", "silence", "--output", folder / "out"]
+    for workers, first in (("0", ["--limit", "1"]), ("2", [])):
+        said = here(capfd, "run", folder / "in", *options, "--workers", workers, *first)
+        own = splitter.read_manifest(folder / "out").tail(1)
+        kept = (own["frames"] / own["sample_rate"]).sum()
+        line = f"sound: 4.0 s recorded, {kept:.1f} s in outputs ({kept / 4:.1%} kept)"
+        assert [text for text in said.err.splitlines() if text.startswith("sound:")] == [line]
+        assert 1.9 < kept < 3
+    again = here(capfd, "run", folder / "in", *options)
+    words = here(
+        capfd,
+        "run",
+        folder / "in",
+        "--recipe",
+        "command",
+        "--command",
+        "true {output}",
+        "--output",
+        folder / "o",
+    )
+    assert "\nsound:" not in again.err + words.err
 
 
 def as_json(capfd, *arguments: object) -> dict[str, dict[str, float]]:
