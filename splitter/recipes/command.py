@@ -6,16 +6,17 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from splitter.dataset import ProcessorDataset, Result
-from splitter.errors import CommandFailed, Refused
+from splitter.errors import BadResult, CommandFailed, Refused
 from splitter.records import InputFile, OutputFile
+from splitter.storage.checked_file import json_of
 from splitter.system.programs import complaint, dying_with
 
 _PLACEHOLDER = re.compile(r"\{(?:input|output|name|stem)\}")
+_JSON = ".json"
 
 
 class Command(ProcessorDataset):
@@ -27,9 +28,20 @@ class Command(ProcessorDataset):
             of the input's file, {stem} that name without its extension.
         stdout: Keep what the program prints as an output of this name, such as {stem}.txt; {output} is
             then optional.
+        name_pattern: A regular expression whose named groups, found in the name of an output, become its
+            metadata, such as page-(?P<page>[0-9]+).
+        json_metadata: Take the JSON object in the file {stem}.json beside an output {stem}.png for the
+            metadata of that output, and not for an output.
     """
 
-    def __init__(self, inputs: Any, command: str | list[str], stdout: str | None = None) -> None:  # noqa: ANN401 - a path, a list, a table
+    def __init__(
+        self,
+        inputs: Any,  # noqa: ANN401 - a path, a list, a table
+        command: str | list[str],
+        stdout: str | None = None,
+        name_pattern: str | None = None,
+        json_metadata: bool = False,  # noqa: FBT001, FBT002 - an option
+    ) -> None:
         super().__init__(inputs)
         try:
             given = shlex.split(command) if isinstance(command, str) else command
@@ -38,11 +50,16 @@ class Command(ProcessorDataset):
             raise Refused(f"--command {command!r}: {error}") from None
         if not self.command:
             raise Refused("--command: is empty; write a program and its arguments")
-        self.stdout = stdout
-        if stdout is None:
-            # what an earlier version made, without this parameter, is not made again because of it
-            self.parameters = {name: value for name, value in self.parameters.items() if name != "stdout"}
-        elif "/" in stdout or stdout in {"", ".", ".."} or {"{input}", "{output}"} & {*_found_in(stdout)}:
+        self.stdout, self.json_metadata = stdout, json_metadata
+        self.name_pattern = None if name_pattern is None else _pattern(name_pattern)
+        # what an earlier version made, without these parameters, is not made again because of them
+        unused = {
+            name for name in ("stdout", "name_pattern", "json_metadata") if not self.parameters.get(name)
+        }
+        self.parameters = {name: value for name, value in self.parameters.items() if name not in unused}
+        if stdout is not None and (
+            "/" in stdout or stdout in {"", ".", ".."} or {"{input}", "{output}"} & {*_found_in(stdout)}
+        ):
             raise Refused(
                 f"--stdout {stdout!r}: is not the name of a file; write a name such as {{stem}}.txt"
             )
@@ -85,20 +102,54 @@ class Command(ProcessorDataset):
             if done.returncode:
                 how = complaint(done.returncode, printed, {os.fsencode(folder): b"{output}"})
                 raise CommandFailed(f"{arguments[0]} {how}")
-        outputs = _files_of(folder)
-        if self.stdout is None:
-            return outputs, {}
-        return chain([OutputFile(filled(self.stdout), stdout)], outputs), {}
+        files = sorted(folder.iterdir())
+        outputs = [] if self.stdout is None else [(filled(self.stdout), stdout)]
+        return self._outputs([*outputs, *((path.name, path) for path in files)]), {}
+
+    def _outputs(self, files: list[tuple[str, Path]]) -> Iterator[OutputFile]:
+        """Yield files with their metadata."""
+        stems = {os.path.splitext(name)[0] for name, _ in files if not name.endswith(_JSON)}
+        beside = {name: path for name, path in files if name.endswith(_JSON) and name[: -len(_JSON)] in stems}
+        if not self.json_metadata:
+            beside = {}
+        for name, path in files:
+            if path.is_dir():
+                raise IsADirectoryError(
+                    f"the command left the folder {name!r} in {{output}}; expected files only"
+                )
+            if name not in beside:
+                described = beside.get(os.path.splitext(name)[0] + _JSON)
+                own = {} if described is None else _object_in(described)
+                yield OutputFile(name, path, {**self._in_name(name), **own})
+
+    def _in_name(self, name: str) -> dict[str, str | None]:
+        """Return what the pattern finds in the name of an output."""
+        if self.name_pattern is None:
+            return {}
+        match = self.name_pattern.search(name)
+        return match.groupdict() if match else dict.fromkeys(self.name_pattern.groupindex)
 
 
 def _found_in(text: str) -> list[str]:
     return _PLACEHOLDER.findall(text)
 
 
-def _files_of(folder: Path) -> Iterator[OutputFile]:
-    for path in sorted(folder.iterdir()):
-        if path.is_dir():
-            raise IsADirectoryError(
-                f"the command left the folder {path.name!r} in {{output}}; expected files only"
-            )
-        yield OutputFile(path.name, path)
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise Refused(f"--name-pattern {text!r}: {error}") from None
+    if not pattern.groupindex:
+        raise Refused(f"--name-pattern {text!r}: has no named group; write one, such as (?P<page>[0-9]+)")
+    return pattern
+
+
+def _object_in(path: Path) -> dict[str, Any]:
+    """Return the metadata in a file beside an output."""
+    try:
+        found = json_of(path.read_bytes())
+    except ValueError as error:
+        raise BadResult(f"{path.name}: is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise BadResult(f"{path.name}: has no JSON object; expected the metadata of an output")
+    return found

@@ -348,3 +348,35 @@ def test_the_same_from_a_shell_for_comparison(a, tmp_path):
     run(a, tmp_path / "out", "split -b 1 {input} {output}/part-")
     outputs = {os.path.basename(name): text for name, text in tree(tmp_path / "out").items() if "/" in name}
     assert outputs == tree(tmp_path / "by hand")
+
+
+def test_outputs_get_metadata_from_their_names_and_from_json_beside_them(a, folder: Path):
+    """A name without a match has none; JSON that describes no output is an output itself."""
+    code = "import os, sys; os.chdir(sys.argv[1]); write = lambda name, text: open(name, 'w').write(text);"
+    code += (
+        "[write(f'page-{at}.png', 'x') for at in (1, 12)]; write('cover.png', 'x'); write('all.json', '3');"
+    )
+    code += 'write("page-12.json", \'{"words": 7}\')'
+    options = {"name_pattern": "page-(?P<page>[0-9]+)", "json_metadata": True}
+    made = Command(a, python(code, "{output}"), **options).run(folder / "out", workers=1, quiet=True)
+    table = read_table(folder / "out" / "manifest.csv")
+    rows = {Path(row["output"]).name: (row["page"], row["words"]) for row in table}
+    assert rows == {
+        "all.json": ("", ""),
+        "cover.png": ("", ""),
+        "page-1.png": ("1", ""),
+        "page-12.png": ("12", "7"),
+    }
+    assert len(made) == 4
+    plain = run(a, folder / "plain", python(code, "{output}"))
+    assert [Path(name).name for name in plain["output"]] == sorted([*rows, "page-12.json"])
+    bad = python("open(__import__('sys').argv[1] + '/a.json', 'w').write('3'); "
+                 "open(__import__('sys').argv[1] + '/a.txt', 'w')", "{output}")  # fmt: skip
+    failed = Command(a, bad, json_metadata=True).run(folder / "bad", workers=1, quiet=True).failed
+    assert "a.json: has no JSON object" in failed["message"][0]
+
+
+@pytest.mark.parametrize("pattern", ["page-([0-9]+)", "page-(?P<page>"])
+def test_a_pattern_that_names_nothing_is_refused(a, pattern):
+    with pytest.raises(Refused, match="--name-pattern 'page-"):
+        Command(a, "true {output}", name_pattern=pattern)
