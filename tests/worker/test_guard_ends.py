@@ -50,10 +50,11 @@ def test_a_signal_while_a_guard_hangs_up(launcher: Launcher, folder: Path, tmp_p
     eventually(lambda: not with_argument(token), lambda: str(with_argument(token)), 5)
 
 
-# its setup() is killed from outside, as by the kernel, in each of the starts that are named
+# killed from outside, as by the kernel, at the starts and the commits that are named
 UNLUCKY = """
 import os, signal
 from splitter import ProcessorDataset
+from splitter.ledger.journal import Journal
 
 
 class Unlucky(ProcessorDataset):
@@ -61,37 +62,56 @@ class Unlucky(ProcessorDataset):
         super().__init__(inputs)
         self.log, self.killed = log, killed.split()
 
-    def setup(self):
-        with open(self.log, "a") as log:
+    def count(self, what):
+        with open(self.log + what, "a") as log:
             log.write("x")
-        if str(os.path.getsize(self.log)) in self.killed:
+        if f"{what}{os.path.getsize(self.log + what)}" in self.killed:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def setup(self):
+        self.count("start")
+        commit = Journal.commit
+
+        def counted(*fields):
+            self.count("commit")
+            commit(*fields)
+
+        Journal.commit = counted
 
     def process(self, input_file):
         if input_file.read_text() == "bad":
             os._exit(7)
         return [], {}
 """
+TWICE_EACH = "start1 start2 start4 start5 start7 start8"
+IN_A_ROW = "start1 start3 start4 start5"
 
 
-@pytest.mark.parametrize("sink", ["files", "webdataset"])
-@pytest.mark.parametrize(("killed", "starts"), [("1 2 4 5 7 8", 9), ("1 3 4 5", 5)])
-def test_a_worker_killed_outside_of_any_input(
-    launcher: Launcher, folder: Path, sink: str, killed: str, starts: int
+@pytest.mark.parametrize(
+    ("sink", "bad", "killed", "starts"),
+    [
+        *[(sink, "b d", TWICE_EACH, 9) for sink in ("files", "webdataset")],
+        *[(sink, "b d", IN_A_ROW, 5) for sink in ("files", "webdataset")],
+        # what comes before b is committed between the second and the third
+        ("files", "b", "commit1 commit2 commit4", 5),
+    ],
+)
+def test_a_worker_killed_outside_of_any_input(  # noqa: PLR0913, PLR0917
+    launcher: Launcher, folder: Path, sink: str, bad: str, killed: str, starts: int
 ):
-    """What is killed three times in a row ends the run; inputs that are reached in between are progress."""
+    """Three times in a row ends the run, at once; an input reached in between, or a commit, is progress."""
     (folder / "unlucky.py").write_text(UNLUCKY)
-    log = folder / "log"
-    texts = {"a.txt": "good", "b.txt": "bad", "c.txt": "good", "d.txt": "bad", "e.txt": "good"}
+    texts = {f"{name}.txt": "bad" if name in bad else "good" for name in "abcde"}
     dataset = make_inputs(folder / "data", texts)
-    recipe = ("--recipe", folder / "unlucky.py:Unlucky", "--log", log, "--killed", killed)
+    recipe = ("--recipe", folder / "unlucky.py:Unlucky", "--log", folder / "log ", "--killed", killed)
     # all in one batch, and nobody asks first whether the recipe works
     options = ("--workers", 1, "--max-failures", "100%", "--sink", sink)
     options += ("--batch-size", 5) if sink == "files" else ()
     run = launcher.run("run", dataset, *recipe, *options, "--output", folder / "outputs")
     assert run.code == 1
-    assert log.stat().st_size == starts, run.stderr
+    assert (folder / "log start").stat().st_size == starts, run.stderr
     in_a_row = "a worker died 3 times in a row outside of any input: killed by SIGKILL (out of memory?); use"
-    assert (in_a_row in run.stderr) == (killed == "1 3 4 5")
-    failed = [row["input"] for row in read_table(folder / "outputs" / "errors.csv")]
-    assert failed == (["b.txt", "d.txt"] if killed != "1 3 4 5" else failed[:1])
+    assert (in_a_row in run.stderr) == (killed == IN_A_ROW)
+    if killed != IN_A_ROW:
+        failed = [row["input"] for row in read_table(folder / "outputs" / "errors.csv")]
+        assert failed == [f"{name}.txt" for name in bad.split()]
