@@ -171,19 +171,25 @@ def test_what_stands_in_the_way_is_named(received: Path, capfd, thing: str, name
         assert "remove it" in said.err
 
 
-@pytest.mark.parametrize(
-    "thing", [one for one in HOSTILE if one.startswith(("a promise", "names", "an abs"))]
-)
+@pytest.mark.parametrize("thing", [one for one in HOSTILE if one.startswith(("a promise", "names"))])
 def test_a_record_that_no_run_wrote_is_named(received: Path, capfd, thing: str):
     """Nothing is done by it, also not for the records beside it."""
     HOSTILE[thing](received / "outputs", received / "victim")
-    if "output" in thing:
-        return
     said = here(capfd, *COMMANDS["run"](received))
     assert said.code == 1
     assert len(said.lines) == 1
     assert "/000009-000000.begun: is damaged (it " in said.err
     assert "remove it" in said.err
+
+
+@pytest.mark.parametrize("thing", [one for one in HOSTILE if "output" in one and one.startswith("an ")])
+def test_a_commit_of_an_output_that_no_run_made_is_named(received: Path, capfd, thing: str):
+    """Before it is pruned: also what is inside of the folder, and splitter's own."""
+    HOSTILE[thing](received / "outputs", received / "victim")
+    said = here(capfd, *COMMANDS["run --prune"](received))
+    assert said.code == 1
+    assert "/000008-000000: is damaged (it" in said.lines[-1]
+    assert (received / "outputs" / ".splitter" / "lock").exists()
 
 
 def test_the_folder_itself_may_be_a_link(received: Path, capfd):
