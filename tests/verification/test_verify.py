@@ -597,6 +597,18 @@ def test_code_that_has_changed_unnoticed_is_found(signed, folder, capfd):
     assert said.out.startswith(f"{signed}/a/signed.txt: made again, its checksum is ")
 
 
+def test_a_column_that_came_later_is_no_difference(signed, folder, capfd):
+    """Outputs of an earlier version stay as they are; a column that is missing is found."""
+    recipe, own = folder / "signer.py", ["--deep", "all", "--recipe", f"{folder}/signer.py:Signer"]
+    text = recipe.read_text()
+    recipe.write_text(text.replace('{"length": ', '{"later": 1, "length": '))
+    assert recipe.read_text() != text
+    said = here(capfd, "verify", signed, *own)
+    assert (said.code, said.err) == (0, "")
+    recipe.write_text(text.replace('{"length": ', '{"other": '))
+    assert here(capfd, "verify", signed, *own).code == 1
+
+
 def test_one_s_own_recipe_has_to_be_named(signed, capfd):
     """No code is run because an output folder says so."""
     said = here(capfd, "verify", signed, "--deep")
