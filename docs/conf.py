@@ -27,6 +27,7 @@ NAVIGATION = {
             f"recipes/{name}"
             for name in ("sound", "chunk", "silence", "pauses", "speech", "segments", "command", "words")
         ),
+        "transcribe",
     ],
     "How to run": [
         "dataset-lists",
