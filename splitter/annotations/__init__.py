@@ -9,6 +9,9 @@ praat       TextGrids
 subtitles   SRT and WebVTT
 tables      CSV, TSV, JSONL and Raven's selection tables
 transcripts JSON of Whisper and the like
+transcribed what is spoken, and the times of its words
+dividing    what is spoken in each of a recording's pieces
+merging     neighbouring annotations, put together to pieces
 """
 
 from splitter.annotations.files import (

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from splitter.annotations.audacity import looks_like_audacity, read_audacity
 from splitter.annotations.nist import read_ctm, read_rttm
 from splitter.annotations.praat import read_textgrid
-from splitter.annotations.rows import Malformed, Row, shown
+from splitter.annotations.rows import Malformed, Row, Word, shown
 from splitter.annotations.subtitles import read_srt, read_vtt
 from splitter.annotations.tables import (
     is_label,
@@ -24,6 +24,7 @@ from splitter.annotations.tables import (
     row_of,
     same_column,
 )
+from splitter.annotations.transcribed import text_and_speaker
 from splitter.annotations.transcripts import looks_like_transcript, read_transcript
 from splitter.errors import AnnotationError, InputError
 from splitter.inputs.locations import look_at
@@ -87,12 +88,18 @@ class Annotation:
         end: When it ends; a point ends where it starts.
         label: What is said.
         columns: The other fields of its row as text, such as speaker, channel, tier or confidence.
+        text: What is spoken; None if the file does not tell.
+        speaker: Who speaks, if the file tells.
+        words: The words of the text and their times, if the file has them: joined, they are the text.
     """
 
     start: Fraction
     end: Fraction
     label: str
     columns: Mapping[str, str] = field(default_factory=dict)
+    text: str | None = None
+    speaker: str = ""
+    words: tuple[Word, ...] = ()
 
 
 class AnnotationFile:
@@ -310,7 +317,7 @@ def _kind_of(path: str, text: str) -> Kind:
 def _annotation(row: Row) -> Annotation:
     start, end = row.times()
     columns = {name: value for name, value in zip(row.names, row.values, strict=True) if value is not None}
-    return Annotation(start, end, row.label, columns)
+    return Annotation(start, end, row.label, columns, *text_and_speaker(row), row.words)
 
 
 def _order(annotation: Annotation) -> tuple[float, Fraction, float, Fraction]:

@@ -11,10 +11,32 @@ from splitter.annotations.rows import Malformed, Row, is_number, shown
 _TOKEN = re.compile(r'"(?P<text>(?:[^"]|"")*)"|(?P<open>")|(?P<comment>!.*)|(?P<word>[^\s"]+)')
 _is_flag = re.compile("<[a-z]+>").fullmatch
 _INTERVALS, _POINTS = "IntervalTier", "TextTier"
+# the tiers of the Montreal Forced Aligner, WebMAUS and people; those of several speakers are `NAME - words`
+_is_of_words = re.compile(r"(?:(?P<speaker>.+) - )?(?:words?|ort-mau)", re.IGNORECASE).fullmatch
+_is_of_texts = re.compile(
+    r"(?:(?P<speaker>.+) - )?(?:text|transcript(?:ion)?|sentences?|utterances?|ort|orthography)",
+    re.IGNORECASE,
+).fullmatch
 
 
 def read_textgrid(text: str) -> Iterator[Row]:
-    """Yield the intervals and points of all tiers, without intervals that have no text."""
+    """Yield the intervals and points of all tiers, without intervals that have no text.
+
+    What is spoken is in the tiers of words, or if there are none, in those of texts.
+    """
+    rows = list(_rows(text))
+    for is_spoken in (_is_of_words, _is_of_texts):
+        tiers = {row.values[0]: found for row in rows if (found := is_spoken(row.values[0] or ""))}
+        if tiers:
+            break
+    for row in rows:
+        tier = tiers.get(row.values[0])
+        speaker = tier["speaker"] if tier else None
+        names, values = (("tier", "speaker"), (*row.values, speaker)) if speaker else (row.names, row.values)
+        yield row._replace(names=names, values=values, spoken=tier is not None)
+
+
+def _rows(text: str) -> Iterator[Row]:
     if text.startswith("ooBinaryFile"):
         raise Malformed(1, "is the head of a binary TextGrid; save it as a text file in Praat")
     tokens = _Tokens(text)

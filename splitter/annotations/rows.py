@@ -20,6 +20,14 @@ _is_clock = re.compile(CLOCK, re.ASCII).fullmatch
 is_number = re.compile(_NUMBER, re.ASCII).fullmatch
 
 
+class Word(NamedTuple):
+    """A word of a text: when it is spoken, and the part of the text from its start to that of the next."""
+
+    start: Fraction
+    end: Fraction
+    text: str
+
+
 class Row(NamedTuple):
     """One annotation, as the text that a file has for it.
 
@@ -34,6 +42,8 @@ class Row(NamedTuple):
         lasts: Whether `end` is a duration.
         offset: When it starts in its own recording, where `start` counts through several.
         called: The name of the field that the label stands in; empty if it has none.
+        words: The words of the label, if their times are known.
+        spoken: Whether the label is what is spoken, where its name does not say so.
     """
 
     line: int
@@ -46,6 +56,8 @@ class Row(NamedTuple):
     lasts: bool = False
     offset: str = ""
     called: str = "label"
+    words: tuple[Word, ...] = ()
+    spoken: bool = False
 
     def labelled_by(self, name: str) -> "Row":
         """Return the row with another field as its label; empty if it does not have that."""
@@ -55,7 +67,9 @@ class Row(NamedTuple):
         label = others.pop(name, None) or ""
         if self.called:
             others[self.called] = self.label
-        return self._replace(label=label, names=tuple(others), values=tuple(others.values()), called=name)
+        return self._replace(
+            label=label, names=tuple(others), values=tuple(others.values()), called=name, spoken=False
+        )
 
     def times(self) -> tuple[Fraction, Fraction]:
         """Return the exact start and end; raise ValueError if they make no sense."""

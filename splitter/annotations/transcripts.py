@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from splitter.annotations.rows import Malformed, Row, in_milliseconds, shown
+from splitter.annotations.transcribed import WrittenWord, joined_tokens, words_in
 from splitter.text.csv import json_text, json_value
 
 _LISTS = ("segments", "transcription", "chunks")
@@ -55,7 +56,29 @@ def _row(segment: Any) -> Row:  # noqa: ANN401 - whatever JSON holds
         if name not in _NO_COLUMNS and not isinstance(value, (list, dict))
     }
     label = json_text(segment.get("text", segment.get("word"))).strip()
-    return Row(0, start, end, label, tuple(others), tuple(others.values()), called="text")
+    words = words_in(label, _words(segment))
+    return Row(0, start, end, label, tuple(others), tuple(others.values()), called="text", words=words)
+
+
+def _words(segment: Mapping[str, Any]) -> Iterator[WrittenWord]:
+    """Yield the words of Whisper, WhisperX and faster-whisper, or those in the tokens of whisper.cpp."""
+    match segment:
+        case {"words": [*words]}:
+            return (
+                (json_text(one.get("word")), *_written_times(one)) for one in words if isinstance(one, dict)
+            )
+        case {"tokens": [*tokens]}:
+            found = (one for one in tokens if isinstance(one, dict))
+            return joined_tokens((json_text(one.get("text")), *_written_times(one)) for one in found)
+    return iter(())
+
+
+def _written_times(word: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the times of a word; empty if it has none."""
+    try:
+        return _times(word)
+    except ValueError:
+        return "", ""
 
 
 def _times(segment: Mapping[str, Any]) -> tuple[str, str]:

@@ -6,10 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from splitter.annotations import Annotation, annotation_files_among, annotations_of_rows, has_times
+from splitter.annotations.dividing import Share
+from splitter.annotations.merging import Merge
 from splitter.audio.base import SoundSource
 from splitter.errors import AudioError, Refused, Skip
-from splitter.recipes.sound import BESIDE, IN_COLUMN, SoundRecipe, Span
+from splitter.recipes.sound import (
+    BESIDE,
+    IN_COLUMN,
+    LABEL_KEYS,
+    SoundRecipe,
+    Span,
+    exactly,
+    label_columns,
+    refuse_negative,
+    spoken_columns,
+)
 from splitter.records import Expected, InputFile
+
+DEFAULT_GAP = 2.0
+# a row of the list, its annotation, and what else is known of it
+Annotated = tuple[int, Annotation, dict[str, str]]
 
 
 class Segments(SoundRecipe):
@@ -19,6 +35,10 @@ class Segments(SoundRecipe):
         annotations: Where to find annotations: in a file, 'beside' each recording, or in files named by a
             column, as column=NAME. Default: the rows of the dataset list if they have a start and an end
             (several rows may name the same recording), else beside.
+        merge: Merge neighbouring annotations into pieces of MIN:MAX seconds, such as 5:15. Default: one piece
+            for each annotation.
+        merge_gap: Do not merge annotations with more seconds between them than this. Default: 2.
+        merge_speakers: Merge annotations of different speakers, too.
     """
 
     group_rows = True
@@ -27,9 +47,18 @@ class Segments(SoundRecipe):
         self,
         inputs: Any,  # noqa: ANN401 - a path, a list, a table
         annotations: str | None = None,
+        merge: str | None = None,
+        merge_gap: float | None = None,
+        merge_speakers: bool = False,  # noqa: FBT001, FBT002 - an option of the command line
         **shared: Any,  # noqa: ANN401 - see the base class
     ) -> None:
         super().__init__(inputs, annotations=annotations, **shared)
+        if merge is None and (merge_gap is not None or merge_speakers):
+            name = "--merge-speakers" if merge_gap is None else f"--merge-gap {merge_gap:g}"
+            raise Refused(f"{name}: needs --merge, such as --merge 5:15")
+        gap = DEFAULT_GAP if merge_gap is None else merge_gap
+        refuse_negative(merge_gap=gap)
+        self.merge = None if merge is None else Merge.parse(merge, gap=exactly(gap), speakers=merge_speakers)
         if annotations is None:
             # a folder has no rows with a start and an end
             self.inputs = self.inputs.with_options(companions=annotation_files_among)
@@ -44,8 +73,12 @@ class Segments(SoundRecipe):
             )
 
     def metadata_keys(self, columns: Sequence[str]) -> set[str]:
-        """Return also the key of labels from a file."""
-        return super().metadata_keys(columns) | {*(() if self._are_rows(columns) else ("label",))}
+        """Return also the key of labels from a file, or the keys of those that are merged."""
+        keys = super().metadata_keys(columns)
+        if self.merge is None:
+            return keys | {*(() if self._are_rows(columns) else ("label",))}
+        # rows that are merged have one text, and not that of the first
+        return keys | {*LABEL_KEYS, *({"text"} & {*columns})}
 
     def _are_rows(self, columns: Iterable[str]) -> bool:
         """Return whether the rows of the list are the annotations."""
@@ -63,20 +96,27 @@ class Segments(SoundRecipe):
         annotated = list(self._annotated(input_file))
         if not annotated:
             raise Skip(self._reason())
+        if self.merge is not None:
+            yield from self._merged(self.merge, source, input_file, annotated)
+            return
         for row, annotation, about in annotated:
-            start, stop = Span(annotation.start, annotation.end).frames(source.made.rate)
-            source.forget(start)
-            end = source.reach(max(stop, 1))
-            if end < max(start, 1):
-                raise AudioError(
-                    f"{input_file.input}: an annotation starts at {float(annotation.start):g} s, "
-                    f"after the end of the recording at {end / source.made.rate:g} s"
-                )
-            true_start, true_stop = annotation.start, annotation.end
-            if end < stop:
-                true_stop = Fraction(source.recorded_frames, source.recorded.rate)
-                true_start = min(true_start, true_stop)
-            yield Span(true_start, true_stop, about=about, row=row)
+            start, stop = _within(source, input_file, annotation.start, annotation.end, annotation.start)
+            yield Span(start, stop, about=about, row=row)
+
+    def _merged(
+        self, merge: Merge, source: SoundSource, input_file: InputFile, annotated: Sequence[Annotated]
+    ) -> Iterator[Span]:
+        """Yield one span for neighbouring annotations; its row is that of the first."""
+        # of the tiers of a TextGrid, those that hold what is spoken
+        annotated = [one for one in annotated if one[1].text is not None] or annotated
+        annotations = [annotation for _, annotation, _ in annotated]
+        for piece in merge.pieces(annotations):
+            cues = annotations[piece.first : piece.last]
+            start, stop = _within(source, input_file, piece.start, piece.stop, cues[-1].start)
+            shares = [Share(one, one.start - start, min(one.end, stop) - start, one.text) for one in cues]
+            spoken = spoken_columns(shares, annotations)
+            about = {name: value for name, value in spoken.items() if name not in input_file.columns}
+            yield Span(start, stop, row=annotated[piece.first][0], labels={**label_columns(shares), **about})
 
     def _reason(self) -> str:
         """Return why a recording without annotations is left out, and where they were looked for."""
@@ -89,7 +129,7 @@ class Segments(SoundRecipe):
             return f"it has no annotations in column {self.annotations.removeprefix(IN_COLUMN)!r}"
         return f"it has no annotations in {self.annotations}"
 
-    def _annotated(self, input_file: InputFile) -> Iterator[tuple[int, Annotation, dict[str, str]]]:
+    def _annotated(self, input_file: InputFile) -> Iterator[Annotated]:
         """Yield each annotation with its row of the list, and with what else is known of it."""
         if self._are_rows(input_file.columns):
             found = annotations_of_rows(input_file.rows, source=input_file.input)
@@ -99,3 +139,22 @@ class Segments(SoundRecipe):
         for annotation in self.annotations_of(input_file):
             more = {f"annotation_{key}": value for key, value in annotation.columns.items()}
             yield 0, annotation, {"label": annotation.label, **more}
+
+
+def _within(
+    source: SoundSource, input_file: InputFile, start: Fraction, stop: Fraction, annotated: Fraction
+) -> tuple[Fraction, Fraction]:
+    """Return the edges of a piece within the recording; refuse an annotation that starts after its end."""
+    first, last = Span(start, stop).frames(source.made.rate)
+    at, _ = Span(annotated, stop).frames(source.made.rate)
+    source.forget(first)
+    end = source.reach(max(last, 1))
+    if end < max(at, 1):
+        raise AudioError(
+            f"{input_file.input}: an annotation starts at {float(annotated):g} s, "
+            f"after the end of the recording at {end / source.made.rate:g} s"
+        )
+    if end < last:
+        stop = Fraction(source.recorded_frames, source.recorded.rate)
+        start = min(start, stop)
+    return start, stop

@@ -13,12 +13,12 @@ from typing import Any
 from splitter.annotations import (
     Annotation,
     AnnotationFile,
-    Labels,
     MinOverlap,
     advice_on_labels,
     annotation_files_among,
     find_annotations,
 )
+from splitter.annotations.dividing import Cross, Share, Shares, Upcoming
 from splitter.audio.base import SoundSource
 from splitter.audio.decoders import Truncated
 from splitter.audio.probe import probed_length
@@ -38,7 +38,7 @@ _KEYS = (
     *("start_seconds", "end_seconds", "start_sample", "stop_sample", "sample_rate", "channels", "frames"),
     *("source_rate", "source_channels", "source_frames", "source_format", "source_subtype", "source_seconds"),
 )
-_LABEL_KEYS = ("labels", "label_starts", "label_ends")
+LABEL_KEYS = ("labels", "label_starts", "label_ends")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Span:
     Attributes:
         about: More that is known of the piece.
         row: Which of the input's rows it comes from.
+        labels: What annotations say of it.
     """
 
     start: Fraction
@@ -57,6 +58,7 @@ class Span:
     silence: Fraction = Fraction(0)
     about: Mapping[str, Scalar] = field(default_factory=dict)
     row: int = 0
+    labels: Mapping[str, Scalar] = field(default_factory=dict)
 
     def frames(self, rate: int) -> tuple[int, int]:
         """Return the first sample, and the one after the last."""
@@ -121,7 +123,8 @@ class SoundRecipe(ProcessorDataset):
             sample_rate=sample_rate, channels=channels, format=format, subtype=subtype, lossy=lossy
         )
         # what an earlier version made, without these parameters, is not made again because of them
-        later = {"lossy": "copy", "label_column": None}
+        later: dict[str, Any] = {"lossy": "copy", "label_column": None, "cross": None}
+        later |= {"merge": None, "merge_gap": None, "merge_speakers": False}
         self.parameters = {
             name: value
             for name, value in self.parameters.items()
@@ -176,6 +179,10 @@ class SoundRecipe(ProcessorDataset):
     def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
         """Return where to cut, in order; `source.reach` tells how far the recording goes."""
 
+    def labelled_spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
+        """Return where to cut, with what annotations say of each piece."""
+        return self.spans(source, input_file)
+
     def process(self, input_file: InputFile) -> Result:
         """Cut one recording."""
         about: dict[str, Scalar] = {}
@@ -229,7 +236,7 @@ class SoundRecipe(ProcessorDataset):
             target = replace(target, device=self.device)
         folder = partial(getattr, input_file, "scratch")
         with open_source(input_file.local_path, target, self.truncated, folder) as source:
-            for number, span in enumerate(self.spans(source, input_file)):
+            for number, span in enumerate(self.labelled_spans(source, input_file)):
                 yield from _files(source, span, number)
             source.finish()
             recorded = source.recorded
@@ -252,6 +259,9 @@ class LabelledRecipe(SoundRecipe):
         annotations: Where to find annotations: in a file, 'beside' each recording, or in files named by a
             column, as column=NAME. Each piece gets the labels that it overlaps. Default: none.
         min_overlap: How much of a label a piece must contain to get it: seconds, or a share such as 50%.
+        cross: What to do with an annotation that crosses a border: assign it to the piece with more of it,
+            list it in both, or divide its text by the times of its words, and assign it if it has none.
+            Default: list labels in both, and divide the text.
     """
 
     def __init__(
@@ -261,12 +271,15 @@ class LabelledRecipe(SoundRecipe):
         annotations: str | None = None,
         label_column: str | None = None,
         min_overlap: str = "0",
+        cross: Cross | None = None,
         **shared: Any,  # noqa: ANN401 - see SoundRecipe
     ) -> None:
         super().__init__(inputs, annotations=annotations, label_column=label_column, **shared)
+        self.cross: Cross | None = cross
         self._min_overlap = MinOverlap.parse(min_overlap)
-        if label_column is not None and not annotations:
-            raise Refused(f"--label-column {label_column!r}: needs --annotations; add it, or leave it out")
+        for name, value in (("label-column", label_column), ("cross", cross)):
+            if value is not None and not annotations:
+                raise Refused(f"--{name} {value!r}: needs --annotations; add it, or leave it out")
 
     def advise_before_work(self, input_files: Iterable[InputFile]) -> str:
         """Return what to say of the labels, if there are to be any."""
@@ -274,31 +287,50 @@ class LabelledRecipe(SoundRecipe):
 
     def metadata_keys(self, columns: Sequence[str]) -> set[str]:
         """Return also the keys of labels."""
-        return super().metadata_keys(columns) | {*(_LABEL_KEYS if self.annotations else ())}
+        return super().metadata_keys(columns) | {*(LABEL_KEYS if self.annotations else ())}
 
-    def _pieces(self, input_file: InputFile, about: dict[str, Scalar]) -> Iterator[OutputFile]:
-        pieces = super()._pieces(input_file, about)
+    def labelled_spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
+        """Yield where to cut, with the labels and the text of each piece."""
         if not self.annotations:
-            yield from pieces
+            yield from self.spans(source, input_file)
             return
-        labels: Labels | None = None
-        with open_source(input_file.local_path, self.target, self.truncated) as source:
-            rate = source.recorded.rate
-        labels = Labels(self.annotations_of(input_file), rate=rate, min_overlap=self._min_overlap)
-        for piece in pieces:
-            yield piece._replace(metadata={**piece.metadata, **_labels_of(piece, labels)})
+        annotations, rate = self.annotations_of(input_file), source.recorded.rate
+        pieces = Upcoming(self.spans(source, input_file), lambda span: span.frames(rate))
+        labels = Shares(
+            annotations, pieces, rate=rate, cross=self.cross or "both", min_overlap=self._min_overlap
+        )
+        spoken = [one for one in annotations if one.text is not None]
+        texts = Shares(spoken, pieces, rate=rate, cross=self.cross or "divide")
+        for span in pieces:
+            edges = span.frames(rate)
+            shares = labels.of(*edges)
+            columns = label_columns(shares)
+            if spoken:
+                shares = texts.of(*edges)
+            columns |= spoken_columns(shares, annotations)
+            # what the list says of the whole recording stays
+            about = {name: value for name, value in columns.items() if name not in input_file.columns}
+            yield replace(span, labels=about)
 
 
-def _labels_of(piece: OutputFile, labels: Labels) -> dict[str, Scalar]:
+def label_columns(shares: Sequence[Share]) -> dict[str, Scalar]:
     """Return a piece's labels and when they start and end in it, each as one text."""
-    start, stop = piece.metadata["start_sample"], piece.metadata["stop_sample"]
-    assert isinstance(start, int) and isinstance(stop, int)  # noqa: S101, PT018 - made by _files
-    found = labels.of(start, stop)
     return {
-        "labels": join_labels(label.annotation.label for label in found),
-        "label_starts": "|".join(str(float(label.start)) for label in found),
-        "label_ends": "|".join(str(float(label.end)) for label in found),
+        "labels": join_labels(share.label for share in shares),
+        "label_starts": "|".join(str(float(share.start)) for share in shares),
+        "label_ends": "|".join(str(float(share.end)) for share in shares),
     }
+
+
+def spoken_columns(shares: Sequence[Share], annotations: Sequence[Annotation]) -> dict[str, Scalar]:
+    """Return what is spoken in a piece and by whom, if the annotations of its recording tell."""
+    columns: dict[str, Scalar] = {}
+    if any(one.text is not None for one in annotations):
+        columns["text"] = " ".join(filter(None, (share.text for share in shares)))
+    if any(one.speaker for one in annotations):
+        found = (share.annotation.speaker for share in shares if share.annotation.speaker)
+        columns["speaker"] = "|".join(dict.fromkeys(found))
+    return columns
 
 
 def _files(source: SoundSource, span: Span, number: int) -> Iterator[OutputFile]:
@@ -328,6 +360,7 @@ def _files(source: SoundSource, span: Span, number: int) -> Iterator[OutputFile]
         }
         if content is not None and (way := source.way_of_cutting(start, stop, silence)):
             metadata["source_cut"] = way
+        metadata |= span.labels
         name = f"{number:06d}_{start_seconds:.3f}s{suffix}.{source.made.ending}"
         yield OutputFile("" if content is None else name, content, metadata, span.row)
 

@@ -1,0 +1,183 @@
+"""Which piece of a recording has an annotation that crosses a border, and which of its words.
+
+            first piece     second piece    gap      third piece
+    ...[-------------------|----------------]     [--------------]...
+              |-- a cue with words --|                               divided: each word is in one piece
+                         |-- a cue without --|                       assigned: whole, to the second piece
+
+What is in a piece from its start to its end is in that piece. All else is in the piece that has more of it
+than any other, the first of several; pieces that overlap may both have all of it. A word that no piece has
+any of goes with the word before it, or if there is none, with the one after it.
+"""
+
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from splitter.annotations.files import Annotation
+from splitter.annotations.labels import Labels, MinOverlap
+from splitter.annotations.rows import Word
+
+Cross = Literal["assign", "both", "divide"]
+
+Piece = TypeVar("Piece")
+# the first sample, and the one after the last
+Edges = tuple[int, int]
+Time = tuple[Fraction, Fraction]
+
+
+class Upcoming(Iterator[Piece], Generic[Piece]):
+    """Pieces in order, of which those that follow can be looked at before.
+
+    Attributes:
+        index: The number of the piece that was taken last.
+    """
+
+    def __init__(self, pieces: Iterable[Piece], edges_of: Callable[[Piece], Edges]) -> None:
+        self._pieces, self._edges_of = iter(pieces), edges_of
+        self._next: deque[Piece] = deque()
+        self.index = -1
+
+    def __next__(self) -> Piece:
+        piece = self._next.popleft() if self._next else next(self._pieces)
+        self.index += 1
+        return piece
+
+    def starting_before(self, sample: int) -> Iterator[Edges]:
+        """Yield the edges of the pieces that follow, up to the first that starts there or later."""
+        number = 0
+        while number < len(self._next) or self._look():
+            edges = self._edges_of(self._next[number])
+            if edges[0] >= sample:
+                return
+            yield edges
+            number += 1
+
+    def _look(self) -> bool:
+        """Look at one more piece; return whether there is one."""
+        for piece in self._pieces:
+            self._next.append(piece)
+            return True
+        return False
+
+
+class Share(NamedTuple):
+    """What a piece has of an annotation.
+
+    Attributes:
+        annotation: The annotation, in the time of the recording.
+        start: Where it starts in the piece, in seconds; 0 if it started before.
+        end: Where it ends in the piece; the length of the piece if it goes on.
+        text: What is spoken of it there; None if the file does not tell.
+    """
+
+    annotation: Annotation
+    start: Fraction
+    end: Fraction
+    text: str | None
+
+    @property
+    def label(self) -> str:
+        """What the annotation is called there: its part of the text, if that is its label."""
+        is_text = self.text is not None and self.annotation.label == self.annotation.text
+        return (self.text or "") if is_text else self.annotation.label
+
+
+@dataclass(frozen=True, slots=True)
+class _Cue(Annotation):
+    """An annotation from its first word to its last; its words, or itself if it is not to be divided.
+
+    Attributes:
+        whole: The annotation as it is.
+        units: What is never divided.
+        owners: Which piece has each of the units, as soon as one piece was asked for.
+    """
+
+    whole: Annotation = field(kw_only=True)
+    units: tuple[Word, ...] = ()
+    owners: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, one: Annotation, *, rate: int, divided: bool) -> "_Cue":
+        units = one.words if divided and one.text is not None else ()
+        units = units or (Word(one.start, one.end, one.text or ""),)
+        start, end = min(unit.start for unit in units), max(unit.end for unit in units)
+        start, end = min(one.start, start), max(one.end, end)
+        if any(unit.start == unit.end == end for unit in units):
+            # a point at the end is in the next sample
+            end = Fraction(math.floor(end * rate) + 1, rate)
+        return cls(start, end, "", whole=one, units=units)
+
+
+class Shares:
+    """The annotations of a recording, to be asked for piece after piece, in the order of the pieces."""
+
+    def __init__(
+        self,
+        annotations: Iterable[Annotation],
+        pieces: Upcoming[Any],
+        *,
+        rate: int,
+        cross: Cross = "divide",
+        min_overlap: MinOverlap | None = None,
+    ) -> None:
+        self._pieces, self._rate, self._cross = pieces, rate, cross
+        self._min_overlap = min_overlap or MinOverlap()
+        cues = (_Cue.of(one, rate=rate, divided=cross == "divide") for one in annotations)
+        self._cues = Labels(cues, rate=rate)
+
+    def of(self, start: int, stop: int) -> list[Share]:
+        """Return what a piece [start, stop) of samples has; it must be the one that was taken last."""
+        opens, closes = self._time((start, stop))
+        shares = []
+        for cue, _, _ in self._cues.of(start, stop):
+            assert isinstance(cue, _Cue)  # noqa: S101 - no others were given
+            units = self._units(cue, (start, stop))
+            one = cue.whole
+            begins = min(max(one.start, opens), closes)
+            ends = max(min(one.end, closes), begins)
+            if units and self._min_overlap.holds(ends - begins, one):
+                text = None if one.text is None else "".join(unit.text for unit in units).strip()
+                shares.append(Share(one, begins - opens, ends - opens, text))
+        return shares
+
+    def _units(self, cue: _Cue, piece: Edges) -> tuple[Word, ...]:
+        """Return the units of a cue that a piece has."""
+        if self._cross == "both":
+            return cue.units
+        if not cue.owners:
+            cue.owners.extend(self._owners(cue, piece))
+        index, time = self._pieces.index, self._time(piece)
+        pairs = zip(cue.units, cue.owners, strict=True)
+        return tuple(unit for unit, owner in pairs if owner == index or _share(unit, time) == 1)
+
+    def _owners(self, cue: _Cue, piece: Edges) -> list[int]:
+        """Return which piece has each of the units; this piece is the first that has any."""
+        times = [self._time(piece)]
+        if cue.end > times[0][1]:
+            times += map(self._time, self._pieces.starting_before(math.ceil(cue.end * self._rate)))
+        opens, closes = zip(*times, strict=True)
+        owners: list[int | None] = []
+        for unit in cue.units:
+            first = bisect_right(closes, unit.start)
+            shares = [_share(unit, time) for time in times[first : bisect_right(opens, unit.end)]]
+            most = max(shares, default=Fraction(0))
+            before = owners[-1] if owners else None
+            owners.append(self._pieces.index + first + shares.index(most) if most else before)
+        earliest = next((owner for owner in owners if owner is not None), self._pieces.index)
+        return [earliest if owner is None else owner for owner in owners]
+
+    def _time(self, piece: Edges) -> Time:
+        return Fraction(piece[0], self._rate), Fraction(piece[1], self._rate)
+
+
+def _share(unit: Word, piece: Time) -> Fraction:
+    """Return how much of a unit a piece has, from 0 to 1; a point is not in a piece that ends there."""
+    opens, closes = piece
+    if unit.start == unit.end:
+        return Fraction(opens <= unit.start < closes)
+    return max(Fraction(0), min(unit.end, closes) - max(unit.start, opens)) / (unit.end - unit.start)
