@@ -86,12 +86,12 @@ def assign(
         if group in settled:
             held[number_of[settled[group]]] += row
     found = by_hash.copy()
-    shares = _Shares(counts.sum(axis=0), [*fractions.values()])
+    shares = _SplitSizes(counts.sum(axis=0), [*fractions.values()])
     found[searched] = _best(shares, counts[searched], held, by_hash[searched])
     return {group: names[found[at]] for at, group in enumerate(groups) if free[at]}
 
 
-class _Shares:
+class _SplitSizes:
     """How far the outputs of each split are from what they should be."""
 
     def __init__(self, totals: np.ndarray, fractions: Sequence[float]) -> None:
@@ -125,7 +125,7 @@ class _Shares:
         return missing
 
 
-def _best(shares: _Shares, counts: np.ndarray, held: np.ndarray, by_hash: np.ndarray) -> np.ndarray:
+def _best(shares: _SplitSizes, counts: np.ndarray, held: np.ndarray, by_hash: np.ndarray) -> np.ndarray:
     """Return the best assignment of groups to splits, which hold something already."""
     if len(shares) ** len(counts) <= _FEW_ASSIGNMENTS:
         return _best_of_all(shares, counts, held, by_hash)
@@ -135,7 +135,9 @@ def _best(shares: _Shares, counts: np.ndarray, held: np.ndarray, by_hash: np.nda
     return min(found, key=lambda splits: shares.total(_outputs_by_split(splits, counts, held)))
 
 
-def _best_of_all(shares: _Shares, counts: np.ndarray, held: np.ndarray, by_hash: np.ndarray) -> np.ndarray:
+def _best_of_all(
+    shares: _SplitSizes, counts: np.ndarray, held: np.ndarray, by_hash: np.ndarray
+) -> np.ndarray:
     """Try all assignments; of those that are equally good, take the one that is most like the hash."""
     splits, groups = len(shares), len(counts)
     codes = np.arange(splits**groups)
@@ -148,7 +150,7 @@ def _best_of_all(shares: _Shares, counts: np.ndarray, held: np.ndarray, by_hash:
     return best
 
 
-def _largest_first(shares: _Shares, counts: np.ndarray, held: np.ndarray) -> np.ndarray:
+def _largest_first(shares: _SplitSizes, counts: np.ndarray, held: np.ndarray) -> np.ndarray:
     """Give the largest group first, each to the split that lacks most."""
     missing = shares.missing(held)
     found = np.zeros(len(counts), "i8")
@@ -158,7 +160,7 @@ def _largest_first(shares: _Shares, counts: np.ndarray, held: np.ndarray) -> np.
     return found
 
 
-def _improved(shares: _Shares, counts: np.ndarray, held: np.ndarray, found: np.ndarray) -> np.ndarray:
+def _improved(shares: _SplitSizes, counts: np.ndarray, held: np.ndarray, found: np.ndarray) -> np.ndarray:
     """Move groups, and swap them, as long as that makes an assignment better."""
     now = _outputs_by_split(found, counts, held)
     for _ in range(_PASSES):
@@ -168,7 +170,9 @@ def _improved(shares: _Shares, counts: np.ndarray, held: np.ndarray, found: np.n
     return found
 
 
-def _improve_one(shares: _Shares, counts: np.ndarray, now: np.ndarray, found: np.ndarray, group: int) -> bool:
+def _improve_one(
+    shares: _SplitSizes, counts: np.ndarray, now: np.ndarray, found: np.ndarray, group: int
+) -> bool:
     """Move a group to where it does most good, or swap it with another; return whether that was any."""
     here, own = found[group], counts[group]
     best, there, other = 0, here, -1
