@@ -1,4 +1,4 @@
-"""The seams that other packages can add to: recipes, sinks, executors and input sources, by name.
+"""The seams that other packages can add to: recipes, measures, sinks, executors and input sources, by name.
 
 A package adds one with an entry point in its pyproject.toml:
 
@@ -17,7 +17,7 @@ from splitter.text.spelling import nearest
 
 @dataclass(frozen=True)
 class Registry:
-    """Classes by name: our own, and those of installed packages.
+    """Classes, or measures, by name: our own, and those of installed packages.
 
     Looking for packages takes some 20 ms, so it is done only for a name that is not one of ours, and where
     all names are shown.
@@ -59,19 +59,30 @@ class Registry:
 
     def load(self, name: str, base: type[Any]) -> type[Any]:
         """Return the class of that name; refuse one that is no `base`, or whose module cannot be imported."""
+        found, target = self._imported(name)
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise Refused(f"{self.option} {name}: {target} is not a subclass of {base.__name__}")
+        return found
+
+    def load_object(self, name: str, kind: type[Any]) -> Any:  # noqa: ANN401 - of that kind
+        """Return the object of that name; refuse one of another kind, or whose module cannot be imported."""
+        found, target = self._imported(name)
+        if not isinstance(found, kind):
+            raise Refused(f"{self.option} {name}: {target} is not a {kind.__name__}")
+        return found
+
+    def _imported(self, name: str) -> tuple[Any, str]:
+        """Return what a name stands for, and its `module:attribute`."""
         target = self.check(name)
         module, _, attribute = target.partition(":")
         try:
-            found = getattr(importlib.import_module(module), attribute)
+            return getattr(importlib.import_module(module), attribute), target
         except Exception as error:
             if name in self.own:
                 raise
             raise Refused(
                 f"{self.option} {name}: {target} cannot be imported: {type(error).__name__}: {error}"
             ) from error
-        if not (isinstance(found, type) and issubclass(found, base)):
-            raise Refused(f"{self.option} {name}: {target} is not a subclass of {base.__name__}")
-        return found
 
     def _added(self) -> dict[str, set[str]]:
         """Return the names that installed packages add, each with what it stands for."""
@@ -111,6 +122,19 @@ EXECUTORS = Registry(
     {
         "local": "splitter.executors.local:LocalExecutor",
         "ray": "splitter.executors.ray.executor:RayExecutor",
+    },
+)
+MEASURES = Registry(
+    "splitter.measures",
+    "--measure",
+    {
+        "levels": "splitter.measures.levels:levels",
+        "loudness": "splitter.measures.loudness:loudness",
+        "clipping": "splitter.measures.clipping:clipping",
+        "snr": "splitter.measures.snr:snr",
+        "bandwidth": "splitter.measures.bandwidth:bandwidth",
+        "speech": "splitter.measures.speech:speech",
+        "dnsmos": "splitter.measures.dnsmos:dnsmos",
     },
 )
 # by the ending of a path, without the dot, or the scheme of a URL; our own kinds look at more than a name

@@ -2,7 +2,10 @@
 
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import TypeVar
+
+import numpy as np
 
 from splitter.audio.decoders import SoundFormat
 from splitter.audio.formats.registry import LOSSY
@@ -37,6 +40,10 @@ class SoundSource(ABC):
     @abstractmethod
     def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
         """Return the frames from `start` to `stop`, then silence, as one file or as one per channel."""
+
+    @abstractmethod
+    def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Yield the frames from `start` to `stop`, decoded, part after part; as they are before encoding."""
 
     @property
     @abstractmethod

@@ -12,7 +12,7 @@ import numpy as np
 import soundfile
 
 from splitter.audio.base import MANY_SAMPLES, SoundSource, keeps_samples, wav_header
-from splitter.audio.decoders import SoundFormat, Truncated, check_mp3, read_exactly
+from splitter.audio.decoders import SoundFormat, Truncated, check_mp3, numbers, read_exactly
 from splitter.audio.encode import encode_blocks, silent
 from splitter.audio.formats.flac import FlacError, FlacSource
 from splitter.audio.formats.mp3 import Mp3Source, seems_mp3
@@ -68,6 +68,15 @@ class RawSource(SoundSource):
             file.write(even)
 
         return [copy]
+
+    def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Yield the samples as numbers."""
+        raw = self._raw
+        at_once = self.made.frames_at_once
+        for at in range(start, stop, at_once):
+            size = (min(stop, at + at_once) - at) * raw.frame_bytes
+            content = np.frombuffer(self._read(self._start + at * raw.frame_bytes, size), np.uint8)
+            yield numbers(content, raw.subtype, raw.order).reshape(-1, raw.channels)
 
     def _read(self, at: int, size: int) -> bytes:
         content: bytes = os.pread(self._file.fileno(), size, at)
@@ -130,6 +139,10 @@ class FramesSource(SoundSource):
         blocks = functools.partial(_with_silence, self._flac.cut, self.made, start, stop, silence)
         return [encode_blocks(blocks, stop - start + silence, self.made)]
 
+    def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Yield what the frames decode to."""
+        return _with_silence(self._flac.cut, self.made, start, stop, 0)
+
     def close(self) -> None:
         """Close the file."""
         self._flac.close()
@@ -168,6 +181,10 @@ class LossySource(SoundSource):
     def _encoded(self, start: int, stop: int, silence: int) -> list[Content]:
         blocks = functools.partial(_with_silence, self._lossy.cut, self.made, start, stop, silence)
         return [encode_blocks(blocks, stop - start + silence, self.made)]
+
+    def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Yield what the frames decode to."""
+        return _with_silence(self._lossy.cut, self.made, start, stop, 0)
 
     def close(self) -> None:
         """Close the file."""

@@ -68,6 +68,10 @@ class OpusPacketsSource(LossySource):
             return [functools.partial(self._lossy.cut, start, stop, preroll=preroll)]
         return self._whole(start, stop).contents(start, stop, silence)
 
+    def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Yield the frames as they are decoded in sequence from the start of the recording."""
+        return self._whole(start, stop).frames(start, stop)
+
     def forget(self, frame: int) -> None:
         """Let go of what has been decoded."""
         self._forgotten = frame

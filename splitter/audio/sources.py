@@ -1,8 +1,11 @@
 """Which way a recording is cut: copied where that loses nothing, else decoded."""
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from fractions import Fraction
 from tempfile import gettempdir
+
+import numpy as np
 
 from splitter.audio.base import SoundSource, keeps_samples, wav_header
 from splitter.audio.copying import FramesSource, Mp3FramesSource, RawSource
@@ -85,6 +88,10 @@ class UnreadSource(SoundSource):
         return self._recorded_frames
 
     def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+        """Raise NotImplementedError: nothing is read."""
+        raise NotImplementedError
+
+    def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
         """Raise NotImplementedError: nothing is read."""
         raise NotImplementedError
 

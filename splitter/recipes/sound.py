@@ -3,7 +3,7 @@
 import os
 import stat
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -26,6 +26,8 @@ from splitter.audio.sources import UnreadSource, open_source
 from splitter.audio.target import Channels, FileFormat, Lossy, Target, made_format
 from splitter.dataset import ProcessorDataset, Result, refuse_hidden
 from splitter.errors import AnnotationError, AudioError, InputError, Refused, Skip
+from splitter.measures.base import Sound
+from splitter.measures.chosen import chosen_measures, columns_of
 from splitter.recipes.parameters import take_parameters_of_base
 from splitter.records import Expected, InputFile, OutputFile, Scalar
 from splitter.text.labels import join_labels
@@ -38,6 +40,8 @@ _KEYS = (
     *("start_seconds", "end_seconds", "start_sample", "stop_sample", "sample_rate", "channels", "frames"),
     *("source_rate", "source_channels", "source_frames", "source_format", "source_subtype", "source_seconds"),
 )
+# of a source, from a sample to before another, of all channels or the one of a number
+_Measuring = Callable[[SoundSource, int, int, int | None], Mapping[str, Scalar]]
 LABEL_KEYS = ("labels", "label_starts", "label_ends")
 
 
@@ -100,6 +104,8 @@ class SoundRecipe(ProcessorDataset):
             column, as column=NAME.
         label_column: The column or field of annotation files that holds the labels. Default: label, text,
             species or another usual name.
+        measure: What to measure of each piece, into columns of the manifest: levels, loudness, clipping, snr,
+            bandwidth, speech, dnsmos; several with commas. Default: nothing.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401 - Python's
@@ -117,19 +123,21 @@ class SoundRecipe(ProcessorDataset):
         truncated: Truncated = "error",
         annotations: str | None = None,
         label_column: str | None = None,
+        measure: str | None = None,
     ) -> None:
         super().__init__(inputs)
         self.target = Target(
             sample_rate=sample_rate, channels=channels, format=format, subtype=subtype, lossy=lossy
         )
         # what an earlier version made, without these parameters, is not made again because of them
-        later: dict[str, Any] = {"lossy": "copy", "label_column": None, "cross": None}
+        later: dict[str, Any] = {"lossy": "copy", "label_column": None, "cross": None, "measure": None}
         later |= {"merge": None, "merge_gap": None, "merge_speakers": False}
         self.parameters = {
             name: value
             for name, value in self.parameters.items()
             if name not in later or value != later[name]
         }
+        self.measures = chosen_measures(measure)
         self.truncated: Truncated = truncated
         self.annotations = annotations
         if annotations == BESIDE:
@@ -141,9 +149,12 @@ class SoundRecipe(ProcessorDataset):
             self.parameters = {**self.parameters, "annotations file": _state_of(annotations)}
 
     def setup(self) -> None:
-        """Read a file of annotations that is about many recordings once."""
+        """Read a file of annotations that is about many recordings once; load the models of measures."""
         if "annotations file" in self.parameters and self.annotations:
             self._annotation_file = AnnotationFile(self.annotations, label_column=self.label_column)
+        for measure in self.measures:
+            if measure.prepare:
+                measure.prepare(self.device)
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Refuse a list without the column that names the annotations, or with one that would be hidden."""
@@ -157,7 +168,7 @@ class SoundRecipe(ProcessorDataset):
         """Return the metadata keys that there will be, whatever the recordings are."""
         resampled = {"source_resampler"} if self.target.sample_rate is not None else set()
         cut = {"source_cut"} if self.target.format in {"mp3", "ogg"} else set()
-        return {*_KEYS, *resampled, *cut}
+        return {*_KEYS, *resampled, *cut, *columns_of(self.measures)}
 
     def advise_before_work(self, input_files: Iterable[InputFile]) -> str:
         """Return what to say of the labels in the first annotation file; refuse one for all with a fault."""
@@ -237,7 +248,7 @@ class SoundRecipe(ProcessorDataset):
         folder = partial(getattr, input_file, "scratch")
         with open_source(input_file.local_path, target, self.truncated, folder) as source:
             for number, span in enumerate(self.labelled_spans(source, input_file)):
-                yield from _files(source, span, number)
+                yield from _files(source, span, number, self._measured)
             source.finish()
             recorded = source.recorded
             about.update(
@@ -250,6 +261,20 @@ class SoundRecipe(ProcessorDataset):
             )
             if target.sample_rate is not None:
                 about["source_resampler"] = source.resampler
+
+    def _measured(self, source: SoundSource, start: int, stop: int, channel: int | None) -> dict[str, Scalar]:
+        """Return what is measured of a piece, or of one of its channels."""
+        if not self.measures or start == stop:
+            return dict.fromkeys(columns_of(self.measures))
+        columns = slice(None) if channel is None else slice(channel, channel + 1)
+        sound = Sound(
+            lambda: (block[:, columns] for block in source.frames(start, stop)),
+            frames=stop - start,
+            channels=source.made.channels,
+            rate=source.made.rate,
+            device=self.device,
+        )
+        return {name: value for measure in self.measures for name, value in measure.of(sound).items()}
 
 
 class LabelledRecipe(SoundRecipe):
@@ -272,9 +297,12 @@ class LabelledRecipe(SoundRecipe):
         label_column: str | None = None,
         min_overlap: str = "0",
         cross: Cross | None = None,
+        measure: str | None = None,
         **shared: Any,  # noqa: ANN401 - see SoundRecipe
     ) -> None:
-        super().__init__(inputs, annotations=annotations, label_column=label_column, **shared)
+        super().__init__(
+            inputs, annotations=annotations, label_column=label_column, measure=measure, **shared
+        )
         self.cross: Cross | None = cross
         self._min_overlap = MinOverlap.parse(min_overlap)
         for name, value in (("label-column", label_column), ("cross", cross)):
@@ -333,7 +361,7 @@ def spoken_columns(shares: Sequence[Share], annotations: Sequence[Annotation]) -
     return columns
 
 
-def _files(source: SoundSource, span: Span, number: int) -> Iterator[OutputFile]:
+def _files(source: SoundSource, span: Span, number: int, measured: _Measuring) -> Iterator[OutputFile]:
     """Yield the files of one span: one, or one for each channel."""
     rate = source.made.rate
     start, stop = span.frames(rate)
@@ -357,6 +385,7 @@ def _files(source: SoundSource, span: Span, number: int) -> Iterator[OutputFile]
             "channels": source.made.channels,
             "frames": stop - start + silence,
             **span.about,
+            **measured(source, start, stop, channel - 1 if len(contents) > 1 else None),
         }
         if content is not None and (way := source.way_of_cutting(start, stop, silence)):
             metadata["source_cut"] = way

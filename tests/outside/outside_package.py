@@ -1,7 +1,7 @@
 """What another package may bring, found by the entry points beside it."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from splitter.executors.base import Cluster, Limits
 from splitter.executors.local import LocalExecutor
 from splitter.inputs.listing import InputList
 from splitter.inputs.source import InputSource, ListReading, SourceRows
-from splitter.records import Content, Scratch
+from splitter.measures.base import Sound, measure
+from splitter.records import Content, Scalar, Scratch
 from splitter.sinks.base import StoredOutput
 from splitter.sinks.files import FilesSink, FilesWriter
 from splitter.sinks.shards import ShardSink
@@ -32,6 +33,12 @@ class Shout(ProcessorDataset):
     def process(self, input_file: InputFile) -> Result:
         text = input_file.read_text()
         return [OutputFile("loud.txt", text.upper() + self.mark)], {"letters": len(text)}
+
+
+@measure("zeros")
+def zeros(sound: Sound) -> Iterator[Scalar]:
+    """Count the samples that are zero."""
+    yield sum(int((block == 0).sum()) for block in sound.blocks())
 
 
 class KindsSink(FilesSink):

@@ -474,7 +474,7 @@ def test_a_recipe_for_sound_declares_only_what_is_its_own():
             "annotations",
             "label_column",
         ),
-        *("min_overlap", "cross", "late"),
+        *("min_overlap", "cross", "measure", "late"),
     ]
     assert parameters["format"].help == "Only some formats."
     assert parameters["sample_rate"].help == "Samples per second. Default: as recorded."
