@@ -39,7 +39,7 @@ NAVIGATION = {
         "slurm",
         "completion",
     ],
-    "How to see and trust it": ["plan", "report", "verify"],
+    "How to see and trust it": ["plan", "measures", "report", "verify"],
     "How to train": ["notebook", "shards", "open", "webdataset", "hugging-face", "ray-data", "tar"],
     "Reference": ["cli", "the-class", "manifest", "api"],
     "Background": ["design", "performance", "comparison"],

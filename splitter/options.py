@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from splitter.errors import Refused
 from splitter.registry import OF_OPTIONS
+from splitter.text.conditions import columns_in
 from splitter.text.sizes import LARGEST_NUMBER, parse_size
 from splitter.text.spelling import nearest
 
@@ -105,6 +106,7 @@ class RunOptions:
         on: The column to join --labels on, such as speaker, or speaker=name if the names differ. Default:
             the column of the paths.
         where: Take only the rows that match, such as "split == 'train' and duration < 30".
+        all_rows: Of a manifest, take also the rows that --keep left out.
         keep_extension: Name the output folder of a.wav 'a.wav/' instead of 'a/'.
         limit: Take only the first N inputs, for a trial.
         part: Do only part K of N, as K/N, while other processes or machines do the others; afterwards,
@@ -116,6 +118,9 @@ class RunOptions:
         field: A column to write as a separate member next to each output, as NAME=COLUMN, such as cls=label.
             May be repeated.
         shuffle: Shuffle samples across shards; the number is the seed.
+        keep: Which outputs to keep, such as "snr > 15 and dnsmos > 3": a condition over the columns of the
+            manifest, which gets a column `kept`. Another condition makes only the manifest again; but shards
+            hold only what is kept, so they are made again. '' removes the column.
         manifest_format: Formats of the manifest: csv (always written), parquet, jsonl; such as csv,parquet.
         audiofolder: Also write metadata.csv, so that Hugging Face opens the output folder as audiofolder or
             imagefolder; with --manifest-format csv,parquet it is metadata.parquet.
@@ -158,6 +163,7 @@ class RunOptions:
     labels: str | os.PathLike[str] | None = None
     on: str | None = None
     where: str | None = None
+    all_rows: bool = False
     keep_extension: bool = False
     limit: int | None = None
     part: str | None = None
@@ -166,6 +172,7 @@ class RunOptions:
     shard_maxcount: int | None = None
     field: list[str] = dataclasses.field(default_factory=list)
     shuffle: int | None = None
+    keep: str | None = None
     manifest_format: str = "csv"
     audiofolder: bool = False
     executor: str = "local"
@@ -208,6 +215,8 @@ class RunOptions:
         self._check_sink()
         if self.workers_asked[1] == 0 and (self.timeout is not None or self.memory is not None):
             raise Refused("--timeout and --memory need a worker process; leave --workers 0 out")
+        if self.keep:
+            columns_in(self.keep, "--keep")
         # the properties below refuse what they cannot read
         _ = (
             self.new_names,

@@ -157,12 +157,13 @@ def split(  # noqa: PLR0913 - what click gives
 @click.command(short_help="Count inputs, outputs, hours, failures, by any column.")
 @click.argument("output", shell_complete=files)
 @click.option("--by", cls=Single, metavar="COLUMN", help="Print one line for each value of this column.")
+@click.option("--all-rows", is_flag=True, help="Also count outputs that --keep left out.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def stats(output: str, by: str | None, as_json: bool) -> None:  # noqa: FBT001 - what click gives
+def stats(output: str, by: str | None, all_rows: bool, as_json: bool) -> None:  # noqa: FBT001 - what click gives
     """Count the inputs, outputs, bytes, hours and failures of the folder or URL OUTPUT."""
     from splitter.outputs.stats import stats_of
 
-    found = stats_of(output, by)
+    found = stats_of(output, by, all_rows=all_rows)
     click.echo(found.to_json(by) if as_json else "\n".join(found.lines(by)))
 
 

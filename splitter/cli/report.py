@@ -28,6 +28,7 @@ _PREVIEWS_HELP = (
 _PREVIEWS = click.option(
     "--previews", type=click.IntRange(min=0), default=PREVIEWS, show_default=True, help=_PREVIEWS_HELP
 )
+_ALL_ROWS = click.option("--all-rows", is_flag=True, help="Also show outputs that --keep left out.")
 
 
 @click.command(short_help="Write a page to browse and play the outputs.")
@@ -35,8 +36,11 @@ _PREVIEWS = click.option(
 @click.option("to", "--output", "-o", metavar="FILE", help="Where to write it. Default: OUTPUT/report.html.")
 @_SAMPLE
 @_PREVIEWS
+@_ALL_ROWS
 @click.option("--quiet", is_flag=True, help="Print errors only.")
-def report(output: str, to: str | None, sample: int, previews: int, quiet: bool) -> int:  # noqa: FBT001 - what click gives
+def report(  # noqa: PLR0913 - what click gives
+    *, output: str, to: str | None, sample: int, previews: int, all_rows: bool, quiet: bool
+) -> int:
     """Write a page about the output folder OUTPUT: plots, a table to browse and play outputs, failures.
 
     The page is one file that works in any browser without a network. Nothing else is written.
@@ -48,7 +52,7 @@ def report(output: str, to: str | None, sample: int, previews: int, quiet: bool)
 
     try:
         with signals_raise(), _progress(quiet=quiet) as tell:
-            path, page = write_report(output, to, Effort(sample, previews, tell))
+            path, page = write_report(output, to, Effort(sample, previews, tell, all_rows))
     except Interrupted as interruption:
         click.echo("splitter: interrupted; no report was written", err=True)
         return interruption.exit_code
@@ -105,7 +109,10 @@ def _next_step(path: str, page: "Page", output: str) -> str:
 @click.option("--sources", is_flag=True, help="Also serve the inputs that the dataset list names.")
 @_SAMPLE
 @_PREVIEWS
-def serve(output: str, port: int, host: str, sources: bool, sample: int, previews: int) -> int:  # noqa: FBT001, PLR0913, PLR0917
+@_ALL_ROWS
+def serve(  # noqa: PLR0913 - what click gives
+    *, output: str, port: int, host: str, sources: bool, sample: int, previews: int, all_rows: bool
+) -> int:
     """Serve the output folder OUTPUT to a browser on this machine, until Ctrl-C.
 
     This way, the report plays all outputs, including those in shards, and shows their spectrograms. If
@@ -119,7 +126,7 @@ def serve(output: str, port: int, host: str, sources: bool, sample: int, preview
     try:
         with signals_raise():
             with _progress(quiet=False) as tell:
-                effort = Effort(sample, previews, tell)
+                effort = Effort(sample, previews, tell, all_rows)
                 server, note = server_of(output, effort, host=host, port=port, sources=sources)
             if note:
                 click.echo(f"splitter: {note}", err=True)

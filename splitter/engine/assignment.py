@@ -20,6 +20,7 @@ from splitter.inputs.listing import InputList
 from splitter.inputs.reading import ListSource, read_source, refuse_no_match
 from splitter.inputs.survey import Survey, advice_on_missing, survey
 from splitter.inputs.table import InputTable, copy_list
+from splitter.ledger.keeping import KeepRule
 from splitter.ledger.list_copy import ListDescription
 from splitter.ledger.part_shares import inputs_of_part
 from splitter.ledger.recipe_record import recipe_how, seed_of
@@ -151,6 +152,9 @@ def read_assignment(
         **request.sink.options(),
         "keep_extension": options.keep_extension,
     }
+    keep_in_shards = _keep_in_shards(request)
+    if keep_in_shards:
+        how["keep"] = keep_in_shards
     # no start of this machine tells what has become of what others have written
     alone = not request.executor.elsewhere and storage.part is None
     job = Job(
@@ -162,6 +166,7 @@ def read_assignment(
         table.at,
         seed_of(how, header),
         options.retries,
+        keep_in_shards,
         durable=options.durable or not alone,
     )
     groups = None
@@ -187,6 +192,16 @@ def read_assignment(
         reading.tally,
         advice_on_missing(request.listing, table, layout, found),
     )
+
+
+def _keep_in_shards(request: RunRequest) -> str:
+    """Return the condition by which shards are made; nothing for loose files, which keep all."""
+    if request.sink.divisible:
+        return ""
+    if request.options.keep is not None:
+        return request.options.keep
+    stored = KeepRule.stored(request.storage)
+    return stored.where if stored else ""
 
 
 def _tell_tally(tally: RowTally, display: Display) -> None:
@@ -218,8 +233,8 @@ def _executor(recipe: ProcessorDataset, options: RunOptions) -> Executor:
 
 def _listing(inputs: InputList, options: RunOptions) -> InputList:
     """Return the list that the recipe was given, with what the options say about it."""
-    names = ("root", "delimiter", "pattern", "folder_label", "labels", "on", "where", "member")
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    names = ("root", "delimiter", "pattern", "folder_label", "labels", "on", "where", "member", "all_rows")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) not in (None, False)}
     if options.column != "input":
         given["column"] = options.column
     return inputs.with_options(**given, rename=options.new_names)

@@ -9,6 +9,7 @@ from splitter.engine.decide import NAMES_SHOWN, Decision, compare, damaged_still
 from splitter.engine.display import Display
 from splitter.engine.rounds import Progress
 from splitter.ledger.journal import Journal
+from splitter.ledger.keeping import KeepRule
 from splitter.ledger.list_copy import keep_list
 from splitter.ledger.recipe_record import note_how
 from splitter.ledger.records import FAILED
@@ -110,6 +111,8 @@ def begin(run: Assignment, decision: Decision, journal: Journal, progress: Progr
     # before the list: a death in between makes a manifest with too little in it, never with too much
     keep_stale(storage, journal, decision.state.entries[decision.state.stale])
     note_how(storage, run.how, decision.earlier)
+    if run.options.keep is not None:
+        KeepRule.store(storage, run.options.keep)
     if run.groups is not None:
         run.groups.write(storage)
     _note_unsynced(run, decision, journal)

@@ -12,6 +12,7 @@ import numpy as np
 from splitter.engine.assignment import Assignment
 from splitter.errors import Refused
 from splitter.ledger.journal import INDEX, Journal
+from splitter.ledger.keeping import refuse_keep_column
 from splitter.ledger.recipe_record import how_before, what_changed
 from splitter.ledger.records import DONE, SKIPPED
 from splitter.ledger.tables import refuse_column, refuse_in_the_way
@@ -88,6 +89,7 @@ def decide(run: Assignment, journal: Journal, tell: Callable[[str], None] = lamb
     """
     options, storage = run.options, run.storage
     refuse_column(storage, run.table.header)
+    refuse_keep_column(storage, run.table.header, options.keep)
     refuse_in_the_way(storage, options.other_tables)
     generation = journal.next_generation
     before, earlier = how_before(storage)

@@ -28,6 +28,7 @@ class InputList:
         where: A condition over the columns; other rows are left out.
         member: Which field of each sample in a tar archive is the input, or which column of a Parquet file;
             alternatives separated by semicolons, such as `flac;wav`.
+        all_rows: Whether to take also the rows of a manifest that `--keep` left out.
         companions: A function that tells which files of a folder source belong to others, and are no inputs.
     """
 
@@ -42,6 +43,7 @@ class InputList:
     on: str | None = None
     where: str | None = None
     member: str | None = None
+    all_rows: bool | None = None
     companions: Callable[[Sequence[str]], Collection[str]] | None = None
 
     def __post_init__(self) -> None:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from splitter.errors import Refused
 from splitter.inputs.folders import same_folder
 from splitter.inputs.lists import READERS, ListFileSource, suffix_of
-from splitter.inputs.source import ListReading, SourceRows
+from splitter.inputs.source import USES, ListReading, SourceRows, refuse_option
+from splitter.ledger.keeping import COLUMN as KEPT
+from splitter.ledger.keeping import is_left_out
 from splitter.stores.listings import content_beside
 from splitter.text.csv import Row
 from splitter.text.labels import EARLIER
@@ -29,6 +31,16 @@ def labels_of_manifest(path: str, header: Sequence[str]) -> list[str] | None:
     """Return the dataset columns of a manifest in its output folder; None for any other list."""
     if not {OUTPUT, "size", "checksum"} <= {*header}:
         return None
+    fields = _schema(path)
+    if not fields:
+        return None
+    own = {OUTPUT, "size", "checksum", "skipped", *fields["types"]} - {*fields["columns"]}
+    # what somebody has added is a label
+    return [name for name in header if name not in own]
+
+
+def _schema(path: str) -> dict[str, Any]:
+    """Return what a run says of the columns of its manifest; nothing if none does."""
     schema = (
         f"{parent(path)}/{SCHEMA_BESIDE}"
         if is_url(path)
@@ -37,13 +49,11 @@ def labels_of_manifest(path: str, header: Sequence[str]) -> list[str] | None:
     try:
         content = content_beside(schema) if is_url(path) else _read(schema)
         if content is None:
-            return None
+            return {}
         fields = json.loads(content)
-        own = {OUTPUT, "size", "checksum", "skipped", *fields["types"]} - {*fields["columns"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {"types": {*fields["types"]}, "columns": {*fields["columns"]}, "rule": fields.get("rule")}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(f"{schema}: cannot be read ({error}); run that stage again") from None
-    # what somebody has added is a label
-    return [name for name in header if name not in own]
 
 
 def _read(path: str) -> bytes | None:
@@ -79,16 +89,23 @@ def names_in_next_stage(
 class ManifestSource(ListFileSource):
     """The manifest of an earlier run, whose outputs are the inputs of this one."""
 
+    takes = ListFileSource.takes | {"all_rows"}
+
     def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401 - as the seam
         """Take a list of which --column asks for the outputs; `read` sees whether it is a manifest."""
         is_plain = isinstance(location, str) and listing.delimiter is None
         return is_plain and listing.column == OUTPUT and suffix_of(location) not in READERS
+
+    def options(self, location: Any) -> set[str]:  # noqa: ANN401
+        """Return its options."""
+        return super().options(location) | {"all_rows"}
 
     def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
         """Return the rows that have an output, and the new names of the columns."""
         found = super().read(location, listing, reading)
         labels = labels_of_manifest(location, found.header)
         if labels is None:
+            refuse_option(listing.all_rows, "--all-rows", USES["all_rows"])
             return found
         if same_folder(
             parent(location) if is_url(location) else os.path.dirname(location), reading.leave_out
@@ -97,18 +114,30 @@ class ManifestSource(ListFileSource):
                 f"{reading.leave_out}: holds the files that {location} lists; choose another --output"
             )
         rename = names_in_next_stage(found.header, labels, listing.rename or {})
-        rows = _with_output(found.rows, found.header.index(OUTPUT), reading.tell)
+        kept = None if listing.all_rows else _keep_column(location, found.header)
+        rows = _with_output(found.rows, found.header.index(OUTPUT), kept, reading.tell)
         return SourceRows(found.header, rows, found.home, rename)
 
 
-def _with_output(rows: Iterable[Row], at: int, tell: Callable[[str], None]) -> Iterator[Row]:
-    """Yield the rows of a manifest that have an output file."""
-    left_out = 0
+def _keep_column(path: str, header: Sequence[str]) -> int | None:
+    """Return which column says what --keep has kept, if one does."""
+    return header.index(KEPT) if KEPT in header and _schema(path).get("rule") == KEPT else None
+
+
+def _with_output(
+    rows: Iterable[Row], at: int, kept: int | None, tell: Callable[[str], None]
+) -> Iterator[Row]:
+    """Yield the rows of a manifest that have an output file, and are kept."""
+    left_out = not_kept = 0
     for row in rows:
-        if row[at]:
-            yield row
-        else:
+        if not row[at]:
             left_out += 1
+        elif kept is not None and is_left_out(row[kept]):
+            not_kept += 1
+        else:
+            yield row
+    if not_kept:
+        tell(f"{not_kept:,} outputs are not kept, as --keep says: left out; --all-rows takes them, too")
     if left_out:
         rows_have = "row of the manifest has" if left_out == 1 else "rows of the manifest have"
         tell(f"{left_out:,} {rows_have} no output file: left out")

@@ -22,6 +22,7 @@ USES = {
     "pattern": "a folder",
     "folder_label": "a folder",
     "root": "a dataset list",
+    "all_rows": "the manifest of a run, with --column output",
 }
 
 
@@ -101,7 +102,8 @@ class InputSource(ABC):
 def refuse_option(value: object, option: str, use: str) -> None:
     """Refuse an option that was given for another kind of source."""
     if value is not None:
-        raise Refused(f"{option} {value!r} is only for {use}; leave it out")
+        given = option if value is True else f"{option} {value!r}"
+        raise Refused(f"{given} is only for {use}; leave it out")
 
 
 def refuse_others(listing: "InputList", takes: frozenset[str]) -> None:

@@ -4,11 +4,14 @@ import csv
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from splitter.errors import StorageError
 from splitter.ledger.journal import Journal
+from splitter.ledger.keeping import COLUMN as KEPT
+from splitter.ledger.keeping import KeepRule
 from splitter.ledger.records import (
     DONE,
     ERROR_COLUMNS,
@@ -82,9 +85,24 @@ class ManifestTables:
         return tally
 
     def advice(self) -> str:
-        """Return what to do about a column `split` that is empty in every row; nothing if it is not."""
+        """Return what to do about a column `kept` or `split` that is empty in every row, if one is."""
+        if not len(self._made):
+            return ""
+        return "; ".join(filter(None, (self._advice_on_keep(), self._advice_on_split())))
+
+    def _advice_on_keep(self) -> str:
+        rule = KeepRule.stored(self._storage)
+        missing = rule.missing(self._union.names) if rule else []
+        if not missing:
+            return ""
+        return (
+            f"the column {KEPT!r} is empty in every row: --keep names {missing[0]!r}, which the manifest "
+            "does not have; run again with another --keep, or with what makes that column, such as --measure"
+        )
+
+    def _advice_on_split(self) -> str:
         rule = SplitRule.stored(self._storage)
-        if rule is None or not len(self._made) or rule.by in self._union.names:
+        if rule is None or rule.by in self._union.names:
             return ""
         split = f"splitter split {self._storage.root}"
         return (
@@ -97,15 +115,21 @@ class ManifestTables:
     def schema(self) -> bytes:
         """Return the content of schema.json: the manifest's columns and their types."""
         types = dict((*self._union.outputs, *self._union.inputs))
-        return json.dumps({"columns": self._columns, "types": types}).encode()
+        schema: dict[str, Any] = {"columns": self._columns, "types": types}
+        if KeepRule.stored(self._storage):
+            schema["rule"], types[KEPT] = KEPT, "bool"
+        return json.dumps(schema).encode()
 
     def rows(self) -> Iterator[bytes]:
         """Yield manifest.csv in pieces of whole rows."""
         union = self._union
         positions = [_positions_in_union(head, union) for head in self._journal.heads]
-        rule = SplitRule.stored(self._storage)
-        split_of = None if rule is None else _split_of(rule, union.names, self._storage.root)
-        return _table(union.names, self._journal, self._made, positions, split_of)
+        added: AddedColumns = {}
+        if keep := KeepRule.stored(self._storage):
+            added[KEPT] = keep.of(union.names, self._storage.root)
+        if rule := SplitRule.stored(self._storage):
+            added[COLUMN] = _split_of(rule, union.names, self._storage.root)
+        return _table(union.names, self._journal, self._made, positions, added)
 
     def errors(self) -> Iterator[bytes]:
         """Yield errors.csv in pieces of whole rows."""
@@ -144,6 +168,8 @@ def merged_type(one: str, other: str) -> str:
 
 
 ColumnPositions = list[int | None]
+# what is made from the columns of a row each time
+AddedColumns = dict[str, Callable[[Row], str]]
 
 
 def _positions_in_union(head: RowColumns, union: RowColumns) -> ColumnPositions:
@@ -179,19 +205,22 @@ def _table(
     journal: Journal,
     entries: np.ndarray,
     positions_of: list[ColumnPositions],
-    split_of: Callable[[Row], str] | None = None,
+    added: AddedColumns | None = None,
 ) -> Iterator[bytes]:
     """Yield a table of entries that may have fewer columns, or in another order."""
     csv_text = CsvText()
-    yield csv_text.encode([header if split_of is None else [*header, COLUMN]])
+    added = added or {}
+    yield csv_text.encode([[*header, *added]])
     as_they_are = [*range(len(header))]
     for head, record, piece in journal.pieces(entries):
         positions = positions_of[head]
-        if split_of is None and positions == as_they_are:
+        if not added and positions == as_they_are:
             yield piece
             continue
         rows = rows_of(journal, record, piece, positions)
-        yield csv_text.encode(rows if split_of is None else [[*row, split_of(row)] for row in rows])
+        for row in rows if added else ():
+            row += [value_of(row) for value_of in added.values()]
+        yield csv_text.encode(rows)
 
 
 def rows_of(journal: Journal, record: int, piece: bytes, positions: Sequence[int | None]) -> list[Row]:

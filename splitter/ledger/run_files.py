@@ -138,6 +138,7 @@ OTHER_TABLES = RunFile(
 RULE = RunFile(
     f"{OWN_FOLDER}/split.json", "the rule of 'splitter split'", "run 'splitter split' again, or remove it"
 )
+KEEP = RunFile(f"{OWN_FOLDER}/keep.json", "the condition of --keep", "remove it, and run again with --keep")
 GROUPS = RunFile(f"{OWN_FOLDER}/groups", "which inputs share a shard", RESTORE)
 COLUMNS = RunFile(f"{OWN_FOLDER}/columns.json", "the columns of Parquet shards", RESTORE)
 STALE_MARKS = RunFile(

@@ -46,10 +46,20 @@ class OutputSamples:
 
     @classmethod
     def of(
-        cls, output: "str | os.PathLike[str] | pd.DataFrame", where: str | None, decode: Decode, content: str
+        cls,
+        output: "str | os.PathLike[str] | pd.DataFrame",
+        where: str | None,
+        decode: Decode,
+        content: str,
+        *,
+        all_rows: bool = False,
     ) -> "OutputSamples":
         """Read the manifest and select rows."""
+        from splitter.outputs.frame import is_left_out_in
+
         rows, folder = _manifest(output)
+        if not all_rows:
+            rows = rows[~is_left_out_in(rows)]
         if not (isinstance(decode, bool) or callable(decode)):
             raise Refused(f"splitter.open: decode is {decode!r:.100}; give True, False or a function")
         return cls(_chosen(rows[rows["output"] != ""], where), folder, decode, content)

@@ -8,16 +8,21 @@ import numpy as np
 import pandas as pd
 
 from splitter.errors import Refused
+from splitter.ledger.keeping import COLUMN, is_left_out
 from splitter.ledger.manifest import ERRORS, MANIFEST
 from splitter.ledger.records import ERROR_COLUMNS, OUTPUT_COLUMNS
 from splitter.ledger.splits import BARE
 from splitter.outputs.files import Files
 from splitter.outputs.reader import FOLDER
-from splitter.outputs.tables import AGAIN, location_of, open_table, schema_of
+from splitter.outputs.tables import AGAIN, keep_column, location_of, open_table, schema_of
 from splitter.text.csv import Row, in_unicode
 
 if TYPE_CHECKING:
     from splitter.engine.summary import Summary
+
+
+# in the attrs of a manifest: that its column `kept` is that of --keep
+KEPT = "splitter kept"
 
 
 class Manifest(pd.DataFrame):
@@ -52,9 +57,36 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
         else _no_failures(columns)
     )
     manifest.summary = summary
+    if keep_column(location.files, list(manifest.columns)) is not None:
+        manifest.attrs[KEPT] = True
     if location.is_home:
         manifest.attrs[FOLDER] = location.files.folder
     return manifest
+
+
+def is_left_out_in(manifest: pd.DataFrame) -> np.ndarray:
+    """Return which rows `--keep` has left out; none of a manifest without it."""
+    if not manifest.attrs.get(KEPT) or COLUMN not in manifest.columns:
+        return np.zeros(len(manifest), bool)
+    return np.fromiter(map(is_left_out, manifest[COLUMN]), bool, len(manifest))
+
+
+def without_left_out(manifest: Manifest, column: str) -> Manifest:
+    """Return the manifest without the outputs that `--keep` has left out; each input keeps a row."""
+    left_out = is_left_out_in(manifest) & (manifest["output"].to_numpy(object) != "")
+    if not left_out.any():
+        return manifest
+    inputs = manifest[column] if column in manifest.columns else manifest.iloc[:, 0]
+    first = ~inputs.duplicated() & ~inputs.isin(inputs[~left_out])
+    blank = {
+        "output": manifest["output"].mask(left_out, ""),
+        "size": manifest["size"].astype("Int64").mask(left_out),
+    }
+    rows = manifest.assign(**blank)[~left_out | first.to_numpy(bool)]
+    found: Manifest = Manifest(rows.reset_index(drop=True))
+    found.attrs |= manifest.attrs
+    found.failed, found.summary = manifest.failed, manifest.summary
+    return found
 
 
 def no_manifest(summary: "Summary") -> Manifest:

@@ -22,6 +22,7 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one door for both
     output: "str | os.PathLike[str] | pd.DataFrame",
     *,
     where: str | None = None,
+    all_rows: bool = False,
     decode: Decode = True,
     content: str = "content",
     streaming: bool = False,
@@ -36,6 +37,7 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one door for both
     Args:
         output: An output folder, a URL, or rows of a manifest.
         where: The rows to take, in the syntax of pandas' `query`, such as "split == 'train' and size > 1000".
+        all_rows: Also take outputs that `--keep` left out.
         decode: Sound becomes a tensor [channels, frames] with its `sample_rate`, images become Pillow's,
             text becomes str, and the rest stays bytes. False: bytes. Or a function of the bytes and the row.
         content: The key of the content in the dict.
@@ -46,7 +48,7 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one door for both
         rank: The part of a stream to read, of `world_size`. Default: from torch.distributed.
         world_size: Number of parts.
     """
-    samples = OutputSamples.of(output, where, decode, content)
+    samples = OutputSamples.of(output, where, decode, content, all_rows=all_rows)
     if streaming:
         reader_rank = ReaderRank.given(rank, world_size)
         return OutputStream(samples, shuffle=shuffle, buffer=buffer, seed=seed, reader_rank=reader_rank)

@@ -12,13 +12,14 @@ from itertools import chain
 from typing import Any
 
 from splitter.errors import Refused
+from splitter.ledger.keeping import is_left_out
 from splitter.ledger.manifest import ERRORS, MANIFEST
 from splitter.ledger.records import ERROR_COLUMNS, OUTPUT_COLUMNS, SKIPPED_COLUMN
 from splitter.ledger.run_files import LIST, LISTED
 from splitter.ledger.split_balance import FEW_GROUPS
 from splitter.ledger.splits import COLUMN, SplitRule
 from splitter.outputs.files import Files
-from splitter.outputs.tables import location_of, open_table, schema_of
+from splitter.outputs.tables import keep_column, location_of, open_table, schema_of
 from splitter.storage.checked_file import json_of
 from splitter.text.csv import Row
 from splitter.text.labels import labels_in
@@ -172,14 +173,15 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 class ManifestRows:
     """The rows of a manifest, and the meaning of their columns."""
 
-    def __init__(self, folder: str) -> None:
-        """Open the manifest."""
+    def __init__(self, folder: str, *, all_rows: bool = False) -> None:
+        """Open the manifest; outputs that `--keep` left out count only with `all_rows`."""
         location = location_of(folder, "OUTPUT")
         self.files, self.name = location.files, location.name
         _, self.columns = schema_of(self.files)
         self.header, self._rows = open_table(self.files, location.name, OUTPUT_COLUMNS, self.columns)
         self._path = self.header.index(path_column(self.files, self.header))
         self._size = self.header.index("size")
+        self._kept = None if all_rows else keep_column(self.files, self.header)
         self._skipped = self.header.index(SKIPPED_COLUMN) if SKIPPED_COLUMN in self.header else None
         self.sound = SoundColumns(self.header)
 
@@ -192,7 +194,14 @@ class ManifestRows:
 
     def __iter__(self) -> Iterator[Row]:
         """Return an iterator over the rows."""
-        yield from self._rows
+        if self._kept is None:
+            yield from self._rows
+            return
+        output = self.header.index(OUTPUT_COLUMNS[0])
+        for row in self._rows:
+            if is_left_out(row[self._kept]):
+                row[output] = row[self._size] = ""
+            yield row
 
     def add(self, row: Row, tallies: Iterable[OutputTally]) -> None:
         """Add a row to several totals."""
@@ -251,9 +260,9 @@ def _number(text: str) -> float:
         return 0.0
 
 
-def stats_of(folder: str, by: str | None = None) -> Stats:
+def stats_of(folder: str, by: str | None = None, *, all_rows: bool = False) -> Stats:
     """Return the totals of a run, from its folder or a URL."""
-    rows = ManifestRows(folder)
+    rows = ManifestRows(folder, all_rows=all_rows)
     stats = Stats(has_sound=rows.sound.has_sound, has_recordings=rows.sound.has_recordings)
     at = None if by is None else rows.index_of(by, "--by")
     for row in rows:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from splitter.errors import Refused, StorageError
+from splitter.ledger.keeping import COLUMN
 from splitter.ledger.manifest import MANIFEST
 from splitter.ledger.run_files import SCHEMA
 from splitter.outputs.files import Files, LocalFiles, files_at
@@ -147,3 +148,10 @@ def _check_header(path: str, header: Row, needed: Sequence[str]) -> None:
     for name in header:
         if header.count(name) > 1:
             raise Refused(f"{path}: has two columns {name!r}; {AGAIN}")
+
+
+def keep_column(files: Files, header: Sequence[str]) -> int | None:
+    """Return which column says what `--keep` has kept; None if none does."""
+    if COLUMN not in header or not files.exists(SCHEMA.name):
+        return None
+    return header.index(COLUMN) if json_of(files.read(SCHEMA.name)).get("rule") == COLUMN else None

@@ -289,7 +289,7 @@ class LabelledRecipe(SoundRecipe):
             Default: list labels in both, and divide the text.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is an option of the command line
         self,
         inputs: Any,  # noqa: ANN401 - a path, a list, a table
         *,

@@ -51,11 +51,13 @@ class Effort:
         sample: Maximum number of outputs to read.
         previews: Maximum bytes of sound and images in the page.
         tell: Receives how many of how many outputs have been read.
+        all_rows: Whether to show outputs that `--keep` left out, too.
     """
 
     sample: int
     previews: int
     tell: Tell = unheard
+    all_rows: bool = False
 
 
 @dataclass

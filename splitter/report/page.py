@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from splitter.errors import Refused
-from splitter.outputs.frame import read_manifest
+from splitter.outputs.frame import read_manifest, without_left_out
 from splitter.outputs.tables import location_of
 from splitter.report.looking import POINTS, Effort, Looks, Outputs, look
 from splitter.report.summary import (
@@ -75,7 +75,10 @@ def page_of(output: str, location: str, effort: Effort) -> Page:
     manifest = read_manifest(output)
     folder = files.folder
     kept = RunFacts.of(files)
-    table = ReportTable.of(manifest, MOST_ROWS, str(kept.listed.get("column", "")))
+    column = str(kept.listed.get("column", ""))
+    if not effort.all_rows:
+        manifest = without_left_out(manifest, column)
+    table = ReportTable.of(manifest, MOST_ROWS, column)
     layout = layout_of(kept)
     outputs = Outputs(folder, table)
     looks = look(outputs, table, layout, effort)

@@ -22,6 +22,8 @@ from splitter.text.show import one_line
 from splitter.text.spelling import nearest
 
 LONGEST = 10_000
+# the option that messages name
+WHERE = "--where"
 Number = int | float
 # what a condition says of a row, or of whatever else has columns
 Condition = Callable[[Any], bool]
@@ -36,7 +38,7 @@ _PIECES = re.compile(
 _PLACE = "column_in_backquotes_"
 
 
-def condition(text: str, header: Sequence[str]) -> Condition:
+def condition(text: str, header: Sequence[str], option: str = WHERE) -> Condition:
     """Return what a condition says, as a function of a row of texts; refuse what it cannot be."""
 
     def column(name: str) -> Value:
@@ -46,24 +48,33 @@ def condition(text: str, header: Sequence[str]) -> Condition:
         at = header.index(name)
         return lambda row: row[at]
 
-    return condition_over(text, column, header)
+    return condition_over(text, column, header, option)
 
 
-def condition_over(text: str, column: Callable[[str], Value], header: Sequence[str] = ()) -> Condition:
+def condition_over(
+    text: str, column: Callable[[str], Value], header: Sequence[str] = (), option: str = WHERE
+) -> Condition:
     """Return the same for whatever has columns: `column` gives what reads one, or raises a ValueError."""
-    return _ConditionParser(text, column, header).read()
+    return _ConditionParser(text, column, header, option).read()
+
+
+def columns_in(text: str, option: str = WHERE) -> list[str]:
+    """Return the names of the columns in a condition; refuse what cannot be one."""
+    names: dict[str, Value] = {}
+    condition_over(text, lambda name: names.setdefault(name, str), option=option)
+    return [*names]
 
 
 class _ConditionParser:
     """Takes a condition apart."""
 
-    def __init__(self, text: str, column: Callable[[str], Value], header: Sequence[str]) -> None:
-        self._text, self._column_of, self._header = text, column, header
+    def __init__(self, text: str, column: Callable[[str], Value], header: Sequence[str], option: str) -> None:
+        self._text, self._column_of, self._header, self._option = text, column, header, option
         self._quoted: list[str] = []
 
     def read(self) -> Condition:
         if len(self._text) > LONGEST:
-            raise Refused(f"--where: the condition has more than {LONGEST:,} characters")
+            raise Refused(f"{self._option}: the condition has more than {LONGEST:,} characters")
         try:
             with warnings.catch_warnings():
                 # of what Python would say of a program, such as '\\d' in a text
@@ -193,7 +204,7 @@ class _ConditionParser:
         return text if len(text) < 100 else f"{text[:100]}…"  # noqa: PLR2004
 
     def _refused(self, why: str) -> Refused:
-        return Refused(f"--where {self._text[:200]!r}: {why}")
+        return Refused(f"{self._option} {self._text[:200]!r}: {why}")
 
 
 _COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {

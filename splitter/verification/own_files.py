@@ -8,6 +8,7 @@ from splitter.ledger.list_copy import list_is_whole
 from splitter.ledger.run_files import (
     COLUMNS,
     GROUPS,
+    KEEP,
     LIST,
     LISTED,
     RULE,
@@ -36,7 +37,7 @@ class OwnFiles:
     def can_tell(self) -> bool:
         """Whether the whole files are enough to say what must be in the folder."""
         from_records = any(name.startswith(f"{RECORDS}/") for name in self.damaged)
-        needed = {file.name for file in (LIST, LISTED, RULE, STALE_MARKS)}
+        needed = {file.name for file in (LIST, LISTED, RULE, KEEP, STALE_MARKS)}
         return not (from_records or self.damaged & needed)
 
     def faults(self) -> Iterator[tuple[str, str]]:

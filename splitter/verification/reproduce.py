@@ -140,7 +140,8 @@ class Reproduction:
             keys = np.fromiter((key_hash(layout.key(row[at])) for row in stored_rows(storage)[2]), "u8")
             if listed.group_rows:
                 keys = keys[table.group(keys)]
-            job = Job(self._recipe, storage, FilesSink(RunOptions()), layout, header, at, seed, retries=2)
+            sink, keep = FilesSink(RunOptions()), str(how.get("keep", ""))
+            job = Job(self._recipe, storage, sink, layout, header, at, seed, retries=2, keep=keep)
             locations = (layout.location(table.listed(index)) for index in done.tolist())
             self._members = members_at(locations, listed.member)
             with temporary_output(job, Limits(self._workers)) as temporary:
@@ -244,7 +245,7 @@ def _differences(
         if bool(output) != bool(other["output"]):
             yield listed, "has a file where it had none, or none where it had one, when it is made again"
             continue
-        ignored = _ADDRESS if shard_of(output)[0] else {"shard_offset"}
+        ignored = _ADDRESS if not output or shard_of(output)[0] else {"shard_offset"}
         # a column that was added since says nothing against what is committed
         names = [name for name in one if name not in ignored]
         name = next((name for name in names if one[name] != other.get(name)), None)

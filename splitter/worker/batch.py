@@ -28,7 +28,7 @@ from splitter.sinks.base import SinkWriter
 from splitter.sinks.discard import DiscardWriter
 from splitter.storage.layout import same_name
 from splitter.stores.files import Found
-from splitter.text.csv import CsvText, in_unicode, parse_rows
+from splitter.text.csv import CsvText, Row, in_unicode, parse_rows
 from splitter.text.show import one_line
 from splitter.text.urls import LONGEST_NAME, is_url, without_secrets
 from splitter.worker.failures import (
@@ -281,18 +281,23 @@ class BatchInProgress:
                 )
             name, content, own, row = output
             where: Sequence[str] = self.tools.rows.no_file
-            if content is not None:
+            if not 0 <= row < len(rows):
+                raise BadResult(f"an output names row {row}, but the input has {len(rows)}")
+            if content is not None and self._passes(rows[row], own):
                 _check_name(name, names)
                 folder = folder or self._folder(index)
                 stored = self.sink.store(folder, name, content, self._scratch)
                 where = self.tools.rows.location(stored)
                 size += stored.size
                 files += 1
-            if not 0 <= row < len(rows):
-                raise BadResult(f"an output names row {row}, but the input has {len(rows)}")
             made.append((where, own, rows[row]))
         surroundings.after_user_code()
         self._keep(index, made, metadata, outputs=files, size=size)
+
+    def _passes(self, row: Row, metadata: Metadata) -> bool:
+        """Return whether an output is to be stored; all are, but in shards."""
+        tools = self.tools
+        return tools.holds is None or tools.holds((dict(zip(self.job.header, row, strict=True)), metadata))
 
     def _folder(self, index: int) -> str:
         """Return the folder in the output for an input."""

@@ -33,6 +33,7 @@ class Job:
         at: The index of the one that holds the paths.
         seed: The part of every fingerprint that says how inputs are processed.
         retries: How often a read is repeated after a temporary error.
+        keep: Which outputs are stored: a condition; for shards, which hold only what is kept.
         durable: Whether each batch is synced before it is committed.
     """
 
@@ -44,6 +45,7 @@ class Job:
     at: int
     seed: int
     retries: int
+    keep: str = ""
     durable: bool = False
 
 

@@ -9,6 +9,7 @@ from splitter.inputs.shards.reader import MemberFiles
 from splitter.ledger.journal import Journal
 from splitter.records import InputFile
 from splitter.system.gate import Gate
+from splitter.text.conditions import Condition
 from splitter.worker.messages import Job
 from splitter.worker.rows import RowMaker
 from splitter.worker.surroundings import Surroundings
@@ -27,6 +28,8 @@ class WorkerTools:
         folder: For temporary files.
         fetcher: What brings remote inputs here.
         members: What reads inputs that stand in shards.
+        holds: Whether a row of the list and the metadata of an output are those of one that is kept; None
+            if all are stored.
         mark: Told the index of each input that is begun.
         announce: Told which process fetches.
         gate: Open when the recipe is known not to fail on everything.
@@ -40,6 +43,7 @@ class WorkerTools:
     folder: str | None
     fetcher: Fetcher
     members: MemberFiles
+    holds: Condition | None
     mark: Callable[[int], None]
     announce: Callable[[int], None]
     gate: Gate | None

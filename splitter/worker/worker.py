@@ -2,22 +2,23 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
 from splitter.dataset import one_at_a_time
-from splitter.errors import Interrupted, RecipeError, SetupError
+from splitter.errors import BadResult, Interrupted, RecipeError, SetupError
 from splitter.inputs.fetching import Fetcher
 from splitter.inputs.shards.reader import MemberFiles
 from splitter.ledger.journal import Journal
 from splitter.records import Scratch
 from splitter.system.gate import Gate
+from splitter.text.conditions import Value, condition_over
 from splitter.worker.batch import BatchInProgress, TrialInProgress
 from splitter.worker.failures import in_one_line, line_of, shown_from_own
 from splitter.worker.group import GroupInProgress
 from splitter.worker.messages import Batch, Job, Report
-from splitter.worker.rows import RowMaker
+from splitter.worker.rows import Metadata, RowMaker
 from splitter.worker.surroundings import Surroundings
 from splitter.worker.tools import WorkerTools
 
@@ -58,6 +59,7 @@ class Worker:
             folder=folder,
             fetcher=fetcher,
             members=MemberFiles(Scratch(folder), fetcher),
+            holds=condition_over(job.keep, _value_of, option="--keep") if job.keep else None,
             mark=mark,
             announce=announce,
             gate=gate,
@@ -109,3 +111,19 @@ class Worker:
         if batch.group is not None:
             return GroupInProgress(batch, self._tools, batch.group)
         return BatchInProgress(batch, self._tools)
+
+
+def _value_of(name: str) -> Value:
+    """Return what reads a column of an output that has no row of the manifest yet, as it will stand there."""
+
+    def read(output: tuple[Mapping[str, str], Metadata]) -> str:
+        columns, metadata = output
+        if name not in columns and name not in metadata:
+            raise BadResult(
+                f"--keep names {name!r}, which this output does not have; with shards it can name columns of "
+                "the dataset list and of outputs"
+            )
+        value = columns[name] if name in columns else metadata[name]
+        return "" if value is None else str(value)
+
+    return read

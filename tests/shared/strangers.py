@@ -130,6 +130,7 @@ SMALL_FILES = (
     "last_run.json",
     "schema.json",
     "split.json",
+    "keep.json",
     "tables.json",
     "columns.json",
     "groups",

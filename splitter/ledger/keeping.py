@@ -1,0 +1,80 @@
+"""Which outputs are kept: a condition over the columns of the manifest, such as `snr > 15`.
+
+Only the condition is stored; the column in the manifest is made from it each time. So a changed condition
+changes no commit record, and nothing is processed again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from splitter.errors import Refused, StorageError
+from splitter.ledger.records import OUTPUT_COLUMNS
+from splitter.ledger.run_files import KEEP
+from splitter.storage.base import Storage
+from splitter.text.conditions import columns_in, condition
+from splitter.text.csv import Row
+
+COLUMN = "kept"
+OPTION = "--keep"
+
+
+@dataclass(frozen=True)
+class KeepRule:
+    """A rule that says which outputs are kept.
+
+    Attributes:
+        where: The condition.
+    """
+
+    where: str
+
+    def of(self, header: Sequence[str], root: str) -> Callable[[Row], str]:
+        """Return the function that gives the column `kept` of a row; empty if columns are missing."""
+        if COLUMN in header:
+            raise StorageError(
+                f"{root}: the metadata has a key {COLUMN!r}, which is a column of {OPTION}; rename the key, "
+                f"or run with {OPTION} ''"
+            )
+        if self.missing(header):
+            return lambda _: ""
+        holds, at = condition(self.where, header, OPTION), header.index(OUTPUT_COLUMNS[0])
+        # what a sink has left out has no file
+        return lambda row: str(holds(row) and row[at] != "")
+
+    def missing(self, header: Sequence[str]) -> list[str]:
+        """Return the columns of the condition that the manifest does not have."""
+        return [name for name in columns_in(self.where, OPTION) if name not in header]
+
+    @staticmethod
+    def store(storage: Storage, where: str) -> None:
+        """Store the rule, so that every manifest of this folder has the column; an empty one removes it."""
+        if where:
+            KEEP.save(storage, {"where": where})
+        elif storage.exists(KEEP.name):
+            storage.remove([KEEP.name])
+            storage.sync([KEEP.name])
+
+    @classmethod
+    def stored(cls, storage: Storage) -> "KeepRule | None":
+        """Return the stored rule, if there is one."""
+        return KEEP.load(storage, _parsed)
+
+
+def _parsed(content: dict[str, object], _: bytes) -> KeepRule:
+    rule = KeepRule(str(content["where"]))
+    columns_in(rule.where, OPTION)
+    return rule
+
+
+def refuse_keep_column(storage: Storage, columns: Row, where: str | None) -> None:
+    """Refuse a dataset list with a column of the name that `--keep` adds."""
+    if COLUMN in columns and (where or (where is None and storage.exists(KEEP.name))):
+        raise Refused(
+            f"the dataset list has a column {COLUMN!r}, as the manifest has by {OPTION}; use --rename "
+            f"{COLUMN}=NEW, or run with {OPTION} ''"
+        )
+
+
+def is_left_out(kept: object) -> bool:
+    """Return whether a value of the column says that an output is not kept; spreadsheets write capitals."""
+    return str(kept).lower() == "false"
