@@ -83,6 +83,8 @@ def finish_run(
     try:
         if not (fault or progress.is_interrupted):
             _sync_all(run, decision, journal)
+            # before the records that it reads are merged
+            sound = _sound_made(run, decision, journal)
         gone_names = input_status.first_gone(journal, run.table.column)
         failure = (
             next(iter(problems.failures), None)
@@ -101,8 +103,6 @@ def finish_run(
                 unreadable=unreadable,
             )
             _note_what_it_took(storage, progress)
-        if not (fault or progress.is_interrupted):
-            sound = _sound_made(run, decision, journal)
     except StorageError as error:
         fault = str(error)
     names = [run.table.listed(int(index)) for index in first.unreadable[:NAMES_SHOWN]]
@@ -166,11 +166,11 @@ def _sound_made(run: Assignment, decision: Decision, journal: Journal) -> Output
     entries = entries[journal.status(entries) == DONE]
     headers = [head.names for head in journal.heads]
     columns = [SoundColumns(header) for header in headers]
+    # other rows need not be read
+    tells = np.array([sound.has_recordings for sound in columns], bool)
     total = OutputTally()
-    for head, record, piece in journal.pieces(entries):
+    for head, record, piece in journal.pieces(entries[tells[journal.entries["head"][entries]]]):
         header, sound = headers[head], columns[head]
-        if not sound.has_recordings:
-            continue
         path, size = header.index(run.table.column), header.index(OUTPUT_COLUMNS[SIZE_AT])
         for row in rows_of(journal, record, piece, range(len(header))):
             total.add(row[path], row[size], sound.seconds_of(row), sound.recorded_of(row), skipped=False)

@@ -12,6 +12,7 @@ from sounds import tone, write_sound
 
 import splitter
 from splitter import OutputFile, ProcessorDataset, Skip
+from splitter.ledger.journal import FEW_RECORDS
 from splitter.outputs.stats import MOST_SHOWN
 
 
@@ -79,6 +80,29 @@ def test_the_summary_of_a_run_says_how_much_of_the_sound_is_kept(folder: Path, c
         folder / "o",
     )
     assert "\nsound:" not in again.err + words.err
+
+
+def test_a_run_of_many_batches_says_it_too(folder: Path, capfd):
+    """Their records are merged at the end, after they have been added up."""
+    sound = tone(0.1, 8000)
+    for number in range(FEW_RECORDS + 1):
+        write_sound(folder / "in" / f"{number}.wav", sound, 8000)
+    out = folder / "out"
+    options = [
+        "--recipe",
+        "chunk",
+        "--seconds",
+        "0.05",
+        "--batch-size",
+        "1",
+        "--workers",
+        "0",
+        "--output",
+        out,
+    ]
+    said = here(capfd, "run", folder / "in", *options)
+    assert "sound: 6.5 s recorded, 6.5 s in outputs (100.0% kept)" in said.err
+    assert len([*(out / ".splitter/records").iterdir()]) == 1
 
 
 def as_json(capfd, *arguments: object) -> dict[str, dict[str, float]]:
