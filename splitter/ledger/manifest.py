@@ -16,9 +16,11 @@ from splitter.ledger.records import (
     DONE,
     ERROR_COLUMNS,
     FAILED,
+    NOT_DONE,
     OUTPUT_COLUMNS,
     SKIPPED,
     SKIPPED_COLUMN,
+    STALE,
     RowColumns,
 )
 from splitter.ledger.run_files import SCHEMA
@@ -39,6 +41,7 @@ class ManifestTables:
         self._columns = tuple(columns)
         self._made = input_status.entries_with(DONE, SKIPPED)
         self._failed = input_status.entries_with(FAILED)
+        self._is_complete = not np.isin(input_status.status, (NOT_DONE, STALE)).any()
         self._union = _union(self._columns, journal.heads_in_order(self._made))
 
     def write(self) -> None:
@@ -63,9 +66,14 @@ class ManifestTables:
             file.writelines(self.errors())
 
     def _assign_new_groups(self) -> None:
-        """Assign groups that have come since `splitter split` to splits, before the column is written."""
+        """Assign groups that have come since `splitter split` to splits, before the column is written.
+
+        Only when all inputs are done: or how a run was interrupted would decide where they go.
+        """
         rule = SplitRule.stored(self._storage)
-        if rule is not None and rule.is_open and rule.by in self._union.names:
+        if rule is None or not rule.is_open or rule.by not in self._union.names:
+            return
+        if self._is_complete or not rule.groups:
             extended = rule.extended(self._group_tally(rule))
             if extended is not rule:
                 extended.keep(self._storage)

@@ -85,16 +85,17 @@ class SplitRule:
         return [name for name, _ in self._some]
 
     def of(self, group: str) -> str:
-        """Return the split of a group.
+        """Return the split of a group; none if it is still to be assigned.
 
         >>> rule = SplitRule("speaker", (("train", 0.8), ("test", 0.2)))
         >>> [rule.of(speaker) for speaker in ("alice", "bob", "carol", "dave", "erin")]
         ['train', 'train', 'test', 'train', 'test']
         """
-        return self.groups.get(group) or self._by_hash(self._number(group))
+        found = self.groups.get(group)
+        return found or ("" if self.is_open else self._by_hash(self._number(group)))
 
     def _number(self, group: str) -> int:
-        return xxhash.xxh3_64_intdigest(group.encode(ENCODING, ESCAPE), self.seed)
+        return xxhash.xxh3_64_intdigest(group.encode(ENCODING, ESCAPE), int(self.seed))
 
     def _by_hash(self, number: int) -> str:
         return self._some[bisect.bisect_right(self._ends, number)][0]
@@ -141,6 +142,9 @@ class SplitRule:
         )
         if not {*rule.groups.values()} <= {*rule.names}:
             raise ValueError("it assigns groups to a split without a fraction")
+        for text in (*rule.groups, *rule.names):
+            # JSON can hold what no manifest can
+            text.encode(ENCODING, ESCAPE)
         return rule
 
 

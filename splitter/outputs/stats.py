@@ -324,14 +324,23 @@ def split_lines(folder: str, rule: SplitRule, label: str | None, *, stays: bool 
     # outputs of each group; numbers take less memory than a million names
     groups: dict[str, Counter[int]] = {name: Counter() for name in names}
     classes: Counter[tuple[str, str]] = Counter()
+    waiting: set[int] = set()
     for row in rows:
         name = row[split]
+        if not name:
+            waiting.add(hash(row[group]))
+            continue
         rows.add(row, [tallies[name]])
         groups[name][hash(row[group])] += bool(row[output])
         if label is not None and at is not None and row[output]:
             classes.update((one, name) for one in dict.fromkeys(labels_in(label, row[at]) or [""]))
     lines = aligned(_split_rows(tallies, groups, by, has_sound=rows.sound.has_sound))
     lines += _far_from(rule, tallies, [*chain(*(counts.values() for counts in groups.values()))], stays=stays)
+    if waiting:
+        lines.append(
+            f"{show_count(len(waiting), 'new group')} not in a split yet; finish the run that adds them, "
+            "or assign all groups again with --rebalance"
+        )
     return [*lines, "", *aligned(_class_rows(classes, names, label))] if label else lines
 
 

@@ -439,6 +439,44 @@ def test_a_split_that_was_killed_is_made_by_the_next_command(outputs: Path, capf
     assert tree(outputs) == whole
 
 
+def test_an_interruption_does_not_decide_where_new_groups_go(outputs: Path, listed: Path, capfd):
+    """They have no split until all inputs are done, so that none moves either."""
+    here(capfd, "split", outputs, "--by", "label", "--quiet")
+    with listed.open("a") as rows:
+        for number in range(12):
+            name = f"new{number}.txt"
+            write_files(listed.parent / "inputs", {name: "long word " * (number % 5 + 1)})
+            rows.write(f"{name},someone,label {number}\n")
+    early = listed.parent / "early"
+    shutil.copytree(outputs, early)
+    assert run(capfd, listed).code == 1
+    for limit in ("46", "49"):
+        run(capfd, listed, "--output", str(early), "--limit", limit)
+        new = [row["split"] for row in read_table(early / "manifest.csv") if row["label"] > "label"]
+        assert {*new} == {""}
+    said = here(capfd, "split", early, "--by", "label")
+    assert "8 new groups not in a split yet; finish the run that adds them" in said.out
+    run(capfd, listed, "--output", str(early))
+    assert (early / "manifest.csv").read_bytes() == (outputs / "manifest.csv").read_bytes()
+    assert "" not in {row["split"] for row in read_table(early / "manifest.csv")}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        '"fractions": {"train": 1}, "seed": 0, "open": true, "groups": {"\\ud800": "train"}',
+        '"fractions": {"\\ud800": 1}, "seed": 0',
+    ],
+)
+def test_a_rule_that_no_manifest_can_hold_is_damaged(outputs: Path, forged, capfd):
+    rule = outputs / ".splitter/split.json"
+    rule.write_text(f'{{"by": "speaker", {forged}}}')
+    said = here(capfd, "manifest", outputs)
+    assert said.code
+    assert "split.json: is damaged" in said.err
+    assert said.err.count("\n") == 1
+
+
 def test_a_split_of_an_earlier_version_stays_until_rebalance(outputs: Path, listed: Path, capfd):
     """It was made by a hash alone."""
     fractions = {"train": 0.4, "validation": 0.3, "test": 0.3}
