@@ -13,7 +13,7 @@ any of goes with the word before it, or if there is none, with the one after it.
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -94,12 +94,12 @@ class _Cue(Annotation):
     Attributes:
         whole: The annotation as it is.
         units: What is never divided.
-        owners: Which piece has each of the units, as soon as one piece was asked for.
+        held: What each piece has of the units, by its number, as soon as one piece was asked for.
     """
 
     whole: Annotation = field(kw_only=True)
     units: tuple[Word, ...] = ()
-    owners: list[int] = field(default_factory=list)
+    held: dict[int, list[Word]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, one: Annotation, *, rate: int, divided: bool) -> "_Cue":
@@ -145,31 +145,35 @@ class Shares:
                 shares.append(Share(one, begins - opens, ends - opens, text))
         return shares
 
-    def _units(self, cue: _Cue, piece: Edges) -> tuple[Word, ...]:
+    def _units(self, cue: _Cue, piece: Edges) -> Sequence[Word]:
         """Return the units of a cue that a piece has."""
         if self._cross == "both":
             return cue.units
-        if not cue.owners:
-            cue.owners.extend(self._owners(cue, piece))
-        index, time = self._pieces.index, self._time(piece)
-        pairs = zip(cue.units, cue.owners, strict=True)
-        return tuple(unit for unit, owner in pairs if owner == index or _share(unit, time) == 1)
+        if not cue.held:
+            self._deal_out(cue, piece)
+        return cue.held.get(self._pieces.index, ())
 
-    def _owners(self, cue: _Cue, piece: Edges) -> list[int]:
-        """Return which piece has each of the units; this piece is the first that has any."""
+    def _deal_out(self, cue: _Cue, piece: Edges) -> None:
+        """Give the units of a cue to pieces, all at once; this piece is the first that has any."""
         times = [self._time(piece)]
         if cue.end > times[0][1]:
             times += map(self._time, self._pieces.starting_before(math.ceil(cue.end * self._rate)))
         opens, closes = zip(*times, strict=True)
         owners: list[int | None] = []
+        # the pieces that have all of a unit
+        inside: list[list[int]] = []
         for unit in cue.units:
             first = bisect_right(closes, unit.start)
             shares = [_share(unit, time) for time in times[first : bisect_right(opens, unit.end)]]
             most = max(shares, default=Fraction(0))
             before = owners[-1] if owners else None
-            owners.append(self._pieces.index + first + shares.index(most) if most else before)
+            number = self._pieces.index + first
+            owners.append(number + shares.index(most) if most else before)
+            inside.append([at for at, share in enumerate(shares, number) if share == 1])
         earliest = next((owner for owner in owners if owner is not None), self._pieces.index)
-        return [earliest if owner is None else owner for owner in owners]
+        for unit, owner, others in zip(cue.units, owners, inside, strict=True):
+            for at in {earliest if owner is None else owner, *others}:
+                cue.held.setdefault(at, []).append(unit)
 
     def _time(self, piece: Edges) -> Time:
         return Fraction(piece[0], self._rate), Fraction(piece[1], self._rate)
