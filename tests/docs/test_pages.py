@@ -100,6 +100,13 @@ def test_every_image_is_there(page):
     assert [name for pair in shown for name in pair if name and not (page.parent / name).is_file()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_every_table_has_a_head(page):
+    """An empty line in a table ends it, and what follows is shown as text with bars."""
+    tables = re.findall(r"(?:^\|.*\n?)+", prose(page), re.MULTILINE)
+    assert [table for table in tables if not re.match(r".*\n\|[ :|-]+\|$", table, re.MULTILINE)] == []
+
+
 def test_a_broken_link_is_found(tmp_path):
     """The check above sees a missing file, a missing heading, and nothing in fenced blocks."""
     page = tmp_path / "page.md"
