@@ -38,6 +38,14 @@ def test_annotation_files_are_no_recordings(folder, tmp_path, capfd, options):
     )
 
 
+def test_a_transcript_taken_for_a_recording_is_named_as_what_it_is(tmp_path, capfd):
+    """A folder of recordings with transcripts, and no option that says so: the error knows the option."""
+    write_files(tmp_path / "in", {"a.srt": "", "a.wav": ""})
+    ran = here(capfd, "run", tmp_path / "in", "-o", tmp_path / "out")
+    said = "; if a.srt is no recording, leave it out with --pattern, or read it with --annotations beside\n"
+    assert (ran.code, ran.err.endswith(said)) == (2, True), ran.err
+
+
 def test_only_what_belongs_to_a_recording_is_left_out(folder, tmp_path, capfd):
     """Annotation files without one fail; without the option, each is an input, as a recording is."""
     write_files(folder, {"all.rttm": "", "sub/b.txt": "", "c.csv": "", "c.csv.txt": ""})
