@@ -1,7 +1,9 @@
 """Dataset lists: CSV, TSV, JSONL and Parquet."""
 
 import contextlib
+import glob
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
@@ -159,7 +161,8 @@ class ListFileSource(InputSource):
         if listing.column not in header:
             if not all(map(_is_printable, header)):
                 advice = (
-                    f"to process only that file, pass its folder and --pattern {os.path.basename(name)!r}"
+                    "to process only that file, pass its folder and --pattern "
+                    f"{shlex.quote(glob.escape(os.path.basename(name)))}"
                 )
                 raise Refused(f"{name}: is not a dataset list, because it is not text; {advice}")
             there = f"it has {names_shown(header)}; {column_advice(header)}"

@@ -1,6 +1,7 @@
 """The command line: what it prints, what it imports, what it refuses, and where it can be started."""
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -306,9 +307,21 @@ def test_a_recording_instead_of_a_list(capfd, place, recording):
     said = here(capfd, "run", recording)
     assert said.code == 2
     why = "is not a dataset list, because it is not text"
-    advice = f"to process only that file, pass its folder and --pattern {recording!r}"
+    advice = f"to process only that file, pass its folder and --pattern {recording}"
     assert said.lines == [f"splitter: {place / recording}: {why}; {advice}"]
     assert here(capfd, "run", ".", "--pattern", recording, "--quiet").code == 0
+
+
+def test_the_advice_about_a_recording_can_be_typed(capfd, place):
+    """A shell reads the pattern as this one file, whatever its name."""
+    name = 'it\'s [1] "ö".wav'
+    recording = CHECKOUT / "data_samples/speech/studio.wav"
+    (place / "in").mkdir()
+    for copy in (name, 'it\'s 1 "ö".wav'):
+        shutil.copy(recording, place / "in" / copy)
+    advice = here(capfd, "run", f"in/{name}").err.rpartition("pass its folder and ")[2]
+    assert here(capfd, "run", "in", *shlex.split(advice), "--workers", "0").code == 0
+    assert [row["input"] for row in read_table(place / "outputs/manifest.csv")] == [name]
 
 
 @pytest.mark.parametrize(
