@@ -62,6 +62,10 @@ class RowMaker:
             text = _joined(outputs, [*shared.values()]) if usual else b""
             return head, text or self._csv.encode(self._listed(row, outputs, owns, shared))
 
+    def text_of(self, key: str, value: Scalar) -> str:
+        """Return the text of a value of metadata, as the manifest has it."""
+        return _text(self._scalar(key, value))
+
     def rows(self, row: Row, outputs: list[OutputRow], metadata: Metadata) -> tuple[RowColumns, list[Row]]:
         """Return the same rows as lists of text, as they would be read again."""
         head, owns, shared, _ = self._values(outputs, metadata)

@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from splitter.dataset import one_at_a_time
@@ -50,16 +51,17 @@ class Worker:
         sink, dataset = job.sink, job.dataset
         folder = scratch or job.storage.scratch()
         fetcher = Fetcher(Scratch(folder), ahead=scratch is not None, announce=announce)
+        rows = RowMaker(job.header, dataset.metadata_types, sink.columns, sink.types, sink.own_columns)
         self._tools = WorkerTools(
             job=job,
             process=one_at_a_time(dataset),
-            rows=RowMaker(job.header, dataset.metadata_types, sink.columns, sink.types, sink.own_columns),
+            rows=rows,
             journal=Journal(job.storage),
             surroundings=Surroundings(),
             folder=folder,
             fetcher=fetcher,
             members=MemberFiles(Scratch(folder), fetcher),
-            holds=condition_over(job.keep, _value_of, option="--keep") if job.keep else None,
+            holds=condition_over(job.keep, partial(_value_of, rows), option="--keep") if job.keep else None,
             mark=mark,
             announce=announce,
             gate=gate,
@@ -113,7 +115,7 @@ class Worker:
         return BatchInProgress(batch, self._tools)
 
 
-def _value_of(name: str) -> Value:
+def _value_of(rows: RowMaker, name: str) -> Value:
     """Return what reads a column of an output that has no row of the manifest yet, as it will stand there."""
 
     def read(output: tuple[Mapping[str, str], Metadata]) -> str:
@@ -123,7 +125,6 @@ def _value_of(name: str) -> Value:
                 f"--keep names {name!r}, which this output does not have; with shards it can name columns of "
                 "the dataset list and of outputs"
             )
-        value = columns[name] if name in columns else metadata[name]
-        return "" if value is None else str(value)
+        return columns[name] if name in columns else rows.text_of(name, metadata[name])
 
     return read
