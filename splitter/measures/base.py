@@ -20,6 +20,8 @@ from splitter.records import Scalar
 
 # what models of speech listen at
 SPEECH_RATE = 16_000
+# of what floats can hold: its square, summed up, is still one
+LOUDEST = 1e9
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,9 @@ class Sound:
 
     def _read(self) -> Iterator[np.ndarray]:
         for block in self.read():
-            numbers = scaled(block, "<f4")
-            yield np.nan_to_num(numbers, posinf=0, neginf=0) if block.dtype.kind == "f" else numbers
+            if block.dtype.kind == "f":
+                block = np.nan_to_num(block, posinf=0, neginf=0).clip(-LOUDEST, LOUDEST)  # noqa: PLW2901
+            yield scaled(block, "<f4")
 
     def _resampled(self) -> Iterator[np.ndarray]:
         mono = (block.mean(axis=1, keepdims=True) if self.channels > 1 else block for block in self.blocks())

@@ -309,6 +309,19 @@ def test_a_piece_of_a_few_samples(name, frames):
         assert all(one is None or math.isfinite(one) for one in found.values())
 
 
+@pytest.mark.parametrize("name", ["levels", "loudness", "clipping", "snr", "bandwidth", "speech"])
+def test_samples_that_are_far_too_loud(name):
+    """A damaged float file has values or none, and no warning."""
+    samples = np.full((8000, 1), 1e300)
+    samples[::2] *= -1
+    samples[:4, 0] = np.nan, np.inf, -np.inf, 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = values(name, samples, 8000)
+    assert all(one is None or math.isfinite(one) for one in found.values())
+    assert found != {"bandwidth": None}
+
+
 def test_each_measure_is_a_file_with_its_function():
     """The registry names it, and no column is there twice."""
     measures = {name: MEASURES.load_object(name, Measure) for name in MEASURES.own}
