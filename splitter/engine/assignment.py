@@ -20,7 +20,7 @@ from splitter.inputs.listing import InputList
 from splitter.inputs.reading import ListSource, read_source, refuse_no_match
 from splitter.inputs.survey import Survey, advice_on_missing, survey
 from splitter.inputs.table import InputTable, copy_list
-from splitter.ledger.keeping import KeepRule
+from splitter.ledger.keeping import OPTION, KeepRule
 from splitter.ledger.list_copy import ListDescription
 from splitter.ledger.part_shares import inputs_of_part
 from splitter.ledger.recipe_record import recipe_how, seed_of
@@ -31,8 +31,10 @@ from splitter.registry import EXECUTORS, SINKS
 from splitter.sinks.base import Sink
 from splitter.storage.base import Storage
 from splitter.storage.layout import SHARD_SUFFIXES, Layout
+from splitter.text.conditions import columns_in
 from splitter.text.csv import in_unicode
 from splitter.text.show import show_count, show_names
+from splitter.text.spelling import nearest
 from splitter.text.urls import is_url
 from splitter.worker.messages import Job
 
@@ -146,6 +148,8 @@ def read_assignment(
     first = (table.input_file(index, layout) for index in range(min(len(table), FIRST_INPUTS)))
     if advice := advice_of(request.dataset, first):
         display.warn(advice)
+    if advice := _advice_on_keep(request):
+        display.warn(advice)
     how = {
         **recipe_how(request.dataset, display.warn),
         "sink": options.sink,
@@ -192,6 +196,21 @@ def read_assignment(
         reading.tally,
         advice_on_missing(request.listing, table, layout, found),
     )
+
+
+def _advice_on_keep(request: RunRequest) -> str:
+    """Return what to say of a column in --keep that the recipe will not make, if it tells what it makes."""
+    keys_of, keep = getattr(request.dataset, "metadata_keys", None), request.options.keep
+    # annotations bring more than is known before they are read
+    if not keep or keys_of is None or getattr(request.dataset, "annotations", None):
+        return ""
+    header = request.source.header
+    known = {*header, *keys_of(header), *OWN_COLUMNS, *dict(request.sink.columns), "source_cut"}
+    unknown = next((name for name in columns_in(keep, OPTION) if name not in known), None)
+    if unknown is None:
+        return ""
+    hint = nearest(unknown, sorted(known)) or "; add the --measure that makes it, or use another condition"
+    return f"{OPTION} names {unknown!r}, which this recipe is not known to make{hint}"
 
 
 def _keep_in_shards(request: RunRequest) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from splitter.errors import Refused
 from splitter.inputs.lists import LISTS, suffix_of
 from splitter.inputs.source import InputSource, ListReading, SourceRows
+from splitter.ledger.run_files import KEEP
 from splitter.storage.layout import OWN_FOLDER, RESERVED_FOLDERS
 from splitter.stores.listings import (
     OUTPUT_FOLDER,
@@ -78,10 +79,12 @@ class FolderSource(InputSource):
 def _tell_of_manifest(folder: str, reading: ListReading) -> None:
     """Say that the files of an output folder have labels, which only its manifest knows."""
     manifest = os.path.join(folder, "manifest.csv")
+    keep = os.path.join(folder, KEEP.name)
+    kept = "; here, outputs that --keep left out are taken, too" if os.path.isfile(keep) else ""
     if not is_url(folder) and os.path.isdir(os.path.join(folder, OWN_FOLDER)) and os.path.isfile(manifest):
         reading.tell(
             f"{folder}: holds the outputs of an earlier run; to take their labels along, give {manifest} "
-            "with --column output instead"
+            f"with --column output instead{kept}"
         )
 
 

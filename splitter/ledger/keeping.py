@@ -67,7 +67,9 @@ def _parsed(content: dict[str, object], _: bytes) -> KeepRule:
 
 
 def refuse_keep_column(storage: Storage, columns: Row, where: str | None) -> None:
-    """Refuse a dataset list with a column of the name that `--keep` adds."""
+    """Refuse a dataset list with a column of the name that `--keep` adds, and a rule that is damaged."""
+    if where is None:
+        KeepRule.stored(storage)
     if COLUMN in columns and (where or (where is None and storage.exists(KEEP.name))):
         raise Refused(
             f"the dataset list has a column {COLUMN!r}, as the manifest has by {OPTION}; use --rename "
