@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -91,20 +92,23 @@ class Heard(SoundSource):
 
     def __init__(self, frames: int, rate: int) -> None:
         self.recorded = self.made = SoundFormat("WAV", "PCM_16", 1, rate)
-        self.frames = frames
+        self.length = frames
         self.furthest = 0
 
     def reach(self, frame: int) -> int:
         self.furthest = max(self.furthest, frame)
-        return min(frame, self.frames)
+        return min(frame, self.length)
 
     def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
         raise NotImplementedError
 
+    def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
+        raise NotImplementedError
+
     @property
     def recorded_frames(self) -> int:
-        assert self.furthest >= self.frames, "nobody can know the length before the end"
-        return self.frames
+        assert self.furthest >= self.length, "nobody can know the length before the end"
+        return self.length
 
     def close(self) -> None:
         pass
