@@ -11,6 +11,8 @@ from pathlib import Path
 import forked
 
 from splitter.cli.main import exit_code
+from splitter.testing.published import read_table as read_table  # noqa: PLC0414 - for the tests
+from splitter.testing.published import tree as tree  # noqa: PLC0414
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # recipes among them
@@ -95,20 +97,3 @@ def write_list(path: Path, rows: Iterable[Sequence[str]]) -> Path:
     with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
         csv.writer(file).writerows(rows)
     return path
-
-
-def read_table(path: Path) -> list[dict[str, str]]:
-    """A CSV file as the csv module reads it; no rows if there is no such file."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
-        return list(csv.DictReader(file, strict=True))
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    """All files below a folder but splitter's own, with their content."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.relative_to(folder).parts[0] != ".splitter"
-    }

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import psutil
-import xxhash
-from doors import CHECKOUT, read_table, tree, write_files, write_list
+from doors import CHECKOUT, write_files, write_list
 from served import LONG, Server
+
+from splitter.testing.published import check_manifest as check_manifest  # noqa: PLC0414 - for the tests
+from splitter.testing.published import published
 
 FAULTY = Path(__file__).parent / "faulty.py"
 SECONDS_TO_BE_GONE = 5.0
@@ -301,26 +303,6 @@ def make_inputs(folder: Path, texts: Mapping[str, str]) -> Path:
     write_files(folder, dict(texts))
     rows = [[name, f"label of {name}"] for name in texts]
     return write_list(folder / "dataset.csv", [["input", "label"], *rows])
-
-
-def published(output: Path) -> dict[str, bytes]:
-    """All that a run published, but the tracebacks and the numbers of attempts, which are exempt."""
-    found = tree(output)
-    if "errors.csv" in found:
-        rows = [{**row, "traceback": "", "attempts": ""} for row in read_table(output / "errors.csv")]
-        found["errors.csv"] = json.dumps(rows).encode()
-    return found
-
-
-def check_manifest(output: Path) -> list[dict[str, str]]:
-    """Every row's file is there with its size and checksum; returns the rows."""
-    rows = read_table(output / "manifest.csv")
-    for row in rows:
-        if row["output"]:
-            content = (output / row["output"]).read_bytes()
-            assert len(content) == int(row["size"]), row
-            assert row["checksum"] == f"xxh128:{xxhash.xxh3_128_hexdigest(content)}", row
-    return rows
 
 
 def check_complete(output: Path, expected: Mapping[str, bytes]) -> None:

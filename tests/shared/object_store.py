@@ -84,7 +84,7 @@ class Bucket:
         self.client.put_object(Bucket=self.name, Key=key, Body=content)
 
     def tree(self, prefix: str) -> dict[str, bytes]:
-        """All objects below a folder but splitter's own, with their content: the twin of `doors.tree`."""
+        """All objects below a folder but splitter's own, with their content: the twin of `published.tree`."""
         start = f"{prefix.rstrip('/')}/" if prefix else ""
         names = [key.removeprefix(start) for key in self.keys(start)]
         return {name: self.read(start + name) for name in names if not name.startswith(".splitter/")}

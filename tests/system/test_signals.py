@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from doors import CHECKOUT, Said, program, tree, write_files, write_list
+from doors import CHECKOUT, Said, program, read_table, tree, write_files, write_list
 from faulty import noted
 from launcher import (
     FAULTY,
@@ -22,7 +22,6 @@ from launcher import (
     environment,
     eventually,
     make_inputs,
-    read_table,
     writing_to,
 )
 from nightly import depth
