@@ -149,6 +149,8 @@ class RunOptions:
         durable: Sync each batch to disk before it counts as done, so that a power cut loses no finished
             batch. Otherwise everything is synced when the run ends, and after a power cut the next run
             redoes what was lost. Shards, Ray and --part always sync; object stores do not need it.
+        progress: How to show progress: auto is a bar on a terminal or in a notebook, else a line now and
+            then; json writes one JSON object per line to the standard output stream, for other programs.
         quiet: Print only errors, and a warning before finished work is redone.
         verbose: Show tracebacks, and Ray's own log.
     """
@@ -194,6 +196,7 @@ class RunOptions:
     fresh: bool = False
     prune: bool = False
     durable: bool = False
+    progress: Literal["auto", "json"] = "auto"
     quiet: bool = False
     verbose: bool = False
 

@@ -112,13 +112,13 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
         return _plan(**values)
     with saying_so():
         dataset, options = _asked(values)
-    with Display(quiet=options.quiet) as display:
+    with Display(quiet=options.quiet, progress=options.progress) as display:
         try:
             summary = run_dataset(dataset, values["output"], options, display)
         except Interrupted as interruption:
             display.error("interrupted; finished work is kept; run the same command to continue")
             if interruption.summary:
-                display.summary(interruption.summary)
+                display.summary(interruption.summary, next_step=False)
             return interruption.exit_code
         work = summary.work
         # if every input failed, the recipe probably has to be fixed

@@ -11,5 +11,6 @@ columns        the columns of a dataset's tables, found by trying inputs
 lost_workers   the input that kills its worker, found by smaller and smaller batches
 finish         the manifest from what is committed, after a run or without one
 summary        what a run came to, in numbers
-display        progress on the terminal, and the lines at the end
+display        notes, and the lines at the end
+progress       how far a run is, and the views of it
 """

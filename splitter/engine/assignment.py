@@ -106,6 +106,10 @@ def read_request(
 ) -> RunRequest:
     """Check what a run is asked for, and find its list; refuse what cannot be."""
     check_parameters(dataset, RunOptions.__dataclass_fields__)
+    if options.executor != RunOptions.executor:
+        # which may take seconds
+        at = f" at {options.address}" if options.address else " on this machine"
+        display.say(f"starting: executor {options.executor}{at}")
     executor = _executor(dataset, options)
     dataset.device = executor.device(options.device)
     listing = _listing(dataset.inputs, options)

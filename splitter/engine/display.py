@@ -1,12 +1,23 @@
-"""What a run shows: a live line on a terminal, plain lines elsewhere, a summary at the end."""
+"""What a run prints: notes, how far it is, a summary at the end."""
 
 import os
 import shlex
 import sys
 import threading
-import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from splitter.engine.progress import (
+    SECONDS_BETWEEN_LINES,
+    JsonLines,
+    LiveLine,
+    NotebookBar,
+    PlainLines,
+    Snapshot,
+    View,
+    is_notebook,
+    write_event,
+)
 from splitter.text.urls import is_url
 
 if TYPE_CHECKING:
@@ -24,21 +35,18 @@ from splitter.text.show import (
     show_seconds,
 )
 
-SECONDS_BETWEEN_LINES = 30.0
 LONGEST_EXAMPLE = 200
 
 
 class Display:
     """Prints to the standard error stream; when it is quiet, errors and what must not be missed."""
 
-    def __init__(self, *, quiet: bool = False, announces: bool = True) -> None:
-        """Print nothing yet. `announces`: say first how much there is to do."""
-        self._quiet, self._announces = quiet, announces
-        self._live: Any = None
-        self._task: Any = None
-        self._inputs = self._done_before = 0
+    def __init__(self, *, quiet: bool = False, announces: bool = True, progress: str = "auto") -> None:
+        """Print nothing yet. `announces`: say first how much there is to do. `progress`: of --progress."""
+        self._quiet, self._announces, self._progress = quiet, announces, progress
+        self._view: View | None = None
+        self._snapshot = Snapshot(0, 0)
         self._patience: threading.Timer | None = None
-        self._began = self._last_line = time.monotonic()
 
     def __enter__(self) -> "Display":
         return self
@@ -61,11 +69,10 @@ class Display:
 
     def error(self, text: str) -> None:
         """Print a line, quiet or not."""
-        text = one_line(text)
-        if self._live:
-            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if self._view:
+            self._view.say(one_line(text))
         else:
-            sys.stderr.write(f"{text}\n")
+            sys.stderr.write(f"{one_line(text)}\n")
             sys.stderr.flush()
 
     def print(self, name: str, text: str) -> None:
@@ -75,45 +82,28 @@ class Display:
 
     def start(self, *, inputs: int, size: int, done: int = 0) -> None:
         """Begin to show progress towards so many inputs more of so many bytes; at first, say how many."""
-        self._inputs, self._done_before = done + inputs, done
-        self._began = self._last_line = time.monotonic()
         self.stop()
+        self._snapshot = Snapshot(done + inputs, done)
         if not done and self._announces:
             self.say(f"{show_count(inputs, 'input')} ({show_bytes(size)}) to do")
-
-    def _go_live(self) -> None:
-        """Show the live line. It brings a thread, so it comes only after the workers were started."""
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._live = Progress(
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.description}"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._live.add_task("", total=self._inputs, completed=self._done_before)
-        self._live.start()
 
     def update(self, work: "WorkCounts", status: str = "") -> None:
         """Show what is done so far, and what it is done on."""
         self._wait_for_first(done=work.inputs > 0)
-        if not self._live and not self._quiet and sys.stderr.isatty():
-            self._go_live()
-        if self._live:
-            self._live.update(self._task, completed=work.inputs, description=self._numbers(work, status))
-            return
-        now = time.monotonic()
-        if now - self._last_line >= SECONDS_BETWEEN_LINES:
-            self._last_line = now
-            done = f"{work.inputs:,} of {show_count(self._inputs, 'input')}"
-            fresh = work.inputs - self._done_before
-            left = max(0, self._inputs - work.inputs) * (now - self._began) / max(1, fresh)
-            # before the first is done nobody can tell
-            more = f", {show_seconds(left)} left" if fresh > 0 else ""
-            self.say(f"{done}, {self._numbers(work, status)}{more}")
+        self._snapshot = replace(self._snapshot, work=work, status=status)
+        self._view = self._view or self._opened()
+        if self._view:
+            self._view.show(self._snapshot)
+
+    def _opened(self) -> View | None:
+        """Return the view that fits; quiet, there is none but that for programs."""
+        if self._progress == "json":
+            return JsonLines()
+        if self._quiet:
+            return None
+        if is_notebook():
+            return NotebookBar()
+        return LiveLine(self._snapshot) if sys.stderr.isatty() else PlainLines(self.say, self._snapshot.began)
 
     def _wait_for_first(self, *, done: bool) -> None:
         """Have it said when the first input takes long. It brings a thread, as the live line does."""
@@ -125,31 +115,26 @@ class Display:
             self._patience.daemon = True
             self._patience.start()
 
-    def _numbers(self, work: "WorkCounts", status: str) -> str:
-        rate = (work.inputs - self._done_before) / max(1e-3, time.monotonic() - self._began)
-        failed = f"{work.failed:,} failed, " if work.failed else ""
-        made = f"{show_count(work.outputs, 'output')}, {show_bytes(work.bytes)}"
-        where = f" on {status}" if status else ""
-        return f"{failed}{made}, {rate:,.1f} inputs/s{where}"
-
     def stop(self) -> None:
-        """Take the live line away."""
+        """Take away what moves."""
         if self._patience:
             self._patience.cancel()
             if self._patience.is_alive():
                 # a signal may have come before it was started
                 self._patience.join()
             self._patience = None
-        if self._live:
-            self._live.stop()
-            self._live = None
+        if self._view:
+            self._view.stop()
+            self._view = None
 
-    def summary(self, summary: "Summary") -> None:
-        """Print the lines at the end."""
+    def summary(self, summary: "Summary", *, next_step: bool = True) -> None:
+        """Print the lines at the end, the last of which is the next step unless that was said."""
         self.stop()
+        if self._progress == "json":
+            write_event("end", summary.fields())
         for line in summary.traceback.splitlines():
             self.say(line)
-        for line in summary_lines(summary):
+        for line in summary_lines(summary)[: None if next_step else -1]:
             self.say(line)
         if self._quiet and (summary.stopped or summary.failed or summary.unreadable):
             self.error(f"splitter: {_trouble(summary)}")

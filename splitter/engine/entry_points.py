@@ -38,7 +38,7 @@ def run(dataset: "ProcessorDataset", output: str | os.PathLike[str], **options: 
     refuse_no_dataset(dataset)
     checked = RunOptions.of(options)
     # the DataFrame says what it came to
-    with Display(quiet=checked.quiet, announces=False) as display:
+    with Display(quiet=checked.quiet, announces=False, progress=checked.progress) as display:
         summary = run_dataset(dataset, output, checked, display)
     if summary.stopped:
         if summary.traceback:

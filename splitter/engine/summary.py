@@ -84,6 +84,18 @@ class Summary:
         """The path of manifest.csv."""
         return os.path.join(self.output, MANIFEST)
 
+    def fields(self) -> dict[str, Any]:
+        """Return the numbers, for other programs."""
+        names = ("inputs", "done", "skipped", "failed", "left", "stale", "unreadable", "gone", "pruned")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "outputs": self.work.outputs,
+            "bytes": self.work.bytes,
+            "seconds": round(self.seconds, 3),
+            "stopped": self.stopped,
+            "manifest": self.manifest if self.has_manifest else "",
+        }
+
     @property
     def exit_code(self) -> int:
         """0 if all inputs are done or skipped, else 1."""

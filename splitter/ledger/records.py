@@ -35,6 +35,8 @@ OUTPUT_COLUMNS = ("output", "size", "checksum")
 # where these stand in a row, counted from that of the output
 SIZE_AT, CHECKSUM_AT = map(OUTPUT_COLUMNS.index, ("size", "checksum"))
 SKIPPED_COLUMN = "skipped"
+# the metadata that says how long a recording is
+RECORDED = "source_seconds"
 ERROR_COLUMNS = ("error", "message", "traceback", "attempts")
 OWN_COLUMNS = (*OUTPUT_COLUMNS, SKIPPED_COLUMN, *ERROR_COLUMNS)
 

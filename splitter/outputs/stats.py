@@ -14,7 +14,7 @@ from typing import Any
 from splitter.errors import Refused
 from splitter.ledger.keeping import is_left_out
 from splitter.ledger.manifest import ERRORS, MANIFEST
-from splitter.ledger.records import ERROR_COLUMNS, OUTPUT_COLUMNS, SKIPPED_COLUMN
+from splitter.ledger.records import ERROR_COLUMNS, OUTPUT_COLUMNS, RECORDED, SKIPPED_COLUMN
 from splitter.ledger.run_files import LIST, LISTED
 from splitter.ledger.split_balance import FEW_GROUPS
 from splitter.ledger.splits import COLUMN, SplitRule
@@ -33,7 +33,6 @@ FAR = 0.05
 # mention a group that is larger than the average by this factor
 LARGE = 2
 # the columns that give the length of sound: the first pair that exists
-_RECORDED = "source_seconds"
 _FRAMES, _TIMES = ("frames", "sample_rate"), ("start_seconds", "end_seconds")
 
 
@@ -223,7 +222,7 @@ class SoundColumns:
     def __init__(self, header: Row) -> None:
         """Find them."""
         self.seconds_of, self.has_sound = _length(header)
-        self._recorded = header.index(_RECORDED) if self.has_sound and _RECORDED in header else None
+        self._recorded = header.index(RECORDED) if self.has_sound and RECORDED in header else None
         self.has_recordings = self._recorded is not None
 
     def recorded_of(self, row: Row) -> float:

@@ -22,7 +22,7 @@ from splitter.inputs.fetching import Fetcher, RemoteInput, local_name
 from splitter.inputs.locations import UNREADABLE, fingerprint, look_at
 from splitter.inputs.shards.reader import MemberFiles
 from splitter.inputs.table import make_input
-from splitter.ledger.records import DONE, FAILED, SKIPPED, RecordWriter, RowColumns
+from splitter.ledger.records import DONE, FAILED, RECORDED, SKIPPED, RecordWriter, RowColumns
 from splitter.records import InputFile, OutputFile, Scratch
 from splitter.sinks.base import SinkWriter
 from splitter.sinks.discard import DiscardWriter
@@ -312,6 +312,9 @@ class BatchInProgress:
         """Note that an input is done."""
         head, text = self.tools.rows.make(self.rows[index][0], made, metadata)
         self.sink.keep_input()
+        recorded = metadata.get(RECORDED)
+        if isinstance(recorded, float):
+            self.report.counts.recorded += recorded
         self.add(index, DONE, head=head, outputs=outputs, size=size, text=text)
 
     def _fail(self, index: int, failure: Failure, kind: str = "", *, unreadable: bool = False) -> None:

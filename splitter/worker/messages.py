@@ -156,6 +156,7 @@ class WorkCounts:
         failed: How many failed.
         outputs: How many output files were made.
         bytes: Their size.
+        recorded: The length of the recordings that are done, in seconds; 0 for other inputs.
         seconds: How long it took.
         undone: How many inputs were done before, but what they had in an older shard is damaged.
         one_by_one: How many batches `process_batch` did not do, so that their inputs were tried one by one.
@@ -167,6 +168,7 @@ class WorkCounts:
     failed: int = 0
     outputs: int = 0
     bytes: int = 0
+    recorded: float = 0.0
     seconds: float = 0.0
     undone: int = 0
     one_by_one: int = 0

@@ -16,14 +16,14 @@ pytestmark = pytest.mark.slow
 
 def test_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """How much is done, and on what; how long it will take is said only once there is something to go by."""
-    monkeypatch.setattr("splitter.engine.display.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("splitter.engine.progress.SECONDS_BETWEEN_LINES", 0.0)
     with Display() as display:
         display.start(inputs=8, size=80)
         display.update(WorkCounts(), "2 nodes, 3 of 8 CPUs")
         display.update(WorkCounts(inputs=4, outputs=9, bytes=2_000), "2 nodes, 8 of 8 CPUs")
         display.update(WorkCounts(inputs=8, outputs=18, bytes=4_000))
     lines = [line for line in capfd.readouterr().err.splitlines() if " of 8 inputs, " in line]
-    assert lines[0] == "0 of 8 inputs, 0 outputs, 0 bytes, 0.0 inputs/s on 2 nodes, 3 of 8 CPUs"
+    assert lines[0] == "0 of 8 inputs, 0 outputs, 0 bytes, 0 inputs/s on 2 nodes, 3 of 8 CPUs"
     assert lines[1].startswith("4 of 8 inputs, 9 outputs, 2 kB, ")
     assert " inputs/s on 2 nodes, 8 of 8 CPUs, 0." in lines[1]
     assert lines[1].endswith(" s left")
@@ -67,7 +67,7 @@ class Killer(ProcessorDataset):
 @pytest.mark.parametrize("sink", ["files", "webdataset"])
 def test_the_numbers_are_right_when_workers_are_lost(folder, capfd, monkeypatch, sink):
     """Never more than there is to do, never less than before, no negative time; all outputs are counted."""
-    monkeypatch.setattr("splitter.engine.display.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("splitter.engine.progress.SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr("splitter.ledger.shard_groups.MOST_SMALL", 4)
     write_files(folder, {"killer.py": KILLER, **{f"inputs/{number:02d}.txt": "x" for number in range(36)}})
     run = ("run", folder / "inputs", "--pattern=*.txt", f"--recipe={folder}/killer.py:Killer", "--workers=2")

@@ -1,0 +1,230 @@
+"""How far a run is, and the views of it: a live line, a notebook's bar, plain lines, JSON."""
+
+import html
+import json
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from splitter.text.show import show_bytes, show_count, show_seconds
+from splitter.worker.messages import WorkCounts
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+SECONDS_BETWEEN_LINES = 30.0
+_SECONDS_BETWEEN_OBJECTS = 1.0
+# on a slow connection more would not arrive
+_PER_SECOND = 2
+_LEAST_BAR, _MOST_BAR = 6, 40
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """How far a run is.
+
+    Attributes:
+        inputs: How many there are to do, with those that were done before a worker was lost.
+        before: How many were done before the present round.
+        work: What is done so far.
+        status: Where, such as the nodes of a cluster.
+        began: When the present round began, by the monotonic clock.
+    """
+
+    inputs: int
+    before: int
+    work: WorkCounts = field(default_factory=WorkCounts)
+    status: str = ""
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """The time that the present round has taken."""
+        return max(1e-3, time.monotonic() - self.began)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time that the rest will take; None before anyone can tell."""
+        fresh = self.work.inputs - self.before
+        return max(0, self.inputs - self.work.inputs) * self.seconds / fresh if fresh > 0 else None
+
+    def rate(self) -> str:
+        """Return how fast it goes: in hours of sound if it is sound, else in inputs."""
+        if self.work.recorded:
+            # both are hours, or both seconds
+            return f"{_rounded(self.work.recorded / self.seconds)} h of sound/h"
+        return f"{_rounded((self.work.inputs - self.before) / self.seconds)} inputs/s"
+
+    def parts(self) -> list[str]:
+        """Return what there is to say, without the counts of inputs; what matters most is first."""
+        work, left = self.work, self.seconds_left
+        return [
+            *([f"{work.failed:,} failed"] if work.failed else []),
+            *([f"{_clock(left)} left"] if left is not None else []),
+            self.rate(),
+            f"{show_count(work.outputs, 'output')}, {show_bytes(work.bytes)}",
+            *([self.status] if self.status else []),
+        ]
+
+    def line(self) -> str:
+        """Return everything in one line."""
+        work, left = self.work, self.seconds_left
+        return ", ".join(
+            [
+                f"{work.inputs:,} of {show_count(self.inputs, 'input')}",
+                *([f"{work.failed:,} failed"] if work.failed else []),
+                f"{show_count(work.outputs, 'output')}, {show_bytes(work.bytes)}",
+                self.rate() + (f" on {self.status}" if self.status else ""),
+                *([f"{show_seconds(left)} left"] if left is not None else []),
+            ]
+        )
+
+    def fields(self) -> dict[str, Any]:
+        """Return the numbers, for other programs."""
+        counts = asdict(self.work)
+        names = ("done", "skipped", "failed", "outputs", "bytes")
+        left = self.seconds_left
+        return {
+            "inputs": self.inputs,
+            "tried": self.work.inputs,
+            **{name: counts[name] for name in names},
+            "sound_seconds": round(self.work.recorded, 3),
+            "seconds": round(self.seconds, 3),
+            "seconds_left": None if left is None else round(left, 3),
+            "status": self.status,
+        }
+
+
+def _rounded(rate: float) -> str:
+    """Return a rate with two significant digits at least, and no more than are of use."""
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"  # noqa: PLR2004
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+class View(ABC):
+    """A way to show how far a run is."""
+
+    @abstractmethod
+    def show(self, snapshot: Snapshot) -> None:
+        """Show it."""
+
+    def say(self, text: str) -> None:
+        """Print a line beside it."""
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def stop(self) -> None:  # noqa: B027 - lines stay
+        """Take away what moves."""
+
+
+class PlainLines(View):
+    """A line now and then, where there is no terminal."""
+
+    def __init__(self, say: Callable[[str], None], began: float) -> None:
+        self._say, self._last = say, began
+
+    def show(self, snapshot: Snapshot) -> None:
+        now = time.monotonic()
+        if now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            self._say(snapshot.line())
+
+
+class JsonLines(View):
+    """Objects in JSON on the standard output stream, one in a line, for other programs."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def show(self, snapshot: Snapshot) -> None:
+        now = time.monotonic()
+        if now - self._last >= _SECONDS_BETWEEN_OBJECTS or snapshot.work.inputs >= snapshot.inputs:
+            self._last = now
+            write_event("progress", snapshot.fields())
+
+
+def write_event(event: str, fields: dict[str, Any]) -> None:
+    """Write an object of `--progress json`."""
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+class LiveLine(View):
+    """A line on a terminal, with a bar.
+
+    It brings a thread, so it comes only after the workers were started.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._snapshot = snapshot
+        self._live = Live(self, console=Console(stderr=True), transient=True, refresh_per_second=_PER_SECOND)
+        self._live.start()
+
+    def show(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def say(self, text: str) -> None:
+        self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def stop(self) -> None:
+        self._live.stop()
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        """Fit the line into the width: the bar shrinks first, then what matters least is left out."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        snapshot = self._snapshot
+        text = Text(f"{snapshot.work.inputs:,}/{snapshot.inputs:,}")
+        for part in snapshot.parts():
+            if text.cell_len + len(part) + 3 + _LEAST_BAR > options.max_width:
+                break
+            text.append("  ")
+            text.append(part, style="red" if part.endswith(" failed") else "")
+        bar = min(_MOST_BAR, options.max_width - text.cell_len - 1)
+        line = Table.grid(padding=(0, 1))
+        line.add_row(ProgressBar(snapshot.inputs, snapshot.work.inputs, width=max(1, bar)), text)
+        yield line
+
+
+class NotebookBar(View):
+    """A bar below the cell of a notebook, which is replaced as the run goes on."""
+
+    def __init__(self) -> None:
+        from IPython import display
+
+        shown: Any = display
+        self._html = shown.HTML
+        self._handle = shown.display(shown.HTML(""), display_id=True)
+        self._last = 0.0
+
+    def show(self, snapshot: Snapshot) -> None:
+        now = time.monotonic()
+        if now - self._last < 1 / _PER_SECOND and snapshot.work.inputs < snapshot.inputs:
+            return
+        self._last = now
+        done = f"{snapshot.work.inputs:,}/{snapshot.inputs:,}"
+        text = html.escape(" · ".join([done, *snapshot.parts()]))
+        bar = f'<progress max="{snapshot.inputs}" value="{snapshot.work.inputs}"></progress>'
+        self._handle.update(self._html(f"{bar} {text}"))
+
+    def stop(self) -> None:
+        self._handle.update(self._html(""))
+
+
+def is_notebook() -> bool:
+    """Return whether this is a cell of a notebook, whose kernel has imported IPython."""
+    shell = sys.modules.get("IPython")
+    return shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None

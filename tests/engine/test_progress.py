@@ -1,0 +1,135 @@
+"""How far a run is: on terminals of any width, in a notebook, for other programs."""
+
+import io
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+from doors import here, write_files
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitter.engine.display import Display
+from splitter.engine.progress import LiveLine, Snapshot, is_notebook
+from splitter.worker.messages import WorkCounts
+
+FAILING = '''
+import time
+from splitter import OutputFile, ProcessorDataset
+
+class Failing(ProcessorDataset):
+    """An hour of sound each; every tenth input fails."""
+
+    def process(self, input_file):
+        time.sleep(0.01)
+        if input_file.path.stem.endswith("7"):
+            raise ValueError("bad")
+        return [OutputFile("0", b"x" * 1000)], {"source_seconds": 3600.0}
+'''
+
+
+@pytest.fixture
+def run(folder: Path) -> tuple[object, ...]:
+    """The command line of a run over 100 inputs, 10 of which fail."""
+    texts = {f"inputs/{number:02d}.txt": "x" for number in range(100)}
+    write_files(folder, {"failing.py": FAILING, **texts})
+    recipe = f"--recipe={folder}/failing.py:Failing"
+    return "run", folder / "inputs", "--pattern=*.txt", recipe, "--workers=1", "-o", folder / "out"
+
+
+def on_terminal(columns: int, *arguments: object) -> list[str]:
+    """Run the program on a terminal; return the lines it drew, one after the other, without colours."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    without = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "CI", "NO_COLOR"}}
+    command = [sys.executable, "-m", "splitter", *map(str, arguments)]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**without, "TERM": "xterm-256color"}):
+        os.close(theirs)
+        drawn = b""
+        while True:
+            try:
+                drawn += os.read(ours, 1 << 16)
+            except OSError:
+                break
+    os.close(ours)
+    assert b"\x1b[31m" in drawn, "failures are red"
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.decode())
+    return [line for line in re.split(r"[\r\n]+", plain) if line]
+
+
+def test_a_narrow_terminal_shows_what_matters(run: tuple[object, ...]):
+    """At 60 columns: counts, failures, the time left with its name, and the rate in hours of sound."""
+    lines = on_terminal(60, *run)
+    live = [line for line in lines if "━" in line]
+    assert max(map(len, live)) <= 60
+    last = live[-1].rstrip()
+    assert re.search(r"━ 100/100  10 failed  0:00 left  [\d,]+ h of sound/h$", last), last
+    assert "90 of 100 inputs done, 10 failed; 90 outputs (90 kB) made" in "\n".join(lines)
+
+
+NUMBERS = st.integers(0, 10**9)
+
+
+@given(columns=st.integers(20, 300), counts=st.tuples(NUMBERS, NUMBERS, NUMBERS), recorded=st.floats(0, 1e12))
+def test_the_line_fits_any_width(columns: int, counts: tuple[int, int, int], recorded: float):
+    """The counts are always there, the rest as far as it fits, and the line never breaks."""
+    from rich.console import Console
+
+    inputs, failed, outputs = counts
+    work = WorkCounts(inputs=inputs, failed=failed, outputs=outputs, recorded=recorded)
+    view = object.__new__(LiveLine)
+    view.show(Snapshot(inputs * 2, 0, work, "3 nodes, 12 of 24 CPUs"))
+    paper = io.StringIO()
+    Console(file=paper, width=columns, color_system=None).print(view)
+    lines = paper.getvalue().splitlines()
+    if columns >= len(f"{inputs:,}/{inputs * 2:,}") + 2:
+        assert len(lines) == 1
+        assert f"{inputs:,}/{inputs * 2:,}" in lines[0]
+    assert max(map(len, lines)) <= columns
+
+
+def test_json_for_other_programs(run: tuple[object, ...], capfd: pytest.CaptureFixture[str]):
+    """One object per line on the standard output stream; the last progress and the end have all numbers."""
+    said = here(capfd, *run, "--progress=json", "--quiet")
+    events = [json.loads(line) for line in said.out.splitlines()]
+    assert [event["event"] for event in events[-2:]] == ["progress", "end"]
+    progress, end = events[-2:]
+    counts = {"inputs": 100, "done": 90, "skipped": 0, "failed": 10, "outputs": 90, "bytes": 90_000}
+    assert {name: progress[name] for name in counts} == counts
+    assert (progress["tried"], progress["sound_seconds"], progress["seconds_left"]) == (100, 90 * 3600.0, 0.0)
+    assert {name: end[name] for name in counts} == counts
+    assert Path(end["manifest"]).is_file()
+    tried = [event["tried"] for event in events[:-1]]
+    assert tried == sorted(tried)
+
+
+def test_a_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch):
+    """A cell shows one bar, which is replaced as the run goes on and taken away at its end."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    assert not is_notebook()
+    shell = InteractiveShell.instance()
+    try:
+        monkeypatch.setattr(shell, "kernel", object(), raising=False)
+        assert is_notebook()
+        with capture_output() as cell, Display() as display:
+            display.start(inputs=4, size=40)
+            display.update(WorkCounts(inputs=2, done=1, failed=1, outputs=3, bytes=30))
+            display.update(WorkCounts(inputs=4, done=3, failed=1, outputs=9, bytes=90), "2 nodes")
+    finally:
+        InteractiveShell.clear_instance()
+    shown = [output.data["text/html"] for output in cell.outputs]
+    assert (shown[0], shown[-1]) == ("", "")
+    assert shown[1].startswith('<progress max="4" value="2"></progress> 2/4 · 1 failed · 0:00 left · ')
+    assert shown[2].endswith(" · 9 outputs, 90 bytes · 2 nodes")
+    assert len({output.transient["display_id"] for output in cell.outputs}) == 1
+    assert [output.update for output in cell.outputs] == [False, True, True, True]
