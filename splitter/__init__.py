@@ -13,6 +13,7 @@ from splitter.records import InputFile, OutputFile
 
 if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
+    from splitter.exports.entry import export
     from splitter.inputs.listing import InputList
     from splitter.ledger.splits import split
     from splitter.outputs.frame import read_manifest
@@ -26,6 +27,7 @@ __all__ = [
     "OutputFile",
     "ProcessorDataset",
     "Skip",
+    "export",
     "read_manifest",
     "read_output",
     "run",
@@ -37,6 +39,7 @@ __all__ = [
 _LATER = {
     "InputList": "inputs.listing",
     "ProcessorDataset": "dataset",
+    "export": "exports.entry",
     "open": "outputs.opening",
     "read_manifest": "outputs.frame",
     "read_output": "outputs.reader",

@@ -1,4 +1,4 @@
-"""The seams that other packages can add to: recipes, measures, sinks, executors and input sources, by name.
+"""What other packages can add to: recipes, measures, sinks, executors, exports and input sources, by name.
 
 A package adds one with an entry point in its pyproject.toml:
 
@@ -135,6 +135,13 @@ MEASURES = Registry(
         "bandwidth": "splitter.measures.bandwidth:bandwidth",
         "speech": "splitter.measures.speech:speech",
         "dnsmos": "splitter.measures.dnsmos:dnsmos",
+    },
+)
+EXPORTS = Registry(
+    "splitter.exports",
+    "--to",
+    {
+        "lhotse": "splitter.exports.lhotse:LhotseExport",
     },
 )
 # by the ending of a path, without the dot, or the scheme of a URL; our own kinds look at more than a name

@@ -29,8 +29,19 @@ TYPES = {
 MOST_FILES_AT_THE_TOP = 8
 
 # Of these packages no module imports another, but for the seams that several of them share.
-SEPARATE = {"executors", "measures", "recipes", "sinks"}
-SEAMS = {"base", "chosen", "registry", "parameters", "shards", "columns", "sound"}
+SEPARATE = {"executors", "exports", "measures", "recipes", "sinks"}
+SEAMS = {
+    "base",
+    "corpus",
+    "target",
+    "sorting",
+    "chosen",
+    "registry",
+    "parameters",
+    "shards",
+    "columns",
+    "sound",
+}
 
 # What takes long to import, and where it is imported at once since nothing works there without it.
 HEAVY = {

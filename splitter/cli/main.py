@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from splitter import __version__
 from splitter.cli.completion import parameters_in_text
 from splitter.cli.doctor import doctor
+from splitter.cli.export import export
 from splitter.cli.inspect import manifest, recipes, split, stats, verify
 from splitter.cli.options import recipe_option
 from splitter.cli.report import report, serve
@@ -151,6 +152,7 @@ for command in (
     stats,
     split,
     manifest,
+    export,
     recipes,
     tar,
     doctor,

@@ -44,11 +44,11 @@ def run_option(parameter: Parameter) -> click.Option:
         return click.Option([parameter.name, flag(parameter.name)], is_flag=True, help=parameter.help)
     option = recipe_option(parameter)
     if parameter.name in OF_OPTIONS:
-        option.type = _RegisteredName(OF_OPTIONS[parameter.name])
+        option.type = RegisteredName(OF_OPTIONS[parameter.name])
     return option
 
 
-class _RegisteredName(click.ParamType[str]):
+class RegisteredName(click.ParamType[str]):
     """One of the names of a registry, which is only read to its end where all of them are shown."""
 
     name = "choice"

@@ -7,8 +7,12 @@ from typing import Any
 
 from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.dataset import Result
+from splitter.errors import Refused
 from splitter.executors.base import Cluster, Limits
 from splitter.executors.local import LocalExecutor
+from splitter.exports.base import Export
+from splitter.exports.corpus import Corpus
+from splitter.exports.target import ExportTarget
 from splitter.inputs.listing import InputList
 from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.measures.base import Sound, measure
@@ -85,6 +89,31 @@ class ColoursSource(InputSource):
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:
         folder, _, colours = location.removeprefix("colours://").partition("?")
         return SourceRows(["input"], [[f"{one}.txt"] for one in colours.split("+")], folder)
+
+
+class NamesExport(Export):
+    """The names of the pieces, a line each.
+
+    Args:
+        most: Fail after so many.
+        linked: Make their files part of the export.
+    """
+
+    def __init__(self, corpus: Corpus, most: int = 1000, linked: bool = False) -> None:
+        super().__init__(corpus)
+        self.most, self.linked = most, linked
+
+    def write(self, target: ExportTarget) -> None:
+        for number, piece in enumerate(self.corpus.pieces()):
+            if number == self.most:
+                raise Refused("names: too many pieces; give a larger --most")
+            path = (
+                target.add(piece, f"files/{piece.key}{piece.ending}")
+                if self.linked
+                else target.path_of(piece)
+            )
+            line = f"{piece.key}\t{path}\t{piece.text}\t{piece.speaker}"
+            target.open("names.txt", split=piece.split, ordered=True).write(f"{line}\n")
 
 
 class OneWorker(LocalExecutor):

@@ -1,0 +1,9 @@
+"""What a run made, as other tools open it: one format, one file.
+
+base      the seam: an export of one format
+corpus    the pieces of a run, one by one
+target    the folder that an export writes, whole or not at all
+sorting   lines of a file, sorted in bounded memory
+entry     `splitter.export`
+lhotse    lhotse: recordings, supervisions and cuts
+"""

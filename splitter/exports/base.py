@@ -1,0 +1,35 @@
+"""The seam of exports: a format reads a corpus and writes into a target."""
+
+import json
+from abc import ABC, abstractmethod
+from typing import Any
+
+from splitter.exports.corpus import Corpus
+from splitter.exports.target import ExportTarget
+
+
+class Export(ABC):
+    """An export of one format; the first line of its docstring says what the format is for.
+
+    The parameters of `__init__` after the corpus are options of the command line, with their types, defaults
+    and help read from the signature and from `Args:` in the docstring, as with recipes.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        """Refuse here what the format cannot express: nothing is written yet."""
+        self.corpus = corpus
+
+    @abstractmethod
+    def write(self, target: ExportTarget) -> None:
+        """Write all pieces."""
+
+
+def json_line(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+    """Return a value as one line of JSON, in plain text where UTF-8 can encode it."""
+    text = json.dumps(value, ensure_ascii=False)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = json.dumps(value)
+    return f"{text}\n"

@@ -1,0 +1,265 @@
+"""The folder that an export writes: beside its final name first, and moved there when it is whole."""
+
+import errno
+import fcntl
+import gzip
+import io
+import json
+import os
+import shutil
+from typing import IO, Protocol
+
+from splitter.errors import Refused
+from splitter.exports.corpus import Corpus, Piece
+from splitter.exports.sorting import SortedFile
+from splitter.storage.names import is_clean
+from splitter.text.urls import is_url
+
+MARKER = ".splitter-export"
+# what is beside the final name while an export writes, and while it replaces an earlier one
+PARTIAL, REPLACED = ".partial", ".replaced"
+MOST_FILES = 500
+# quick, and a tenth larger than the best
+_LEVEL = 3
+
+
+class Lines(Protocol):
+    """A file that lines are written to."""
+
+    def write(self, line: str, /) -> object:
+        """Add a line."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+class ExportTarget:
+    """A folder that an export writes.
+
+    Attributes:
+        folder: Its final path.
+        copied: Bytes of contents that were copied.
+        linked: The number of files that are hard links to outputs.
+        files: The number of all other files that were opened or named here.
+    """
+
+    def __init__(self, folder: str, corpus: Corpus, to: str, *, absolute: bool = False) -> None:
+        """Begin an empty folder; refuse to replace one that no export has made."""
+        self.folder, self._corpus, self._absolute = folder, corpus, absolute
+        self._new = f"{folder}{PARTIAL}"
+        self._to = to
+        self._base = os.path.relpath(corpus.folder, folder) if _is_local(corpus.folder) else ""
+        self._open: dict[str, Lines] = {}
+        self._names: set[str] = set()
+        self._source: tuple[str, str] = ("", "")
+        self.copied = self.linked = 0
+        refuse_folder(folder)
+        self._lock = self._begin()
+
+    def _begin(self) -> IO[str]:
+        """Make the new folder, and lock it."""
+        os.makedirs(os.path.dirname(self.folder), exist_ok=True)
+        if os.path.lexists(self._new):
+            refuse_folder(self._new)
+            with _locked(self._new):
+                shutil.rmtree(self._new)
+        os.mkdir(self._new)
+        with open(f"{self._new}/{MARKER}", "x", encoding="utf-8"):
+            pass
+        return _locked(self._new)
+
+    @property
+    def files(self) -> int:
+        """The number of files written, without those of single pieces."""
+        return len(self._names)
+
+    # -- files of the format ---------------------------------------------------------------------------------
+
+    def path(self, name: str) -> str:
+        """Return the path to write a file to, for a library that takes one; it is moved with the folder."""
+        if not is_clean(name) or name.partition("/")[0] == MARKER:
+            raise Refused(f"{name!r:.200}: cannot be a file of an export")
+        self._names.add(name)
+        path = f"{self._new}/{name}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return path
+
+    def open(self, name: str, *, split: str = "", ordered: bool = False) -> Lines:
+        """Return the file of that name for lines of text, the same in each call.
+
+        Args:
+            name: Its name in the export; one that ends in `.gz` is compressed, without a time.
+            split: Comes before the first dot of the name: `cuts.jsonl.gz` becomes `cuts_train.jsonl.gz`.
+            ordered: Sort the lines by their bytes, in bounded memory.
+        """
+        if split:
+            folder, slash, last = name.rpartition("/")
+            stem, dot, endings = last.partition(".")
+            name = f"{folder}{slash}{stem}_{split}{dot}{endings}"
+        if name not in self._open:
+            if len(self._open) == MOST_FILES:
+                raise Refused(
+                    f"more than {MOST_FILES} files at a time, because there are many splits; leave some out "
+                    "with --where"
+                )
+            path = self.path(name)
+            self._open[name] = SortedFile(path) if ordered else _text_file(path)
+        return self._open[name]
+
+    # -- contents --------------------------------------------------------------------------------------------
+
+    def path_of(self, piece: Piece) -> str:
+        """Return where a tool finds the file of a piece: a path, as `--absolute` says, or a URL.
+
+        A piece in a shard has no path, so it is written out first, below `audio/`.
+        """
+        if piece.shard:
+            shard = os.path.basename(piece.shard).partition(".")[0]
+            return self.add(piece, f"audio/{shard}/{piece.key}{piece.ending}")
+        self._corpus.check_file(piece)
+        if self._base and not self._absolute and piece.name[:1] != "/" and "://" not in piece.name:
+            return f"{self._base}/{piece.name}"
+        return self._shown(self._corpus.location(piece.name))
+
+    def add(self, piece: Piece, name: str) -> str:
+        """Make the content of a piece a file of the export: a hard link, or a copy. Return its path."""
+        count = len(self._names)
+        path = self.path(name)
+        if len(self._names) > count:
+            # one name for each piece would take memory
+            self._names.discard(name)
+        file = self._corpus.plain_path(piece)
+        if file is None:
+            content = self._corpus.read(piece)
+            with open(path, "xb") as copy:
+                copy.write(content)
+            self.copied += len(content)
+        else:
+            self.link(file, path)
+        return f"{self.folder}/{name}" if self._absolute else name
+
+    def link(self, file: str, path: str) -> None:
+        """Link a file of this machine to a path from `path`, or copy it where that is impossible."""
+        try:
+            os.link(file, path, follow_symlinks=False)
+            self.linked += 1
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES):
+                raise
+            shutil.copyfile(file, path)
+            self.copied += os.path.getsize(path)
+
+    def source_path(self, piece: Piece) -> str:
+        """Return where a tool finds the recording that a piece comes from; refuse one that is missing."""
+        source = piece.source
+        if source != self._source[0]:
+            if not source or not (is_url(source) or os.path.isfile(source)):
+                raise Refused(
+                    f"{source or piece.name}: the recording of {piece.name!r:.200} is not there as a file; "
+                    "put it back, or leave the piece out with --where"
+                )
+            self._source = source, self._shown(source)
+        return self._source[1]
+
+    def _shown(self, location: str) -> str:
+        if is_url(location):
+            return location
+        path = os.path.abspath(location)
+        return path if self._absolute else os.path.relpath(path, self.folder)
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Give the folder its final name, in the place of an earlier export."""
+        for file in self._open.values():
+            file.close()
+        self._open = {}
+        made = sorted(name for name in os.listdir(self._new) if name != MARKER)
+        json.dump({"format": self._to, "made": made}, self._lock)
+        self._lock.flush()
+        replaced = f"{self.folder}{REPLACED}"
+        if os.path.lexists(replaced):
+            refuse_folder(replaced)
+            shutil.rmtree(replaced)
+        refuse_folder(self.folder)
+        if os.path.lexists(self.folder):
+            os.rename(self.folder, replaced)
+        os.rename(self._new, self.folder)
+        self._lock.close()
+        shutil.rmtree(replaced, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Remove what was written, after an error."""
+        for file in self._open.values():
+            file.close()
+        self._lock.close()
+        shutil.rmtree(self._new, ignore_errors=True)
+
+
+def _is_local(folder: str) -> bool:
+    return not is_url(folder)
+
+
+def _text_file(path: str) -> Lines:
+    file = open(path, "xb")  # noqa: SIM115 - closed with the target
+    if not path.endswith(".gz"):
+        return _TextFile(file)
+    return _TextFile(gzip.GzipFile("", "wb", _LEVEL, file, mtime=0), file)
+
+
+class _TextFile:
+    """A text file, whose lines end in a bare newline; bytes that are not UTF-8 pass through."""
+
+    def __init__(self, file: IO[bytes] | gzip.GzipFile, below: IO[bytes] | None = None) -> None:
+        self._text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="\n")
+        self._below = below
+        self.write = self._text.write
+
+    def close(self) -> None:
+        self._text.close()
+        if self._below is not None:
+            self._below.close()
+
+
+def _locked(folder: str) -> IO[str]:
+    """Open and lock the marker of an export that is being written; refuse one that another process writes."""
+    file = open(f"{folder}/{MARKER}", "r+", encoding="utf-8")  # noqa: SIM115 - open as long as the lock holds
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise Refused(f"{folder}: another export is writing there; wait until it ends") from None
+    return file
+
+
+def refuse_folder(folder: str) -> None:
+    """Refuse to replace what no export has made: a file, or a folder that holds something else."""
+    if not os.path.lexists(folder):
+        return
+    try:
+        names = {*os.listdir(folder)}
+    except OSError:
+        raise Refused(f"{folder}: is not a folder; choose another one with -o") from None
+    if names and MARKER not in names:
+        raise Refused(f"{folder}: holds something that is no export; choose another folder with -o")
+    strangers = sorted(names - {MARKER} - _made_in(folder, names))
+    if strangers:
+        shown = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")  # noqa: PLR2004
+        raise Refused(
+            f"{folder}: would be replaced, but holds files that no export wrote ({shown}); move them, or "
+            "choose another folder with -o"
+        )
+
+
+def _made_in(folder: str, names: set[str]) -> set[str]:
+    """Return what an export made in a folder; all that is there, if it was not finished."""
+    try:
+        with open(f"{folder}/{MARKER}", encoding="utf-8") as file:
+            text = file.read()
+        return {*json.loads(text)["made"]} if text else names
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError, KeyError, TypeError):
+        raise Refused(
+            f"{folder}/{MARKER}: is damaged; remove the folder, or choose another with -o"
+        ) from None

@@ -1,0 +1,273 @@
+"""`splitter export`, whatever the format: which pieces, where their files are, and a folder that is whole."""
+
+import csv
+import fcntl
+import os
+import re
+import sys
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+import soundfile
+from doors import CHECKOUT, here, read_table, tree
+
+import splitter
+from splitter import InputFile, ProcessorDataset
+from splitter.errors import Refused
+from splitter.exports.corpus import key_of
+from splitter.exports.sorting import SortedFile
+from splitter.recipes.chunk import Chunk
+
+RATE = 8000
+SINKS = ("files", "webdataset", "parquet")
+
+
+@pytest.fixture(autouse=True)
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The format `names` of another package can be imported in this process."""
+    monkeypatch.syspath_prepend(CHECKOUT / "tests" / "outside")
+    monkeypatch.delitem(sys.modules, "outside_package", raising=False)
+
+
+def recordings(folder: Path) -> Path:
+    """Two recordings, of 2.5 s and 1 s, with a speaker each."""
+    chance = np.random.default_rng(7)
+    (folder / "in" / "b c").mkdir(parents=True)
+    for name, seconds in (("a", 2.5), ("b c/é", 1.0)):
+        sound = chance.integers(-9000, 9000, round(RATE * seconds), dtype="int16")
+        soundfile.write(folder / "in" / f"{name}.wav", sound, RATE)
+    (folder / "list.csv").write_text("input,speaker,split\nin/a.wav,ann,train\nin/b c/é.wav,bob,test\n")
+    return folder / "list.csv"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an output folder of each sink, named like it: three pieces of a, and one of é."""
+    folder = tmp_path_factory.mktemp("made")
+    for sink in SINKS:
+        dataset = Chunk(
+            folder / "list.csv" if sink != "files" else recordings(folder), seconds=1, tail="keep"
+        )
+        splitter.run(dataset, folder / sink, sink=sink, workers=0, quiet=True, keep="frames > 4000")
+    return folder
+
+
+def lines(export: Path, name: str = "names.txt") -> list[list[str]]:
+    return [line.split("\t") for line in (export / name).read_text().splitlines()]
+
+
+def everything(folder: Path, **options) -> list[list[str]]:
+    """The lines of an export `names`, of all splits."""
+    splitter.export(folder, "names", folder.parent / "all", **options)
+    return [
+        line for name in ("names_train.txt", "names_test.txt") for line in lines(folder.parent / "all", name)
+    ]
+
+
+@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("absolute", [False, True])
+def test_each_path_leads_to_the_content(made: Path, sink: str, absolute: bool):
+    """Of all pieces that are kept: their own files if there are any, else files written from shards."""
+    export = made / "all"
+    rows = [row for row in read_table(made / sink / "manifest.csv") if row["kept"] == "True"]
+    found = everything(made / sink, absolute=absolute)
+    assert len(found) == len(rows) == 3
+    for row, (_, path, _, speaker) in zip(rows, found, strict=True):
+        assert os.path.isabs(path) == absolute
+        assert (export / path).read_bytes() == splitter.read_output(row, made / sink)
+        assert speaker == row["speaker"]
+    copied = 0 if sink == "files" else sum(int(row["size"]) for row in rows)
+    done = splitter.export(made / sink, "names", export)
+    assert (done.pieces, done.files, done.linked, done.copied) == (3, 2, 0, copied)
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_format_that_needs_files_gets_links(made: Path, sink: str):
+    """Hard links to loose files; what is in a shard is written out."""
+    done = splitter.export(made / sink, "names", made / "linked", linked=True)
+    assert (done.linked > 0, done.copied > 0) == (sink == "files", sink != "files")
+    for _, path, *_ in lines(made / "linked", "names_train.txt"):
+        assert ((made / "linked" / path).stat().st_nlink > 1) == (sink == "files")
+    assert here_verified(made / sink)
+
+
+def here_verified(folder: Path) -> bool:
+    return splitter.verify(folder, workers=1).exit_code == 0
+
+
+def test_which_pieces(made: Path):
+    """Those that are kept, unless all are asked for; those of a condition."""
+    assert len(everything(made / "files", all_rows=True)) == 4
+    done = splitter.export(made / "files", "names", made / "some", where="speaker == 'bob'")
+    assert done.pieces == 1
+    assert [name for name in os.listdir(made / "some") if name[0] != "."] == ["names_test.txt"]
+
+
+def test_the_same_again(made: Path):
+    """Two exports of the same outputs are the same bytes."""
+    for name in ("one", "two"):
+        splitter.export(made / "webdataset", "names", made / "same" / name)
+    assert tree(made / "same" / "one") == tree(made / "same" / "two")
+
+
+def test_a_failure_leaves_the_earlier_export(made: Path, capfd):
+    """Nothing of the new one is there, under any name."""
+    splitter.export(made / "files", "names", made / "kept" / "export")
+    before = tree(made / "kept")
+    said = here(capfd, "export", made / "files", "--to=names", "--most=1", "-o", made / "kept" / "export")
+    assert (said.code, said.err) == (2, "splitter: names: too many pieces; give a larger --most\n")
+    assert tree(made / "kept") == before
+
+
+def test_an_export_replaces_the_one_before_whole(made: Path):
+    """Also after a kill: a folder that was not finished is written once more."""
+    export = made / "twice"
+    splitter.export(made / "files", "names", export, where="speaker == 'bob'")
+    partial = made / "twice.partial"
+    partial.mkdir()
+    (partial / ".splitter-export").touch()
+    (partial / "names_half.txt").write_text("half")
+    splitter.export(made / "files", "names", export, where="speaker == 'ann'")
+    assert sorted(os.listdir(export)) == [".splitter-export", "names_train.txt"]
+    assert not [name for name in os.listdir(made) if name.startswith("twice.")]
+
+
+def test_what_no_export_made_is_left_alone(made: Path):
+    """A folder with files of somebody else is not replaced, and neither is a file."""
+    export = made / "mine"
+    splitter.export(made / "files", "names", export)
+    (export / "feats.scp").write_text("mine")
+    with pytest.raises(Refused, match=r"holds files that no export wrote \(feats.scp\)"):
+        splitter.export(made / "files", "names", export)
+    assert (export / "feats.scp").read_text() == "mine"
+    with pytest.raises(Refused, match="holds something that is no export"):
+        splitter.export(made / "files", "names", made / "in")
+    with pytest.raises(Refused, match="is not a folder"):
+        splitter.export(made / "files", "names", made / "list.csv")
+    for folder in (made / "files" / "export", made, made / "files"):
+        with pytest.raises(Refused, match="is in the output folder"):
+            splitter.export(made / "files", "names", folder)
+
+
+def test_two_at_a_time_are_refused(made: Path):
+    """The second does not take away what the first writes."""
+    partial = made / "busy.partial"
+    partial.mkdir()
+    with open(partial / ".splitter-export", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(Refused, match="another export is writing there"):
+            splitter.export(made / "files", "names", made / "busy")
+    assert partial.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--to=nomes"], "--to 'nomes': is unknown; did you mean 'names'?"),
+        (["--to=names", "--where=speaker == 'eve'"], "files: no output matches --where"),
+        (["--to=names", "--text=speker"], "--text speker: the manifest has no such column; did you mean"),
+        (
+            ["--to=names", "-o", "s3://bucket/x"],
+            "-o 's3://bucket/x': pass the path of a folder on this machine",
+        ),
+    ],
+)
+def test_refusals(made: Path, capfd, options: list[str], message: str):
+    said = here(capfd, "export", made / "files", *options)
+    assert (said.code, message in said.err) == (2, True), said.err
+    assert not (made / "files-names").exists()
+
+
+def test_the_list_says_what_each_is_for(capfd):
+    said = here(capfd, "export", "--list")
+    assert said.code == 0
+    assert "names: The names of the pieces, a line each." in said.out
+    assert "--most INTEGER" in said.out
+
+
+def test_outputs_at_a_url(made: Path):
+    """The index has URLs, and shards are read from there; the default is a folder in the current one."""
+    remote = fsspec.filesystem("memory")
+    for sink in ("files", "parquet"):
+        remote.put(f"{made / sink}/", f"/exported-{sink}/", recursive=True)
+    found = everything_at("memory://exported-files", made)
+    assert [path for _, path, *_ in found][-1] == "memory://exported-files/in/b c/é/000000_0.000s.wav"
+    for (_, path, *_), (_, local, *_) in zip(
+        everything_at("memory://exported-parquet", made), everything(made / "parquet"), strict=True
+    ):
+        assert (made / "far" / path).read_bytes() == (made / "all" / local).read_bytes()
+
+
+def everything_at(url: str, made: Path) -> list[list[str]]:
+    splitter.export(url, "names", made / "far")
+    return [line for name in ("train", "test") for line in lines(made / "far", f"names_{name}.txt")]
+
+
+class Spoken(ProcessorDataset):
+    """What is spoken in each piece, as a model would say it."""
+
+    def process(self, input_file: InputFile):
+        return [], {"text": f"as of {input_file.input}"}
+
+
+def test_pieces_that_a_second_stage_transcribed(made: Path):
+    """A run of metadata only has no files: its inputs are the pieces, with what it says of them."""
+    listed = Spoken(made / "files" / "manifest.csv")
+    splitter.run(listed, made / "texts", workers=0, quiet=True, column="output")
+    splitter.export(made / "texts", "names", made / "spoken")
+    for name in ("names_train.txt", "names_test.txt"):
+        for _, path, text, speaker in lines(made / "spoken", name):
+            assert text.startswith("as of ")
+            assert speaker in ("ann", "bob")
+            assert soundfile.info(made / "spoken" / path).samplerate == RATE
+    splitter.run(
+        Spoken(str(made / "webdataset" / "shards" / "*.tar")), made / "texts of shards", workers=0, quiet=True
+    )
+    with pytest.raises(Refused, match="is not there as a file"):
+        splitter.export(made / "texts of shards", "names")
+
+
+def test_a_text_of_the_whole_recording_is_named(tmp_path: Path):
+    """It is that of no piece, and whoever trains with it would not see that."""
+    listed = recordings(tmp_path)
+    listed.write_text("input,text\nin/a.wav,all of it\n")
+    splitter.run(Chunk(listed, seconds=1), tmp_path / "out", workers=0, quiet=True)
+    note = splitter.export(tmp_path / "out", "names").note
+    assert note.startswith("2 pieces with the same text as the one before")
+
+
+def test_a_manifest_that_leads_elsewhere_is_refused(made: Path, tmp_path: Path):
+    """Whoever has edited it does not get other files of this machine into an export."""
+    header, *rows = csv.reader((made / "files" / "manifest.csv").read_text().splitlines())
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "out").mkdir()
+    for name in ("../secret", str(tmp_path / "secret")):
+        rows[0][header.index("output")] = name
+        with (tmp_path / "out" / "manifest.csv").open("w") as file:
+            csv.writer(file).writerows([header, *rows])
+        for linked in (False, True):
+            with pytest.raises(Refused, match="leads out of the output folder"):
+                splitter.export(tmp_path / "out", "names", linked=linked)
+
+
+def test_no_two_keys_are_the_same():
+    """Whatever the names of the files are; and a plain name is its key."""
+    names = ["a-b/0.wav", "a/b/0.wav", "a/b-0.wav", "a--b/0.wav", "a-/b/0.wav", "a/-b/0.wav", "a b/0.wav"]
+    names += ["a_b/0.wav", "é/0.wav", "e\u0301/0.wav", "a/b--0.wav", "../a.wav", "/a/b/0.wav"]
+    keys = {key_of(name) for name in names}
+    assert len(keys) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", key) for key in keys)
+    assert key_of("a-b/000001_1.5s.wav") == "a-b--000001_1.5s"
+
+
+def test_lines_are_sorted_by_their_bytes(tmp_path: Path, monkeypatch):
+    """As `LC_ALL=C sort` does it, with more lines than are in memory at a time."""
+    monkeypatch.setattr("splitter.exports.sorting.MOST_IN_MEMORY", 3)
+    given = [f"{word}\n" for word in ("b", "a", "Z", "é", "a b", "a-b", "a", "aa", "Ö", "0")]
+    file = SortedFile(str(tmp_path / "sorted"))
+    for line in given:
+        file.write(line)
+    file.close()
+    assert (tmp_path / "sorted").read_bytes() == b"".join(sorted(line.encode() for line in given))
