@@ -40,7 +40,7 @@ NAVIGATION = {
         "completion",
     ],
     "How to see and trust it": ["plan", "measures", "report", "verify"],
-    "How to train": ["notebook", "shards", "open", "webdataset", "hugging-face", "ray-data", "tar"],
+    "How to train": ["notebook", "shards", "open", "export", "webdataset", "hugging-face", "ray-data", "tar"],
     "Reference": ["cli", "the-class", "manifest", "api"],
     "Background": ["design", "performance", "comparison"],
 }

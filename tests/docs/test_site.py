@@ -71,6 +71,23 @@ def test_the_first_page_shows_the_report_and_the_goals(site):
     assert [name for name in linked if not (site / name).is_file()] == []
 
 
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [("resample", "recipes/sound.html"), ("resume", "faults-and-resume.html"), ("s3", "object-stores.html")],
+)
+def test_the_search_finds_the_page_on_a_subject_first(site, tmp_path, words, page):
+    """What people look for by one word is the first result."""
+    chromium = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    look = ["--allow-file-access-from-files", "--virtual-time-budget=10000", "--dump-dom"]
+    address = f"{(site / 'search.html').as_uri()}?q={words}"
+    done = subprocess.run([*chromium, *look, address], capture_output=True, text=True, check=True)
+    results = re.search(r'id="search-results">.*?<ul.*?</ul>', done.stdout, re.DOTALL)
+    assert results
+    found = re.findall(r'<li[^>]*><a href="([^"?#]+)', results[0])
+    assert found
+    assert found[0] == page, found
+
+
 def test_the_buttons_copy_what_is_to_be_typed():
     """Of a session, the commands without prompts and output; of a script, everything."""
     if not shutil.which("node"):
