@@ -24,12 +24,21 @@ class Export(ABC):
         """Write all pieces."""
 
 
-def json_line(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    """Return a value as one line of JSON, in plain text where UTF-8 can encode it."""
-    text = json.dumps(value, ensure_ascii=False)
+# made once: an encoder with options of its own is not kept by `json.dumps`
+_encoded = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
+
+
+def json_of(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+    """Return a value as JSON, in plain text where UTF-8 can encode it."""
+    text = _encoded(value)
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            text = json.dumps(value)
-    return f"{text}\n"
+            return json.dumps(value)
+    return text
+
+
+def json_line(value: Any) -> str:  # noqa: ANN401 - whatever JSON holds
+    """Return a value as one line of JSON."""
+    return f"{json_of(value)}\n"

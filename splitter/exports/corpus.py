@@ -81,6 +81,7 @@ class Corpus:
         types: The types of columns: `int`, `float`, `bool`; all others are text.
         columns: The columns that come from the dataset list.
         has_splits: Whether the manifest has a column `split`.
+        label_column: The column that holds the labels of each piece; nothing if there is none.
         count: The number of pieces, after the last of them was read.
         repeated: How many of them have a text that the dataset list has for their whole recording.
     """
@@ -101,6 +102,7 @@ class Corpus:
         with self._opened() as (self.header, _):
             pass
         self._at = {name: at for at, name in enumerate(self.header)}
+        self._found: dict[str, int | None] = {}
         self.has_splits = SPLIT in self._at
         self.count = self.repeated = 0
         self._skipped = self._at.get(SKIPPED_COLUMN)
@@ -119,6 +121,7 @@ class Corpus:
         self._text = self._chosen("text", text, TEXTS[:-1])
         self._speaker = self._chosen("speaker", speaker, [*SPEAKERS, *(EARLIER + name for name in SPEAKERS)])
         self._split_names: dict[str, str] = {}
+        self.label_column = next((name for name in _LABEL if self.index_of(name) is not None), "")
         in_list = self._text is not None and self.header[self._text] in self.columns
         # rows with times have a text of their own
         is_of_all = in_list and not self._prefix and not has_times(self.columns)
@@ -163,7 +166,12 @@ class Corpus:
 
     def index_of(self, column: str) -> int | None:
         """Return the index of a column that a recipe for sound has written."""
-        return self._at.get(self._prefix + column, self._at.get(column) if self._prefix else None)
+        try:
+            return self._found[column]
+        except KeyError:
+            found = self._at.get(self._prefix + column, self._at.get(column) if self._prefix else None)
+            self._found[column] = found
+            return found
 
     def need(self, who: str, *columns: str, advice: str) -> None:
         """Refuse a manifest without these columns; `advice` says what to do."""
@@ -399,8 +407,10 @@ class Piece:
     @property
     def labels(self) -> list[PieceLabel]:
         """Its labels, with their times in the piece."""
-        column = next((name for name in _LABEL if self._corpus.index_of(name) is not None), "")
-        names = labels_in(column, self[column]) if column else []
+        column = self._corpus.label_column
+        if not column:
+            return []
+        names = labels_in(column, self[column])
         starts, ends = (self[name].split("|") for name in ("label_starts", "label_ends"))
         if column != _LABEL[0] or not len(names) == len(starts) == len(ends):
             return [PieceLabel(name) for name in names]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from splitter.exports.base import Export, json_line
+from splitter.exports.base import Export, json_of
 from splitter.exports.corpus import Corpus, Piece, SampleSpan
 from splitter.exports.target import ExportTarget
 from splitter.text.labels import join_labels
@@ -24,28 +24,28 @@ class LhotseExport(Export):
 
     def write(self, target: ExportTarget) -> None:
         """Write a line for each cut, its supervision, and its recording unless that is written."""
-        recordings: set[tuple[str, str]] = set()
+        written: set[tuple[str, str]] = set()
+        key = recording = ""
         for piece in self.corpus.pieces():
             split = piece.split
             span = piece.span(virtual=self._virtual)
-            recording = _recording(piece, span, target)
-            if not self._virtual or (split, span.key) not in recordings:
-                target.open("recordings.jsonl.gz", split=split).write(json_line(recording))
+            if span.key != key:
+                key, recording = span.key, json_of(_recording(piece, span, target))
+            if not self._virtual or (split, key) not in written:
+                target.open("recordings.jsonl.gz", split=split).write(f"{recording}\n")
                 if self._virtual:
-                    recordings.add((split, span.key))
+                    written.add((split, key))
             supervision = self._supervision(piece, span)
-            target.open("supervisions.jsonl.gz", split=split).write(json_line(supervision))
-            cut = {
-                "id": piece.key,
-                "start": span.start / span.rate,
-                "duration": span.frames / span.rate,
-                "channel": supervision["channel"],
+            text = json_of(supervision)
+            target.open("supervisions.jsonl.gz", split=split).write(f"{text}\n")
+            if span.start:
                 # counted from the start of the cut
-                "supervisions": [{**supervision, "start": 0.0}],
-                "recording": recording,
-                "type": "MonoCut" if len(span.channels) == 1 else "MultiCut",
-            }
-            target.open("cuts.jsonl.gz", split=split).write(json_line(cut))
+                text = json_of({**supervision, "start": 0.0})
+            head = {name: supervision[name] for name in ("id", "start", "duration", "channel")}
+            kind = "MonoCut" if len(span.channels) == 1 else "MultiCut"
+            cut = json_of({**head, "type": kind}).rstrip("}")
+            line = f'{cut}, "supervisions": [{text}], "recording": {recording}}}\n'
+            target.open("cuts.jsonl.gz", split=split).write(line)
 
     def _supervision(self, piece: Piece, span: SampleSpan) -> dict[str, Any]:
         found: dict[str, Any] = {
