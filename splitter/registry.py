@@ -142,6 +142,8 @@ EXPORTS = Registry(
     "--to",
     {
         "lhotse": "splitter.exports.lhotse:LhotseExport",
+        "nemo": "splitter.exports.nemo:NemoExport",
+        "kaldi": "splitter.exports.kaldi:KaldiExport",
     },
 )
 # by the ending of a path, without the dot, or the scheme of a URL; our own kinds look at more than a name

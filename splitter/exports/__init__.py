@@ -6,4 +6,6 @@ target    the folder that an export writes, whole or not at all
 sorting   lines of a file, sorted in bounded memory
 entry     `splitter.export`
 lhotse    lhotse: recordings, supervisions and cuts
+nemo      NeMo: manifests, and tarred data sets
+kaldi     Kaldi: data folders
 """

@@ -243,6 +243,10 @@ class Corpus:
         self.check_file(piece)
         return self._reader.plain_path(piece.name) if is_output(piece.name) else self.location(piece.name)
 
+    def shard_path(self, piece: "Piece") -> str:
+        """Return the local path of the shard that a piece is in."""
+        return self._reader.plain_path(piece.shard)
+
     def source_of(self, row: Row) -> str:
         """Return the path or URL of the recording that a piece comes from; nothing if it is unknown."""
         name = self.source_name_of(row)

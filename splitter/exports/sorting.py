@@ -3,10 +3,10 @@
 import heapq
 import os
 import tempfile
-from typing import BinaryIO
+from typing import IO
 
-# lines that are sorted at a time; each takes some 200 bytes
-MOST_IN_MEMORY = 200_000
+# lines that are sorted at a time, each of some 200 bytes, and sorted files that are merged at a time
+MOST_IN_MEMORY, MOST_RUNS = 50_000, 20
 
 
 class SortedFile:
@@ -15,7 +15,7 @@ class SortedFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._lines: list[bytes] = []
-        self._runs: list[BinaryIO] = []
+        self._runs: list[IO[bytes]] = []
 
     def write(self, line: str) -> None:
         """Add a line, which ends in a newline."""
@@ -24,19 +24,23 @@ class SortedFile:
             self._spill()
 
     def _spill(self) -> None:
+        """Write the lines to a temporary file, with those of earlier ones if these are many."""
+        few = len(self._runs) < MOST_RUNS
         # beside the file, where there is room for as much again
         run = tempfile.TemporaryFile(dir=os.path.dirname(self._path))  # noqa: SIM115 - closed at the end
-        self._lines.sort()
-        run.writelines(self._lines)
+        earlier, self._runs = (self._runs, []) if few else ([], self._runs)
+        self._merge_to(run)
         run.seek(0)
-        self._runs.append(run)
-        self._lines = []
+        self._runs = [*earlier, run]
 
     def close(self) -> None:
         """Write the file."""
-        self._lines.sort()
         with open(self._path, "wb") as file:
-            file.writelines(heapq.merge(*self._runs, self._lines))
+            self._merge_to(file)
+
+    def _merge_to(self, file: IO[bytes]) -> None:
+        self._lines.sort()
+        file.writelines(heapq.merge(*self._runs, self._lines))
         for run in self._runs:
             run.close()
         self._lines, self._runs = [], []

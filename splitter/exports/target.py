@@ -97,14 +97,20 @@ class ExportTarget:
             stem, dot, endings = last.partition(".")
             name = f"{folder}{slash}{stem}_{split}{dot}{endings}"
         if name not in self._open:
-            if len(self._open) == MOST_FILES:
-                raise Refused(
-                    f"more than {MOST_FILES} files at a time, because there are many splits; leave some out "
-                    "with --where"
-                )
             path = self.path(name)
+            if not ordered and len(self._open) >= MOST_FILES:
+                # to be opened once more if there is more to append
+                plain = (one for one, file in self._open.items() if not isinstance(file, SortedFile))
+                self.finish(next(plain, ""))
             self._open[name] = SortedFile(path) if ordered else _text_file(path)
         return self._open[name]
+
+    def finish(self, name: str) -> str:
+        """Write what is left of a file for lines, and return where it is, to read it."""
+        file = self._open.pop(name, None)
+        if file is not None:
+            file.close()
+        return f"{self._new}/{name}"
 
     # -- contents --------------------------------------------------------------------------------------------
 
@@ -146,7 +152,7 @@ class ExportTarget:
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES):
                 raise
-            shutil.copyfile(file, path)
+            shutil.copyfile(file, path, follow_symlinks=False)
             self.copied += os.path.getsize(path)
 
     def source_path(self, piece: Piece) -> str:
@@ -201,7 +207,7 @@ def _is_local(folder: str) -> bool:
 
 
 def _text_file(path: str) -> Lines:
-    file = open(path, "xb")  # noqa: SIM115 - closed with the target
+    file = open(path, "ab")  # noqa: SIM115 - closed with the target
     if not path.endswith(".gz"):
         return _TextFile(file)
     return _TextFile(gzip.GzipFile("", "wb", _LEVEL, file, mtime=0), file)
