@@ -139,9 +139,9 @@ def read_assignment(
 
     Without `keep` nothing is written to the output folder.
     """
-    source, options, storage = request.source, request.options, request.storage
-    reading, header, group_rows = source.reading, source.header, request.dataset.group_rows
-    table = copy_list(header, source.rows, file, source.column)
+    source, options = request.source, request.options
+    reading, group_rows = source.reading, request.dataset.group_rows
+    table = copy_list(source.header, source.rows, file, source.column)
     if not len(table):
         refuse_no_match(request.listing.where, reading.tally.left_out)
     _tell_tally(reading.tally, display)
@@ -150,56 +150,61 @@ def read_assignment(
         display.say(f"checking {show_count(len(table), 'input')}")
     found = survey(table, layout, group_rows=group_rows, known=reading.known, members=reading.members)
     first = (table.input_file(index, layout) for index in range(min(len(table), FIRST_INPUTS)))
-    if advice := advice_of(request.dataset, first):
-        display.warn(advice)
-    if advice := _advice_on_keep(request):
-        display.warn(advice)
+    for advice in (advice_of(request.dataset, first), _advice_on_keep(request)):
+        if advice:
+            display.warn(advice)
+    how = _how(request, display)
+    job = _job(request, layout, table, how)
+    groups, mine = _divide(request, found, keep=keep)
+    listed = ListDescription(
+        source.column, source.root, options.keep_extension, group_rows, request.listing.member
+    )
+    advice = advice_on_missing(request.listing, table, layout, found)
+    return Assignment(
+        options, request.executor, job, table, found, listed, how, groups, mine, reading.tally, advice
+    )
+
+
+def _how(request: RunRequest, display: Display) -> dict[str, Any]:
+    """Return how inputs are processed: whatever changes the outputs."""
     how = {
         **recipe_how(request.dataset, display.warn),
-        "sink": options.sink,
+        "sink": request.options.sink,
         **request.sink.options(),
-        "keep_extension": options.keep_extension,
+        "keep_extension": request.options.keep_extension,
     }
-    keep_in_shards = _keep_in_shards(request)
-    if keep_in_shards:
-        how["keep"] = keep_in_shards
+    condition = _keep_in_shards(request)
+    return {**how, "keep": condition} if condition else how
+
+
+def _job(request: RunRequest, layout: Layout, table: InputTable, how: dict[str, Any]) -> Job:
+    """Return what workers are told."""
+    header, options = request.source.header, request.options
     # no start of this machine tells what has become of what others have written
-    alone = not request.executor.elsewhere and storage.part is None
-    job = Job(
+    alone = not request.executor.elsewhere and request.storage.part is None
+    return Job(
         request.dataset,
-        storage,
+        request.storage,
         request.sink,
         layout,
         header,
         table.at,
         seed_of(how, header),
         options.retries,
-        keep_in_shards,
+        how.get("keep", ""),
         durable=options.durable or not alone,
     )
-    groups = None
-    if not job.sink.divisible:
+
+
+def _divide(request: RunRequest, found: Survey, *, keep: bool) -> tuple[Groups | None, np.ndarray | None]:
+    """Return which inputs share a shard, and which belong to this part of the run."""
+    storage, options, groups = request.storage, request.options, None
+    if not request.sink.divisible:
         shard_bytes, seed = options.shard_bytes, options.shuffle
         groups = deal(storage, found, shard_bytes=shard_bytes, seed=seed, afresh=options.fresh, keep=keep)
     if groups is None or storage.part is None:
-        mine = inputs_of_part(storage, found, keep=keep)
-    else:
-        mine = groups.of_part(found.keys, storage.part)
-    return Assignment(
-        options,
-        request.executor,
-        job,
-        table,
-        found,
-        ListDescription(
-            source.column, source.root, options.keep_extension, group_rows, request.listing.member
-        ),
-        how,
-        groups,
-        mine,
-        reading.tally,
-        advice_on_missing(request.listing, table, layout, found),
-    )
+        return groups, inputs_of_part(storage, found, keep=keep)
+    return groups, groups.of_part(found.keys, storage.part)
 
 
 def _advice_on_keep(request: RunRequest) -> str:

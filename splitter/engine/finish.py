@@ -5,7 +5,7 @@ After a run, and for `splitter manifest` and `splitter split`, which process not
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -63,35 +63,50 @@ def finish(  # noqa: PLR0913 - what the commands know
 # -- after a run ---------------------------------------------------------------------------------------------
 
 
+@dataclass
+class _Ending:
+    """What the end of a run found out for its summary.
+
+    Attributes:
+        fault: Why the storage ended it early, if it did.
+        sound: The sound that the run has cut, and what it has made of it.
+        gone_names: The first inputs that are no longer in the list.
+        failure: The first input that failed, and why.
+    """
+
+    fault: str = ""
+    sound: OutputTally | None = None
+    gone_names: list[str] = field(default_factory=list)
+    failure: tuple[str, str] | None = None
+
+
 def finish_run(
     run: Assignment, decision: Decision, journal: Journal, progress: Progress, display: Display
 ) -> Summary:
     """Bring the tables together from what is committed; a fault of the storage only ends the run early."""
-    storage, problems, first = run.storage, progress.problems, decision.state
-    unreadable = len(first.unreadable) + len(set(problems.unreadable))
-    fault = ""
+    storage, problems, ending = run.storage, progress.problems, _Ending()
     try:
         journal.recover()
         _spare_unreadable(run, journal, problems.unreadable)
     except StorageError as error:
         # the disk is full: what is committed still counts
-        fault = str(error)
+        ending.fault = str(error)
     journal.load()
     progress.count_committed(run, decision, journal)
     input_status = InputStatus.of(storage, journal, run.survey.keys)
-    gone_names, failure, sound = list[str](), None, None
+    unreadable = len(decision.state.unreadable) + len(set(problems.unreadable))
     try:
-        if not (fault or progress.is_interrupted):
+        if not (ending.fault or progress.is_interrupted):
             _sync_all(run, decision, journal)
             # before the records that it reads are merged
-            sound = _sound_made(run, decision, journal)
-        gone_names = input_status.first_gone(journal, run.table.column)
-        failure = (
+            ending.sound = _sound_made(run, decision, journal)
+        ending.gone_names = input_status.first_gone(journal, run.table.column)
+        ending.failure = (
             next(iter(problems.failures), None)
-            if fault
-            else _first_failure(run, journal, input_status, first.todo)
+            if ending.fault
+            else _first_failure(run, journal, input_status, decision.state.todo)
         )
-        if not fault and run.mine is None:
+        if not ending.fault and run.mine is None:
             finish(
                 storage,
                 journal,
@@ -104,28 +119,42 @@ def finish_run(
             )
             _note_what_it_took(storage, progress)
     except StorageError as error:
-        fault = str(error)
-    names = [run.table.listed(int(index)) for index in first.unreadable[:NAMES_SHOWN]]
+        ending.fault = str(error)
+    return _summary(run, decision, progress, input_status, ending, unreadable=unreadable)
+
+
+def _summary(  # noqa: PLR0913 - what the end of a run knows
+    run: Assignment,
+    decision: Decision,
+    progress: Progress,
+    input_status: InputStatus,
+    ending: _Ending,
+    *,
+    unreadable: int,
+) -> Summary:
+    """Return what a run, or a part of one, says of itself."""
+    problems, at_first = progress.problems, decision.state.unreadable
+    names = [run.table.listed(int(index)) for index in at_first[:NAMES_SHOWN]]
     names += problems.unreadable_names
     return Summary.of(
         input_status.status if run.mine is None else input_status.status[run.mine],
-        output=storage.root,
+        output=run.storage.root,
         unreadable=unreadable,
         unreadable_names=[one_line(name) for name in names[:NAMES_SHOWN]],
-        unreadable_why=_why_unreadable(run, first.unreadable) or problems.unreadable_why,
-        first_failure=failure,
+        unreadable_why=_why_unreadable(run, at_first) or problems.unreadable_why,
+        first_failure=ending.failure,
         gone=len(input_status.gone_with_outputs),
-        gone_names=gone_names,
+        gone_names=ending.gone_names,
         pruned=decision.pruned,
         work=progress.counts,
-        sound=sound,
+        sound=ending.sound,
         traceback=problems.traceback,
         seconds=time.monotonic() - progress.began,
         limited=run.options.limit is not None,
-        stopped=progress.stopped or fault,
-        part=storage.part,
+        stopped=progress.stopped or ending.fault,
+        part=run.storage.part,
         tally=run.tally,
-        has_manifest=_has_manifest(storage),
+        has_manifest=_has_manifest(run.storage),
     )
 
 
