@@ -40,24 +40,29 @@ def _serve() -> None:
     for line in sys.stdin:
         child = os.fork()
         if not child:
-            _be_the_run(json.loads(line))
+            be_a_fork(_be_the_run, json.loads(line))
         _, status = os.waitpid(child, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()
 
 
-def _be_the_run(request: dict[str, Any]) -> NoReturn:
+def _be_the_run(request: dict[str, Any]) -> int:
+    os.chdir(request["folder"])
+    begin_a_run(request["said"], request["environ"], group=2)
+    log = os.open(request["steps"], os.O_WRONLY | os.O_CREAT)
+    # of which start of the machine it is
+    unsynced.boot_id = lambda: request.get("boot", "the first start")
+    tracer = Tracer(request["trace"], request["output"]) if "trace" in request else None
+    Watch(_Fate(request), log, tracer)
+    return exit_code(request["arguments"])
+
+
+def be_a_fork(run: Callable[[dict[str, Any]], int], request: dict[str, Any]) -> NoReturn:
+    """Do what a fork is for, and end it with the exit code: the server must not go on twice."""
     code = 99
     try:
-        os.chdir(request["folder"])
-        begin_a_run(request["said"], request["environ"], group=2)
-        log = os.open(request["steps"], os.O_WRONLY | os.O_CREAT)
-        # of which start of the machine it is
-        unsynced.boot_id = lambda: request.get("boot", "the first start")
-        tracer = Tracer(request["trace"], request["output"]) if "trace" in request else None
-        Watch(_Fate(request), log, tracer)
-        code = exit_code(request["arguments"])
-    except BaseException:  # noqa: BLE001 - the server must not go on twice
+        code = run(request)
+    except BaseException:  # noqa: BLE001 - whatever ends it
         traceback.print_exc()
     finally:
         sys.stderr.flush()

@@ -15,9 +15,8 @@ import signal
 import struct
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import dying
 import psutil
@@ -139,7 +138,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     if not driver:
         os.close(told)
         os.close(go)
-        _be_the_driver(request, steps, telling, holding)
+        dying.be_a_fork(lambda request: _be_the_driver(request, steps, telling, holding), request)
     os.close(telling)
     os.close(holding)
     ended = os.pidfd_open(driver)
@@ -204,21 +203,14 @@ def _wait_for_others() -> list[str]:
             time.sleep(0.002)
 
 
-def _be_the_driver(request: dict[str, Any], steps: _Steps, told: int, go: int) -> NoReturn:
-    code = 99
-    try:
-        _become_a_run(request)
-        log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-        end_at_signals()
-        _Watch(_Fate(steps, request, told, go), log, request["output"])
-        code = exit_code(request["arguments"])
-    except BaseException:  # noqa: BLE001 - the server must not go on twice
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+def _be_the_driver(request: dict[str, Any], steps: _Steps, told: int, go: int) -> int:
+    _become_a_run(request)
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    end_at_signals()
+    _Watch(_Fate(steps, request, told, go), log, request["output"])
+    return exit_code(request["arguments"])
 
 
 def _become_a_run(request: dict[str, Any]) -> None:
@@ -234,22 +226,20 @@ def _continue(request: dict[str, Any]) -> list[int]:
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
-        try:
-            _become_a_run(request)
-            for arguments in request["commands"]:
-                code = exit_code(arguments)
-                os.write(theirs, f"{code} ".encode())
-        except BaseException:  # noqa: BLE001 - the server must not go on twice
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(0)
+        dying.be_a_fork(lambda request: _run_commands(request, theirs), request)
     os.close(theirs)
     with os.fdopen(ours) as answers:
         codes = [*map(int, answers.read().split())]
     os.waitpid(child, 0)
     _wait_for_others()
     return codes
+
+
+def _run_commands(request: dict[str, Any], answers: int) -> int:
+    _become_a_run(request)
+    for arguments in request["commands"]:
+        os.write(answers, f"{exit_code(arguments)} ".encode())
+    return 0
 
 
 if __name__ == "__main__":
