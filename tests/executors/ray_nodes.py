@@ -25,8 +25,14 @@ RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 class RayNodes:
     """A cluster; each node is known by its number, and the first cannot be removed."""
 
-    def __init__(self, folder: Path, *, nodes: int = 3, cpus: int = 1, within: Sequence[str] = ()) -> None:
-        """Start the nodes; `folder` is for what they say, `within` a command to start them somewhere else."""
+    def __init__(
+        self, folder: Path, cpus: Sequence[int], *, within: Sequence[str] = (), **environ: str
+    ) -> None:
+        """Start a node for each number of CPUs, as far as Ray knows.
+
+        `folder` is for what they say, `within` a command to start them somewhere else, and `environ` more for
+        their environment.
+        """
         # below the system's own folder, since the path of a socket must be short
         self._place = tempfile.mkdtemp(prefix="nodes-", dir="/tmp")
         self.mark = secrets.token_hex(16)
@@ -39,11 +45,11 @@ class RayNodes:
         quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0"}
         # what a batch needs is installed, or found to be impossible, in one environment and not in three
         quiet["RUNTIME_ENV_RETRY_TIMES"] = "1"
-        environ = environment(**self.environ, **quiet, **{MARK: self.mark})
+        environ = {**environment(**self.environ, **quiet, **{MARK: self.mark}), **environ}
         command = [*within, sys.executable, SERVER, self._place]
         self._server = Server(command, environ, folder / "ray nodes.txt", new_session=True)
         try:
-            self.nodes = [self.add(num_cpus=cpus) for _ in range(nodes)]
+            self.nodes = [self.add(num_cpus=number) for number in cpus]
         except BaseException:
             self.end()
             raise

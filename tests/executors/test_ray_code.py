@@ -106,7 +106,7 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def blind(tmp_path_factory: pytest.TempPathFactory, hidden: Path) -> Iterator[RayNodes]:
     """A cluster whose nodes see an empty folder in the place of the hidden one."""
     covered = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(hidden)]
-    cluster = RayNodes(tmp_path_factory.mktemp("blind"), nodes=1, cpus=2, within=covered)
+    cluster = RayNodes(tmp_path_factory.mktemp("blind"), [2], within=covered)
     yield cluster
     cluster.end()
 

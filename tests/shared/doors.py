@@ -43,7 +43,10 @@ def program(
 ) -> Said:
     """Run splitter, or another Python program, as a process of its own."""
     # which Python reads when it starts
-    is_own = any(name.startswith(("PYTHON", "LC_")) for name in environment)
+    is_own = any(
+        name.startswith(("PYTHON", "LC_")) and value != os.environ.get(name)
+        for name, value in environment.items()
+    )
     is_fork = forked.AVAILABLE and not is_own and python is None
     own = [sys.executable, *(("-m", "splitter") if python is None else python)]
     done = subprocess.run(
