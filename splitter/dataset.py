@@ -170,7 +170,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
 
     def _opened(self) -> InputTable:
         if self._table is None:
-            source = read_source(inputs_of(self))
+            source = read_source(inputs_of(self), group_rows=self.group_rows)
             refuse_columns(self, source.header)
             # an unnamed file: it goes with the process, and nobody else sees it
             file = tempfile.TemporaryFile()  # noqa: SIM115

@@ -92,6 +92,7 @@ class RunOptions:
 
     Attributes:
         column: The column of the dataset list that holds the paths.
+        from_: Which tool wrote the dataset, where its content does not tell: lhotse, nemo, kaldi, ...
         root: The folder or URL that relative paths start from; itself relative to the list's folder.
         delimiter: Column delimiter of the list. Default: a comma, or a tab in .tsv files.
         pattern: Which files of a folder to take, such as '*.wav'; case is ignored. May be repeated. Files
@@ -156,6 +157,7 @@ class RunOptions:
     """
 
     column: str = "input"
+    from_: str | None = None
     root: str | os.PathLike[str] | None = None
     delimiter: str | None = None
     pattern: str | list[str] | None = None
@@ -206,7 +208,8 @@ class RunOptions:
         for option in dataclasses.fields(self):
             _check_type(option.name, getattr(self, option.name), types_of[option.name])
         for name, registry in OF_OPTIONS.items():
-            registry.check(getattr(self, name))
+            if getattr(self, name) is not None:
+                registry.check(getattr(self, name))
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -406,7 +409,7 @@ def _read_environment(path: str) -> dict[str, Any]:
 
 def flag(name: str) -> str:
     """Return the name of an option on the command line."""
-    return "--" + name.replace("_", "-")
+    return "--" + name.strip("_").replace("_", "-")
 
 
 def _check_type(name: str, value: Any, kind: Any) -> None:  # noqa: ANN401

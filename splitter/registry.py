@@ -148,5 +148,20 @@ EXPORTS = Registry(
 )
 # by the ending of a path, without the dot, or the scheme of a URL; our own kinds look at more than a name
 INPUTS = Registry("splitter.inputs", "DATASET", {})
+# what other tools write; asked in this order what they are, where nobody says
+DIALECTS = Registry(
+    "splitter.dialects",
+    "--from",
+    {
+        "lhotse": "splitter.inputs.dialects.lhotse:Lhotse",
+        "nemo": "splitter.inputs.dialects.nemo:Nemo",
+        "kaldi": "splitter.inputs.dialects.kaldi:Kaldi",
+        "common-voice": "splitter.inputs.dialects.commonvoice:Commonvoice",
+        "ljspeech": "splitter.inputs.dialects.ljspeech:LjSpeech",
+        "piper": "splitter.inputs.dialects.ljspeech:Piper",
+        "huggingface": "splitter.inputs.dialects.huggingface:HuggingFace",
+        "label-studio": "splitter.inputs.dialects.label_studio:LabelStudio",
+    },
+)
 # options of a run whose value is a name
-OF_OPTIONS = {"sink": SINKS, "executor": EXECUTORS}
+OF_OPTIONS = {"sink": SINKS, "executor": EXECUTORS, "from_": DIALECTS}

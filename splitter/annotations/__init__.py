@@ -6,6 +6,7 @@ rows        what every format is read into
 audacity    label tracks of Audacity
 nist        RTTM and CTM
 praat       TextGrids
+corpora     what other tools wrote: lhotse, Kaldi, Label Studio, NeMo
 subtitles   SRT and WebVTT
 tables      CSV, TSV, JSONL and Raven's selection tables
 transcripts JSON of Whisper and the like

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from splitter.annotations.audacity import looks_like_audacity, read_audacity
+from splitter.annotations.corpora import rows_of_corpus
 from splitter.annotations.nist import read_ctm, read_rttm
 from splitter.annotations.praat import read_textgrid
 from splitter.annotations.rows import Malformed, Row, Word, shown
@@ -26,7 +27,7 @@ from splitter.annotations.tables import (
 )
 from splitter.annotations.transcribed import text_and_speaker
 from splitter.annotations.transcripts import looks_like_transcript, read_transcript
-from splitter.errors import AnnotationError, InputError
+from splitter.errors import AnnotationError, InputError, Refused
 from splitter.inputs.locations import look_at
 from splitter.storage.tree import is_mostly_nothing
 
@@ -118,13 +119,17 @@ class AnnotationFile:
         """Read it; the labels stand in `label_column`, unless that is for the format to say."""
         self.path = os.fspath(path)
         self._rows: dict[str | None, list[Row]] = {}
-        text = _read_text(self.path)
         try:
-            rows = _READERS[kind or _kind_of(self.path, text)](text)
+            rows: Iterable[Row] | None = rows_of_corpus(self.path) if kind is None else None
+            if rows is None:
+                text = _read_text(self.path)
+                rows = _READERS[kind or _kind_of(self.path, text)](text)
             for row in rows if label_column is None else self._labelled(rows, label_column):
                 self._rows.setdefault(row.recording, []).append(row)
         except Malformed as error:
             raise AnnotationError(f"{self.path}: {error}") from None
+        except Refused as error:
+            raise AnnotationError(str(error)) from None
         self.recordings = tuple(filter(None, self._rows))
         self._by_name: dict[str, list[str]] = {}
         for recording in self.recordings:
@@ -232,6 +237,8 @@ def find_annotations(recording: str | os.PathLike[str]) -> Path | None:
 def advice_on_labels(path: str | os.PathLike[str]) -> str:
     """Return what to say of the column of labels of a table, if none is known or several could be meant."""
     path = os.fspath(path)
+    if rows_of_corpus(path) is not None:
+        return ""
     try:
         text = _read_head(path)
         kind = _kind_of(path, text)

@@ -3,6 +3,7 @@
 import enum
 import sys
 from collections.abc import Sequence
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,9 @@ def read_config(path: str | None) -> dict[str, Any]:
         raise Refused(f"--config {path}: is not UTF-8 at byte {error.start}; save it as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise Refused(f"--config {path}: is not TOML: {error}") from None
-    return {key.replace("-", "_"): value for key, value in content.items()}
+    names = {key: key.replace("-", "_") for key in content}
+    # what is a word of Python has another name there
+    return {f"{name}_" if iskeyword(name) else name: content[key] for key, name in names.items()}
 
 
 def as_given(param: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - whatever TOML holds

@@ -113,7 +113,7 @@ def read_request(
     executor = _executor(dataset, options)
     dataset.device = executor.device(options.device)
     listing = _listing(dataset.inputs, options)
-    source = read_source(listing, leave_out=storage.root, tell=display.say)
+    source = read_source(listing, leave_out=storage.root, group_rows=dataset.group_rows, tell=display.say)
     sink: Sink = SINKS.load(options.sink, Sink)(options)
     _refuse_for_shards(sink, options)
     _refuse_own_columns(source.header, listing, sink)
@@ -261,7 +261,18 @@ def _executor(recipe: ProcessorDataset, options: RunOptions) -> Executor:
 
 def _listing(inputs: InputList, options: RunOptions) -> InputList:
     """Return the list that the recipe was given, with what the options say about it."""
-    names = ("root", "delimiter", "pattern", "folder_label", "labels", "on", "where", "member", "all_rows")
+    names = (
+        "from_",
+        "root",
+        "delimiter",
+        "pattern",
+        "folder_label",
+        "labels",
+        "on",
+        "where",
+        "member",
+        "all_rows",
+    )
     given = {name: getattr(options, name) for name in names if getattr(options, name) not in (None, False)}
     if options.column != "input":
         given["column"] = options.column

@@ -15,4 +15,5 @@ roots        the folder or URL that relative paths start from
 locations    the size and time of a file or URL, and its fingerprint
 fetching     remote inputs, fetched ahead of use
 shards       inputs that lie in shards
+dialects     lists and folders that other tools wrote
 """

@@ -30,6 +30,7 @@ class InputList:
             alternatives separated by semicolons, such as `flac;wav`.
         all_rows: Whether to take also the rows of a manifest that `--keep` left out.
         companions: A function that tells which files of a folder source belong to others, and are no inputs.
+        from_: Which tool wrote it, where its content does not tell, as --from says.
     """
 
     source: Any
@@ -45,12 +46,13 @@ class InputList:
     member: str | None = None
     all_rows: bool | None = None
     companions: Callable[[Sequence[str]], Collection[str]] | None = None
+    from_: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a name or a path."""
         path, text = (str, os.PathLike, type(None)), (str, type(None))
         kinds_of = {"column": (str,), "root": path}
-        kinds_of |= dict.fromkeys(("delimiter", "folder_label", "on", "where", "member"), text)
+        kinds_of |= dict.fromkeys(("from_", "delimiter", "folder_label", "on", "where", "member"), text)
         for name, kinds in kinds_of.items():
             if not isinstance(getattr(self, name), kinds):
                 raise Refused(f"InputList: {name}={getattr(self, name)!r:.100} is not text")

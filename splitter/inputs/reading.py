@@ -39,10 +39,14 @@ class ListSource:
 
 
 def read_source(
-    listing: InputList, *, leave_out: str = "", tell: Callable[[str], None] = lambda _: None
+    listing: InputList,
+    *,
+    leave_out: str = "",
+    group_rows: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> ListSource:
-    """Read a list; `leave_out` is the output folder, `tell` is called with what there is to say."""
-    return _read(listing, ListReading(leave_out, tell))
+    """Read a list; the other arguments are those of `ListReading`."""
+    return _read(listing, ListReading(leave_out, group_rows, tell))
 
 
 def _read(listing: InputList, reading: ListReading, *, more: bool = False) -> ListSource:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # the options that only some kinds of input take, and which these are, for a message
 USES = {
+    "from_": "files and folders that other tools wrote",
     "member": "tar archives and Parquet files with contents",
     "delimiter": "a list in a CSV file",
     "pattern": "a folder",
@@ -32,6 +33,7 @@ class ListReading:
 
     Attributes:
         leave_out: The output folder.
+        group_rows: Whether the recipe takes all rows of one path together.
         tell: Called with what there is to say of the rows.
         known: What stores have told of files.
         tally: What became of rows.
@@ -41,6 +43,7 @@ class ListReading:
     """
 
     leave_out: str = ""
+    group_rows: bool = False
     tell: Callable[[str], None] = lambda _: None
     known: ListedFiles = field(default_factory=ListedFiles)
     tally: RowTally = field(default_factory=RowTally)
@@ -111,4 +114,4 @@ def refuse_others(listing: "InputList", takes: frozenset[str]) -> None:
     for name, use in USES.items():
         if name not in takes:
             value = next(iter(listing.patterns), None) if name == "pattern" else getattr(listing, name)
-            refuse_option(value, f"--{name.replace('_', '-')}", use)
+            refuse_option(value, f"--{name.strip('_').replace('_', '-')}", use)

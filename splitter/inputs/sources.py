@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused
+from splitter.inputs.dialects.source import DialectSource
 from splitter.inputs.folders import FolderSource
 from splitter.inputs.lists import LISTS, ListFileSource, suffix_of
 from splitter.inputs.next_stage import ManifestSource
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 SOURCES: tuple[type[InputSource], ...] = (
     ObjectSource,
     ShardSource,
+    DialectSource,
     FolderSource,
     ManifestSource,
     ListFileSource,

@@ -95,7 +95,7 @@ class Segments(SoundRecipe):
         """Yield one span for each annotation, in order of their starts, up to the end of the recording."""
         annotated = list(self._annotated(input_file))
         if not annotated:
-            raise Skip(self._reason())
+            raise Skip(self._reason(input_file))
         if self.merge is not None:
             yield from self._merged(self.merge, source, input_file, annotated)
             return
@@ -118,9 +118,11 @@ class Segments(SoundRecipe):
             about = {name: value for name, value in spoken.items() if name not in input_file.columns}
             yield Span(start, stop, row=annotated[piece.first][0], labels={**label_columns(shares), **about})
 
-    def _reason(self) -> str:
+    def _reason(self, input_file: InputFile) -> str:
         """Return why a recording without annotations is left out, and where they were looked for."""
         if self.annotations is None:
+            if self._are_rows(input_file.columns):
+                return "it has no annotations: start and end are empty"
             where = "the list has no columns start and end, and no annotation file is beside it"
             return f"it has no annotations: {where}; use --annotations to name them"
         if self.annotations == BESIDE:
@@ -132,9 +134,14 @@ class Segments(SoundRecipe):
     def _annotated(self, input_file: InputFile) -> Iterator[Annotated]:
         """Yield each annotation with its row of the list, and with what else is known of it."""
         if self._are_rows(input_file.columns):
-            found = annotations_of_rows(input_file.rows, source=input_file.input)
-            order = sorted(range(len(found)), key=lambda row: (found[row].start, found[row].end))
-            yield from ((row, found[row], {}) for row in order)
+            # a recording that nobody has annotated may have a row without times among the others
+            numbers = [
+                at for at, row in enumerate(input_file.rows) if row.get("start", "-") or row.get("end", "-")
+            ]
+            rows = [input_file.rows[at] for at in numbers]
+            found = zip(numbers, annotations_of_rows(rows, source=input_file.input), strict=True)
+            order = sorted(found, key=lambda one: (one[1].start, one[1].end))
+            yield from ((row, annotation, {}) for row, annotation in order)
             return
         for annotation in self.annotations_of(input_file):
             more = {f"annotation_{key}": value for key, value in annotation.columns.items()}

@@ -18,6 +18,7 @@ from splitter.annotations import (
     annotation_files_among,
     find_annotations,
 )
+from splitter.annotations.corpora import state_of_folder
 from splitter.annotations.dividing import Cross, Share, Shares, Upcoming
 from splitter.audio.base import SoundSource
 from splitter.audio.decoders import Truncated
@@ -407,6 +408,9 @@ def _state_of(path: str) -> list[int]:
     except OSError as error:
         raise Refused(f"--annotations {path}: cannot be read: {error.strerror}") from None
     if stat.S_ISDIR(found.st_mode):
+        state = state_of_folder(path)
+        if state is not None:
+            return state
         raise Refused(
             f"--annotations {path}: is a folder, not a file; put its files next to the recordings "
             "and use --annotations beside, or name them in a column"

@@ -71,7 +71,7 @@ class InputSourceConformance:
         assert source.options(location) <= {"column", *USES}
         values: dict[str, Any] = dict.fromkeys(USES, ".")
         for name in USES.keys() - source.takes:
-            with pytest.raises(Refused, match=f"--{name.replace('_', '-')} "):
+            with pytest.raises(Refused, match=f"--{name.strip('_').replace('_', '-')} "):
                 read_source(InputList(self.location, **{name: values[name]}))
 
     @pytest.mark.parametrize("workers", [0, 2])

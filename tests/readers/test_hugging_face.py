@@ -145,3 +145,48 @@ def test_imagefolder(place):
         (row["image"].size, row["image"].getpixel((0, 0)), row["wide"], str(row["label"])) for row in dataset
     ]
     assert found == [((3, 2), 3, 3, "3"), ((5, 2), 5, 5, "5")]
+
+
+def test_what_it_saved_to_disk_is_a_dataset_list(tmp_path):
+    """Bytes are read from where they are in each file of each split; labels are columns."""
+    folder = tmp_path / "it's naïve"
+    contents = [f"content {number}".encode() * (1 + number) for number in range(5)]
+    texts = ["a,b", 'say "so"', "", "naïve ☃", "007"]
+    feature = {"bytes": datasets.Value("binary"), "path": datasets.Value("string")}
+    files = [{"bytes": one, "path": f"/elsewhere/{number}.txt"} for number, one in enumerate(contents)]
+    dataset = datasets.Dataset.from_dict(
+        {"text": texts, "file": files},
+        features=datasets.Features({"text": datasets.Value("string"), "file": feature}),
+    )
+    dataset.save_to_disk(folder / "one", num_shards=2)
+    datasets.DatasetDict({"train": dataset.select([3, 1, 4]), "test": dataset.select([2])}).save_to_disk(
+        folder / "splits"
+    )
+    for name, order, splits in (
+        ("one", range(5), [""] * 5),
+        ("splits", [3, 1, 4, 2], ["train"] * 3 + ["test"]),
+    ):
+        found = Copy(folder / name).run(folder / f"out {name}", workers=0, quiet=True)
+        assert [*found["text"]] == [texts[number] for number in order]
+        assert [one.rpartition("/")[2] for one in found["input"]] == [f"{number}.txt" for number in order]
+        assert [*found.get("split", [""] * 5)] == splits
+        written = [(folder / f"out {name}" / one).read_bytes() for one in found["output"]]
+        assert written == [contents[number] for number in order]
+
+
+def test_paths_that_it_saved_to_disk(tmp_path):
+    """Where there are paths instead of bytes, these are the inputs."""
+    write_files(tmp_path, {"a.txt": "la", "b.txt": "li"})
+    columns = {"audio": ["a.txt", "b.txt"], "n": [1, None]}
+    datasets.Dataset.from_dict(columns).save_to_disk(tmp_path / "paths")
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).rename(tmp_path / "paths" / name)
+    found = Copy(tmp_path / "paths").run(tmp_path / "out", workers=0, quiet=True)
+    assert found[["input", "n"]].to_numpy().tolist() == [["a.txt", "1"], ["b.txt", ""]]
+
+
+class Copy(ProcessorDataset):
+    """Copies each input."""
+
+    def process(self, input_file):
+        return [OutputFile("copy", input_file.read_bytes())], {}

@@ -18,7 +18,7 @@ from splitter.stores.faults import reason
 from splitter.stores.files import Found, RangeFile, open_remote
 from splitter.text.urls import is_url, without_secrets
 
-Kind = Literal["tar", "gzip", "parquet"]
+Kind = Literal["tar", "gzip", "parquet", "arrow"]
 
 # what each input is called in its shard, where it is, its size and labels, and what is wrong with it
 FoundRow = tuple[str, int, int, dict[str, str], str]

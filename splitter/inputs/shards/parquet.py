@@ -25,10 +25,15 @@ _CONTENTS = ("audio", "image", "file", "bytes")
 
 def contents_column(location: str, path_column: str, asked: str | None) -> str | None:
     """Return the column that holds contents; None if there is none, or if the file is a list of paths."""
-    import pyarrow as pa
-
     with _parquet(location) as file:
         schema = file.schema_arrow
+    return column_of_contents(schema, location, path_column, asked)
+
+
+def column_of_contents(schema: Any, location: str, path_column: str, asked: str | None) -> str | None:  # noqa: ANN401
+    """Return the same by the schema of a file."""
+    import pyarrow as pa
+
     kinds = {name: schema.field(name).type for name in schema.names}
     # as datasets writes them: the bytes, and what the file was called
     files = [name for name, kind in kinds.items() if pa.types.is_struct(kind) and _holds_bytes(kind)]
@@ -104,7 +109,7 @@ def look_at_parquet(location: str, column: str) -> ShardScan:
             InputShard(location, "parquet", size, changed, is_url(location), column, tuple(cuts[:-1]))
         )
         labels = [
-            name for name in names if name != column and not _any_bytes(file.schema_arrow.field(name).type)
+            name for name in names if name != column and not any_bytes(file.schema_arrow.field(name).type)
         ]
         for name in names:
             if name not in labels and name != column:
@@ -135,10 +140,10 @@ def _value(scalar: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its ty
         return scalar.cast(pa.string()).as_py()
 
 
-def _any_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
+def any_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
     """Return whether there are bytes anywhere in a type."""
     return _is_binary(kind) or any(
-        _any_bytes(kind.field(number).type) for number in range(getattr(kind, "num_fields", 0))
+        any_bytes(kind.field(number).type) for number in range(getattr(kind, "num_fields", 0))
     )
 
 
@@ -174,6 +179,11 @@ def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
             if held > MOST_LABELS:
                 raise ValueError(f"its paths are more than {MOST_LABELS:,} bytes")
             paths += [(value and value.get("path")) or "" for value in batch.column(0).to_pylist()]
+    return row_names(paths, rows)
+
+
+def row_names(paths: list[str], rows: int) -> list[str]:
+    """Return the paths of rows if every row has a good one of its own, else their numbers."""
     safe = [path and safe_name(path) for path in paths]
     good = all(path and not path.startswith("%2F") and not is_too_long(path.split("/")) for path in safe)
     if safe and good and len({*safe}) == rows:

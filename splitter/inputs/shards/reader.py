@@ -189,7 +189,7 @@ class _ShardReader(ABC):
 
 
 class _Tar(_ShardReader):
-    """An archive that is not packed: a member is where it is."""
+    """An archive, or an Arrow file, that is not packed: a member is where it is."""
 
     def __init__(self, shard: InputShard, path: str) -> None:
         super().__init__(shard, path)
@@ -312,7 +312,7 @@ class _Parquet(_ShardReader):
         super().close()
 
 
-_READERS: dict[str, type[_ShardReader]] = {"tar": _Tar, "gzip": _Packed, "parquet": _Parquet}
+_READERS: dict[str, type[_ShardReader]] = {"tar": _Tar, "gzip": _Packed, "parquet": _Parquet, "arrow": _Tar}
 
 
 def bytes_column(schema: Any, name: str) -> list[str]:  # noqa: ANN401 - pyarrow says nothing of its types

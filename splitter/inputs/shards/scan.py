@@ -18,8 +18,9 @@ from splitter.archives.sources import sources_of
 from splitter.errors import Refused
 from splitter.inputs.next_stage import names_in_next_stage
 from splitter.inputs.shards.archives import look_at_archive
+from splitter.inputs.shards.arrow import look_at_arrow, open_arrow
 from splitter.inputs.shards.index import FIELDS_SHOWN, LONGEST_LABEL, MemberIndex, ShardScan
-from splitter.inputs.shards.parquet import contents_column, look_at_parquet
+from splitter.inputs.shards.parquet import column_of_contents, contents_column, look_at_parquet
 from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.storage.layout import Layout
 from splitter.system.pool import in_processes
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 # also as patterns, such as shards-*.tar*
 _ARCHIVE = re.compile(r"\.(tar|tgz)([.*{][^/]*)?", re.IGNORECASE)
 _PARQUET = re.compile(r"\.parquet", re.IGNORECASE)
-_INSIDE = re.compile(r"\.(tar|tar\.[^/]*|tgz|parquet)/", re.IGNORECASE)
+_INSIDE = re.compile(r"\.(tar|tar\.[^/]*|tgz|parquet|arrow)/", re.IGNORECASE)
 
 
 def is_archive(text: str) -> bool:
@@ -95,6 +96,20 @@ def read_shards(
         look: Callable[[str], ShardScan] = partial(look_at_parquet, column=contents)
     else:
         look = partial(look_at_archive, member=member)
+    return rows_of_shards(text, home, locations, look, column, member, index, tell)
+
+
+def rows_of_shards(  # noqa: PLR0913, PLR0917
+    text: str,
+    home: str,
+    locations: list[str],
+    look: Callable[[str], ShardScan],
+    column: str,
+    member: str | None,
+    index: MemberIndex,
+    tell: Callable[[str], None],
+) -> tuple[Row, Iterator[Row], str]:
+    """Return the same of shards that are found; `look` is called for each."""
     rows = _Rows()
     names: dict[str, None] = {}
     not_text: dict[str, int] = {}
@@ -207,6 +222,10 @@ def _rescan(location: str, member: str | None) -> ShardScan | None:
     try:
         if is_archive(location):
             return look_at_archive(location, member)
+        if location.endswith(".arrow"):
+            with open_arrow(location) as (_, reader):
+                contents = column_of_contents(reader.schema, location, "input", member)
+            return look_at_arrow(location, contents) if contents else None
         contents = contents_column(location, path_column="input", asked=member)
         return look_at_parquet(location, contents) if contents else None
     except Refused:

@@ -1,0 +1,130 @@
+"""The seam for what other tools write: how to tell it, and the rows that it stands for."""
+
+import contextlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from splitter.errors import Refused
+from splitter.inputs.source import ListReading, SourceRows
+from splitter.storage.layout import key_hash
+from splitter.text.csv import Row
+from splitter.text.show import show_count
+
+if TYPE_CHECKING:
+    from splitter.inputs.listing import InputList
+
+# a row: the recording as `input`, then what is said of it, by column
+Entry = dict[str, str]
+INPUT, START, END, TEXT, SPEAKER = "input", "start", "end", "text", "speaker"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a DATASET names: a file or folder on this machine.
+
+    Attributes:
+        path: Where it is; of a URL, where its copy is.
+        name: What messages call it.
+        head: How a file begins.
+        fields: The first line of a file, if it is a JSON object.
+    """
+
+    path: str
+    name: str
+    head: str = ""
+    fields: dict[str, Any] | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        """Return whether it is a folder."""
+        return os.path.isdir(self.path)
+
+    def holds(self, *names: str) -> bool:
+        """Return whether it is a folder with all of these in it."""
+        return all(os.path.exists(os.path.join(self.path, name)) for name in names)
+
+    def fault(self, line: int | str, why: str) -> Refused:
+        """Return the refusal of a line, or of what else has a name in it."""
+        where = f"line {line}" if isinstance(line, int) else line
+        return Refused(f"{self.name}: {where}: {why}")
+
+    @contextlib.contextmanager
+    def naming(self, line: int | str) -> Iterator[None]:
+        """Refuse a line by its number, also where values are not of the kind that the tool writes."""
+        try:
+            yield
+        except ValueError as error:
+            raise self.fault(line, str(error)) from None
+        except (TypeError, AttributeError, KeyError):
+            raise self.fault(line, "has values of another kind than expected; fix or remove it") from None
+
+
+class Dialect(ABC):
+    """What a tool writes.
+
+    Attributes:
+        takes: The options of `InputList` that it takes.
+        shape: What it looks like, for a message.
+        reads_folder: Whether it is a folder, and not a file; None if either will do.
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"root", "from_"})
+    shape: ClassVar[str]
+    reads_folder: ClassVar[bool | None] = False
+
+    @abstractmethod
+    def is_written(self, there: Written) -> bool:
+        """Return whether something was written by this tool, by its content."""
+
+    @abstractmethod
+    def entries(self, there: Written) -> Iterator[Entry]:
+        """Yield the rows; refuse a bad one by its line. Times are in `start` and `end`."""
+
+    def read(self, there: Written, home: str, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ARG002
+        """Return the rows; relative paths in them start from `home`."""
+        return rows_of_entries(there, partial(self.entries, there), home, reading)
+
+
+def rows_of_entries(
+    there: Written, entries: Callable[[], Iterator[Entry]], home: str, reading: ListReading
+) -> SourceRows:
+    """Return entries as rows; they are gone through twice, or three times."""
+    names: dict[str, None] = {}
+    marks = np.fromiter(_marks(entries(), names), "u8")
+    if not len(marks):
+        raise Refused(f"{there.name}: names no recording; check DATASET")
+    header = [*names]
+    rows: Iterable[Row] = ([entry.get(name, "") for name in header] for entry in entries())
+    if START in names and not reading.group_rows and len(np.unique(marks)) < len(marks):
+        return _each_once(header, rows, home, reading)
+    return SourceRows(header, rows, home)
+
+
+def _marks(entries: Iterator[Entry], names: dict[str, None]) -> Iterator[int]:
+    for entry in entries:
+        names.update(dict.fromkeys(entry))
+        yield key_hash(entry[INPUT])
+
+
+def _each_once(header: Row, rows: Iterable[Row], home: str, reading: ListReading) -> SourceRows:
+    """Return each recording once, with the columns that have one value in all of its rows."""
+    first: dict[str, Row] = {}
+    differs = {header.index(name) for name in (START, END) if name in header}
+    for row in rows:
+        other = first.setdefault(row[0], row)
+        if other is not row:
+            differs.update(at for at, value in enumerate(row) if value != other[at])
+    stay = [at for at in range(len(header)) if at not in differs]
+    left = ", ".join(header[at] for at in sorted(differs))
+    recordings = show_count(len(first), "recording")
+    reading.tell(
+        f"the rows are parts of {recordings}: each is one input, without {left}; --recipe segments "
+        "cuts at the times, and --annotations with the name of DATASET gives pieces their labels"
+    )
+    return SourceRows([header[at] for at in stay], ([row[at] for at in stay] for row in first.values()), home)

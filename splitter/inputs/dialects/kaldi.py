@@ -1,0 +1,104 @@
+"""Data folders of Kaldi and ESPnet: wav.scp, segments, text, utt2spk."""
+
+import os
+import re
+from collections.abc import Iterator
+
+from splitter.inputs.dialects.base import END, INPUT, SPEAKER, START, TEXT, Dialect, Entry, Written
+from splitter.inputs.dialects.files import lines
+from splitter.inputs.dialects.times import seconds, written
+
+RECORDINGS = "wav.scp"
+# what is said of utterances, by column; then of speakers
+_UTTERANCES = {TEXT: "text", SPEAKER: "utt2spk", "language": "utt2lang"}
+_SPEAKERS = {"gender": "spk2gender"}
+_FIELDS = 4
+
+
+class Kaldi(Dialect):
+    """A folder with wav.scp; with segments, its utterances are parts of recordings."""
+
+    shape = f"a data folder with {RECORDINGS}"
+    reads_folder = True
+
+    def is_written(self, there: Written) -> bool:
+        return there.holds(RECORDINGS)
+
+    def entries(self, there: Written) -> Iterator[Entry]:
+        tables = {column: _Table(there, name) for column, name in _UTTERANCES.items() if there.holds(name)}
+        speakers = {
+            column: {speaker: value for _, speaker, value in _pairs(there, name)}
+            for column, name in _SPEAKERS.items()
+            if there.holds(name)
+        }
+        for utterance, entry in _segments(there) if there.holds("segments") else _whole(there):
+            entry |= {column: table.take(utterance) for column, table in tables.items()}
+            entry |= {column: values.get(entry.get(SPEAKER, ""), "") for column, values in speakers.items()}
+            yield {**entry, "id": utterance}
+
+
+class _Table:
+    """A file of utterances, read as far as needed: in the order of the others, it takes no memory."""
+
+    def __init__(self, there: Written, name: str) -> None:
+        self._pairs = _pairs(there, name)
+        self._ahead: dict[str, str] = {}
+
+    def take(self, utterance: str) -> str:
+        """Return what is said of an utterance; nothing if that is nothing."""
+        while utterance not in self._ahead:
+            pair = next(self._pairs, None)
+            if pair is None:
+                return ""
+            self._ahead[pair[1]] = pair[2]
+        return self._ahead.pop(utterance)
+
+
+def _file(there: Written, name: str) -> Written:
+    path = os.path.join(there.path, name)
+    return Written(path, path)
+
+
+def _pairs(there: Written, name: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the number of each line, its first word, and the rest."""
+    file = _file(there, name)
+    for number, line in lines(file.path, file.name):
+        first, *rest = line.split(maxsplit=1)
+        yield number, first, "".join(rest).strip()
+
+
+def _recordings(there: Written) -> Iterator[tuple[str, str]]:
+    """Yield each recording, and its path or URL; a pipe is refused, and nothing is run."""
+    file = _file(there, RECORDINGS)
+    for number, name, path in _pairs(there, RECORDINGS):
+        if path.endswith("|") or path.startswith("|"):
+            shown = path if len(path) <= 60 else f"{path[:60]}…"  # noqa: PLR2004 - for a line of text
+            advice = "commands are not run; write its sound into a file, and name that"
+            raise file.fault(number, f"recording {name!r} is a pipe ({shown!r}); {advice}")
+        if not path or path == "-" or re.search(r":\d+$", path):
+            raise file.fault(number, f"recording {name!r} is {path!r}, which is no file of sound; name one")
+        yield name, path
+
+
+def _whole(there: Written) -> Iterator[tuple[str, Entry]]:
+    yield from ((name, {INPUT: path}) for name, path in _recordings(there))
+
+
+def _segments(there: Written) -> Iterator[tuple[str, Entry]]:
+    recordings = dict(_recordings(there))
+    file = _file(there, "segments")
+    for number, line in lines(file.path, file.name):
+        utterance, *fields = line.split()
+        if len(fields) not in (_FIELDS - 1, _FIELDS):
+            raise file.fault(number, "must have an utterance, a recording, a start and an end")
+        recording, start, end, *channel = fields
+        if recording not in recordings:
+            raise file.fault(number, f"utterance {utterance!r} is of {recording!r}, which {RECORDINGS} lacks")
+        with file.naming(number):
+            first, last = seconds(start), seconds(end)
+        if last < first:
+            raise file.fault(
+                number, f"utterance {utterance!r} ends at {end}, before it starts; write its end"
+            )
+        entry = {INPUT: recordings[recording], START: written(first), END: written(last)}
+        yield utterance, entry | ({"channel": channel[0]} if channel else {})

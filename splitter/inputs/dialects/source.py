@@ -1,0 +1,81 @@
+"""Which tool wrote what DATASET names, and the rows that it stands for."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from splitter.errors import Refused
+from splitter.inputs.dialects.base import INPUT, Dialect, Written
+from splitter.inputs.dialects.files import look
+from splitter.inputs.source import InputSource, ListReading, SourceRows, refuse_others
+from splitter.registry import DIALECTS
+from splitter.stores.listings import fetched_list
+from splitter.text.urls import is_url, parent, without_secrets
+
+if TYPE_CHECKING:
+    from splitter.inputs.listing import InputList
+
+# of a URL, what no other source reads
+_PACKED_LINES = ".jsonl.gz"
+
+
+class DialectSource(InputSource):
+    """What another tool wrote: told by its content, or named with --from."""
+
+    takes = Dialect.takes | {"member"}
+    looks_inside = True
+
+    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401 - as the seam
+        """Take what --from names, and what would otherwise be no list: look inside, if it is here."""
+        if not isinstance(location, str):
+            return False
+        if listing.from_ is not None:
+            return True
+        if listing.column != INPUT:
+            return False
+        if (listing.patterns or listing.folder_label) and os.path.isdir(location):
+            # its files are the inputs, whatever else it is
+            return False
+        if is_url(location):
+            return location.lower().endswith(_PACKED_LINES)
+        return dialect_of(look(location, location)) is not None
+
+    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
+        """Return a row for each recording, or for each of its parts if the recipe takes these together."""
+        if listing.column != INPUT:
+            raise Refused(f"--column {listing.column}: is only for a dataset list; leave it out")
+        there, home = _fetched(location, reading)
+        dialect = _named(listing.from_, there) if listing.from_ is not None else dialect_of(there)
+        if dialect is None:
+            raise Refused(f"{there.name}: no tool is known to write this; name one with --from")
+        refuse_others(listing, dialect.takes)
+        return dialect.read(there, home, listing, reading)
+
+
+def dialect_of(there: Written) -> Dialect | None:
+    """Return what can tell by the content that it reads this."""
+    if not there.head and not there.is_folder:
+        return None
+    if INPUT in (there.fields or {}):
+        return None
+    kinds = (DIALECTS.load(name, Dialect)() for name in DIALECTS.own)
+    return next((kind for kind in kinds if kind.is_written(there)), None)
+
+
+def _named(name: str, there: Written) -> Dialect:
+    """Return what --from names; refuse a file where it reads a folder, and the reverse."""
+    dialect: Dialect = DIALECTS.load(name, Dialect)()
+    if not os.path.exists(there.path):
+        raise Refused(f"{there.name}: does not exist; check DATASET")
+    if dialect.reads_folder not in (None, there.is_folder):
+        raise Refused(f"{there.name}: --from {name} reads {dialect.shape}")
+    return dialect
+
+
+def _fetched(location: str, reading: ListReading) -> tuple[Written, str]:
+    """Return what is there, from a copy if it is at a URL, and the folder that relative paths start from."""
+    if not is_url(location):
+        is_folder = os.path.isdir(location)
+        return look(location, location), location if is_folder else os.path.dirname(location)
+    file, path = fetched_list(location)
+    reading.held.append(file)
+    return look(path, without_secrets(location)), parent(location)

@@ -1,0 +1,90 @@
+"""A look at an Arrow file as Hugging Face saves it: its rows hold contents, and each is where it is."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from splitter.errors import Refused
+from splitter.inputs.shards.archives import MOST_LABELS
+from splitter.inputs.shards.index import InputShard, ShardScan, plain, state_of
+from splitter.inputs.shards.parquet import any_bytes, row_names, values_of
+from splitter.text.csv import python_text
+
+# how wide the offsets of binary values are
+_OFFSETS = {"binary": np.int32, "large_binary": np.int64}
+
+
+@contextlib.contextmanager
+def open_arrow(location: str) -> Iterator[tuple[Any, Any]]:
+    """Open an Arrow stream: give its whole content, and a reader; refuse a damaged one."""
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(location) as file:
+            whole = file.read_buffer()
+            with pa.ipc.open_stream(pa.BufferReader(whole)) as reader:
+                yield whole, reader
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise Refused(f"{location}: is damaged Arrow ({plain(error)}); save the dataset again") from None
+
+
+def look_at_arrow(location: str, column: str) -> ShardScan:
+    """Return all rows of an Arrow file, without their contents."""
+    size, changed = state_of(location)
+    found = ShardScan(InputShard(location, "arrow", size, changed, column=column))
+    paths: list[str] = []
+    spans: list[tuple[int, int]] = []
+    rows: list[dict[str, str]] = []
+    letters = 0
+    with open_arrow(location) as (whole, reader):
+        names = reader.schema.names
+        labels = [name for name in names if name != column and not any_bytes(reader.schema.field(name).type)]
+        for batch in reader:
+            batch.validate(full=True)
+            contents = batch.column(column)
+            paths += _paths(contents)
+            spans += _spans(location, contents, whole)
+            texts = [[*map(python_text, values_of(batch.column(name)))] for name in labels]
+            letters += sum(len(text) for values in texts for text in values)
+            if letters > MOST_LABELS:
+                raise Refused(
+                    f"{location}: the labels next to the bytes are more than {MOST_LABELS:,} letters"
+                )
+            rows += [dict(zip(labels, values, strict=True)) for values in zip(*texts, strict=True)] or [
+                {} for _ in range(len(batch))
+            ]
+    for name in {*names} - {column, *labels}:
+        found.leave_out(name)
+    called = row_names(paths, len(spans))
+    for name, (start, length), columns in zip(called, spans, rows, strict=True):
+        missing = f"{location}: {name} has no bytes" if length < 0 else ""
+        found.rows.append((name, start, max(0, length), columns, missing))
+    return found
+
+
+def _paths(contents: Any) -> list[str]:  # noqa: ANN401 - pyarrow says nothing of its types
+    import pyarrow as pa
+
+    if not pa.types.is_struct(contents.type) or contents.type.get_field_index("path") < 0:
+        return []
+    return [os.path.basename(path or "") for path in contents.field("path").to_pylist()]
+
+
+def _spans(location: str, contents: Any, whole: Any) -> list[tuple[int, int]]:  # noqa: ANN401 - as above
+    """Return the first byte of each content in the file, and its length; -1 if there is none."""
+    import pyarrow as pa
+
+    values = contents.field("bytes") if pa.types.is_struct(contents.type) else contents
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, _OFFSETS[str(values.type)])[values.offset : values.offset + len(values) + 1]
+    begin = data.address - whole.address if data is not None else 0
+    if len(values) and not 0 <= begin + int(ends[0]) <= begin + int(ends[-1]) <= whole.size:
+        raise Refused(f"{location}: is compressed; save the dataset again, with save_to_disk")
+    there = values.is_valid().to_pylist()
+    return [
+        (begin + first, last - first if is_there else -1)
+        for first, last, is_there in zip(ends[:-1].tolist(), ends[1:].tolist(), there, strict=True)
+    ]
