@@ -1,4 +1,4 @@
-"""Stands for torch on nodes where no recipe uses it: to import that takes a worker longer than all else it does."""
+"""Stands for torch on nodes where no recipe uses it: importing that takes a worker longer than all else."""
 
 
 def set_num_threads(count: int) -> None:
