@@ -5,6 +5,7 @@ of a second. It has a file of its own for its standard error, and by that the pr
 """
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -181,6 +182,8 @@ def _serve() -> None:
     import splitter.engine.main
     import splitter.outputs.frame  # noqa: F401
 
+    # what is here now is never looked at for garbage, in no run
+    gc.freeze()
     for line in sys.stdin:
         request = json.loads(line)
         answer: Any
@@ -219,11 +222,15 @@ def _fork(request: dict[str, Any]) -> int:
             for number, file in ((0, nothing), (1, nothing), (2, stderr)):
                 os.dup2(file.fileno(), number)
         from splitter.cli.main import exit_code
+        from splitter.ledger import shard_groups
         from splitter.system.exit_signals import end_at_signals
 
         for number in SIGNALS:
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, signal.SIG_IGN if number in request["ignored"] else usual)
+        if "SPLITTER_TEST_GROUP" in os.environ:
+            # so many small inputs share a shard
+            shard_groups.MOST_SMALL = int(os.environ["SPLITTER_TEST_GROUP"])
         # as the program itself begins
         end_at_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

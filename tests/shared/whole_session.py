@@ -1,6 +1,7 @@
 """What holds for a session of tests, whichever of them are chosen; pyproject.toml names it as a plugin."""
 
 import compileall
+import gc
 import os
 import re
 import signal
@@ -41,6 +42,13 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # once, and not in each of a thousand programs where PYTHONDONTWRITEBYTECODE is set
     compileall.compile_dir(CHECKOUT / "splitter", quiet=2)
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What is here now is never looked at for garbage, and not copied into the processes that tests fork."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

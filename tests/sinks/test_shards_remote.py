@@ -1,16 +1,14 @@
 """Shards on an object store: the same as in a folder, and whole after any death."""
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from doors import CHECKOUT, program, tree, write_files, write_list
+from doors import program, tree, write_files, write_list
+from launcher import Launcher
 from object_store import Bucket
 
 import splitter
@@ -52,24 +50,24 @@ def arguments(pieces: Path, output: str | Path, *more: str) -> list[str]:
 
 
 @pytest.fixture
-def small_groups(folder: Path) -> dict[str, str]:
-    """An environment in which groups have four inputs."""
-    code = "from splitter.ledger import shard_groups as groups\ngroups.MOST_SMALL = 4\n"
-    write_files(folder / "site", {"sitecustomize.py": code})
-    return {"PYTHONPATH": f"{folder / 'site'}:{CHECKOUT}"}
+def small_groups(launcher: Launcher) -> Launcher:
+    """Starts runs in which groups have four inputs."""
+    launcher.environ = {"SPLITTER_TEST_GROUP": "4"}
+    return launcher
 
 
 def test_shards_on_an_object_store_are_those_of_a_folder(
-    s3: Bucket, pieces: Path, folder: Path, small_groups: dict[str, str]
+    s3: Bucket, pieces: Path, folder: Path, small_groups: Launcher
 ):
     """Also those of groups that were made again, for which what was good was taken along."""
+    small_groups.environ |= s3.environment
     for output in (folder / "out", s3.url("out")):
-        assert program(*arguments(pieces, output), **small_groups).code == 1
+        assert small_groups.run(*arguments(pieces, output)).code == 1
     assert s3.tree("out") == tree_of(folder / "out")
     assert len([name for name in s3.tree("out") if name.startswith("shards/")]) == 3
     for output in (folder / "out", s3.url("out")):
-        said = program(*arguments(pieces, output, "--retry-failed"), MENDED="1", **small_groups)
-        assert said.code == 0, said.err
+        again = small_groups.run(*arguments(pieces, output, "--retry-failed"), environ={"MENDED": "1"})
+        assert again.code == 0, again.stderr
     assert s3.tree("out") == tree_of(folder / "out")
     manifest = splitter.read_manifest(s3.url("out"))
     assert len(manifest) == 36
@@ -123,36 +121,32 @@ def tree_of(output: Path) -> dict[str, bytes]:
 
 
 def test_a_killed_run_is_continued_to_the_same_shards(
-    faulty_s3: Bucket, pieces: Path, folder: Path, small_groups: dict[str, str], chance: random.Random
+    faulty_s3: Bucket, pieces: Path, folder: Path, small_groups: Launcher, chance: random.Random
 ):
     """Killed at random moments, the exchange of shards among them, with a fifth of the requests failing."""
-    assert program(*arguments(pieces, folder / "out"), **small_groups).code == 1
+    small_groups.environ |= faulty_s3.environment
+    assert small_groups.run(*arguments(pieces, folder / "out")).code == 1
     first = arguments(pieces, faulty_s3.url("out"))
-    die_and_continue(first, folder, {**small_groups, "SLOW": "0.1"}, chance, 1)
+    die_and_continue(small_groups, first, {"SLOW": "0.1"}, chance, 1)
     assert (
         faulty_s3.tree("out")["shards/shard-000000.tar"] == tree_of(folder / "out")["shards/shard-000000.tar"]
     )
-    again = [*first, "--retry-failed"]
-    assert program(*arguments(pieces, folder / "out", "--retry-failed"), MENDED="1", **small_groups).code == 0
-    die_and_continue(again, folder, {**small_groups, "MENDED": "1", "SLOW": "0.3"}, chance, 0)
+    mended = {"MENDED": "1"}
+    assert small_groups.run(*arguments(pieces, folder / "out", "--retry-failed"), environ=mended).code == 0
+    die_and_continue(small_groups, [*first, "--retry-failed"], {**mended, "SLOW": "0.3"}, chance, 0)
     assert faulty_s3.tree("out") == tree_of(folder / "out")
     assert faulty_s3.uploads() == []
 
 
 def die_and_continue(
-    command: list[str], folder: Path, environment: dict[str, str], chance: random.Random, code: int
+    launcher: Launcher, command: list[str], environ: dict[str, str], chance: random.Random, code: int
 ) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "splitter", *command],
-        env={**os.environ, **environment},
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    time.sleep(chance.uniform(2.5, 5))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    said = program(*command, **environment)
-    assert said.code == code, said.err
+    run = launcher.start(*command, environ=environ)
+    time.sleep(chance.uniform(0.3, 2.5))
+    run.signal(signal.SIGKILL)
+    run.wait()
+    again = launcher.run(*command, environ=environ)
+    assert again.code == code, again.stderr
 
 
 @pytest.mark.parametrize(("sink", "shuffle"), [("webdataset", ("--shuffle=7",)), ("parquet", ())])
