@@ -8,6 +8,7 @@ import psutil
 import pytest
 from executors.ray_nodes import RayNodes
 from launcher import LONG, Driver, Launcher, make_inputs
+from nightly import NIGHTLY
 
 RECIPES = Path(__file__).parent / "ray_recipes.py"
 QUICK = 20.0
@@ -74,7 +75,8 @@ def test_no_cluster_to_find(launcher: Launcher, folder: Path):
 
 def test_a_private_ray_without_the_gpu(launcher: Launcher, folder: Path):
     """A batch is not left waiting for a GPU that this machine does not have."""
-    said = refused(launcher, folder, "--num-gpus", 0.5, CUDA_VISIBLE_DEVICES="")
+    # first it starts a Ray of its own
+    said = refused(launcher, folder, "--num-gpus", 0.5, seconds=LONG, CUDA_VISIBLE_DEVICES="")
     assert said.startswith("no node of the Ray cluster has 1 CPU, 0.5 GPU for a batch; ask for less")
 
 
@@ -107,10 +109,13 @@ def test_what_the_cluster_does_not_have(
     assert said.startswith(says.format(address=address))
 
 
-def test_a_package_that_cannot_be_installed(launcher: Launcher, folder: Path, cluster: RayNodes):
-    """The node is named, and that it cannot be set up there."""
-    (folder / "wheel.yaml").write_text("pip: [/nowhere/no-wheel-1.0-py3-none-any.whl]")
-    options = ("--address", cluster.address, "--runtime-env", "wheel.yaml")
+@pytest.mark.parametrize("kind", ["conda", "pip"] if NIGHTLY else ["conda"])
+def test_an_environment_that_cannot_be_made(launcher: Launcher, folder: Path, cluster: RayNodes, kind: str):
+    """The node is named, and that it cannot be set up there; pip takes long to find it out."""
+    (folder / "environment.yaml").write_text('conda: "nobody\'s"\n')
+    if kind == "pip":
+        (folder / "environment.yaml").write_text("pip: [/nowhere/no-wheel-1.0-py3-none-any.whl]")
+    options = ("--address", cluster.address, "--runtime-env", "environment.yaml")
     said = refused(launcher, folder, *options, seconds=LONG, **cluster.environ)
     node = cluster.address.partition(":")[0]
     assert said.startswith(f"node {node}: the runtime environment cannot be set up: ")

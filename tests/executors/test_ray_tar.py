@@ -9,6 +9,7 @@ import pytest
 from doors import here, tree
 from executors.ray_nodes import RayNodes
 from launcher import Driver, Launcher, eventually
+from nightly import NIGHTLY
 from tar_archives import write_tar
 
 SCRIPT = '[ "$SPLITTER_KEY" != 1-b ] || exit 3; cat sample.n sample.n > sample.m'
@@ -105,7 +106,7 @@ def test_an_archive_whose_worker_is_lost_is_done_again(
     assert outputs(folder, "out-") == outputs(folder, "local-")
 
 
-@pytest.mark.parametrize(("number", "private"), [(signal.SIGTERM, True), (signal.SIGKILL, False)])
+@pytest.mark.parametrize(("number", "private"), [(signal.SIGTERM, NIGHTLY), (signal.SIGKILL, False)])
 def test_nothing_is_left_of_a_job_that_is_ended(
     launcher: Launcher, folder: Path, on_ray: list[str], number: int, private: bool
 ):
