@@ -65,7 +65,7 @@ def test_samples_texts_and_speakers_are_the_same(spoken: Path, tmp_path: Path, s
 
 
 def tarred(folder: Path) -> Iterator[tuple[Entry, np.ndarray]]:
-    """The samples of a tarred data set, as NeMo goes through them: shards have their numbers in their names."""
+    """The samples of a tarred data set, as NeMo reads it: shards have their numbers in their names."""
     manifests = {
         int(re.search(r"manifest[^/]*_(\d+)[^/]*\.json", str(path))[1]): path
         for path in folder.glob("sharded_manifests/*.json")
