@@ -2,6 +2,7 @@
 
 base      the seam: an export of one format
 corpus    the pieces of a run, one by one
+keys      names for pieces that tools take
 target    the folder that an export writes, whole or not at all
 sorting   lines of a file, sorted in bounded memory
 entry     `splitter.export`

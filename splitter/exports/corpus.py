@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 from splitter.annotations import has_times
 from splitter.annotations.transcribed import SPEAKERS, TEXTS
 from splitter.errors import Refused
+from splitter.exports.keys import ENDING, UniqueKeys, key_of
 from splitter.ledger.keeping import is_left_out
 from splitter.ledger.records import OUTPUT_COLUMNS, SKIPPED_COLUMN
 from splitter.ledger.run_files import LISTED
@@ -22,7 +23,7 @@ from splitter.outputs.reader import Address, OutputReader, number_of, offset_of
 from splitter.outputs.stats import path_column
 from splitter.outputs.tables import keep_column, location_of, open_table, schema_of
 from splitter.storage.checked_file import json_of
-from splitter.storage.layout import Layout, key_hash, shard_of
+from splitter.storage.layout import Layout, shard_of
 from splitter.storage.names import is_output
 from splitter.text.conditions import condition
 from splitter.text.csv import Row
@@ -32,12 +33,10 @@ from splitter.text.urls import is_url, without_secrets
 
 # the split of a piece that has none yet, where others have one
 UNASSIGNED = "unassigned"
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_.]+(?:-[A-Za-z0-9_.]+)*")
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
 _PLAIN_SPLIT = re.compile(r"\w[\w.-]*")
 _IN_SOURCE = ("start_sample", "stop_sample", "source_rate", "source_frames", "source_channels")
+_RATES = ("sample_rate", "source_rate")
 _LABEL = ("labels", "label")
-_ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
 
 
 class PieceLabel(NamedTuple):
@@ -189,7 +188,7 @@ class Corpus:
     def pieces(self) -> Iterator["Piece"]:
         """Yield the pieces, in the order of the manifest; each call begins with the first."""
         count = repeated = 0
-        unique = _UniqueKeys()
+        unique = UniqueKeys()
         before: tuple[str, str] | None = None
         with self._opened() as (_, rows):
             for row in filter(self._is_meant, rows):
@@ -302,14 +301,15 @@ class Piece:
         return dict(zip(self._corpus.header, self.values, strict=True))
 
     def number(self, column: str) -> int:
-        """Return an integer of the row; refuse another value."""
-        try:
-            return int(self[column])
-        except ValueError:
+        """Return a count of the row; refuse another value."""
+        text = self[column]
+        # an output folder may come from anybody
+        if not (text.isascii() and text.isdecimal()) or (column in _RATES and not int(text)):
             raise Refused(
-                f"{self.name}: its {column} is {self[column]!r:.40}, not a whole number; leave the piece out "
-                "with --where, or run again with the same output folder"
-            ) from None
+                f"{self.name}: its {column} is {text!r:.40}, which cannot be; leave the piece out with "
+                "--where, or run again with the same output folder"
+            )
+        return int(text)
 
     def seconds(self, column: str) -> float | None:
         """Return a number of the row; None if there is none."""
@@ -321,7 +321,7 @@ class Piece:
     @property
     def ending(self) -> str:
         """The ending of its file, with the dot."""
-        found = _ENDING.search(self.name)
+        found = ENDING.search(self.name)
         return found[0] if found else ""
 
     @property
@@ -418,44 +418,16 @@ class Piece:
         starts, ends = (self[name].split("|") for name in ("label_starts", "label_ends"))
         if column != _LABEL[0] or not len(names) == len(starts) == len(ends):
             return [PieceLabel(name) for name in names]
-        return [PieceLabel(name, float(a), float(b)) for name, a, b in zip(names, starts, ends, strict=True)]
+        try:
+            return [
+                PieceLabel(name, float(a), float(b)) for name, a, b in zip(names, starts, ends, strict=True)
+            ]
+        except ValueError:
+            return [PieceLabel(name) for name in names]
 
 
 # as recipes for sound name the file of a channel
 _OF_CHANNEL = re.compile(r"_channel(\d+)\.\w+\Z")
-
-
-class _UniqueKeys:
-    """The keys of pieces; names of one folder may differ in nothing but their endings."""
-
-    def __init__(self) -> None:
-        self._folder = ""
-        # numbers take less memory than texts, and the files of one input are together
-        self._digests: set[int] = set()
-
-    def key(self, name: str) -> str:
-        folder = name.rpartition("/")[0]
-        if folder != self._folder:
-            self._folder, self._digests = folder, set()
-        key = key_of(name)
-        if (digest := key_hash(key)) in self._digests:
-            key = f"{key}-{key_hash(name):016x}"
-        self._digests.add(digest)
-        return key
-
-
-def key_of(name: str, *, whole: bool = False) -> str:
-    """Return a name for a piece, from that of its file without the ending, or the `whole` of it.
-
-    It is the name as it stands, with `--` for slashes, where no other can become the same.
-
-    >>> key_of("speech/a/000001_1.5s.wav"), key_of("shards/shard-000000.tar/00000000-000000.flac")
-    ('speech--a--000001_1.5s', '00000000-000000')
-    """
-    stem = shard_of(name)[1] if whole else _ENDING.sub("", shard_of(name)[1])
-    if all(map(_PLAIN_KEY.fullmatch, stem.split("/"))):
-        return stem.replace("/", "--")
-    return f"{_NOT_PLAIN.sub('_', stem).strip('-_')}-{key_hash(name):016x}"
 
 
 def _root_of(folder: str) -> str | None:

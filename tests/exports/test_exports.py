@@ -16,7 +16,7 @@ from doors import CHECKOUT, here, read_table, tree
 import splitter
 from splitter import InputFile, ProcessorDataset
 from splitter.errors import Refused
-from splitter.exports.corpus import key_of
+from splitter.exports.keys import key_of
 from splitter.exports.sorting import SortedFile
 from splitter.recipes.chunk import Chunk
 
@@ -250,6 +250,21 @@ def test_a_manifest_that_leads_elsewhere_is_refused(made: Path, tmp_path: Path):
         for linked in (False, True):
             with pytest.raises(Refused, match="leads out of the output folder"):
                 splitter.export(tmp_path / "out", "names", linked=linked)
+
+
+@pytest.mark.parametrize(("column", "value"), [("sample_rate", "0"), ("frames", "-5"), ("channels", "1e9")])
+def test_a_manifest_with_impossible_numbers_is_refused(made: Path, tmp_path: Path, column: str, value: str):
+    """In one line that names the piece, whatever the format."""
+    header, *rows = csv.reader((made / "files" / "manifest.csv").read_text().splitlines())
+    rows[1][header.index(column)] = value
+    (tmp_path / "out").mkdir()
+    with (tmp_path / "out" / "manifest.csv").open("w") as file:
+        csv.writer(file).writerows([header, *rows])
+    for to in ("lhotse", "nemo", "kaldi"):
+        with pytest.raises(
+            Refused, match=f"in/a/000001_1.000s.wav: its {column} is '{value}', which cannot be"
+        ):
+            splitter.export(tmp_path / "out", to)
 
 
 def test_no_two_keys_are_the_same():

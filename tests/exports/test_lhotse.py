@@ -10,6 +10,7 @@ from doors import read_table
 
 import splitter
 from splitter.errors import Refused
+from splitter.recipes.chunk import Chunk
 
 
 def cuts_of(folder: Path, split: str = "") -> lhotse.CutSet:
@@ -84,6 +85,16 @@ def test_channels(stereo: Path, tmp_path: Path, name: str, virtual: bool):
     for cut, row in zip(cuts, rows, strict=True):
         sound, _ = soundfile.read(stereo / name / row["output"], dtype="float32", always_2d=True)
         np.testing.assert_array_equal(cut.load_audio(), sound.T)
+
+
+def test_what_goes_over_beside_the_text(tmp_path: Path):
+    """The columns of the list, and labels."""
+    soundfile.write(tmp_path / "a.wav", np.zeros(800, "int16"), 8000)
+    (tmp_path / "list.csv").write_text("input,labels,room\na.wav,cat|dog,7\n")
+    splitter.run(Chunk(tmp_path / "list.csv", tail="keep"), tmp_path / "out", workers=0, quiet=True)
+    splitter.export(tmp_path / "out", "lhotse")
+    (cut,) = cuts_of(tmp_path / "out-lhotse")
+    assert cut.supervisions[0].custom == {"labels": "cat|dog", "room": "7"}
 
 
 def test_what_cannot_be_virtual_is_refused(stereo: Path, spoken: Path, tmp_path: Path):
