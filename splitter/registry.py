@@ -130,6 +130,7 @@ MEASURES = Registry(
     {
         "levels": "splitter.measures.levels:levels",
         "loudness": "splitter.measures.loudness:loudness",
+        "true_peak": "splitter.measures.true_peak:true_peak",
         "clipping": "splitter.measures.clipping:clipping",
         "snr": "splitter.measures.snr:snr",
         "bandwidth": "splitter.measures.bandwidth:bandwidth",

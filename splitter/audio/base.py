@@ -77,7 +77,7 @@ class SoundSource(ABC):
 def keeps_samples(recorded: SoundFormat, made: SoundFormat, target: Target) -> bool:
     """Return whether the samples of the pieces are to be stored just as the recording's are."""
     same = (recorded.subtype, recorded.channels, recorded.rate) == (made.subtype, made.channels, made.rate)
-    return same and (target.channels == "keep" or recorded.channels == 1)
+    return same and not target.amplified and (target.channels == "keep" or recorded.channels == 1)
 
 
 # pieces are of one length, but for the last

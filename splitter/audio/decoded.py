@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from tempfile import gettempdir
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from splitter.audio.target import Target, made_format
 from splitter.audio.window import Folder, Tape
 from splitter.records import Content
 
+AnyDecoded = TypeVar("AnyDecoded", bound="DecodedSource")
 _FLOATS = ("FLOAT", "DOUBLE")
 
 
@@ -43,12 +45,16 @@ def _mean(block: np.ndarray) -> np.ndarray:
 
 
 class DecodedSource(SoundSource):
-    """A recording that is decoded, mixed, resampled and encoded."""
+    """A recording that is decoded, mixed, resampled and encoded.
+
+    Attributes:
+        splits: Whether each channel becomes a file.
+    """
 
     def __init__(self, decoder: Decoder, made: SoundFormat, target: Target, folder: Folder) -> None:
         """Set up the way that samples take; `folder` is for what is too long to stand in memory."""
         self._decoder, self.recorded, self.made = decoder, decoder.format, made
-        self._split = target.channels == "split" and decoder.format.channels > 1
+        self.splits = target.channels == "split" and decoder.format.channels > 1
         is_mixed = target.channels == "mono" and decoder.format.channels > 1 and decoder.mixes()
         mix = _mixer(target, 1 if is_mixed else decoder.format.channels)
         channels = decoder.format.channels if target.channels in ("keep", "split") else 1
@@ -65,9 +71,9 @@ class DecodedSource(SoundSource):
         self._tape = Tape(read, decoder.format.frames_at_once, folder)
 
     @classmethod
-    def open(
-        cls, path: str, target: Target, truncated: Truncated, folder: Folder = gettempdir
-    ) -> "DecodedSource":
+    def open(  # noqa: PYI019 - Self came with Python 3.11
+        cls: type[AnyDecoded], path: str, target: Target, truncated: Truncated, folder: Folder = gettempdir
+    ) -> AnyDecoded:
         """Decode a recording, whatever could be copied of it."""
         decoder = open_decoder(path, truncated)
         try:
@@ -93,7 +99,7 @@ class DecodedSource(SoundSource):
         self._tape.forget(frame)
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yield the frames from `start` to `stop` as they were decoded, part after part."""
+        """Yield the frames from `start` to `stop`, as they are encoded, part after part."""
         return self._tape.blocks(start, stop)
 
     def finish(self) -> None:
@@ -105,7 +111,7 @@ class DecodedSource(SoundSource):
         """Return for each file what encodes it."""
         count = stop - start + silence
         write = encode_blocks if count * self.recorded.channels > MANY_SAMPLES else encode
-        channels: Iterable[int | None] = range(self.recorded.channels) if self._split else [None]
+        channels: Iterable[int | None] = range(self.recorded.channels) if self.splits else [None]
         read = functools.partial(self._blocks, start, stop, silence)
         return [write(functools.partial(read, channel), count, self.made) for channel in channels]
 
@@ -113,7 +119,7 @@ class DecodedSource(SoundSource):
         """Yield a long piece, part after part; of one channel, or of all."""
         columns = slice(None) if channel is None else slice(channel, channel + 1)
         none = self._tape.take(stop, stop)
-        for block in itertools.chain(self._tape.blocks(start, stop), silent(silence, none, self.made)):
+        for block in itertools.chain(self.frames(start, stop), silent(silence, none, self.made)):
             yield block[:, columns]
 
     @property

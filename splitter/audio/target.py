@@ -53,6 +53,7 @@ class Target:
         format: The kind of file; `same` is that of the recording.
         subtype: libsndfile's name of the encoding; None is one that loses nothing.
         lossy: Whether pieces of MP3 and Opus with nothing to change are copied, or encoded again.
+        amplified: Whether pieces get a gain, so that nothing can be copied.
         device: Where resampling is done: the CPU, or a device of torch.
     """
 
@@ -61,6 +62,7 @@ class Target:
     format: FileFormat = "same"
     subtype: str | None = None
     lossy: Lossy = "copy"
+    amplified: bool = False
     device: str = "cpu"
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 registry     recipes by name, and a user's own
 parameters   a recipe's parameters, from its signature and docstring
 sound        what the recipes for sound share
+normalising  pieces that are all equally loud
 chunk        windows of a fixed length
 segments     cut where annotations say
 silence      cut at silences

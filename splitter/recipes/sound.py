@@ -25,10 +25,12 @@ from splitter.audio.decoders import Truncated
 from splitter.audio.probe import probed_length
 from splitter.audio.sources import UnreadSource, open_source
 from splitter.audio.target import Channels, FileFormat, Lossy, Target, made_format
+from splitter.audio.window import Folder
 from splitter.dataset import ProcessorDataset, Result, refuse_hidden
 from splitter.errors import AnnotationError, AudioError, InputError, Refused, Skip
 from splitter.measures.base import Sound
 from splitter.measures.chosen import chosen_measures, columns_of
+from splitter.recipes.normalising import GAIN_KEYS, TRUE_PEAK, Loudness, NormalisedSource
 from splitter.recipes.parameters import take_parameters_of_base
 from splitter.records import Expected, InputFile, OutputFile, Scalar
 from splitter.text.labels import join_labels
@@ -105,8 +107,10 @@ class SoundRecipe(ProcessorDataset):
             column, as column=NAME.
         label_column: The column or field of annotation files that holds the labels. Default: label, text,
             species or another usual name.
-        measure: What to measure of each piece, into columns of the manifest: levels, loudness, clipping, snr,
-            bandwidth, speech, dnsmos; several with commas. Default: nothing.
+        measure: What to measure of each piece, into columns of the manifest: levels, loudness, true_peak,
+            clipping, snr, bandwidth, speech, dnsmos; several with commas. Default: nothing.
+        loudness: Bring each piece to this integrated loudness, in LUFS, such as -23. Default: as recorded.
+        true_peak: With loudness, the true peak that no piece exceeds, in dBTP: its gain is less instead.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401 - Python's
@@ -125,13 +129,24 @@ class SoundRecipe(ProcessorDataset):
         annotations: str | None = None,
         label_column: str | None = None,
         measure: str | None = None,
+        loudness: float | None = None,
+        true_peak: float = TRUE_PEAK,
     ) -> None:
         super().__init__(inputs)
+        self.loudness = Loudness(loudness, true_peak) if loudness is not None else None
+        if loudness is None and true_peak != TRUE_PEAK:
+            raise Refused(f"--true-peak {true_peak:g}: needs --loudness, such as --loudness -23")
         self.target = Target(
-            sample_rate=sample_rate, channels=channels, format=format, subtype=subtype, lossy=lossy
+            sample_rate=sample_rate,
+            channels=channels,
+            format=format,
+            subtype=subtype,
+            lossy=lossy,
+            amplified=loudness is not None,
         )
         # what an earlier version made, without these parameters, is not made again because of them
         later: dict[str, Any] = {"lossy": "copy", "label_column": None, "cross": None, "measure": None}
+        later |= {"loudness": None, "true_peak": TRUE_PEAK}
         later |= {"merge": None, "merge_gap": None, "merge_speakers": False}
         self.parameters = {
             name: value
@@ -169,7 +184,8 @@ class SoundRecipe(ProcessorDataset):
         """Return the metadata keys that there will be, whatever the recordings are."""
         resampled = {"source_resampler"} if self.target.sample_rate is not None else set()
         cut = {"source_cut"} if self.target.format in {"mp3", "ogg"} else set()
-        return {*_KEYS, *resampled, *cut, *columns_of(self.measures)}
+        gain = GAIN_KEYS if self.loudness else ()
+        return {*_KEYS, *resampled, *cut, *gain, *columns_of(self.measures)}
 
     def advise_before_work(self, input_files: Iterable[InputFile]) -> str:
         """Return what to say of the labels in the first annotation file; refuse one for all with a fault."""
@@ -247,7 +263,7 @@ class SoundRecipe(ProcessorDataset):
         if self.device != target.device:
             target = replace(target, device=self.device)
         folder = partial(getattr, input_file, "scratch")
-        with open_source(input_file.local_path, target, self.truncated, folder) as source:
+        with self._open(input_file.local_path, target, self.truncated, folder) as source:
             for number, span in enumerate(self.labelled_spans(source, input_file)):
                 yield from _files(source, span, number, self._measured)
             source.finish()
@@ -263,10 +279,18 @@ class SoundRecipe(ProcessorDataset):
             if target.sample_rate is not None:
                 about["source_resampler"] = source.resampler
 
+    def _open(self, path: str, target: Target, truncated: Truncated, folder: Folder) -> SoundSource:
+        if self.loudness is None:
+            return open_source(path, target, truncated, folder)
+        source = NormalisedSource.open(path, target, truncated, folder)
+        source.loudness = self.loudness
+        return source
+
     def _measured(self, source: SoundSource, start: int, stop: int, channel: int | None) -> dict[str, Scalar]:
-        """Return what is measured of a piece, or of one of its channels."""
+        """Return the gain of a piece, or of one of its channels, and what is measured of it."""
+        gain = source.about_gain(start, stop, channel) if isinstance(source, NormalisedSource) else {}
         if not self.measures or start == stop:
-            return dict.fromkeys(columns_of(self.measures))
+            return gain | dict.fromkeys(columns_of(self.measures))
         columns = slice(None) if channel is None else slice(channel, channel + 1)
         sound = Sound(
             lambda: (block[:, columns] for block in source.frames(start, stop)),
@@ -275,7 +299,8 @@ class SoundRecipe(ProcessorDataset):
             rate=source.made.rate,
             device=self.device,
         )
-        return {name: value for measure in self.measures for name, value in measure.of(sound).items()}
+        values = (measure.of(sound) for measure in self.measures)
+        return gain | {name: value for measured in values for name, value in measured.items()}
 
 
 class LabelledRecipe(SoundRecipe):

@@ -127,7 +127,7 @@ def test_what_was_made_before_is_not_made_again(recipe):
     ("measure", "words"),
     [
         ("snr,sn", "--measure 'sn': is unknown; did you mean 'snr'?"),
-        ("volume", "--measure 'volume': is unknown; choose from levels, loudness, clipping, snr"),
+        ("volume", "--measure 'volume': is unknown; choose from levels, loudness, true_peak, clipping, snr"),
         ("snr,snr", "--measure snr,snr: 'snr' is there twice"),
         ("", "--measure '': is unknown"),
     ],

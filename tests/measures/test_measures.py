@@ -51,6 +51,13 @@ def value(name: str, samples: np.ndarray, rate: int) -> float:
     return values(name, samples, rate)[name]
 
 
+def by_ffmpeg(path: Path, samples: np.ndarray, rate: int, filters: str) -> str:
+    """Return what filters of ffmpeg say of samples."""
+    soundfile.write(path, samples, rate, "FLOAT")
+    command = ["ffmpeg", "-nostats", "-i", path, "-af", filters, "-f", "null", "-"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stderr
+
+
 def sine(hertz: float, seconds: float, rate: int, amplitude: float = 1.0) -> np.ndarray:
     time = np.arange(round(seconds * rate)) / rate
     return (amplitude * np.sin(2 * np.pi * hertz * time)).astype("f4")[:, np.newaxis]
@@ -112,6 +119,50 @@ def test_speech_is_clipped_when_it_is_too_loud_and_not_before():
     assert 0.005 < value("clipping", loud, 22050) == clipped_by_a_loop(loud)
 
 
+# -- true peak -----------------------------------------------------------------------------------------------
+
+
+def between(samples: np.ndarray, factor: int = 32) -> float:
+    """Return the true peak by a Fourier transform of all of it, in dBTP; it starts and ends with silence."""
+    padded = np.pad(samples.astype("f8"), ((200, 200), (0, 0)))
+    spectra = np.fft.rfft(padded, axis=0)
+    return 20 * math.log10(np.abs(np.fft.irfft(spectra, len(padded) * factor, axis=0)).max() * factor)
+
+
+def test_true_peak_is_that_of_a_fourier_transform():
+    """Of speech, and of noise up to 20 kHz; wherever a block ends."""
+    rng = np.random.default_rng(1)
+    noise = rng.normal(0, 0.1, (4096, 2))
+    spectra = np.fft.rfft(noise, axis=0)
+    spectra[round(len(spectra) * 20 / 24) :] = 0
+    noise = np.fft.irfft(spectra, axis=0).astype("f4")
+    for samples in (recorded()[:9000], noise):
+        for block in (1000, len(samples)):
+            # four times as many values can miss the highest by this much
+            assert values("true_peak", samples, 48000, block)["true_peak"] == pytest.approx(
+                between(samples), abs=0.2
+            )
+
+
+def test_true_peak_between_two_samples():
+    """A sine at a quarter of the rate whose samples all miss its peak by 3 dB."""
+    samples = np.sin(np.pi / 2 * np.arange(4000) + np.pi / 4).astype("f4")[:, np.newaxis]
+    samples *= np.hanning(4000)[:, np.newaxis].astype("f4") ** 0.1
+    assert value("true_peak", samples, 48000) == pytest.approx(0, abs=0.02)
+    assert values("levels", samples, 48000)["peak"] == pytest.approx(-3.01, abs=0.02)
+    assert value("true_peak", np.zeros((500, 1), "f4"), 48000) == -100
+
+
+@needs_ffmpeg
+def test_true_peak_is_that_of_ffmpeg(tmp_path):
+    samples = np.concatenate(
+        (recorded(rate=48000)[: 3 * 48000], recorded(rate=48000)[1 : 3 * 48000 + 1]), axis=1
+    )
+    said = by_ffmpeg(tmp_path / "sound.wav", samples, 48000, "ebur128=peak=true")
+    expected = float(re.findall(r"Peak:\s+(-?[\d.]+) dBFS", said)[-1])
+    assert value("true_peak", samples, 48000) == pytest.approx(expected, abs=0.15)
+
+
 # -- loudness ------------------------------------------------------------------------------------------------
 
 
@@ -129,11 +180,8 @@ def test_loudness_is_that_of_pyloudnorm(rate, channels):
 def test_loudness_is_that_of_ffmpeg(tmp_path, rate, channels):
     mono = recorded(rate=rate)[: 6 * rate] * 0.5
     samples = np.concatenate([np.roll(mono, 50 * number) for number in range(channels)], axis=1)
-    path = tmp_path / "sound.wav"
-    soundfile.write(path, samples, rate, "FLOAT")
     # at other rates its filters are others
-    command = ["ffmpeg", "-nostats", "-i", path, "-af", "aresample=48000,ebur128", "-f", "null", "-"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    said = by_ffmpeg(tmp_path / "sound.wav", samples, rate, "aresample=48000,ebur128")
     expected = float(re.findall(r"I:\s+(-?[\d.]+) LUFS", said)[-1])
     # which has one digit
     assert value("loudness", samples, rate) == pytest.approx(expected, abs=0.1)

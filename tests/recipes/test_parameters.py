@@ -473,6 +473,8 @@ def test_a_recipe_for_sound_declares_only_what_is_its_own():
             "truncated",
             "annotations",
             "label_column",
+            "loudness",
+            "true_peak",
         ),
         *("min_overlap", "cross", "measure", "late"),
     ]

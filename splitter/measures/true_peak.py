@@ -1,0 +1,52 @@
+"""True peak of a piece in dBTP: its largest value, between samples too, as in annex 2 of ITU-R BS.1770-4."""
+
+import functools
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from splitter.measures.base import Sound, decibels, measure
+from splitter.records import Scalar
+
+# the samples become so many times as many, each from so many of the neighbours on either side
+FACTOR, REACH = 4, 24
+# shape of the Kaiser window
+BETA = 8.0
+AT_ONCE = 512
+
+
+@measure("true_peak")
+def true_peak(sound: Sound) -> Iterator[Scalar]:
+    """Yield the largest value of all channels, between samples too."""
+    yield decibels(largest_between(sound) ** 2)
+
+
+def largest_between(sound: Sound, least: float = 0.0) -> float:
+    """Return the largest value, or `least` if none is larger."""
+    from scipy.signal import upfirdn
+
+    kernel = _kernel()
+    # how much larger than the samples around it a value between them can be
+    most = max(float(np.abs(kernel[phase::FACTOR]).sum()) for phase in range(FACTOR))
+    around = np.zeros((2 * REACH, sound.channels), np.float32)
+    found, rest = least, around
+    for block in itertools.chain(sound.blocks(), [around]):
+        samples = np.concatenate((rest, block))
+        for at in range(0, len(block), AT_ONCE):
+            part = samples[at : at + AT_ONCE + 2 * REACH]
+            if max(float(part.max()), -float(part.min())) * most > found:
+                values = upfirdn(kernel, part, FACTOR, axis=0)
+                # those that have all their neighbours
+                values = values[2 * REACH * FACTOR : len(part) * FACTOR]
+                found = max(found, float(np.abs(values).max()))
+        rest = samples[-2 * REACH :]
+    return found
+
+
+@functools.cache
+def _kernel() -> np.ndarray:
+    """Return a sinc, with a window: at each sample it is that sample alone."""
+    at = np.arange(-REACH * FACTOR, REACH * FACTOR + 1)
+    kernel: np.ndarray = np.sinc(at / FACTOR) * np.kaiser(len(at), BETA)
+    return kernel.astype(np.float32)
