@@ -25,7 +25,10 @@ NAVIGATION = {
         "quick-start",
         *(
             f"recipes/{name}"
-            for name in ("sound", "chunk", "silence", "pauses", "speech", "segments", "command", "words")
+            for name in (
+                *("sound", "chunk", "silence", "pauses", "speech", "segments", "spectrogram"),
+                *("command", "words"),
+            )
         ),
         "transcribe",
     ],

@@ -103,6 +103,7 @@ RECIPES = Registry(
         "pauses": "splitter.recipes.pauses:Pauses",
         "segments": "splitter.recipes.segments:Segments",
         "silence": "splitter.recipes.silence:Silence",
+        "spectrogram": "splitter.recipes.spectrogram:Spectrogram",
         "speech": "splitter.recipes.speech:Speech",
         "words": "splitter.recipes.words:Words",
     },

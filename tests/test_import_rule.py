@@ -42,6 +42,7 @@ SEAMS = {
     "shards",
     "columns",
     "sound",
+    "chunk",
     "normalising",
 }
 

@@ -13,6 +13,7 @@ decoded       recordings that are decoded, mixed, resampled and encoded
 window        the frames of a stream that may still be asked for
 resampling    another sample rate, as a stream
 levels        the level of a recording, frame by frame
+spectra       spectrograms of a stream, in decibels
 borders       the best borders of pieces, from how loud a recording is
 speech_model  the probability of speech in each window of a recording, by silero-vad
 target        the format that pieces are stored in

@@ -9,6 +9,7 @@ segments     cut where annotations say
 silence      cut at silences
 pauses       cut at pauses, and leave nothing out
 speech       cut where somebody speaks
+spectrogram  pictures of windows, and their numbers
 command      any program
 words        the example: parts of words
 """

@@ -64,7 +64,8 @@ def take_parameters_of_base(recipe: type) -> None:
     """Give an `__init__` that ends with `**shared` the parameters of the base class, as if it declared them.
 
     They come after its own, but before its own that are keyword-only. So do their entries in the docstring,
-    whose last section is `Args:`; it may have its own for some of them.
+    whose last section is `Args:`; it may have its own for some of them. What `not_shared` names is left
+    out.
     """
     init: Any = vars(recipe).get("__init__")
     own = list(inspect.signature(init).parameters.values()) if init else []
@@ -72,7 +73,7 @@ def take_parameters_of_base(recipe: type) -> None:
         return
     # the next in line, as super() has it
     base: Any = next(one for one in recipe.__mro__[1:] if "__init__" in vars(one))
-    names = {parameter.name for parameter in own}
+    names = {parameter.name for parameter in own} | getattr(recipe, "not_shared", frozenset())
     of_base = list(inspect.signature(base.__init__).parameters.values())[2:]
     last = [one for one in own if one.kind == one.KEYWORD_ONLY]
     first = [one for one in own[:-1] if one not in last]

@@ -3,12 +3,12 @@
 import os
 import stat
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from splitter.annotations import (
     Annotation,
@@ -32,7 +32,7 @@ from splitter.measures.base import Sound
 from splitter.measures.chosen import chosen_measures, columns_of
 from splitter.recipes.normalising import GAIN_KEYS, TRUE_PEAK, Loudness, NormalisedSource
 from splitter.recipes.parameters import take_parameters_of_base
-from splitter.records import Expected, InputFile, OutputFile, Scalar
+from splitter.records import Content, Expected, InputFile, OutputFile, Scalar
 from splitter.text.labels import join_labels
 from splitter.text.urls import is_url
 
@@ -43,8 +43,9 @@ _KEYS = (
     *("start_seconds", "end_seconds", "start_sample", "stop_sample", "sample_rate", "channels", "frames"),
     *("source_rate", "source_channels", "source_frames", "source_format", "source_subtype", "source_seconds"),
 )
-# of a source, from a sample to before another, of all channels or the one of a number
-_Measuring = Callable[[SoundSource, int, int, int | None], Mapping[str, Scalar]]
+# the ending of its name, what it holds, and what only its row says
+PieceFile = tuple[str, Content | None, Mapping[str, Scalar]]
+_NO_FILE: PieceFile = ("", None, {})
 LABEL_KEYS = ("labels", "label_starts", "label_ends")
 
 
@@ -94,7 +95,7 @@ def refuse_negative(**seconds: float) -> None:
 class SoundRecipe(ProcessorDataset):
     """A recipe that cuts recordings; a subclass says where, in `spans`.
 
-    Its `__init__` ends with `**shared`: it has these parameters after its own.
+    Its `__init__` ends with `**shared`: it has these parameters after its own, except for `not_shared`.
 
     Args:
         sample_rate: Samples per second. Default: as recorded.
@@ -112,6 +113,8 @@ class SoundRecipe(ProcessorDataset):
         loudness: Bring each piece to this integrated loudness, in LUFS, such as -23. Default: as recorded.
         true_peak: With loudness, the true peak that no piece exceeds, in dBTP: its gain is less instead.
     """
+
+    not_shared: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401 - Python's
         super().__init_subclass__(**options)
@@ -265,7 +268,7 @@ class SoundRecipe(ProcessorDataset):
         folder = partial(getattr, input_file, "scratch")
         with self._open(input_file.local_path, target, self.truncated, folder) as source:
             for number, span in enumerate(self.labelled_spans(source, input_file)):
-                yield from _files(source, span, number, self._measured)
+                yield from self._files(source, span, number)
             source.finish()
             recorded = source.recorded
             about.update(
@@ -285,6 +288,44 @@ class SoundRecipe(ProcessorDataset):
         source = NormalisedSource.open(path, target, truncated, folder)
         source.loudness = self.loudness
         return source
+
+    def _files(self, source: SoundSource, span: Span, number: int) -> Iterator[OutputFile]:
+        """Yield the files of one span: those of all channels, or of one after the other."""
+        rate = source.made.rate
+        start, stop = span.frames(rate)
+        source.forget(start)
+        if source.reach(stop) < stop:
+            raise AudioError(f"a piece ends at {float(span.stop):g} s, after the end of the recording")
+        silence = _nearest(span.stop + span.silence, rate) - stop if span.silence else 0
+        recorded_rate = source.recorded.rate
+        first, last = (start, stop) if recorded_rate == rate else span.frames(recorded_rate)
+        start_seconds = float(span.start)
+        # a point makes no file, but its row
+        files = self.contents(source, start, stop, silence) if stop - start + silence else [[_NO_FILE]]
+        for channel, contents in enumerate(files, 1):
+            suffix = f"_channel{channel}" if len(files) > 1 else ""
+            metadata = {
+                "start_seconds": start_seconds,
+                "end_seconds": float(span.stop),
+                "start_sample": first,
+                "stop_sample": last,
+                "sample_rate": rate,
+                "channels": source.made.channels,
+                "frames": stop - start + silence,
+                **span.about,
+                **self._measured(source, start, stop, channel - 1 if len(files) > 1 else None),
+            }
+            if files[0][0] is not _NO_FILE and (way := source.way_of_cutting(start, stop, silence)):
+                metadata["source_cut"] = way
+            metadata |= span.labels
+            for ending, content, about in contents:
+                name = f"{number:06d}_{start_seconds:.3f}s{suffix}.{ending}"
+                yield OutputFile("" if content is None else name, content, {**metadata, **about}, span.row)
+
+    def contents(self, source: SoundSource, start: int, stop: int, silence: int) -> list[list[PieceFile]]:
+        """Return the files of a piece, for all channels or for one after the other."""
+        ending = source.made.ending
+        return [[(ending, content, {})] for content in source.contents(start, stop, silence)]
 
     def _measured(self, source: SoundSource, start: int, stop: int, channel: int | None) -> dict[str, Scalar]:
         """Return the gain of a piece, or of one of its channels, and what is measured of it."""
@@ -385,39 +426,6 @@ def spoken_columns(shares: Sequence[Share], annotations: Sequence[Annotation]) -
         found = (share.annotation.speaker for share in shares if share.annotation.speaker)
         columns["speaker"] = "|".join(dict.fromkeys(found))
     return columns
-
-
-def _files(source: SoundSource, span: Span, number: int, measured: _Measuring) -> Iterator[OutputFile]:
-    """Yield the files of one span: one, or one for each channel."""
-    rate = source.made.rate
-    start, stop = span.frames(rate)
-    source.forget(start)
-    if source.reach(stop) < stop:
-        raise AudioError(f"a piece ends at {float(span.stop):g} s, after the end of the recording")
-    silence = _nearest(span.stop + span.silence, rate) - stop if span.silence else 0
-    recorded_rate = source.recorded.rate
-    first, last = (start, stop) if recorded_rate == rate else span.frames(recorded_rate)
-    start_seconds = float(span.start)
-    # a point makes no file, but its row
-    contents = source.contents(start, stop, silence) if stop - start + silence else [None]
-    for channel, content in enumerate(contents, 1):
-        suffix = f"_channel{channel}" if len(contents) > 1 else ""
-        metadata = {
-            "start_seconds": start_seconds,
-            "end_seconds": float(span.stop),
-            "start_sample": first,
-            "stop_sample": last,
-            "sample_rate": rate,
-            "channels": source.made.channels,
-            "frames": stop - start + silence,
-            **span.about,
-            **measured(source, start, stop, channel - 1 if len(contents) > 1 else None),
-        }
-        if content is not None and (way := source.way_of_cutting(start, stop, silence)):
-            metadata["source_cut"] = way
-        metadata |= span.labels
-        name = f"{number:06d}_{start_seconds:.3f}s{suffix}.{source.made.ending}"
-        yield OutputFile("" if content is None else name, content, metadata, span.row)
 
 
 def _home(input_file: InputFile) -> str:

@@ -471,10 +471,10 @@ def test_a_recipe_for_sound_declares_only_what_is_its_own():
             "subtype",
             "lossy",
             "truncated",
-            "annotations",
-            "label_column",
             "loudness",
             "true_peak",
+            "annotations",
+            "label_column",
         ),
         *("min_overlap", "cross", "measure", "late"),
     ]
