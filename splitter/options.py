@@ -107,7 +107,7 @@ class RunOptions:
         on: The column to join --labels on, such as speaker, or speaker=name if the names differ. Default:
             the column of the paths.
         where: Take only the rows that match, such as "split == 'train' and duration < 30".
-        all_rows: Of a manifest, take also the rows that --keep left out.
+        all_rows: Of the outputs of a run, take also those that --keep left out.
         keep_extension: Name the output folder of a.wav 'a.wav/' instead of 'a/'.
         limit: Take only the first N inputs, for a trial.
         part: Do only part K of N, as K/N, while other processes or machines do the others; afterwards,

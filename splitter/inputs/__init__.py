@@ -9,6 +9,7 @@ folders      the files of a folder, here or at a URL
 objects      Python lists, DataFrames and datasets
 labels       --labels: columns joined from another file
 next_stage   the manifest of one run as the list of the next
+manifests    what an earlier run says of its manifest, and which outputs it left out
 table        the copy of the list: rows on disk, a few numbers for each in memory
 survey       one look at every input, before any work
 roots        the folder or URL that relative paths start from

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused
 from splitter.inputs.lists import LISTS, suffix_of
-from splitter.inputs.source import InputSource, ListReading, SourceRows
-from splitter.ledger.run_files import KEEP
+from splitter.inputs.manifests import NOT_KEPT, left_out_of, manifest_in, schema_of
+from splitter.inputs.source import USES, InputSource, ListReading, SourceRows, refuse_option
 from splitter.storage.layout import OWN_FOLDER, RESERVED_FOLDERS
 from splitter.stores.listings import (
     OUTPUT_FOLDER,
@@ -54,7 +54,7 @@ def is_folder(path: str) -> bool:
 class FolderSource(InputSource):
     """A folder, here or at a URL, whose files are the inputs."""
 
-    takes = frozenset({"pattern", "folder_label", "companions"})
+    takes = frozenset({"pattern", "folder_label", "companions", "all_rows"})
 
     def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
         """Take what is a folder; of a URL that may have to be asked."""
@@ -67,6 +67,11 @@ class FolderSource(InputSource):
             raise Refused("--folder-label '': is not a column name; write for example --folder-label label")
         files = _files_of(location, listing.patterns, reading)
         _tell_of_manifest(location, reading)
+        if listing.all_rows:
+            if not schema_of(manifest_in(location)):
+                refuse_option(listing.all_rows, "--all-rows", USES["all_rows"])
+        elif left_out := left_out_of(location, reading.held):
+            files = _without(left_out, files, reading)
         if listing.companions:
             files = _without_companions(files, listing.companions, reading)
         if listing.folder_label is None:
@@ -78,14 +83,24 @@ class FolderSource(InputSource):
 
 def _tell_of_manifest(folder: str, reading: ListReading) -> None:
     """Say that the files of an output folder have labels, which only its manifest knows."""
-    manifest = os.path.join(folder, "manifest.csv")
-    keep = os.path.join(folder, KEEP.name)
-    kept = "; here, outputs that --keep left out are taken, too" if os.path.isfile(keep) else ""
+    manifest = manifest_in(folder)
     if not is_url(folder) and os.path.isdir(os.path.join(folder, OWN_FOLDER)) and os.path.isfile(manifest):
         reading.tell(
             f"{folder}: holds the outputs of an earlier run; to take their labels along, give {manifest} "
-            f"with --column output instead{kept}"
+            "with --column output instead"
         )
+
+
+def _without(left_out: Collection[int], files: Iterable[str], reading: ListReading) -> Iterator[str]:
+    """Yield the files that --keep has not left out, and say how many it has."""
+    count = 0
+    for file in files:
+        if hash(file) in left_out:
+            count += 1
+        else:
+            yield file
+    if count:
+        reading.tell(NOT_KEPT.format(count))
 
 
 def _files_of(path: str, patterns: Sequence[str], reading: ListReading) -> Iterator[str]:

@@ -28,7 +28,7 @@ class InputList:
         where: A condition over the columns; other rows are left out.
         member: Which field of each sample in a tar archive is the input, or which column of a Parquet file;
             alternatives separated by semicolons, such as `flac;wav`.
-        all_rows: Whether to take also the rows of a manifest that `--keep` left out.
+        all_rows: Whether to take also the outputs of a run that `--keep` left out.
         companions: A function that tells which files of a folder source belong to others, and are no inputs.
         from_: Which tool wrote it, where its content does not tell, as --from says.
     """

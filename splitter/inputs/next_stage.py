@@ -4,7 +4,6 @@ manifest of the first stage     label  input       output  size       checksum  
 dataset list of the second      label  from_input  input   from_size  from_checksum  from_part
 """
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from splitter.errors import Refused
 from splitter.inputs.folders import same_folder
 from splitter.inputs.lists import READERS, ListFileSource, suffix_of
+from splitter.inputs.manifests import NOT_KEPT, keep_column, schema_of
 from splitter.inputs.source import USES, ListReading, SourceRows, refuse_option
-from splitter.ledger.keeping import COLUMN as KEPT
 from splitter.ledger.keeping import is_left_out
-from splitter.stores.listings import content_beside
 from splitter.text.csv import Row
 from splitter.text.labels import EARLIER
 from splitter.text.urls import is_url, parent
@@ -23,7 +21,6 @@ from splitter.text.urls import is_url, parent
 if TYPE_CHECKING:
     from splitter.inputs.listing import InputList
 
-SCHEMA_BESIDE = ".splitter/schema.json"
 OUTPUT, INPUT = "output", "input"
 
 
@@ -31,37 +28,12 @@ def labels_of_manifest(path: str, header: Sequence[str]) -> list[str] | None:
     """Return the dataset columns of a manifest in its output folder; None for any other list."""
     if not {OUTPUT, "size", "checksum"} <= {*header}:
         return None
-    fields = _schema(path)
+    fields = schema_of(path)
     if not fields:
         return None
     own = {OUTPUT, "size", "checksum", "skipped", *fields["types"]} - {*fields["columns"]}
     # what somebody has added is a label
     return [name for name in header if name not in own]
-
-
-def _schema(path: str) -> dict[str, Any]:
-    """Return what a run says of the columns of its manifest; nothing if none does."""
-    schema = (
-        f"{parent(path)}/{SCHEMA_BESIDE}"
-        if is_url(path)
-        else os.path.join(os.path.dirname(path), SCHEMA_BESIDE)
-    )
-    try:
-        content = content_beside(schema) if is_url(path) else _read(schema)
-        if content is None:
-            return {}
-        fields = json.loads(content)
-        return {"types": {*fields["types"]}, "columns": {*fields["columns"]}, "rule": fields.get("rule")}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Refused(f"{schema}: cannot be read ({error}); run that stage again") from None
-
-
-def _read(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def names_in_next_stage(
@@ -114,14 +86,9 @@ class ManifestSource(ListFileSource):
                 f"{reading.leave_out}: holds the files that {location} lists; choose another --output"
             )
         rename = names_in_next_stage(found.header, labels, listing.rename or {})
-        kept = None if listing.all_rows else _keep_column(location, found.header)
+        kept = None if listing.all_rows else keep_column(location, found.header)
         rows = _with_output(found.rows, found.header.index(OUTPUT), kept, reading.tell)
         return SourceRows(found.header, rows, found.home, rename)
-
-
-def _keep_column(path: str, header: Sequence[str]) -> int | None:
-    """Return which column says what --keep has kept, if one does."""
-    return header.index(KEPT) if KEPT in header and _schema(path).get("rule") == KEPT else None
 
 
 def _with_output(
@@ -137,7 +104,7 @@ def _with_output(
         else:
             yield row
     if not_kept:
-        tell(f"{not_kept:,} outputs are not kept, as --keep says: left out; --all-rows takes them, too")
+        tell(NOT_KEPT.format(not_kept))
     if left_out:
         rows_have = "row of the manifest has" if left_out == 1 else "rows of the manifest have"
         tell(f"{left_out:,} {rows_have} no output file: left out")

@@ -23,7 +23,7 @@ USES = {
     "pattern": "a folder",
     "folder_label": "a folder",
     "root": "a dataset list",
-    "all_rows": "the manifest of a run, with --column output",
+    "all_rows": "the outputs of a run: its folder, or its manifest with --column output",
 }
 
 

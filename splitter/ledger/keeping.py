@@ -6,6 +6,9 @@ changes no commit record, and nothing is processed again.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from splitter.errors import Refused, StorageError
 from splitter.ledger.records import OUTPUT_COLUMNS
@@ -14,8 +17,13 @@ from splitter.storage.base import Storage
 from splitter.text.conditions import columns_in, condition
 from splitter.text.csv import Row
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 COLUMN = "kept"
 OPTION = "--keep"
+# in the attrs of a manifest: that its column `kept` is that of --keep
+KEPT = "splitter kept"
 
 
 @dataclass(frozen=True)
@@ -80,3 +88,10 @@ def refuse_keep_column(storage: Storage, columns: Row, where: str | None) -> Non
 def is_left_out(kept: object) -> bool:
     """Return whether a value of the column says that an output is not kept; spreadsheets write capitals."""
     return str(kept).lower() == "false"
+
+
+def is_left_out_in(manifest: "pd.DataFrame") -> np.ndarray:
+    """Return which rows `--keep` has left out; none of a manifest without it."""
+    if not manifest.attrs.get(KEPT) or COLUMN not in manifest.columns:
+        return np.zeros(len(manifest), bool)
+    return np.fromiter(map(is_left_out, manifest[COLUMN]), bool, len(manifest))

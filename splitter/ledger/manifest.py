@@ -11,7 +11,7 @@ import numpy as np
 from splitter.errors import StorageError
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import COLUMN as KEPT
-from splitter.ledger.keeping import KeepRule
+from splitter.ledger.keeping import KeepRule, is_left_out
 from splitter.ledger.records import (
     DONE,
     ERROR_COLUMNS,
@@ -82,12 +82,15 @@ class ManifestTables:
         """Count what each group has; there is no need to count to the end if they are many."""
         tally, names = GroupTally(), self._union.names
         balance = rule.balance if rule.balance in names else None
-        wanted = [names.index(name) for name in (rule.by, OUTPUT, balance or OUTPUT)]
+        group, output, label = (names.index(name) for name in (rule.by, OUTPUT, balance or OUTPUT))
+        keep = KeepRule.stored(self._storage)
+        kept = keep.of(names, self._storage.root) if keep else None
         positions_of = [_positions_in_union(head, self._union) for head in self._journal.heads]
         for head, record, piece in self._journal.pieces(self._made):
-            positions = [positions_of[head][at] for at in wanted]
-            for row in rows_of(self._journal, record, piece, positions):
-                tally.add_row(row[0], row[1], balance, row[2])
+            for row in rows_of(self._journal, record, piece, positions_of[head]):
+                # a group of which nothing is kept is assigned, too: another condition then moves none
+                counts = not (kept and is_left_out(kept(row)))
+                tally.add_row(row[group], row[output] if counts else "", balance, row[label])
             if len(tally.rows) > FEW_GROUPS:
                 break
         return tally
@@ -136,7 +139,7 @@ class ManifestTables:
         if keep := KeepRule.stored(self._storage):
             added[KEPT] = keep.of(union.names, self._storage.root)
         if rule := SplitRule.stored(self._storage):
-            added[COLUMN] = _split_of(rule, union.names, self._storage.root)
+            added[COLUMN] = _split_of(rule, union.names, self._storage.root, has_kept=bool(added))
         return _table(union.names, self._journal, self._made, positions, added)
 
     def errors(self) -> Iterator[bytes]:
@@ -176,7 +179,7 @@ def merged_type(one: str, other: str) -> str:
 
 
 ColumnPositions = list[int | None]
-# what is made from the columns of a row each time
+# what is made from the columns of a row each time, one after the other
 AddedColumns = dict[str, Callable[[Row], str]]
 
 
@@ -193,8 +196,8 @@ def _positions(names: Iterable[str], there: Iterable[str], start: int = 0) -> Co
     return [positions.get(name) for name in names]
 
 
-def _split_of(rule: SplitRule, header: Row, root: str) -> Callable[[Row], str]:
-    """Return the function that gives the column `split` of a row."""
+def _split_of(rule: SplitRule, header: Row, root: str, *, has_kept: bool) -> Callable[[Row], str]:
+    """Return the function that gives the column `split` of a row, after its column `kept`."""
     if COLUMN in header:
         raise StorageError(
             f"{root}: the metadata has a key {COLUMN!r}, which is a column of 'splitter split'; rename the "
@@ -205,7 +208,9 @@ def _split_of(rule: SplitRule, header: Row, root: str) -> Callable[[Row], str]:
         return lambda _: ""
     at = header.index(rule.by)
     cached = functools.lru_cache(1 << 16)(rule.of)
-    return lambda row: cached(row[at])
+    if not has_kept:
+        return lambda row: cached(row[at])
+    return lambda row: "" if is_left_out(row[len(header)]) else cached(row[at])
 
 
 def _table(
@@ -226,8 +231,9 @@ def _table(
             yield piece
             continue
         rows = rows_of(journal, record, piece, positions)
-        for row in rows if added else ():
-            row += [value_of(row) for value_of in added.values()]
+        for value_of in added.values():
+            for row in rows:
+                row.append(value_of(row))
         yield csv_text.encode(rows)
 
 

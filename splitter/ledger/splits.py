@@ -8,7 +8,7 @@ splits, and new files move none of the old ones. The column in the manifest is m
 import bisect
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 
 from splitter.errors import Refused
+from splitter.ledger.keeping import is_left_out_in
 from splitter.ledger.records import OUTPUT_COLUMNS
 from splitter.ledger.run_files import RULE
 from splitter.ledger.split_balance import FEW_GROUPS, GroupTally, assign
@@ -183,7 +184,7 @@ def split(  # noqa: PLR0913 - what a user may ask for
     """Return the manifest with a column `split`; no group of rows is in two splits.
 
     Up to 1,000 groups are assigned so that the shares come as near to the fractions as the groups allow; of
-    more groups, a hash of the group decides.
+    more groups, a hash of the group decides. Rows that `--keep` left out are in no split.
 
     Args:
         manifest: The result of `splitter.read_manifest`, or some of its rows.
@@ -212,10 +213,12 @@ def split(  # noqa: PLR0913 - what a user may ask for
         )
     groups = _texts(manifest, column)
     settled = {} if earlier is None else _splits_of_groups(earlier, column, rule)
+    left_out = is_left_out_in(manifest)
     rule = replace(rule, balance=balance, groups=settled, is_open=True).extended(
-        _tally(manifest, groups, balance)
+        _tally(manifest, groups, balance, left_out)
     )
-    found: pd.DataFrame = manifest.assign(**{COLUMN: [rule.of(group) for group in groups]})
+    splits = ["" if is_out else rule.of(group) for group, is_out in zip(groups, left_out, strict=True)]
+    found: pd.DataFrame = manifest.assign(**{COLUMN: splits})
     return found
 
 
@@ -231,14 +234,16 @@ def _texts(manifest: "pd.DataFrame", column: str) -> list[str]:
     return [_text(value, bare=bool(bare)) for value in manifest[column]]
 
 
-def _tally(manifest: "pd.DataFrame", groups: Sequence[str], balance: str | None) -> GroupTally:
-    """Count what each group has."""
+def _tally(
+    manifest: "pd.DataFrame", groups: Sequence[str], balance: str | None, left_out: Iterable[bool]
+) -> GroupTally:
+    """Count what each group has, and keeps."""
     everywhere = itertools.repeat("")
     outputs = manifest[OUTPUT] if OUTPUT in manifest.columns else everywhere
     labels = everywhere if balance is None else manifest[balance]
     tally = GroupTally()
-    for group, output, label in zip(groups, outputs, labels, strict=False):
-        tally.add_row(group, _text(output, bare=False), balance, _text(label, bare=False))
+    for group, output, label, is_out in zip(groups, outputs, labels, left_out, strict=False):
+        tally.add_row(group, "" if is_out else _text(output, bare=False), balance, _text(label, bare=False))
     return tally
 
 
@@ -251,12 +256,13 @@ def _splits_of_groups(earlier: "pd.DataFrame", column: str, rule: SplitRule) -> 
             )
     settled: dict[str, str] = {}
     for group, name in zip(_texts(earlier, column), earlier[COLUMN], strict=True):
-        if name not in rule.names:
+        # what --keep left out is in none
+        if name and name not in rule.names:
             raise Refused(
                 f"splitter.split: earlier: has the split {name!r}, but the fractions are for "
                 f"{', '.join(rule.names)}"
             )
-        if settled.setdefault(group, name) != name:
+        if name and settled.setdefault(group, name) != name:
             raise Refused(f"splitter.split: earlier: has {group!r} both in {settled[group]} and in {name}")
     return settled
 

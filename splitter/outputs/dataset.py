@@ -55,7 +55,7 @@ class OutputSamples:
         all_rows: bool = False,
     ) -> "OutputSamples":
         """Read the manifest and select rows."""
-        from splitter.outputs.frame import is_left_out_in
+        from splitter.ledger.keeping import is_left_out_in
 
         rows, folder = _manifest(output)
         if not all_rows:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from splitter.errors import Refused
-from splitter.ledger.keeping import COLUMN, is_left_out
+from splitter.ledger.keeping import KEPT, is_left_out_in
 from splitter.ledger.manifest import ERRORS, MANIFEST
 from splitter.ledger.records import ERROR_COLUMNS, OUTPUT_COLUMNS
 from splitter.ledger.splits import BARE
@@ -19,10 +19,6 @@ from splitter.text.csv import Row, in_unicode
 
 if TYPE_CHECKING:
     from splitter.engine.summary import Summary
-
-
-# in the attrs of a manifest: that its column `kept` is that of --keep
-KEPT = "splitter kept"
 
 
 class Manifest(pd.DataFrame):
@@ -62,13 +58,6 @@ def read_manifest(path: str | os.PathLike[str], *, summary: "Summary | None" = N
     if location.is_home:
         manifest.attrs[FOLDER] = location.files.folder
     return manifest
-
-
-def is_left_out_in(manifest: pd.DataFrame) -> np.ndarray:
-    """Return which rows `--keep` has left out; none of a manifest without it."""
-    if not manifest.attrs.get(KEPT) or COLUMN not in manifest.columns:
-        return np.zeros(len(manifest), bool)
-    return np.fromiter(map(is_left_out, manifest[COLUMN]), bool, len(manifest))
 
 
 def without_left_out(manifest: Manifest, column: str) -> Manifest:

@@ -202,6 +202,10 @@ class ManifestRows:
                 row[output] = row[self._size] = ""
             yield row
 
+    def has_left_out(self, row: Row) -> bool:
+        """Return whether `--keep` has left out a row."""
+        return self._kept is not None and is_left_out(row[self._kept])
+
     def add(self, row: Row, tallies: Iterable[OutputTally]) -> None:
         """Add a row to several totals."""
         seconds, recorded = self.sound.seconds_of(row), self.sound.recorded_of(row)
@@ -327,6 +331,8 @@ def split_lines(folder: str, rule: SplitRule, label: str | None, *, stays: bool 
     for row in rows:
         name = row[split]
         if not name:
+            if rows.has_left_out(row):
+                continue
             waiting.add(hash(row[group]))
             continue
         rows.add(row, [tallies[name]])

@@ -112,9 +112,42 @@ def test_stats_and_split_count_what_is_kept(outputs, tmp_path, capfd):
     assert found["total"]["outputs"] == 12
     folder = shutil.copytree(outputs, tmp_path / "out")
     said = here(capfd, "split", folder, "--train=1")
-    assert [line.split()[:3] for line in said.out.splitlines()][1] == ["train", "4", "4"], said
+    assert [line.split()[:3] for line in said.out.splitlines()][1] == ["train", "2", "4"], said
     assert kept(folder) == LOUD
-    assert {row["split"] for row in read_table(folder / "manifest.csv")} == {"train"}
+    splits = [row["split"] for row in read_table(folder / "manifest.csv")]
+    assert splits == ["train" if one == "True" else "" for one in LOUD]
+    assert "not in a split yet" not in said.out
+    assert here(capfd, "verify", folder).code == 0
+
+
+def test_groups_are_dealt_out_by_what_is_kept_and_stay(recordings, tmp_path, capfd):
+    """A soft recording counts for nothing; a later condition moves no group."""
+    output = tmp_path / "out"
+    assert run(capfd, recordings, output).code == 0
+    said = here(capfd, "split", output, "--train=0.5", "--test=0.5")
+    assert said.code == 0, said.err
+    splits = {row["input"]: row["split"] for row in read_table(output / "manifest.csv") if row["split"]}
+    assert sorted(splits) == ["a.wav", "b.wav"]
+    assert sorted(splits.values()) == ["test", "train"]
+    assert run(capfd, recordings, output, keep="rms > -90").code == 0
+    rows = read_table(output / "manifest.csv")
+    assert all(row["split"] for row in rows)
+    assert {row["input"]: row["split"] for row in rows}.items() >= splits.items()
+    # and back
+    assert run(capfd, recordings, output).code == 0
+    rows = read_table(output / "manifest.csv")
+    assert {row["input"]: row["split"] for row in rows if row["split"]} == splits
+    assert here(capfd, "verify", output).code == 0
+
+
+def test_the_function_splits_what_is_kept(outputs):
+    """As the command does; an earlier result may have rows that were in no split."""
+    manifest = splitter.read_manifest(outputs)
+    found = splitter.split(manifest, train=0.5, test=0.5)
+    assert [split == "" for split in found["split"]] == [one == "False" for one in LOUD]
+    assert sorted({*found["split"]}) == ["", "test", "train"]
+    again = splitter.split(manifest, train=0.5, test=0.5, earlier=found)
+    assert [*again["split"]] == [*found["split"]]
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -156,7 +189,7 @@ def test_all_rows_is_only_for_a_manifest(recordings, tmp_path, capfd):
     for source, column in ((recordings, "input"), (listed, "input"), (listed, "output")):
         rest = ("--column", column, "--all-rows", "--output", tmp_path / "out")
         said = here(capfd, "run", source, *rest)
-        assert (said.code, "--all-rows is only for the manifest of a run" in said.err) == (2, True), said.err
+        assert (said.code, "--all-rows is only for the outputs of a run" in said.err) == (2, True), said.err
 
 
 def test_the_report_shows_what_is_kept(outputs, tmp_path, capfd):
@@ -274,9 +307,28 @@ def test_a_damaged_condition_is_found_before_work(recordings, tmp_path, capfd):
     assert kept(output) == LOUD
 
 
-def test_a_folder_has_all_files_and_says_so(outputs, tmp_path, capfd):
-    said = here(capfd, "run", outputs, "--workers=0", "--output", tmp_path / "two", "--limit=1")
-    assert (said.code, "outputs that --keep left out are taken, too" in said.err) == (0, True), said.err
+def test_a_second_stage_over_the_folder_takes_what_is_kept(outputs, tmp_path, capfd):
+    """With --all-rows it takes all; a file that the manifest does not know is taken."""
+    folder = shutil.copytree(outputs, tmp_path / "out")
+    shutil.copy(next(folder.glob("c/*.wav")), folder / "c" / "added.wav")
+
+    def second_stage(*options: str) -> tuple[Said, list[str]]:
+        output = tmp_path / f"two{len(options)}"
+        said = here(capfd, "run", folder, "--workers=0", "--output", output, *options)
+        assert said.code == 0, said.err
+        return said, [row["input"] for row in read_table(output / "manifest.csv")]
+
+    said, inputs = second_stage()
+    assert "8 outputs are not kept, as --keep says: left out; --all-rows takes them, too" in said.err
+    assert [name.split("/")[0] for name in inputs] == ["a", "a", "b", "b", "c"]
+    assert inputs[-1] == "c/added.wav"
+    said, inputs = second_stage("--all-rows")
+    assert ("not kept" in said.err, len(inputs)) == (False, 13)
+    (folder / "manifest.csv").unlink()
+    said = here(capfd, "run", folder, "--workers=0", "--output", tmp_path / "none")
+    assert (said.code, "finish the run that made it, or use --all-rows" in said.err) == (2, True), said.err
+    said = here(capfd, "run", folder / "a", "--all-rows", "--output", tmp_path / "none")
+    assert (said.code, "--all-rows is only for the outputs of a run" in said.err) == (2, True), said.err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""What an earlier run says of its manifest, and of the outputs that `--keep` left out of it."""
+
+import json
+import os
+from collections.abc import Sequence
+from typing import IO, Any
+
+from splitter.errors import Refused
+from splitter.inputs.lists import read_list
+from splitter.ledger.keeping import COLUMN as KEPT
+from splitter.ledger.keeping import is_left_out
+from splitter.ledger.manifest import MANIFEST
+from splitter.ledger.records import OUTPUT_COLUMNS
+from splitter.stores.listings import content_beside
+from splitter.text.urls import is_url, joined, parent
+
+SCHEMA_BESIDE = ".splitter/schema.json"
+NOT_KEPT = "{:,} outputs are not kept, as --keep says: left out; --all-rows takes them, too"
+
+
+def schema_of(path: str) -> dict[str, Any]:
+    """Return what a run says of the columns of its manifest; nothing if none does."""
+    schema = (
+        f"{parent(path)}/{SCHEMA_BESIDE}"
+        if is_url(path)
+        else os.path.join(os.path.dirname(path), SCHEMA_BESIDE)
+    )
+    try:
+        content = content_beside(schema) if is_url(path) else _read(schema)
+        if content is None:
+            return {}
+        fields = json.loads(content)
+        return {"types": {*fields["types"]}, "columns": {*fields["columns"]}, "rule": fields.get("rule")}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refused(f"{schema}: cannot be read ({error}); run that stage again") from None
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def keep_column(path: str, header: Sequence[str]) -> int | None:
+    """Return which column of a manifest says what --keep has kept, if one does."""
+    return header.index(KEPT) if KEPT in header and schema_of(path).get("rule") == KEPT else None
+
+
+def manifest_in(folder: str) -> str:
+    """Return where the manifest of an output folder is."""
+    return joined(folder, MANIFEST) if is_url(folder) else os.path.join(folder, MANIFEST)
+
+
+def left_out_of(folder: str, held: list[IO[bytes]]) -> set[int]:
+    """Return the hashes of the names of the outputs in a folder that --keep left out."""
+    manifest = manifest_in(folder)
+    if schema_of(manifest).get("rule") != KEPT:
+        return set()
+    if not is_url(folder) and not os.path.exists(manifest):
+        raise Refused(
+            f"{folder}: --keep left out some of its outputs, but the manifest, which says which, is missing; "
+            "finish the run that made it, or use --all-rows"
+        )
+    header, rows, *_ = read_list(manifest, None, held)
+    if KEPT not in header or OUTPUT_COLUMNS[0] not in header:
+        return set()
+    at, kept = header.index(OUTPUT_COLUMNS[0]), header.index(KEPT)
+    # numbers take less memory than names
+    return {hash(row[at]) for row in rows if row[at] and is_left_out(row[kept])}
