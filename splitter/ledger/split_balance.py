@@ -110,10 +110,15 @@ class _SplitSizes:
 
     def cost(self, split: int, held: np.ndarray) -> np.ndarray:
         """Return how bad it is that a split holds these outputs; `held` may be many such rows."""
-        off = np.abs(held * _UNITS - self._wanted[split]) // self._scale
-        empty = (held[..., 0] == 0).astype("i8")
-        cost: np.ndarray = (empty << _EMPTY) + (off.sum(axis=-1) << _SUM) + (off * off).sum(axis=-1)
+        cost: np.ndarray = self.costs(split, held, np.arange(held.shape[-1])).sum(axis=-1)
         return cost
+
+    def costs(self, split: int, held: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return what each number adds to the cost if a split holds that many in a column."""
+        off = np.abs(held * _UNITS - self._wanted[split, columns]) // self._scale[columns]
+        empty = ((held == 0) & (columns == 0)).astype("i8")
+        costs: np.ndarray = (empty << _EMPTY) + (off << _SUM) + off * off
+        return costs
 
     def total(self, held: np.ndarray) -> int:
         """Return how bad an assignment is."""
@@ -162,40 +167,61 @@ def _largest_first(shares: _SplitSizes, counts: np.ndarray, held: np.ndarray) ->
 
 def _improved(shares: _SplitSizes, counts: np.ndarray, held: np.ndarray, found: np.ndarray) -> np.ndarray:
     """Move groups, and swap them, as long as that makes an assignment better."""
-    now = _outputs_by_split(found, counts, held)
+    search = _Search(shares, counts, held, found)
     for _ in range(_PASSES):
-        better = [_improve_one(shares, counts, now, found, group) for group in range(len(counts))]
+        better = [search.improve(group) for group in range(len(counts))]
         if not any(better):
             break
     return found
 
 
-def _improve_one(
-    shares: _SplitSizes, counts: np.ndarray, now: np.ndarray, found: np.ndarray, group: int
-) -> bool:
-    """Move a group to where it does most good, or swap it with another; return whether that was any."""
-    here, own = found[group], counts[group]
-    best, there, other = 0, here, -1
-    for split in range(len(shares)):
-        if split == here:
-            continue
-        others = np.flatnonzero(found == split)
-        # the last row is that of no group: a move
-        gained = np.vstack([counts[others], np.zeros_like(own)]) - own
-        costs = shares.cost(here, now[here] + gained) + shares.cost(split, now[split] - gained)
-        least = int(costs.argmin())
-        change = int(costs[least] - shares.cost(here, now[here]) - shares.cost(split, now[split]))
-        if change < best:
-            best, there, other = change, split, int(others[least]) if least < len(others) else -1
-    if not best:
-        return False
-    change_by = own - (counts[other] if other >= 0 else 0)
-    now[here] -= change_by
-    now[there] += change_by
-    found[group] = there
-    if other >= 0:
-        found[other] = here
-    return True
+class _Search:
+    """An assignment that is improved, group by group."""
+
+    def __init__(self, shares: _SplitSizes, counts: np.ndarray, held: np.ndarray, found: np.ndarray) -> None:
+        """Start with the splits `found`, which are changed."""
+        self._shares, self._found = shares, found
+        # the last row is that of no group: to swap with it is to move
+        self._counts = np.vstack([counts, np.zeros_like(counts[:1])])
+        self._now = _outputs_by_split(found, counts, held)
+        # a column has few different values: what each does to the cost is computed once for all groups
+        columns = [np.unique(column, return_inverse=True) for column in self._counts.T]
+        sizes = [len(values) for values, _ in columns]
+        self._values = np.concatenate([values for values, _ in columns])
+        self._columns = np.repeat(np.arange(len(columns)), sizes)
+        starts = np.cumsum([0, *sizes[:-1]])
+        self._codes = np.stack([codes.ravel() for _, codes in columns], axis=1) + starts
+
+    def improve(self, group: int) -> bool:
+        """Move a group to where it does most good, or swap it with another; return whether that was any."""
+        here = int(self._found[group])
+        best, there, other = 0, here, -1
+        for split in range(len(self._shares)):
+            if split != here:
+                change, partner = self._best_swap(group, split)
+                if change < best:
+                    best, there, other = change, split, partner
+        if not best:
+            return False
+        change_by = self._counts[group] - self._counts[other]
+        self._now[here] -= change_by
+        self._now[there] += change_by
+        self._found[group] = there
+        if other >= 0:
+            self._found[other] = here
+        return True
+
+    def _best_swap(self, group: int, split: int) -> tuple[int, int]:
+        """Return how the cost changes with the best partner in a split, and that; -1 is none."""
+        here, own = self._found[group], self._counts[group]
+        partners = np.append(np.flatnonzero(self._found == split), -1)
+        at, gained = self._columns, self._values - own[self._columns]
+        costs = self._shares.costs(here, self._now[here, at] + gained, at)
+        costs += self._shares.costs(split, self._now[split, at] - gained, at)
+        sums = costs.take(self._codes.take(partners, axis=0, mode="wrap")).sum(axis=1)
+        least = int(sums.argmin())
+        before = self._shares.cost(here, self._now[here]) + self._shares.cost(split, self._now[split])
+        return int(sums[least] - before), int(partners[least])
 
 
 def _outputs_by_split(found: np.ndarray, counts: np.ndarray, held: np.ndarray) -> np.ndarray:
