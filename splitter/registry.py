@@ -146,6 +146,10 @@ EXPORTS = Registry(
         "lhotse": "splitter.exports.lhotse:LhotseExport",
         "nemo": "splitter.exports.nemo:NemoExport",
         "kaldi": "splitter.exports.kaldi:KaldiExport",
+        "ljspeech": "splitter.exports.metadata_csv:LjspeechExport",
+        "piper": "splitter.exports.metadata_csv:PiperExport",
+        "coqui": "splitter.exports.metadata_csv:CoquiExport",
+        "huggingface": "splitter.exports.huggingface:HuggingfaceExport",
     },
 )
 # by the ending of a path, without the dot, or the scheme of a URL; our own kinds look at more than a name

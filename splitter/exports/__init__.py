@@ -9,4 +9,6 @@ entry     `splitter.export`
 lhotse    lhotse: recordings, supervisions and cuts
 nemo      NeMo: manifests, and tarred data sets
 kaldi     Kaldi: data folders
+metadata_csv  ljspeech, piper, coqui: a line for each piece, with its text
+huggingface   Hugging Face: a folder or tables for `load_dataset`, with a card
 """

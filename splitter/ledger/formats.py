@@ -37,7 +37,7 @@ def write_format(storage: Storage, name: str, manifest: str, types: Types) -> st
                 rows = csv.reader(text, strict=True)
                 file = _Digesting(target)
                 write(file, *_chosen(name, next(rows), _in_blocks(rows)), types)
-        except _TooLarge as error:
+        except TooLarge as error:
             types = {**types, str(error): "str"}
         else:
             return checksum_of(file.digest)
@@ -58,7 +58,7 @@ class _Digesting(io.BufferedIOBase):
         return self._file.write(data)
 
 
-class _TooLarge(Exception):
+class TooLarge(Exception):
     """A whole number beyond 64 bits: the column of this name is text."""
 
 
@@ -81,11 +81,16 @@ def _chosen(name: str, header: Row, blocks: Blocks) -> tuple[Row, Blocks]:
     if name not in (FOLDER_CSV, FOLDER_PARQUET):
         return header, blocks
     file = header.index("output")
-    labels = [at for at, one in enumerate(header) if not (one in _NOT_LABELS or one.endswith(_FILE_ENDINGS))]
+    labels = [at for at, one in enumerate(header) if is_label(one)]
     positions = [file, *labels]
     rows = ([[row[at] for at in positions] for row in block if row[file]] for block in blocks)
     # of a block without files nothing is left
     return [FILE_NAME, *(header[at] for at in labels)], filter(None, rows)
+
+
+def is_label(column: str) -> bool:
+    """Return whether Hugging Face takes a column for what it is, and not for the files themselves."""
+    return not (column in _NOT_LABELS or column.endswith(_FILE_ENDINGS))
 
 
 # -- CSV ---------------------------------------------------------------------------------------------------
@@ -102,7 +107,7 @@ def _write_csv(file: _Digesting, header: Row, blocks: Blocks, _: Types) -> None:
 _VALUES: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": "True".__eq__}
 
 
-def _typed(texts: Sequence[str], kind: str) -> Sequence[Any]:
+def typed_values(texts: Sequence[str], kind: str) -> Sequence[Any]:
     """Return the values of a column; a missing number is None, missing text is empty."""
     convert = _VALUES.get(kind)
     return texts if convert is None else [convert(text) if text else None for text in texts]
@@ -111,7 +116,7 @@ def _typed(texts: Sequence[str], kind: str) -> Sequence[Any]:
 def _write_jsonl(file: _Digesting, header: Row, blocks: Blocks, types: Types) -> None:
     dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
     for block in blocks:
-        columns = [_typed(texts, types.get(name, "str")) for name, texts in _columns(header, block)]
+        columns = [typed_values(texts, types.get(name, "str")) for name, texts in _columns(header, block)]
         columns = [[*map(_finite, values)] if types.get(name) == "float" else values
                    for name, values in zip(header, columns, strict=True)]  # fmt: skip
         for values in zip(*columns, strict=True):
@@ -140,16 +145,23 @@ def _write_parquet(file: _Digesting, header: Row, blocks: Blocks, types: Types) 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
-    columns = [(_in_utf8(name), kinds.get(types.get(name, "str"), pa.string())) for name in header]
+    columns = arrow_columns(header, types)
     schema = pa.schema(columns)
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for block in blocks:
             arrays = [
-                _array(name, _typed(texts, types.get(name, "str")), kind)
+                arrow_array(name, typed_values(texts, types.get(name, "str")), kind)
                 for (name, texts), (_, kind) in zip(_columns(header, block), columns, strict=True)
             ]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+
+
+def arrow_columns(header: Row, types: Types) -> list[tuple[str, Any]]:
+    """Return the names and the Arrow types of columns."""
+    import pyarrow as pa
+
+    kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+    return [(_in_utf8(name), kinds.get(types.get(name, "str"), pa.string())) for name in header]
 
 
 def _in_utf8(text: str) -> str:
@@ -157,7 +169,8 @@ def _in_utf8(text: str) -> str:
     return text.encode(ENCODING, ESCAPE).decode(ENCODING, "backslashreplace")
 
 
-def _array(name: str, values: Sequence[Any], kind: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+def arrow_array(name: str, values: Sequence[Any], kind: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
+    """Return the values of a column as an Arrow array; raise TooLarge for an integer beyond 64 bits."""
     import pyarrow as pa
 
     try:
@@ -165,7 +178,7 @@ def _array(name: str, values: Sequence[Any], kind: Any) -> Any:  # noqa: ANN401 
     except UnicodeEncodeError:
         return pa.array([*map(_in_utf8, values)])
     except (OverflowError, pa.ArrowInvalid):
-        raise _TooLarge(name) from None
+        raise TooLarge(name) from None
 
 
 _WRITERS = {
