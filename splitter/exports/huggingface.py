@@ -179,6 +179,8 @@ class _SplitTables:
             compression={**dict.fromkeys(self._schema.names, "zstd"), **contents},
             # the numbers of a dictionary change with what comes before
             use_dictionary=False,
+            # those of contents are as long as these
+            write_statistics=[name for name in self._schema.names if name != self._kind],
             write_page_index=True,
             **chunking,
         )
