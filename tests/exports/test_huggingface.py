@@ -6,7 +6,6 @@ from pathlib import Path
 
 import datasets
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from datasets import Audio, load_dataset
 from spoken import TEXTS, contents, spoken_pieces
