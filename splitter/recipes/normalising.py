@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from splitter.audio.base import SoundSource
 from splitter.audio.decoded import DecodedSource
+from splitter.audio.decoders import Truncated
 from splitter.audio.encode import scaled
+from splitter.audio.sources import open_source
+from splitter.audio.target import Target
+from splitter.audio.window import Folder
 from splitter.errors import Refused
 from splitter.measures.base import Sound
 from splitter.measures.loudness import ABSOLUTE_GATE, integrated
@@ -105,6 +110,17 @@ class NormalisedSource(DecodedSource):
                 rate=self.made.rate,
             )
         )
+
+
+def open_sound(
+    path: str, target: Target, truncated: Truncated, folder: Folder, loudness: Loudness | None
+) -> SoundSource:
+    """Open a recording whose pieces are to be so loud, or as they are."""
+    if loudness is None:
+        return open_source(path, target, truncated, folder)
+    source = NormalisedSource.open(path, target, truncated, folder)
+    source.loudness = loudness
+    return source
 
 
 def _factor(decibels: float) -> float:

@@ -23,14 +23,13 @@ from splitter.annotations.dividing import Cross, Share, Shares, Upcoming
 from splitter.audio.base import SoundSource
 from splitter.audio.decoders import Truncated
 from splitter.audio.probe import probed_length
-from splitter.audio.sources import UnreadSource, open_source
+from splitter.audio.sources import UnreadSource
 from splitter.audio.target import Channels, FileFormat, Lossy, Target, made_format
-from splitter.audio.window import Folder
 from splitter.dataset import ProcessorDataset, Result, refuse_hidden
 from splitter.errors import AnnotationError, AudioError, InputError, Refused, Skip
 from splitter.measures.base import Sound
 from splitter.measures.chosen import chosen_measures, columns_of
-from splitter.recipes.normalising import GAIN_KEYS, TRUE_PEAK, Loudness, NormalisedSource
+from splitter.recipes.normalising import GAIN_KEYS, TRUE_PEAK, Loudness, NormalisedSource, open_sound
 from splitter.recipes.parameters import take_parameters_of_base
 from splitter.records import Content, Expected, InputFile, OutputFile, Scalar
 from splitter.text.labels import join_labels
@@ -266,7 +265,7 @@ class SoundRecipe(ProcessorDataset):
         if self.device != target.device:
             target = replace(target, device=self.device)
         folder = partial(getattr, input_file, "scratch")
-        with self._open(input_file.local_path, target, self.truncated, folder) as source:
+        with open_sound(input_file.local_path, target, self.truncated, folder, self.loudness) as source:
             for number, span in enumerate(self.labelled_spans(source, input_file)):
                 yield from self._files(source, span, number)
             source.finish()
@@ -281,13 +280,6 @@ class SoundRecipe(ProcessorDataset):
             )
             if target.sample_rate is not None:
                 about["source_resampler"] = source.resampler
-
-    def _open(self, path: str, target: Target, truncated: Truncated, folder: Folder) -> SoundSource:
-        if self.loudness is None:
-            return open_source(path, target, truncated, folder)
-        source = NormalisedSource.open(path, target, truncated, folder)
-        source.loudness = self.loudness
-        return source
 
     def _files(self, source: SoundSource, span: Span, number: int) -> Iterator[OutputFile]:
         """Yield the files of one span: those of all channels, or of one after the other."""
