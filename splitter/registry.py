@@ -150,6 +150,14 @@ EXPORTS = Registry(
         "piper": "splitter.exports.metadata_csv:PiperExport",
         "coqui": "splitter.exports.metadata_csv:CoquiExport",
         "huggingface": "splitter.exports.huggingface:HuggingfaceExport",
+        "audacity": "splitter.exports.audacity:AudacityExport",
+        "raven": "splitter.exports.raven:RavenExport",
+        "textgrid": "splitter.exports.textgrid:TextGridExport",
+        "rttm": "splitter.exports.rttm:RttmExport",
+        "ctm": "splitter.exports.ctm:CtmExport",
+        "srt": "splitter.exports.srt:SrtExport",
+        "vtt": "splitter.exports.vtt:VttExport",
+        "label-studio": "splitter.exports.label_studio:LabelStudioExport",
     },
 )
 # by the ending of a path, without the dot, or the scheme of a URL; our own kinds look at more than a name

@@ -36,6 +36,7 @@ SEAMS = {
     "keys",
     "target",
     "sorting",
+    "annotation",
     "chosen",
     "registry",
     "parameters",

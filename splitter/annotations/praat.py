@@ -11,10 +11,11 @@ from splitter.annotations.rows import Malformed, Row, is_number, shown
 _TOKEN = re.compile(r'"(?P<text>(?:[^"]|"")*)"|(?P<open>")|(?P<comment>!.*)|(?P<word>[^\s"]+)')
 _is_flag = re.compile("<[a-z]+>").fullmatch
 _INTERVALS, _POINTS = "IntervalTier", "TextTier"
-# the tiers of the Montreal Forced Aligner, WebMAUS and people; those of several speakers are `NAME - words`
-_is_of_words = re.compile(r"(?:(?P<speaker>.+) - )?(?:words?|ort-mau)", re.IGNORECASE).fullmatch
+# the tiers of the Montreal Forced Aligner, WebMAUS and people; those of several speakers are `NAME - words`;
+# `text 2` has what overlaps with that of `text`
+_is_of_words = re.compile(r"(?:(?P<speaker>.+) - )?(?:words?|ort-mau)(?: \d+)?", re.IGNORECASE).fullmatch
 _is_of_texts = re.compile(
-    r"(?:(?P<speaker>.+) - )?(?:text|transcript(?:ion)?|sentences?|utterances?|ort|orthography)",
+    r"(?:(?P<speaker>.+) - )?(?:text|transcript(?:ion)?|sentences?|utterances?|ort|orthography)(?: \d+)?",
     re.IGNORECASE,
 ).fullmatch
 

@@ -113,10 +113,10 @@ class Corpus:
         self._name_at = self._at[input_column if self._prefix else "output"]
         self.folder = (root or "") if self._prefix else self.output
         self._reader = OutputReader(self.folder)
-        self._source_column, self._sources = input_column, Layout(root or "")
+        self._source_column, self.sources = input_column, Layout(root or "")
         if self._prefix:
             # the recordings are those of the stage before
-            self._source_column, self._sources = EARLIER + "input", Layout(_root_of(self.folder) or "")
+            self._source_column, self.sources = EARLIER + "input", Layout(_root_of(self.folder) or "")
         self._text = self._chosen("text", text, TEXTS[:-1])
         self._speaker = self._chosen("speaker", speaker, [*SPEAKERS, *(EARLIER + name for name in SPEAKERS)])
         self._split_names: dict[str, str] = {}
@@ -204,6 +204,11 @@ class Corpus:
                 yield Piece(self, row, name, unique.key(name))
         self.count, self.repeated = count, repeated
 
+    def source_names(self) -> Iterator[str]:
+        """Yield the recording of each piece, as the dataset list has it."""
+        with self._opened() as (_, rows):
+            yield from map(self.source_name_of, filter(self._is_meant, rows))
+
     def _is_meant(self, row: Row) -> bool:
         """Return whether a row is that of a piece, and one to export."""
         if not (row[self._at["output"]] or self._prefix):
@@ -249,7 +254,7 @@ class Corpus:
     def source_of(self, row: Row) -> str:
         """Return the path or URL of the recording that a piece comes from; nothing if it is unknown."""
         name = self.source_name_of(row)
-        return self._sources.location(name) if name and self._sources.root else name
+        return self.sources.location(name) if name and self.sources.root else name
 
     def source_name_of(self, row: Row) -> str:
         """Return the same as the dataset list has it."""

@@ -1,0 +1,21 @@
+"""RTTM: who speaks when."""
+
+from collections.abc import Iterator
+
+from splitter.exports.annotation import AnnotationExport, MarkedRecording, seconds
+
+
+class RttmExport(AnnotationExport):
+    """Who speaks when, as RTTM for pyannote, NeMo and scoring: a file for each recording."""
+
+    name = "rttm"
+    ending = ".rttm"
+    contents = ("speaker", "labels", "text", "name")
+    cannot_hold = r"\s"
+
+    def lines(self, recording: MarkedRecording) -> Iterator[str]:
+        """Yield a line for each turn."""
+        for mark in recording.marks:
+            times = f"{seconds(mark.start)} {seconds(mark.end - mark.start)}"
+            about = f"{recording.word} {mark.channel + 1} {times}"
+            yield f"SPEAKER {about} <NA> <NA> {mark.label} <NA> <NA>\n"
