@@ -130,7 +130,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         input_file = table.input_file(index % len(table), self._layout)
         scratch = input_file.scratch_folder
         fetcher = Fetcher(scratch)
-        members = MemberFiles(scratch, fetcher)
+        members = MemberFiles(scratch, fetcher, self._items)
         try:
             input_file = self._here(input_file, fetcher, members)
             outputs, metadata = checked_result(one_at_a_time(self)(input_file))
@@ -177,6 +177,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
             self._table = copy_list(source.header, source.rows, file, source.column)
             weakref.finalize(self._table, file.close)
             self._layout, self._members = Layout(source.root), source.reading.members.in_order()
+            self._items = source.reading.items
             if self.group_rows:
                 from splitter.inputs.survey import survey
 
@@ -188,7 +189,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return everything except what belongs to this process."""
-        own = ("_table", "_members", "_ready_in")
+        own = ("_table", "_members", "_items", "_ready_in")
         state = {name: value for name, value in self.__dict__.items() if name not in own}
         return state | {name: getattr(self, name) for name in _slots(type(self)) if hasattr(self, name)}
 

@@ -193,6 +193,7 @@ def _job(request: RunRequest, layout: Layout, table: InputTable, how: dict[str, 
         options.retries,
         how.get("keep", ""),
         durable=options.durable or not alone,
+        items=tuple(request.source.reading.items),
     )
 
 

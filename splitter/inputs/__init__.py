@@ -7,6 +7,8 @@ reading      an `InputList` -> a header and rows
 lists        CSV, TSV, JSONL and Parquet lists
 folders      the files of a folder, here or at a URL
 objects      Python lists, DataFrames and datasets
+items        dataset objects: the paths that they know, or their items
+item_content an item as the bytes of a file
 labels       --labels: columns joined from another file
 next_stage   the manifest of one run as the list of the next
 manifests    what an earlier run says of its manifest, and which outputs it left out

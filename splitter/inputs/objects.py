@@ -5,15 +5,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused
+from splitter.inputs.item_content import LABEL
+from splitter.inputs.items import is_dataset, rows_of_items, rows_of_paths
 from splitter.inputs.lists import column_advice, names_shown
 from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.text.csv import Row, python_text
 
 if TYPE_CHECKING:
     from splitter.inputs.listing import InputList
-
-# what pairs hold beside the path
-LABEL = "label"
 
 
 class ObjectSource(InputSource):
@@ -25,8 +24,14 @@ class ObjectSource(InputSource):
         """Take what is no path."""
         return not isinstance(location, str)
 
-    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401, ARG002
+    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
         """Return its columns and rows."""
+        if is_dataset(location):
+            found = rows_of_paths(location, listing.column) or rows_of_items(
+                location, listing.column, reading
+            )
+            if found:
+                return SourceRows(*found, os.getcwd())
         return SourceRows(*read_object(location, listing.column), os.getcwd())
 
 

@@ -39,6 +39,7 @@ class ListReading:
         tally: What became of rows.
         held: What must stay open until all are read.
         members: Where inputs are that stand in shards.
+        items: Dataset objects whose items are inputs.
         unnamed: New names for columns that no list has; labels may have them.
     """
 
@@ -49,6 +50,7 @@ class ListReading:
     tally: RowTally = field(default_factory=RowTally)
     held: list[IO[bytes]] = field(default_factory=list)
     members: MemberIndex = field(default_factory=MemberIndex)
+    items: list[Any] = field(default_factory=list)
     unnamed: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

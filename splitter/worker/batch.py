@@ -137,7 +137,7 @@ class BatchInProgress:
         if blame is not None:
             tools.mark(SECOND)
             fetcher = Fetcher(Scratch(tools.folder), ahead=False, announce=tools.announce)
-            members = MemberFiles(Scratch(tools.folder), fetcher)
+            members = MemberFiles(Scratch(tools.folder), fetcher, self.job.items)
             with contextlib.closing(fetcher), contextlib.closing(members):
                 other = TrialInProgress(second, replace(tools, fetcher=fetcher, members=members))
                 other.process(0)

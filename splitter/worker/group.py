@@ -192,7 +192,7 @@ def _in_reading_order(ranks: list[int], locations: dict[int, MemberLocation]) ->
     starts = {
         rank: (number_of.setdefault(locations[rank].shard.location, len(number_of)), locations[rank].start)
         for rank in ranks
-        if rank in locations and locations[rank].shard.kind != "tar"
+        if rank in locations and locations[rank].shard.kind in ("gzip", "parquet")
     }
     in_sequence = iter(sorted(starts, key=starts.__getitem__))
     return [next(in_sequence) if rank in starts else rank for rank in ranks]

@@ -1,7 +1,7 @@
 """What travels between a driver and its workers: jobs and batches out, reports back."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from splitter.errors import RecipeError, RunStopped
 
@@ -35,6 +35,7 @@ class Job:
         retries: How often a read is repeated after a temporary error.
         keep: Which outputs are stored: a condition; for shards, which hold only what is kept.
         durable: Whether each batch is synced before it is committed.
+        items: Dataset objects whose items are inputs.
     """
 
     dataset: "ProcessorDataset"
@@ -47,6 +48,7 @@ class Job:
     retries: int
     keep: str = ""
     durable: bool = False
+    items: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Worker:
             surroundings=Surroundings(),
             folder=folder,
             fetcher=fetcher,
-            members=MemberFiles(Scratch(folder), fetcher),
+            members=MemberFiles(Scratch(folder), fetcher, job.items),
             holds=condition_over(job.keep, partial(_value_of, rows), option="--keep") if job.keep else None,
             mark=mark,
             announce=announce,

@@ -18,7 +18,7 @@ from splitter.stores.faults import reason
 from splitter.stores.files import Found, RangeFile, open_remote
 from splitter.text.urls import is_url, without_secrets
 
-Kind = Literal["tar", "gzip", "parquet", "arrow"]
+Kind = Literal["tar", "gzip", "parquet", "arrow", "items"]
 
 # what each input is called in its shard, where it is, its size and labels, and what is wrong with it
 FoundRow = tuple[str, int, int, dict[str, str], str]
@@ -31,7 +31,7 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class InputShard(NamedTuple):
-    """An archive or a Parquet file that holds inputs.
+    """An archive, a file of a table or a dataset object that holds inputs.
 
     Attributes:
         location: Its path, or its URL.
@@ -39,7 +39,7 @@ class InputShard(NamedTuple):
         size: Its bytes, as the survey found it.
         changed: When it last changed, or a number for its version in a store.
         whole: Whether it must be fetched as a whole, if it is at a URL.
-        column: In Parquet, the column of the contents.
+        column: In Parquet, the column of the contents; of items, the number of the dataset object.
         cuts: The rows at which the row groups of Parquet begin.
     """
 
@@ -184,20 +184,26 @@ class MemberIndex:
         """Return how many there are."""
         return self._count
 
-    def add(
+    def add(  # noqa: PLR0913, PLR0917 - columns of one table
         self,
         shard: InputShard,
         locations: Sequence[str],
         starts: Sequence[int],
         sizes: Sequence[int],
         why: Sequence[str],
+        versions: Sequence[int] | None = None,
     ) -> None:
-        """Note the inputs of a shard: the path or URL that stands for each, where it is, what is wrong."""
+        """Note the inputs of a shard: the path or URL that stands for each, where it is, what is wrong.
+
+        `versions` are numbers that tell whether each is what it was; by default the shard tells.
+        """
         self.faults.update((self._count + at, fault) for at, fault in enumerate(why) if fault)
         begin = np.array(starts, "u8")
         version = np.uint64(key_hash(f"{shard.size} {shard.changed}"))
         # as a file's time, it tells whether an input is what it was
         changed = ((version + begin * _SPREAD) >> np.uint64(1)).astype("i8")
+        if versions is not None:
+            changed = np.array(versions, "i8")
         hashes = np.fromiter(map(key_hash, locations), "u8", len(locations))
         of_shard = np.full(len(locations), len(self.shards), "i4")
         self._pieces.append((hashes, of_shard, begin.astype("i8"), np.array(sizes, "i8"), changed))

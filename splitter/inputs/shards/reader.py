@@ -11,13 +11,14 @@ import os
 import shutil
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
 from splitter.archives.members import HELD_BYTES, PIECE, FilePart, SharedFile
 from splitter.archives.row_groups import rows_at_once
 from splitter.errors import InputError, UnreadableInput
 from splitter.inputs.fetching import Fetcher, RemoteInput
+from splitter.inputs.item_content import content_of_item
 from splitter.inputs.locations import look_at
 from splitter.inputs.shards.index import InputShard, MemberLocation, open_parquet, plain
 from splitter.records import InputFile, Scratch
@@ -76,9 +77,12 @@ def _write(path: str, pieces: Iterable[bytes]) -> None:
 class MemberFiles:
     """The members that a worker has in hand: read from the shard that is open, one shard at a time."""
 
-    def __init__(self, scratch: Scratch, fetcher: Fetcher) -> None:
-        """Make members files in `scratch`; have what is at URLs fetched first."""
-        self._scratch, self._fetcher = scratch, fetcher
+    def __init__(self, scratch: Scratch, fetcher: Fetcher, items: Sequence[Any] = ()) -> None:
+        """Make members files in `scratch`; have what is at URLs fetched first.
+
+        `items` are the dataset objects.
+        """
+        self._scratch, self._fetcher, self._items = scratch, fetcher, items
         self._reader: _ShardReader | None = None
         self._shard: InputShard | None = None
         self._numbers: dict[InputShard, int] = {}
@@ -133,6 +137,8 @@ class MemberFiles:
     def _opened(self, shard: InputShard) -> "_ShardReader":
         """Open a shard; it is an error if it is gone, or has changed since the run began."""
         path = shard.location
+        if shard.kind == "items":
+            return _Items(self._items[int(shard.column)])
         if is_url(path):
             fetched = self._fetcher.take(self._numbers[shard])
             path, now = fetched.path, fetched.found
@@ -310,6 +316,27 @@ class _Parquet(_ShardReader):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+class _Items(_ShardReader):
+    """A dataset object."""
+
+    def __init__(self, source: Any) -> None:  # noqa: ANN401 - what a user has
+        self._source = source
+
+    def content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
+        ending, content = content_of_item(self._source, span.start)
+        if not path.endswith(ending):
+            raise UnreadableInput(
+                f"item {span.start} of {span.shard.name}: is another kind each time; fix that"
+            )
+        if len(content) <= HELD_BYTES:
+            return content
+        _write(path, [content])
+        return None
+
+    def close(self) -> None:
+        """Leave the object to its owner."""
 
 
 _READERS: dict[str, type[_ShardReader]] = {"tar": _Tar, "gzip": _Packed, "parquet": _Parquet, "arrow": _Tar}
