@@ -12,6 +12,7 @@ from typing import Any, Literal
 from splitter.errors import Refused
 from splitter.registry import OF_OPTIONS
 from splitter.text.conditions import columns_in
+from splitter.text.name_template import parse_name
 from splitter.text.sizes import LARGEST_NUMBER, parse_size
 from splitter.text.spelling import nearest
 
@@ -114,6 +115,9 @@ class RunOptions:
             'splitter manifest' assembles the manifest.
         sink: Where output files go: loose files; tar shards, as WebDataset reads them; or Parquet shards, as
             Hugging Face's datasets, Ray and others read them.
+        name: Names for the output files, such as '{speaker}/{source}_{index:06d}', without the extension.
+            Fields are columns of the list, metadata, {source} and {path} of the input, {name} and {index} of
+            the output; only with loose files.
         shard_size: Maximum size of a shard, such as 500MB or 1e8. Default: 1GB.
         shard_maxcount: Maximum number of samples in a shard. Default: no limit but the size.
         field: A column to write as a separate member next to each output, as NAME=COLUMN, such as cls=label.
@@ -172,6 +176,7 @@ class RunOptions:
     limit: int | None = None
     part: str | None = None
     sink: str = "files"
+    name: str | None = None
     shard_size: int | str | None = None
     shard_maxcount: int | None = None
     field: list[str] = dataclasses.field(default_factory=list)
@@ -221,6 +226,8 @@ class RunOptions:
         self._check_sink()
         if self.workers_asked[1] == 0 and (self.timeout is not None or self.memory is not None):
             raise Refused("--timeout and --memory need a worker process; leave --workers 0 out")
+        if self.name is not None:
+            parse_name(self.name)
         if self.keep:
             columns_in(self.keep, "--keep")
         # the properties below refuse what they cannot read
@@ -275,6 +282,11 @@ class RunOptions:
                 raise Refused(
                     f"{flag(name)} is only for shards; add --sink webdataset or parquet, or leave it out"
                 )
+        if self.name is not None and self.sink != "files":
+            raise Refused(
+                f"--name is only for loose files, since shards name their samples themselves; leave it or "
+                f"--sink {self.sink} out"
+            )
         if self.field and self.sink == "parquet":
             raise Refused(
                 f"--field: only works with --sink webdataset, because {self.sink} has all columns; "

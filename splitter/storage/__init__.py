@@ -1,6 +1,7 @@
 """The output folder: everything splitter writes goes through here, whole or not at all.
 
 layout              the names and keys of an output folder
+naming              the names that --name gives to outputs, and which inputs could share one
 base                the seam `Storage`, which is four small ones
 opening             which storage --output names
 folder              an output on a local or shared file system: its lock, and a look at all of it

@@ -215,6 +215,10 @@ class Publishing(ABC):
             self.publish(staged, names)
 
     @abstractmethod
+    def publish_files(self, files: Sequence[tuple[str, str]]) -> None:
+        """Give staged files their final names, in any folders, which others may be filling too."""
+
+    @abstractmethod
     def move(self, source: str, target: str) -> bool:
         """Rename a file, replacing any of that name; return False if it is not there."""
 
@@ -231,8 +235,8 @@ class Publishing(ABC):
         """Say why an output cannot have a name here; nothing if it can."""
 
     @abstractmethod
-    def may_hold(self, folder: str) -> bool:
-        """Return whether an input's folder may have something in it that no run has made.
+    def may_hold(self, folder: str, beginning: str = "") -> bool:
+        """Return whether a folder may have something in it that no run has made, with a name that begins so.
 
         Raises NameTaken where there can be no such folder.
         """

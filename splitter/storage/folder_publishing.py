@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from splitter.errors import NameTaken, StorageError
@@ -72,6 +72,10 @@ class FolderPublishing(FolderSteps):
                 self._publish_into(source, left)
 
         self._patiently(folder, step)
+
+    def publish_files(self, files: Sequence[tuple[str, str]]) -> None:
+        for path, name in files:
+            self.move(path.removeprefix(f"{self.root}/"), name)
 
     def _patiently(self, name: str, step: Callable[[], Done]) -> Done:
         """Do a step again as long as another worker removes the folder, which stale outputs left empty."""
@@ -152,7 +156,10 @@ class FolderPublishing(FolderSteps):
         long = len(path) > LONGEST_PATH or max(map(len, path.split(b"/"))) > LONGEST_PART
         return "is too long" if long else ""
 
-    def may_hold(self, folder: str) -> bool:
+    def may_hold(self, folder: str, beginning: str = "") -> bool:
+        del beginning
+        if not folder:
+            return True
         try:
             found = self.tree.look(folder)
         except FileNotFoundError:

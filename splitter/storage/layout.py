@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import xxhash
 
@@ -13,6 +14,9 @@ from splitter.text.content_types import REPORT
 from splitter.text.csv import ENCODING, ESCAPE
 from splitter.text.urls import is_url, joined, path_in, without_scheme
 
+if TYPE_CHECKING:
+    from splitter.storage.naming import Naming
+
 SHARDS = "shards"
 OWN_FOLDER = ".splitter"
 RESERVED_FOLDERS = frozenset({OWN_FOLDER, "manifest.csv", "errors.csv", REPORT, SHARDS, *OTHERS})
@@ -20,10 +24,17 @@ RESERVED_FOLDERS = frozenset({OWN_FOLDER, "manifest.csv", "errors.csv", REPORT, 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where an input is read from, and which folder of the output is its own."""
+    """Where an input is read from, and which folder of the output, or which names, are its own.
+
+    Attributes:
+        root: What relative paths start from.
+        keep_extension: Whether the folder of an input has its extension.
+        naming: What gives outputs their names, if not each input has a folder.
+    """
 
     root: str
     keep_extension: bool = False
+    naming: "Naming | None" = None
 
     def location(self, text: str) -> str:
         """Return the local path, or the URL, of an input as it is listed."""
@@ -49,7 +60,7 @@ class Layout:
         return path.removeprefix(below) if path.startswith(below) else path.lstrip("/")
 
     def folder(self, key: str) -> str:
-        """Return the folder of the output that belongs to an input."""
+        """Return the folder of the output that belongs to an input, if names have no template."""
         if self.keep_extension:
             return key
         # os.path.splitext, in a third of the time

@@ -98,6 +98,9 @@ class RemotePublishing(RemoteAccess):
         files = [(f"{staged}/{os.path.basename(name)}", name) for staged, names in folders for name in names]
         in_threads(self._upload, files)
 
+    def publish_files(self, files: Sequence[tuple[str, str]]) -> None:
+        in_threads(self._upload, files)
+
     def _upload(self, file: tuple[str, str]) -> None:
         path, name = file
         with self.writing(name), open(path, "rb") as content:
@@ -138,12 +141,12 @@ class RemotePublishing(RemoteAccess):
             return "is not UTF-8, as names in an object store are"
         return "is too long for an object store" if long else ""
 
-    def may_hold(self, folder: str) -> bool:
+    def may_hold(self, folder: str, beginning: str = "") -> bool:
         """Send one LIST, unless nothing was there when the run began."""
         if self.was_new:
             return False
         with self.reading(folder):
-            self._seen = folder, self.objects.listed(folder)
+            self._seen = folder, self.objects.listed(folder, beginning)
         return bool(self._seen[1])
 
     def refuse_taken(self, name: str, size: int, checksum: str, own: Collection[str]) -> None:

@@ -5,6 +5,7 @@ show            numbers, sizes, durations and failures, written for people
 sizes           `500MB` as a number of bytes
 labels          several labels in one cell
 conditions      the language of --where
+name_template   the fields of --name: read, never executed
 spelling        the name that a user probably meant
 urls            the parts of a URL, and which of them are secret
 content_types   the content type of a file, by its ending

@@ -1,0 +1,262 @@
+"""The names that a template gives to outputs, and the proof that no two inputs share one.
+
+A name is known only when its output is made, but much of it earlier: the row of the list tells fixed
+text, columns, {source} and {path}. Of each part of a template this is its *head*. Where numbers alone follow
+a head, each behind a character that is in no number, the head can be found in the name again:
+
+    {speaker} / {source}_ {index:06d}  .wav
+    head        head      number       extension, which is cut off at the last dot
+
+So from a name follows the *claim* of its input, the heads of all such parts. Inputs with different claims
+never share a name. With {path}, which may be several folders, its part alone is the claim.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from splitter.errors import BadResult, Refused
+from splitter.storage.layout import RESERVED_FOLDERS, folders_around, same_name
+from splitter.storage.names import is_clean
+from splitter.text.name_template import BUILT_IN, INDEX, NAME, OPTION, PATH, SOURCE, NameField, parse_name
+from splitter.text.urls import LONGEST_NAME
+
+
+@dataclass(frozen=True)
+class NamePart:
+    """What stands between two slashes of a template.
+
+    Attributes:
+        fields: Its fields, with the text before each.
+        head: Those at its start that the row of the list tells, with the text before the first number.
+        numbers: What follows the head in a name; None if nothing does.
+        is_claim: Whether the head can be found in a name again.
+    """
+
+    fields: tuple[NameField, ...]
+    head: tuple[NameField, ...]
+    numbers: re.Pattern[str] | None
+    is_claim: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the head is all there is."""
+        return self.head == self.fields
+
+    @classmethod
+    def of(cls, fields: tuple[NameField, ...], metadata: set[str]) -> "NamePart":
+        """Divide a part; `metadata` are the fields that no row tells."""
+        known = next((at for at, one in enumerate(fields) if one.field in metadata), len(fields))
+        if known == len(fields):
+            return cls(fields, fields, None, is_claim=True)
+        numbers = fields[known:]
+        pattern = ""
+        for at, one in enumerate(numbers):
+            pattern += re.escape(same_name(one.literal)) if at else ""
+            pattern += f"[{re.escape(one.number_characters)}]+" if one.field else ""
+        is_claim = all(not one.field or _is_delimited(one) for one in numbers)
+        head = (*fields[:known], NameField(numbers[0].literal))
+        return cls(fields, head, re.compile(pattern + r"\Z") if is_claim else None, is_claim)
+
+    def head_in(self, text: str) -> str | None:
+        """Return the head that a part of a name has; None if it is not of this template."""
+        if self.numbers is None:
+            return text
+        found = self.numbers.search(text)
+        return text[: found.start()] if found else None
+
+
+def _is_delimited(number: NameField) -> bool:
+    """Return whether a field is a number that begins where the text before it ends, and nowhere else."""
+    return bool(number.literal and number.number_characters) and (
+        number.literal[-1] not in number.number_characters
+    )
+
+
+class Naming:
+    """A template for the names of outputs, over the columns of a dataset list.
+
+    Attributes:
+        template: The template as it was given.
+        metadata: The fields that are metadata of an output or of its input.
+    """
+
+    def __init__(self, template: str, header: Sequence[str], column: str) -> None:
+        """Read a template; `column` holds the paths of the list."""
+        parts = parse_name(template)
+        self.template = template
+        fields = [one for part in parts for one in part if one.field]
+        for one in fields:
+            if one.field in header and one.field in BUILT_IN and one.field != column:
+                raise Refused(
+                    f"{OPTION} {template!r}: {{{one.field}}} could be the column of that name; use --rename "
+                    f"{one.field}=NEW, and {{NEW}} for the column"
+                )
+            if one.field in header and one.format and one.field != INDEX:
+                raise Refused(
+                    f"{OPTION} {template!r}: {{{one.field}:{one.format}}}: columns of the dataset list are "
+                    f"text, which has no format; write {{{one.field}}}"
+                )
+        names = {one.field for one in fields}
+        self._at = {name: header.index(name) for name in names if name in header and name not in BUILT_IN}
+        self.metadata = sorted(names - {*self._at, *BUILT_IN})
+        self._parts = [NamePart.of(part, {*self.metadata, NAME, INDEX}) for part in parts]
+        self._path = next((at for at, part in enumerate(parts) if any(f.field == PATH for f in part)), None)
+        if self._path is not None and not self._parts[self._path].is_claim:
+            raise Refused(
+                f"{OPTION} {template!r}: write only text, columns and numbers beside {{path}}, as in "
+                "{path}_{index}; put other fields after a slash"
+            )
+
+    # -- before the work: what a row tells
+
+    def claim(self, row: Sequence[str], folder: str) -> str:
+        """Return what is in all names of an input and in those of no other; ValueError if they are none.
+
+        `folder` is the path of the input below the root, without its extension.
+        """
+        self._check_values(row, folder)
+        heads = [self._head(part, row, folder) for part in self._parts]
+        for at, (part, head) in enumerate(zip(self._parts, heads, strict=True)):
+            _check_head(head, self._tops(at, head) if part.is_whole else "", whole=part.is_whole)
+        if self._path is not None:
+            return same_name(heads[self._path])
+        return "/".join(
+            same_name(head) for head, part in zip(heads, self._parts, strict=True) if part.is_claim
+        )
+
+    def outer_claims(self, row: Sequence[str], folder: str) -> Iterator[str]:
+        """Yield the claims of inputs that could have a file where this one needs a folder."""
+        if self._path is not None:
+            head = same_name(self._head(self._parts[self._path], row, folder))
+            yield from filter(None, (self._head_in(self._path, outer) for outer in folders_around(head)))
+
+    def claim_in(self, name: str) -> str | None:
+        """Return the claim of the input whose output could have a name; None if none could."""
+        found = same_name(name).split("/")
+        more = len(found) - len(self._parts)
+        if more < 0 or (more and self._path is None):
+            return None
+        if self._path is not None:
+            return self._head_in(self._path, "/".join(found[self._path : self._path + more + 1]))
+        heads = [self._head_in(at, found[at]) for at, part in enumerate(self._parts) if part.is_claim]
+        there = [head for head in heads if head is not None]
+        return "/".join(there) if len(there) == len(heads) else None
+
+    def example(self, row: Sequence[str], folder: str) -> str:
+        """Return the name of an input's first output as far as the row tells it, without an extension."""
+
+        def shown(one: NameField) -> str:
+            if one.field in (NAME, *self.metadata):
+                return f"{{{one.field}}}"
+            return one.show("0") if one.field == INDEX else self._value(one.field, row, folder)
+
+        return self._filled(shown)
+
+    def _filled(self, text_of: Callable[[NameField], str]) -> str:
+        return "/".join("".join(one.literal + text_of(one) for one in part.fields) for part in self._parts)
+
+    def _value(self, field: str, row: Sequence[str], folder: str) -> str:
+        if field in (SOURCE, PATH):
+            return folder if field == PATH else folder.rpartition("/")[2]
+        return row[self._at[field]] if field else ""
+
+    def _check_values(self, row: Sequence[str], folder: str) -> None:
+        values = [(name, row[at]) for name, at in self._at.items()] + [(PATH, folder.replace("/", ""))]
+        for field, value in values:
+            if why := _unfit(value):
+                raise ValueError(
+                    f"its {field!r} {why}, and {OPTION} {self.template!r} needs it for a name; change it, or "
+                    f"leave {{{field}}} out of {OPTION}"
+                )
+
+    def _head(self, part: NamePart, row: Sequence[str], folder: str) -> str:
+        return "".join(one.literal + self._value(one.field, row, folder) for one in part.head)
+
+    def _tops(self, at: int, head: str) -> str:
+        """Return the folder that names begin with, where a head tells it."""
+        top, slash, _ = head.partition("/")
+        return top if at == 0 and (slash or len(self._parts) > 1) else ""
+
+    def _head_in(self, at: int, text: str) -> str | None:
+        dot = text.rfind(".") if at == len(self._parts) - 1 else -1
+        return self._parts[at].head_in(text[:dot] if dot > text.rfind("/") else text)
+
+    # -- in the work: what an output tells
+
+    def name(
+        self, row: Sequence[str], folder: str, own: str, index: int, value_of: Callable[[str], str]
+    ) -> str:
+        """Return the name of an output; BadResult if that is none.
+
+        `own` is its name in the recipe, and `value_of` gives the text of its metadata.
+        """
+        stem, extension = os.path.splitext(own)
+        known = {NAME: stem, INDEX: str(index)}
+
+        def text_of(one: NameField) -> str:
+            field = one.field
+            if not field or field == PATH:
+                return self._value(field, row, folder)
+            value = known.get(field) or (value_of if field in self.metadata else row_value)(field)
+            if why := _unfit(value):
+                raise BadResult(
+                    f"output {own!r}: its {field!r} {why}, and {OPTION} {self.template!r} needs it for a "
+                    f"name; give it another value, or leave {{{field}}} out of {OPTION}"
+                )
+            try:
+                return one.show(value)
+            except ValueError:
+                raise BadResult(
+                    f"output {own!r}: its {field!r} is {value!r:.100}, which cannot be written as "
+                    f"{{{field}:{one.format}}}; change the value, or the format in {OPTION}"
+                ) from None
+
+        def row_value(field: str) -> str:
+            return self._value(field, row, folder)
+
+        name = self._filled(text_of) + extension
+        if why := _fault(name, extension):
+            raise BadResult(
+                f"output {own!r}: {OPTION} {self.template!r} gives it the name {name!r:.300}, {why}"
+            )
+        return name
+
+
+def _unfit(value: str) -> str:
+    """Say why a value cannot be a part of a name; nothing if it can."""
+    if not value:
+        return "is empty"
+    what = "a slash" if "/" in value else "a NUL" if "\0" in value else ""
+    return what and f"has {what} in it, {value!r:.100}"
+
+
+def _check_head(head: str, top: str, *, whole: bool) -> None:
+    """Raise ValueError if no name can have a head; a `whole` one is all there is between slashes."""
+    remedy = f"change the row, or {OPTION}"
+    if (whole and not is_clean(head)) or same_name(top) in RESERVED_FOLDERS:
+        raise ValueError(
+            f"{OPTION} would give its outputs the name {top or head!r}, which is reserved; {remedy}"
+        )
+    if _longest_part(head) > LONGEST_NAME:
+        raise ValueError(f"{OPTION} would give its outputs a name that is too long, {head[:40]!r}…; {remedy}")
+
+
+def _fault(name: str, extension: str) -> str:
+    """Say why an output cannot have a name; nothing if it can."""
+    top, last = name.partition("/")[0], name.rpartition("/")[2]
+    if not is_clean(name):
+        return "which cannot be used; use other fields"
+    if same_name(top) in RESERVED_FOLDERS:
+        return "which is reserved; use other fields, or begin with a folder"
+    if _longest_part(name) > LONGEST_NAME:
+        return f"of which a part has more than {LONGEST_NAME} bytes; use fewer fields"
+    if not extension and "." in last:
+        # of inputs a and a.b, an output with the extension .b and one without any would be one file
+        return "in which the part behind the dot could be an extension; give the output one"
+    return ""
+
+
+def _longest_part(name: str) -> int:
+    return max(len(part.encode("utf-8", "surrogateescape")) for part in name.split("/"))

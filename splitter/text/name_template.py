@@ -1,0 +1,94 @@
+"""Templates of output names, such as `{speaker}/{source}_{index:06d}`: fields between fixed text.
+
+A template is only read. It names fields, never what is inside of them, and nothing in it is executed.
+"""
+
+import math
+import re
+from string import Formatter
+from typing import NamedTuple
+
+from splitter.errors import Refused
+
+OPTION = "--name"
+# what splitter knows of any output: of its input, the file's name and its path; its own name, its number
+SOURCE, PATH, NAME, INDEX = BUILT_IN = ("source", "path", "name", "index")
+_NUMBER_FORMAT = re.compile(r"(?:0\d{1,2})?(?:d|(?:\.\d{1,2})?f)?")
+_DIGITS = "0123456789"
+
+
+class NameField(NamedTuple):
+    """A field and the fixed text before it; the last one of a part has text only.
+
+    Attributes:
+        literal: The text before the field.
+        field: What the field names; empty at the end of a part.
+        format: How a number is written, such as 06d.
+    """
+
+    literal: str
+    field: str = ""
+    format: str = ""
+
+    @property
+    def number_characters(self) -> str:
+        """What the field can consist of if it is a number; nothing if it may be any text."""
+        if self.field == INDEX:
+            return _DIGITS
+        return f"{_DIGITS}.-" if self.format else ""
+
+    def show(self, value: str) -> str:
+        """Return the text for a value; raise ValueError where that is no number and has to be one."""
+        if not self.format:
+            return value
+        number = float(value) if self.format.endswith("f") else int(value)
+        if not math.isfinite(number):
+            raise ValueError(value)
+        return format(number, self.format)
+
+
+def parse_name(template: str) -> tuple[tuple[NameField, ...], ...]:
+    """Return the parts of a template between slashes; refuse what is no name, or more than fields.
+
+    >>> parse_name("{speaker}/{source}_{index:06d}")[1][:2]
+    (NameField(literal='', field='source', format=''), NameField(literal='_', field='index', format='06d'))
+    """
+    parts: list[list[NameField]] = [[]]
+    literal = ""
+    try:
+        pieces = list(Formatter().parse(template))
+    except ValueError as error:
+        raise _refused(template, f"{error}; write fields as {{source}}, and a brace itself as {{{{") from None
+    for text, field, number_format, conversion in pieces:
+        *folders, literal = (literal + text).split("/")
+        for folder in folders:
+            parts[-1].append(NameField(folder))
+            parts.append([])
+        if field is not None:
+            parts[-1].append(_field(template, literal, field, number_format or "", conversion or ""))
+            literal = ""
+    parts[-1].append(NameField(literal))
+    for part in parts:
+        text = "".join(one.literal or one.field for one in part)
+        if text in ("", ".", "..") or "\0" in text:
+            raise _refused(template, f"{text!r} cannot be a file or a folder; write a name between slashes")
+    if sum(one.field == PATH for part in parts for one in part) > 1:
+        raise _refused(template, "names {path} twice; once is enough")
+    return tuple(map(tuple, parts))
+
+
+def _field(template: str, literal: str, field: str, number_format: str, conversion: str) -> NameField:
+    shown = "{" + field + (f"!{conversion}" if conversion else "") + "}"
+    if not field or conversion or {".", "[", "]"} & {*field}:
+        raise _refused(template, f"{shown} is not the name of a column; write it as {{source}}")
+    known = _NUMBER_FORMAT.fullmatch(number_format)
+    if not known or (field in BUILT_IN and number_format and (field != INDEX or "f" in number_format)):
+        raise _refused(
+            template,
+            f"{{{field}:{number_format}}}: formats are for numbers, as in {{index:06d}} or {{start:.1f}}",
+        )
+    return NameField(literal, field, number_format)
+
+
+def _refused(template: str, why: str) -> Refused:
+    return Refused(f"{OPTION} {template!r}: {why}")
