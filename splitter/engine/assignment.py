@@ -31,8 +31,10 @@ from splitter.registry import EXECUTORS, SINKS
 from splitter.sinks.base import Sink
 from splitter.storage.base import Storage
 from splitter.storage.layout import SHARD_SUFFIXES, Layout
+from splitter.storage.naming import Naming
 from splitter.text.conditions import columns_in
 from splitter.text.csv import in_unicode
+from splitter.text.name_template import BUILT_IN
 from splitter.text.show import show_count, show_names
 from splitter.text.spelling import nearest
 from splitter.text.urls import is_url
@@ -145,7 +147,7 @@ def read_assignment(
     if not len(table):
         refuse_no_match(request.listing.where, reading.tally.left_out)
     _tell_tally(reading.tally, display)
-    layout = Layout(source.root, options.keep_extension)
+    layout = Layout(source.root, options.keep_extension, _naming(request))
     if len(table) > MANY_TO_LOOK_AT and (table.names_urls or is_url(source.root)):
         display.say(f"checking {show_count(len(table), 'input')}")
     found = survey(table, layout, group_rows=group_rows, known=reading.known, members=reading.members)
@@ -206,6 +208,38 @@ def _divide(request: RunRequest, found: Survey, *, keep: bool) -> tuple[Groups |
     if groups is None or storage.part is None:
         return groups, inputs_of_part(storage, found, keep=keep)
     return groups, groups.of_part(found.keys, storage.part)
+
+
+def _naming(request: RunRequest) -> Naming | None:
+    """Return what names the outputs; refuse a field that nothing fills in, where that is known."""
+    template, header = request.options.name, request.source.header
+    if template is None:
+        return None
+    naming = Naming(template, header, request.source.column)
+    known = _metadata_keys(request)
+    unknown = next((name for name in naming.metadata if known and name not in known), None)
+    if unknown is not None:
+        hint = nearest(unknown, sorted({*header, *known, *BUILT_IN}))
+        raise Refused(
+            f"--name {template!r}: {{{unknown}}} is no column of the dataset list, and this recipe does not "
+            f"make it as metadata{hint}"
+        )
+    return naming
+
+
+def _metadata_keys(request: RunRequest) -> set[str]:
+    """Return all metadata that a recipe of ours can make; nothing if that is not known."""
+    recipe, header = request.dataset, request.source.header
+    keys_of = getattr(recipe, "metadata_keys", None)
+    # a subclass may make more, and annotations bring more than is known before they are read
+    if (
+        keys_of is None
+        or not type(recipe).__module__.startswith("splitter.recipes.")
+        or getattr(recipe, "annotations", None)
+    ):
+        return set()
+    keys = keys_of(header)
+    return set() if "label" in keys or "labels" in keys else {*keys, "source_cut"}
 
 
 def _advice_on_keep(request: RunRequest) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from splitter.engine.assignment import Assignment
+from splitter.engine.taken_names import refuse_taken
 from splitter.errors import Refused
 from splitter.ledger.journal import INDEX, Journal
 from splitter.ledger.keeping import refuse_keep_column
@@ -17,7 +18,7 @@ from splitter.ledger.recipe_record import how_before, what_changed
 from splitter.ledger.records import DONE, SKIPPED
 from splitter.ledger.tables import refuse_column, refuse_in_the_way
 from splitter.ledger.unsynced import Unsynced
-from splitter.storage.layout import folders_around, same_name, shard_of
+from splitter.storage.layout import shard_of
 from splitter.text.show import show_count, show_names
 
 NAMES_SHOWN = 3
@@ -110,7 +111,7 @@ def decide(run: Assignment, journal: Journal, tell: Callable[[str], None] = lamb
     unsynced = Unsynced.noted(storage)
     damaged = _damaged(run, left, unsynced, tell)
     state = compare(run, left, damaged, generation)
-    _refuse_taken(run, left, state)
+    refuse_taken(run, left, state, earlier)
     earlier = [one for one in earlier if one and one != run.how]
     stays = len(state.stale) or len(state.unreadable) or (earlier and in_shards(left, state.gone).any())
     redone = len(state.changed) or (run.groups is not None and left.any_outputs)
@@ -215,31 +216,6 @@ def _damaged(
     elif unsynced and unsynced.is_restarted:
         entries = unsynced.lost(run.storage, journal)
     return journal.entries["key"][entries]
-
-
-def _refuse_taken(run: Assignment, journal: Journal, state: State) -> None:
-    """Refuse an input whose outputs would meet those of one that is no longer in the list."""
-    found, table, layout = run.survey, run.table, run.job.layout
-    holders: dict[int, int] = {}
-    around: dict[int, int] = {}
-    for entry, names in zip(state.gone.tolist(), journal.outputs_of_each(state.gone), strict=True):
-        if names:
-            folder, *above = folders_around(same_name(names[0]))
-            holders[hash(folder)] = entry
-            around.update((hash(parent), entry) for parent in above)
-    suspects = np.isin(found.folders[state.todo], [*holders, *around])
-    suspects |= np.isin(found.outer_folders, [*holders]).any()
-    for index in state.todo[suspects].tolist():
-        listed = table.listed(index)
-        folder = layout.folder(layout.key(listed))
-        own, *outer = (hash(parent) for parent in folders_around(same_name(folder) + "/"))
-        met = [holders[parent] for parent in (own, *outer) if parent in holders]
-        if met or own in around:
-            (gone,) = journal.listed(np.array(met[:1] or [around[own]]), table.column)
-            raise Refused(
-                f"{listed}: its outputs would go to {folder}/, among those of {gone}, which is no longer "
-                "in the list; use --prune to remove those"
-            )
 
 
 def _refuse_another_layout(run: Assignment, journal: Journal, before: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import cast
 
 import numpy as np
 
@@ -15,10 +16,11 @@ from splitter.inputs.locations import UNREADABLE, absent, fingerprint, look_at
 from splitter.inputs.shards.index import MemberIndex
 from splitter.inputs.table import BLOCK, InputTable
 from splitter.storage.layout import RESERVED_FOLDERS, Layout, folders_around, key_hash, same_name, shard_of
+from splitter.storage.naming import Naming
 from splitter.stores.files import Found, look_at_all
 from splitter.stores.listings import ListedFiles
 from splitter.system.pool import in_processes
-from splitter.text.csv import parse_rows
+from splitter.text.csv import Row, parse_rows
 from splitter.text.endings import SOUND
 from splitter.text.urls import has_password, is_url, without_secrets
 
@@ -35,7 +37,7 @@ class Survey:
         keys: The hash of each input's key.
         sizes: Bytes, or UNREADABLE.
         changed_ns: When each file last changed; of one that does not exist, a number for its location.
-        folders: The hash of the output folder of each input.
+        folders: The hash of the output folder of each input, or of its claim to names.
         outer_folders: The hashes of the folders that these are in, sorted.
         members: Those that stand in shards.
         at: The index of each input among these, or -1.
@@ -91,12 +93,17 @@ def survey(
             outer_folders.resize(seen + len(outer), refcheck=False)
             outer_folders[seen:] = outer
     outer_folders.sort()
+    of_rows = columns[:2]
     if group_rows:
         rows_of_inputs = table.group(columns[0])
         columns = tuple(numbers[rows_of_inputs] for numbers in columns)
     keys, folders, sizes, times, at = columns
     found = Survey(keys, sizes, times, folders, outer_folders, members, at)
-    _refuse_collisions(table, layout, found)
+    _refuse_listed_twice(table, keys)
+    if layout.naming is None:
+        _refuse_collisions(table, layout, found)
+    else:
+        _refuse_same_names(table, layout, found, *of_rows)
     return found
 
 
@@ -117,17 +124,16 @@ def _look_at_block(
             raise Refused(
                 f"row {index + 1} of the dataset list names no file: {listed!r}; fix or remove that row"
             )
-        folder = same_name(layout.folder(key))
         keys.append(key_hash(key))
+        if layout.naming is None:
+            folder = same_name(layout.folder(key))
+            inner = folder.rfind("/")
+            if inner < 0 or folder[:inner] not in outer_folders:
+                _note_outer(folder, outer_folders, listed, key)
+        else:
+            folder, outer_claims = _claims(layout.naming, row, layout.folder(key), index)
+            outer_folders.update((outer, hash(outer)) for outer in outer_claims)
         folders.append(hash(folder))
-        inner = folder.rfind("/")
-        if inner < 0 or folder[:inner] not in outer_folders:
-            if folder.partition("/")[0] in RESERVED_FOLDERS:
-                raise _reserved(listed, key)
-            for outer in folders_around(folder):
-                if outer in outer_folders:
-                    break
-                outer_folders[outer] = hash(outer)
         location = layout.location(listed)
         found: Found | None = None
         if member >= 0:
@@ -146,6 +152,23 @@ def _look_at_block(
     numbers = np.array(folders, "i8"), np.array(sizes, "i8"), np.array(times, "i8")
     block = np.array(keys, "u8"), *numbers, at
     return block, np.fromiter(outer_folders.values(), "i8", len(outer_folders))
+
+
+def _note_outer(folder: str, outer_folders: dict[str, int], listed: str, key: str) -> None:
+    if folder.partition("/")[0] in RESERVED_FOLDERS:
+        raise _reserved(listed, key)
+    for outer in folders_around(folder):
+        if outer in outer_folders:
+            break
+        outer_folders[outer] = hash(outer)
+
+
+def _claims(naming: Naming, row: Row, folder: str, index: int) -> tuple[str, Iterator[str]]:
+    """Return the claim of a row to names, and those of inputs that could be in its way."""
+    try:
+        return naming.claim(row, folder), naming.outer_claims(row, folder)
+    except ValueError as error:
+        raise Refused(f"row {index + 1} of the dataset list: {error}") from None
 
 
 def _look_at_urls(urls: dict[int, str], known: ListedFiles) -> Iterator[tuple[int, Found]]:
@@ -182,15 +205,18 @@ def _reserved(listed: str, key: str) -> Refused:
     return Refused(f"{listed}: its outputs would get a name that splitter reserves; {remedy}")
 
 
-def _refuse_collisions(table: InputTable, layout: Layout, found: Survey) -> None:
-    """Refuse two inputs whose outputs could meet: the same folder, or one folder inside another."""
-    twin = _first_twins(found.keys)
+def _refuse_listed_twice(table: InputTable, keys: np.ndarray) -> None:
+    twin = _first_twins(keys)
     if twin:
         first, second = (table.listed(index) for index in twin[:2])
         message = f"{second}: is listed twice, in rows {twin[0] + 1} and {twin[1] + 1}"
         also = "" if first == second else f", first as {first}"
         more = f", and {twin[2]:,} more like it" if twin[2] else ""
         raise Refused(f"{message}{also}{more}; remove one, or use a recipe that groups rows")
+
+
+def _refuse_collisions(table: InputTable, layout: Layout, found: Survey) -> None:
+    """Refuse two inputs whose outputs could meet: the same folder, or one folder inside another."""
     twin = _first_twins(found.folders)
     if twin:
         first, second = (table.listed(index) for index in twin[:2])
@@ -211,6 +237,60 @@ def _refuse_collisions(table: InputTable, layout: Layout, found: Survey) -> None
                 f"{inner}: its outputs would go into {layout.folder(key)}/, which is the folder of {listed}; "
                 f"{remedy}"
             )
+
+
+def _refuse_same_names(
+    table: InputTable, layout: Layout, found: Survey, keys: np.ndarray, claims: np.ndarray
+) -> None:
+    """Refuse inputs that a template could give one name, or a name that must be a folder of another.
+
+    `keys` and `claims` are those of rows, since an input may have several.
+    """
+    twin = _first_twins(claims, keys)
+    pairs = twin and [(int(keys[row]), int(claims[row])) for row in twin[:2]]
+    if not pairs:
+        held = next(_members(claims, found.outer_folders), None)
+        if held is None:
+            return
+        inner = _first_needing(table, layout, int(claims[held]))
+        pairs = [(int(keys[held]), int(claims[held])), inner]
+    raise Refused(_same_names(table, layout, found, pairs, more=twin[2] if twin else 0))
+
+
+def _same_names(
+    table: InputTable, layout: Layout, found: Survey, pairs: list[tuple[int, int]], more: int
+) -> str:
+    """Return the words for two inputs, each by its key and the claim of its row, that could share a name."""
+    naming = cast("Naming", layout.naming)
+    listed, examples = [], []
+    for key, claim in pairs:
+        rows = parse_rows(table.text(int(np.flatnonzero(found.keys == key)[0])))
+        folder = layout.folder(layout.key(rows[0][table.at]))
+        row = next(row for row in rows if hash(naming.claim(row, folder)) == claim)
+        listed.append(row[table.at])
+        examples.append(naming.example(row, folder))
+    both = (
+        f"both give {examples[0]!r}"
+        if examples[0] == examples[1]
+        else f"give {' and '.join(map(repr, examples))}"
+    )
+    also = f", and so could {more:,} more" if more else ""
+    return (
+        f"--name {naming.template!r}: two inputs could get the same name: {' and '.join(listed)} "
+        f"{both}{also}; use {{path}}, or a folder or name of columns and {{source}} that differs for each "
+        "input, with nothing behind it but '_{index}'"
+    )
+
+
+def _first_needing(table: InputTable, layout: Layout, claim: int) -> tuple[int, int]:
+    """Return the key and the claim of the first input that needs a folder where another may have a file."""
+    naming = cast("Naming", layout.naming)
+    for index in range(len(table)):
+        for row in parse_rows(table.text(index)):
+            folder = layout.folder(layout.key(row[table.at]))
+            if claim in map(hash, naming.outer_claims(row, folder)):
+                return key_hash(layout.key(row[table.at])), hash(naming.claim(row, folder))
+    raise AssertionError("some input needs it")
 
 
 def _remedy(layout: Layout, *, helps: bool) -> str:
@@ -236,14 +316,21 @@ def _first_inside(table: InputTable, layout: Layout, folder: str) -> str | None:
     return None
 
 
-def _first_twins(numbers: np.ndarray) -> tuple[int, int, int] | None:
-    """Return the first pair of indices with the same number, and how many more pairs there are."""
+def _first_twins(numbers: np.ndarray, owners: np.ndarray | None = None) -> tuple[int, int, int] | None:
+    """Return the first pair of indices with the same number, and how many more pairs there are.
+
+    With `owners`, indices of the same owner may share a number.
+    """
     in_order = np.sort(numbers)
     if not (in_order[1:] == in_order[:-1]).any():
         return None
     # indices take more memory, and are seldom needed
     order = np.argsort(numbers, kind="stable")
     equal = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
+    if owners is not None:
+        equal = equal[owners[order[equal]] != owners[order[equal + 1]]]
+        if not len(equal):
+            return None
     at = equal[np.argmin(order[equal + 1])]
     return int(order[at]), int(order[at + 1]), len(equal) - 1
 

@@ -78,7 +78,7 @@ def what_changed(how: dict[str, Any], earlier: list[dict[str, Any]]) -> list[str
     for name in ("file of the recipe", "recipe"):
         if any(one.get(name) != how[name] for one in earlier):
             # another recipe has other parameters
-            names = {name} | {one for one in names if one in ("sink", "keep_extension")}
+            names = {name} | {one for one in names if one in ("sink", "name", "keep_extension")}
     changes = []
     for name in sorted(names):
         others = [_short(one.get(name)) for one in earlier if one.get(name) != how.get(name)]

@@ -55,7 +55,10 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
-        """Stage one output of the input that owns `folder`."""
+        """Stage one output of the input that owns `folder`; without one, `rename` gives it its path later."""
+
+    def rename(self, names: Sequence[str]) -> None:  # noqa: B027 - of loose files
+        """Give the outputs of the current input these paths, in the order in which they were stored."""
 
     @abstractmethod
     def drop_input(self) -> None:

@@ -24,7 +24,7 @@ class DiscardWriter(SinkWriter):
         size, checksum = write_content(path, content, scratch)
         os.unlink(path)
         self._names.append(name)
-        return StoredOutput(f"{folder}/{name}", size, checksum)
+        return StoredOutput(f"{folder}/{name}" if folder else name, size, checksum)
 
     def drop_input(self) -> None:
         self._names = []

@@ -1,10 +1,13 @@
-"""The sink of loose files: `<path of the input, without extension>/<output name>`."""
+"""The sink of loose files: `<path of the input, without extension>/<output name>`, or as --name says."""
 
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
 from splitter.errors import BadResult, StorageError
+from splitter.options import RunOptions
 from splitter.records import Content, Scratch
 from splitter.sinks.base import OutputOwner, Sink, SinkWriter, StoredOutput
 from splitter.storage.base import Storage
@@ -12,7 +15,13 @@ from splitter.storage.content import write_content
 
 
 class FilesSink(Sink):
-    """Each output is a file, in the folder of its input."""
+    """Each output is a file, in the folder of its input or where a template puts it."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self._name = options.name
+
+    def options(self) -> dict[str, Any]:
+        return {} if self._name is None else {"name": self._name}
 
     def open(
         self,
@@ -34,22 +43,47 @@ class FilesWriter(SinkWriter):
         self._batch = batch
         self._staging = ""
         self._number = 0
-        self._current: list[str] = []
-        self._finished: list[tuple[str, list[str]]] = []
+        self._current: list[StoredOutput] = []
+        # staged files of the current input that get other names than the recipe gave them
+        self._renamed: list[tuple[str, str]] = []
+        # what is to be published: a folder for each input, or single files
+        self._folders: list[tuple[str, list[str]]] = []
+        self._files: list[tuple[str, str]] = []
 
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
-        output = f"{folder}/{name}"
+        output = f"{folder}/{name}" if folder else name
+        self._refuse_unfit(output)
+        path = f"{self._folder()}/{name}"
+        if folder and not self._current:
+            self._may_exist = self._storage.may_hold(folder)
+        stored = StoredOutput(output, *write_content(path, content, scratch))
+        if folder and self._may_exist:
+            self._refuse_taken(stored)
+        self._current.append(stored)
+        return stored
+
+    def rename(self, names: Sequence[str]) -> None:
+        below: dict[str, list[StoredOutput]] = {}
+        staged = f"{self._staging}/{self._number}"
+        self._renamed = [
+            (f"{staged}/{one.output}", name) for one, name in zip(self._current, names, strict=True)
+        ]
+        for stored, name in zip(self._current, names, strict=True):
+            self._refuse_unfit(name)
+            below.setdefault(os.path.dirname(name), []).append(replace(stored, output=name))
+        for folder, outputs in below.items():
+            if self._storage.may_hold(folder, _common_start([one.output for one in outputs])):
+                for stored in outputs:
+                    self._refuse_taken(stored)
+
+    def _refuse_unfit(self, output: str) -> None:
         unfit = self._storage.unfit(output)
         if unfit:
             raise BadResult(f"the output's path {unfit}: {output[:80]}…")
-        path = f"{self._folder()}/{name}"
-        if not self._current:
-            self._may_exist = self._storage.may_hold(folder)
-        size, checksum = write_content(path, content, scratch)
-        if self._may_exist and output not in self._stale:
-            self._storage.refuse_taken(output, size, checksum, self._stale)
-        self._current.append(output)
-        return StoredOutput(output, size, checksum)
+
+    def _refuse_taken(self, stored: StoredOutput) -> None:
+        if stored.output not in self._stale:
+            self._storage.refuse_taken(stored.output, stored.size, stored.checksum, self._stale)
 
     def _folder(self) -> str:
         if not self._staging:
@@ -65,16 +99,26 @@ class FilesWriter(SinkWriter):
             shutil.rmtree(f"{self._staging}/{self._number}", ignore_errors=True)
             # the next input gets another folder, even if this one could not be removed
             self._number += 1
-        self._current = []
+        self._current, self._renamed = [], []
 
     def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - of shards
-        if self._current:
-            self._finished.append((f"{self._staging}/{self._number}", self._current))
-            self._current = []
-            self._number += 1
+        if self._renamed:
+            self._files += self._renamed
+        elif self._current:
+            self._folders.append((f"{self._staging}/{self._number}", [one.output for one in self._current]))
+        self._number += bool(self._current)
+        self._current, self._renamed = [], []
 
     def names(self) -> list[str]:
-        return [name for _, names in self._finished for name in names]
+        return [name for _, names in self._folders for name in names] + [name for _, name in self._files]
 
     def publish(self) -> None:
-        self._storage.publish_all(self._finished)
+        self._storage.publish_all(self._folders)
+        self._storage.publish_files(self._files)
+
+
+def _common_start(names: list[str]) -> str:
+    """Return how all names of some files in one folder begin."""
+    first, last = (os.path.basename(name) for name in (min(names), max(names)))
+    same = (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1])
+    return first[: next(same, len(first))]

@@ -42,6 +42,7 @@ from splitter.worker.failures import (
     may_pass,
     not_read,
 )
+from splitter.worker.given_names import named_outputs
 from splitter.worker.messages import Batch, Failure, Problems, Report, Tried, WorkCounts
 from splitter.worker.rows import Metadata, OutputRow
 from splitter.worker.tools import WorkerTools
@@ -285,14 +286,15 @@ class BatchInProgress:
                 raise BadResult(f"an output names row {row}, but the input has {len(rows)}")
             if content is not None and self._passes(rows[row], own):
                 _check_name(name, names)
-                folder = folder or self._folder(index)
+                if not (folder or self.job.layout.naming):
+                    folder = self._folder(index)
                 stored = self.sink.store(folder, name, content, self._scratch)
                 where = self.tools.rows.location(stored)
                 size += stored.size
                 files += 1
             made.append((where, own, rows[row]))
         surroundings.after_user_code()
-        self._keep(index, made, metadata, outputs=files, size=size)
+        self._keep(index, self._named(index, made, metadata), metadata, outputs=files, size=size)
 
     def _passes(self, row: Row, metadata: Metadata) -> bool:
         """Return whether an output is to be stored; all are, but in shards."""
@@ -303,6 +305,15 @@ class BatchInProgress:
         """Return the folder in the output for an input."""
         layout = self.job.layout
         return layout.folder(layout.key(self.rows[index][0][self.job.at]))
+
+    def _named(self, index: int, made: list[OutputRow], metadata: Metadata) -> list[OutputRow]:
+        """Return the outputs under the names that --name gives them, now that all metadata is known."""
+        naming = self.job.layout.naming
+        if naming is None:
+            return made
+        made = named_outputs(naming, self._folder(index), made, metadata, self.tools.rows)
+        self.sink.rename([where[0] for where, _, _ in made if where[0]])
+        return made
 
     # -- what became of an input -----------------------------------------------------------------------------
 

@@ -1,0 +1,107 @@
+"""Refuse inputs whose outputs would meet those that other inputs have from earlier runs."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splitter.engine.assignment import Assignment
+from splitter.errors import Refused
+from splitter.inputs.table import BLOCK
+from splitter.ledger.journal import Journal
+from splitter.storage.layout import folders_around, same_name, shard_of
+from splitter.text.csv import parse_rows
+
+if TYPE_CHECKING:
+    from splitter.engine.decide import State
+
+
+def refuse_taken(run: Assignment, journal: Journal, state: "State", earlier: list[dict[str, Any]]) -> None:
+    """Refuse names that are still those of another input, which is gone, or is yet to get others.
+
+    `earlier` says how the outputs that are there were made.
+    """
+    if run.job.layout.naming is None:
+        _refuse_folders_of_gone(run, journal, state)
+    # where each input has a folder, it keeps that
+    if run.job.layout.naming or any("name" in one or not one for one in earlier):
+        _refuse_names_of_others(run, journal, state)
+
+
+def _refuse_folders_of_gone(run: Assignment, journal: Journal, state: "State") -> None:
+    """Refuse an input whose outputs would meet those of one that is no longer in the list."""
+    found, table, layout = run.survey, run.table, run.job.layout
+    holders: dict[int, int] = {}
+    around: dict[int, int] = {}
+    for entry, names in zip(state.gone.tolist(), journal.outputs_of_each(state.gone), strict=True):
+        if names:
+            folder, *above = folders_around(same_name(names[0]))
+            holders[hash(folder)] = entry
+            around.update((hash(parent), entry) for parent in above)
+    suspects = np.isin(found.folders[state.todo], [*holders, *around])
+    suspects |= np.isin(found.outer_folders, [*holders]).any()
+    for index in state.todo[suspects].tolist():
+        listed = table.listed(index)
+        folder = layout.folder(layout.key(listed))
+        own, *outer = (hash(parent) for parent in folders_around(same_name(folder) + "/"))
+        met = [holders[parent] for parent in (own, *outer) if parent in holders]
+        if met or own in around:
+            (gone,) = journal.listed(np.array(met[:1] or [around[own]]), table.column)
+            raise Refused(
+                f"{listed}: its outputs would go to {folder}/, among those of {gone}, which is no longer "
+                "in the list; use --prune to remove those"
+            )
+
+
+def _refuse_names_of_others(run: Assignment, journal: Journal, state: "State") -> None:
+    """Refuse an input that may get a name which another one has, as long as that is not made again."""
+    held = np.unique(
+        np.concatenate((state.gone, state.entries[state.stale], state.entries[state.unreadable]))
+    )
+    hashes, holders = list[int](), list[int]()
+    for entry, names in zip(held.tolist(), journal.outputs_of_each(held), strict=True):
+        claims = {claim for name in names if not shard_of(name)[0] for claim in _claims_in(run, name)}
+        hashes += claims
+        holders += [entry] * len(claims)
+    order = np.argsort(np.array(hashes, "i8"), kind="stable")
+    claimed, entries = np.array(hashes, "i8")[order], np.array(holders, "i8")[order]
+    for start in range(0, len(state.todo), BLOCK) if len(claimed) else ():
+        wanted = [
+            pair for index in state.todo[start : start + BLOCK].tolist() for pair in _claims_of(run, index)
+        ]
+        numbers = np.array([number for number, _ in wanted], "i8")
+        bounds = (np.searchsorted(claimed, numbers, side).tolist() for side in ("left", "right"))
+        for (_, index), first, last in zip(wanted, *bounds, strict=True):
+            for entry in entries[first:last].tolist():
+                if journal.entries["key"][entry] != run.survey.keys[index]:
+                    _refuse_name(run, journal, index, entry, is_gone=entry in state.gone)
+
+
+def _refuse_name(run: Assignment, journal: Journal, index: int, entry: int, *, is_gone: bool) -> None:
+    (other,) = journal.listed(np.array([entry]), run.table.column)
+    remedy = (
+        "use --prune to remove those" if is_gone else "use --fresh to start over, or choose another --output"
+    )
+    raise Refused(
+        f"{run.table.listed(index)}: its outputs could get names that outputs of {other} still have"
+        f"{', which is no longer in the list' if is_gone else ''}; {remedy}"
+    )
+
+
+def _claims_in(run: Assignment, name: str) -> Iterator[int]:
+    """Yield what an input must have a claim to, so that one of its outputs could get a name."""
+    naming = run.job.layout.naming
+    if naming is None:
+        yield from map(hash, folders_around(same_name(name)))
+    elif (claim := naming.claim_in(name)) is not None:
+        yield hash(claim)
+
+
+def _claims_of(run: Assignment, index: int) -> Iterator[tuple[int, int]]:
+    """Yield the claims of an input, each with its index."""
+    layout, table = run.job.layout, run.table
+    if layout.naming is None:
+        yield int(run.survey.folders[index]), index
+        return
+    for row in parse_rows(table.text(index)):
+        yield hash(layout.naming.claim(row, layout.folder(layout.key(row[table.at])))), index
