@@ -29,6 +29,7 @@ from splitter.options import RunOptions
 from splitter.storage.base import Storage
 from splitter.storage.folder import LocalStorage
 from splitter.storage.locks import unwritable
+from splitter.text.csv import parse_rows
 from splitter.text.show import one_line, show_bytes, show_count, show_seconds
 
 
@@ -60,6 +61,7 @@ class Forecast:
         faulty: How many have a header that cannot be read.
         faulty_first: The first few of them, with the reason.
         failed_first: The first few that failed when they were tried, with the reason.
+        first_name: With --name, that of the first output, as far as the list tells it.
     """
 
     output: str
@@ -85,6 +87,7 @@ class Forecast:
     faulty: int = 0
     faulty_first: list[str] = field(default_factory=list)
     failed_first: list[str] = field(default_factory=list)
+    first_name: str = ""
 
     def to_json(self) -> str:
         """Return one JSON object, for scripts."""
@@ -107,6 +110,8 @@ class Forecast:
             to_do = f"to do: {show_count(self.to_do, 'input')} ({show_bytes(self.input_bytes)})"
             yield f"{to_do}, which give {gives}" if known else f"{to_do}; number of outputs unknown"
             yield self._time()
+            if self.first_name:
+                yield f"first name: {one_line(self.first_name)}"
         if self.free is not None:
             yield f"{self.output}: {show_bytes(self.free)} free"
             if self.bytes > self.free:
@@ -152,6 +157,7 @@ def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, d
         decision = decide(run, journal)
         plan = Forecast(storage.root, free=_free(storage), removed=decision.pruned)
         _count(plan, run, decision, journal)
+        plan.first_name = _first_name(run, decision)
         sizes = run.survey.sizes[decision.state.todo]
         todo = decision.state.todo[sizes != UNREADABLE]
         shards = 0
@@ -184,6 +190,15 @@ def _count(plan: Forecast, run: Assignment, decision: Decision, journal: Journal
     for index in np.flatnonzero(missing)[:NAMES_SHOWN].tolist():
         listed = run.table.listed(index)
         plan.missing_first.append(one_line(why_unreadable(run.job.layout.location(listed)) or listed))
+
+
+def _first_name(run: Assignment, decision: Decision) -> str:
+    """Return the name that --name gives to the first output, without extension; nothing without --name."""
+    layout, todo = run.job.layout, decision.state.todo
+    if layout.naming is None or not len(todo):
+        return ""
+    row = parse_rows(run.table.text(int(todo[0])))[0]
+    return layout.naming.example(row, layout.folder(layout.key(row[run.table.at])))
 
 
 def _free(storage: Storage) -> int | None:

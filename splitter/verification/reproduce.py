@@ -28,6 +28,7 @@ from splitter.registry import RECIPES
 from splitter.sinks.files import FilesSink
 from splitter.storage.base import Storage
 from splitter.storage.layout import Layout, key_hash, shard_of
+from splitter.storage.naming import Naming
 from splitter.stores.files import Found
 from splitter.system.cpus import usable_cpus
 from splitter.text.csv import Row, parse_rows
@@ -132,8 +133,9 @@ class Reproduction:
             done = done[np.linspace(0, len(done) - 1, self._most).astype("i8")]
         storage = verification.storage
         listed, header, rows = stored_rows(storage)
-        layout, at = Layout(listed.root, listed.keep_extension), header.index(listed.column)
         how, _ = how_before(storage)
+        naming = Naming(str(how["name"]), header, listed.column) if "name" in how else None
+        layout, at = Layout(listed.root, listed.keep_extension, naming), header.index(listed.column)
         seed = seed_of(how, header)
         with tempfile.TemporaryFile() as file:
             table = copy_list(header, rows, file, listed.column)
