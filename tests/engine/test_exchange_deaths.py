@@ -102,6 +102,8 @@ KINDS = {
     "another parameter": (FIVE, Command("abcde", ("--flavour=1",))),
     "rows instead of lost ones": (FIVE, SEVEN, lose),
 }
+# labels are folders, which inputs share
+NAMED = Command("abcde", ("--name={label}/{source}_{index}",), labels="b")
 ONCE = ("a failed one again", "rows pruned", "damaged ones again")
 
 
@@ -117,6 +119,7 @@ def exchanges() -> Iterator[tuple[str, Exchange]]:
                 f"{kind}, {sink}, {size}",
                 Exchange(before, run, (sink, sink), *harm, group=group, is_once=kind in ONCE),
             )
+    yield "another template, files", Exchange(FIVE, NAMED, ("files", "files"))
     yield "appended rows, webdataset, no workers", Exchange(FIVE, SEVEN, ("webdataset",) * 2, workers=0)
     for old, new in itertools.permutations(SINKS, 2):
         yield f"{old} to {new}", Exchange(FIVE, FIVE, (old, new))

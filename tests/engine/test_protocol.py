@@ -7,9 +7,21 @@ import shutil
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from crashes import RECIPE, Ended, complaints, contents, faulty, folders, killed, read_rows, undisturbed
+from crashes import (
+    RECIPE,
+    Ended,
+    complaints,
+    contents,
+    faulty,
+    folders,
+    in_folder,
+    killed,
+    read_rows,
+    undisturbed,
+)
 from doors import write_list
 from hypothesis import Phase, event, given, note, settings
 from hypothesis import strategies as st
@@ -53,6 +65,7 @@ class Run:
     version: str = "1"
     batch_size: int | None = None
     keep_extension: bool = False
+    name: str = ""
     flags: tuple[str, ...] = ()
     death: int | None = None
 
@@ -103,6 +116,7 @@ class World:
         options = [f"--recipe={RECIPE}:Marked", f"--output={output}", "--root=inputs", "--workers=0"]
         options += [f"--flavour={run.flavour}", *run.flags, *flags]
         options += ["--keep-extension"] * run.keep_extension
+        options += [f"--name={run.name}"] * bool(run.name)
         options += self.sink(run)
         return ["run", str(self.home / "dataset.csv"), *options]
 
@@ -241,6 +255,43 @@ def live_through(history: list[Run], kind: type[World]) -> None:
             event(f"a run ended with {ended.code}")
         world.prepare(history[-1])
         world.check_end(history[-1])
+
+
+# of which one input may get the names that another has had, by its label or by its path
+NAMES = [
+    "{path}_{index:02d}",
+    "{label}/{source}_{index}",
+    "{source}/{label}_{index}",
+    "{path}/{index}/{label}",
+]
+
+
+class NamedWorld(World):
+    """One in which templates say where outputs go."""
+
+    def complaints(self) -> list[str]:
+        return complaints(self.output, is_named)
+
+
+def is_named(name: str, made: dict[str, Any]) -> bool:
+    """Whether some template, or none, and some label give an output a name."""
+    number = int(made["name"].partition("-")[0])
+    for path in (made["input"], os.path.splitext(made["input"])[0]):
+        known = {"path": path, "source": path.rpartition("/")[2], "index": number}
+        if name in {f"{form}.bin".format(**known, label=label) for form in NAMES for label in ("l1", "l2")}:
+            return True
+    return in_folder(name, made)
+
+
+@settings(THOROUGH, max_examples=depth(5))
+@given(history=histories(), names=st.lists(st.sampled_from(["", *NAMES]), min_size=5, max_size=5))
+def test_and_so_it_is_when_templates_name_the_outputs(history: list[Run], names: list[str]):
+    """Labels and templates change too, so that names go from one input to another."""
+    named = [
+        replace(run, name=name, rows=[replace(row, label=f"l{1 + len(row.label) % 2}") for row in run.rows])
+        for run, name in zip(history, [*names[: len(history) - 1], names[-1]], strict=True)
+    ]
+    live_through(named, NamedWorld)
 
 
 # -- histories that random ones seldom meet -----------------------------------------------------------------

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,13 +95,16 @@ def _server() -> Server:
 # -- what must hold of an output folder at every moment ------------------------------------------------
 
 
-def complaints(output: Path) -> list[str]:
-    """What is wrong with a folder as a death left it: outputs that are not whole, a manifest that lies."""
+def complaints(output: Path, is_named: Callable[[str, dict[str, Any]], bool] | None = None) -> list[str]:
+    """What is wrong with a folder as a death left it: outputs that are not whole, a manifest that lies.
+
+    `is_named` says whether an output has a name that was asked for, by what stands in it.
+    """
     found = []
     for name, content in contents(output).items():
         if name in ("manifest.csv", "errors.csv"):
             continue
-        if not is_whole(name, content):
+        if not is_whole(name, content, is_named or in_folder):
             found.append(f"{name} is not whole: {content!r}")
     for row in read_rows(output / "manifest.csv"):
         path = output / row["output"]
@@ -121,13 +124,17 @@ def measured(content: bytes) -> tuple[str, str]:
     return str(len(content)), f"xxh128:{xxhash.xxh3_128_hexdigest(content)}"
 
 
-def is_whole(name: str, content: bytes) -> bool:
+def in_folder(name: str, made: dict[str, Any]) -> bool:
+    """Whether an output is in the folder of its input."""
+    return name in (f"{made['input']}/{made['name']}", f"{os.path.splitext(made['input'])[0]}/{made['name']}")
+
+
+def is_whole(name: str, content: bytes, is_named: Callable[[str, dict[str, Any]], bool] = in_folder) -> bool:
     """Whether an output of the recipe in marked.py is all there, under its own name."""
     body, _, mark = content.rpartition(b"\n")
     if xxhash.xxh3_64_hexdigest(body).encode() != mark:
         return False
-    made = json.loads(body.partition(b"\n")[0])
-    return name in (f"{made['input']}/{made['name']}", f"{os.path.splitext(made['input'])[0]}/{made['name']}")
+    return is_named(name, json.loads(body.partition(b"\n")[0]))
 
 
 def contents(output: Path) -> dict[str, bytes]:
