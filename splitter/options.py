@@ -226,8 +226,6 @@ class RunOptions:
         self._check_sink()
         if self.workers_asked[1] == 0 and (self.timeout is not None or self.memory is not None):
             raise Refused("--timeout and --memory need a worker process; leave --workers 0 out")
-        if self.name is not None:
-            parse_name(self.name)
         if self.keep:
             columns_in(self.keep, "--keep")
         # the properties below refuse what they cannot read
@@ -282,7 +280,7 @@ class RunOptions:
                 raise Refused(
                     f"{flag(name)} is only for shards; add --sink webdataset or parquet, or leave it out"
                 )
-        if self.name is not None and self.sink != "files":
+        if self.name is not None and parse_name(self.name) and self.sink != "files":
             raise Refused(
                 f"--name is only for loose files, since shards name their samples themselves; leave it or "
                 f"--sink {self.sink} out"
