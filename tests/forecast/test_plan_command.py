@@ -5,8 +5,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ import psutil
 import pytest
 import soundfile
 from doors import CHECKOUT, here, read_table, tree, write_files, write_list
-from launcher import LONG, eventually
+from launcher import eventually
 from tar_archives import write_tar
 
 from splitter.ledger.journal import Journal
@@ -144,7 +142,7 @@ def test_windows_are_counted_without_being_cut(folder, options, capfd, monkeypat
 def test_other_recipes_are_foretold_by_a_trial(folder, capfd):
     """From a small part of the inputs, evenly spread."""
     chance = np.random.default_rng(4)
-    names = {f"{n % 7}/{n}.txt": "x" * int(size) for n, size in enumerate(chance.integers(3, 30, 3000))}
+    names = {f"{n % 7}/{n}.txt": "x" * int(size) for n, size in enumerate(chance.integers(3, 30, 1200))}
     write_files(folder / "in", names)
     run = [
         folder / "in",
@@ -372,20 +370,17 @@ def test_inputs_that_take_longer_than_a_trial_are_no_failures(folder, words, cap
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_plan_that_is_interrupted_leaves_nothing(folder, words, tmp_path, number):
+def test_a_plan_that_is_interrupted_leaves_nothing(launcher, folder, words, tmp_path, number):
     """It ends with the exit code of the signal, and with all that it has started."""
     temporary, told = tmp_path / "temporary", folder / "told"
     temporary.mkdir()
     write_files(folder, {"faulty.py": FAULTY.replace("time.sleep", f"open({str(told)!r}, 'w'); time.sleep")})
     run = ["plan", words, "--root", "inputs", "--output", folder / "out"]
-    plan = subprocess.Popen(
-        [sys.executable, "-m", "splitter", *run, "--recipe", f"{folder}/faulty.py:Slow"],
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "TMPDIR": str(temporary)},
-    )
+    plan = launcher.start(*run, "--recipe", f"{folder}/faulty.py:Slow", environ={"TMPDIR": str(temporary)})
     eventually(told.exists, lambda: "the trial has not begun")
     children = psutil.Process(plan.pid).children(recursive=True)
-    plan.send_signal(number)
-    assert plan.wait(LONG) == 128 + number
+    plan.signal(number, group=False)
+    assert plan.wait() == 128 + number
     assert not (folder / "out").exists()
     eventually(lambda: not any(one.is_running() for one in children), lambda: f"still there: {children}")
     assert not [*temporary.iterdir()]

@@ -158,7 +158,7 @@ def run_command(command: str, last_code: int, environment: Mapping[str, str]) ->
 def shell_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment in which a shell finds this Python, and `splitter`."""
     own = tmp_path_factory.mktemp("programs")
-    words = forked.command() if forked.AVAILABLE else [sys.executable, "-m", "splitter"]
+    words = forked.command()
     (own / "splitter").write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     (own / "splitter").chmod(0o755)
     path = os.pathsep.join([str(own), str(Path(sys.executable).parent), os.environ["PATH"]])

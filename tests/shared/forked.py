@@ -1,14 +1,15 @@
 """`splitter ...` without the second or two that its imports take: forked from a process that has done them.
 
-A command is what it is as a program of its own: it has the standard streams, the folder, the environment and
-the CPUs of whoever asks, and it ends as Python ends. Only what Python itself reads when it starts (PYTHON...,
-LC_...) is as it was when the server started.
+A command is what it is as a program of its own: it has the standard streams, the folder, the environment,
+the CPUs and the limit of open files of whoever asks, and it ends as Python ends. Only what Python itself
+reads when it starts (PYTHON..., LC_...) is as it was when the server started.
 
 As a script this is the server, or the program that asks it, which is to start in no time at all.
 """
 
 import json
 import os
+import resource
 import signal
 import socket
 import struct
@@ -26,6 +27,8 @@ _started: list[tuple[str, Any]] = []
 
 def command() -> list[str]:
     """What stands for `splitter` in a command line."""
+    if not AVAILABLE:
+        return [sys.executable, "-m", "splitter"]
     if not _started:
         _started.append(_start())
     return [sys.executable, "-I", "-S", __file__, "ask", _started[0][0]]
@@ -62,7 +65,8 @@ def _connect(name: str, *, listen: bool = False) -> socket.socket:
 def _ask(name: str, arguments: list[str]) -> int:
     """Run a command; its exit code."""
     here = {"folder": os.getcwd(), "environ": dict(os.environ), "cpus": [*os.sched_getaffinity(0)]}
-    content = json.dumps({**here, "arguments": arguments}).encode()
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    content = json.dumps({**here, "files": files, "arguments": arguments}).encode()
     with _connect(name) as connection:
         socket.send_fds(connection, [_LENGTH.pack(len(content))], [0, 1, 2])
         connection.sendall(content)
@@ -137,8 +141,13 @@ def _handle(connection: socket.socket) -> None:
         os._exit(0)
 
 
-def _be_the_command(
-    streams: list[int], folder: str, environ: dict[str, str], cpus: list[int], arguments: list[str]
+def _be_the_command(  # noqa: PLR0913, PLR0917 - what a process has
+    streams: list[int],
+    folder: str,
+    environ: dict[str, str],
+    cpus: list[int],
+    files: tuple[int, int],
+    arguments: list[str],
 ) -> None:
     import atexit
     import tempfile
@@ -154,6 +163,7 @@ def _be_the_command(
         os.environ.clear()
         os.environ.update(environ)
         os.sched_setaffinity(0, cpus)
+        resource.setrlimit(resource.RLIMIT_NOFILE, tuple(files))
         tempfile.tempdir = None
         sys.argv[:] = ["splitter", *arguments]
         sys.path[0] = folder

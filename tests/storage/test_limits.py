@@ -11,12 +11,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import pytest
 from doors import read_table, tree, write_files, write_list
 from faulty import noted
 from launcher import (
     FAULTY,
-    SPLITTER,
     Launcher,
     LauncherProcess,
     check_complete,
@@ -236,7 +236,7 @@ def test_few_open_files(folder: Path):
     """`ulimit -n 64` is enough for a run, and for a run that continues from many records."""
     dataset = make_inputs(folder / "data", texts(100))
     output = folder / "outputs"
-    command = [*SPLITTER, "run", dataset, *PARTS, "--batch-size", 1, "--output", output]
+    command = [*forked.command(), "run", dataset, *PARTS, "--batch-size", 1, "--output", output]
     for options in (["--limit", 50], []):
         shell = ["bash", "-c", 'ulimit -n 64; exec "$@"', "bash", *map(str, [*command, *options])]
         run = subprocess.run(
@@ -250,7 +250,7 @@ def test_too_few_open_files_for_so_many_workers(folder: Path):
     """Where the limit is too low for the workers that are asked for, it is raised or the remedy is named."""
     dataset = make_inputs(folder / "data", texts(40))
     command = [
-        *SPLITTER,
+        *forked.command(),
         "run",
         dataset,
         *PARTS[:2],

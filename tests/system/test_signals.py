@@ -145,8 +145,9 @@ def test_a_signal_while_the_program_starts(folder: Path, number: int):
     # from here on it is known what is to be run
     said = program("run", "l.csv", cwd=folder, PYTHONPATH=path, STRIKE_AT="splitter.engine.main")
     assert said == Said(128 + number, "", "interrupted; nothing was done yet\n")
-    said = program("run", "l.csv", cwd=folder, PYTHONPATH=path, STRIKE_AT="none")
-    assert said.code == 1
+    if number == signal.SIGINT:
+        said = program("run", "l.csv", cwd=folder, PYTHONPATH=path, STRIKE_AT="none")
+        assert said.code == 1
 
 
 def test_a_signal_is_left_to_those_who_import_the_package():
