@@ -5,6 +5,7 @@ import fcntl
 import os
 import re
 import sys
+import tracemalloc
 from pathlib import Path
 
 import fsspec
@@ -265,6 +266,24 @@ def test_a_manifest_with_impossible_numbers_is_refused(made: Path, tmp_path: Pat
             Refused, match=f"in/a/000001_1.000s.wav: its {column} is '{value}', which cannot be"
         ):
             splitter.export(tmp_path / "out", to)
+
+
+@pytest.mark.parametrize("to", ["lhotse", "nemo"])
+def test_memory_does_not_grow_with_the_pieces(made: Path, tmp_path: Path, to: str):
+    """Ten times as many take no more."""
+    header, row, *_ = (made / "files" / "manifest.csv").read_text().splitlines()
+    folder, name = row.partition("/000000_")[0].rpartition(",")[2], "/000000_"
+    peaks = []
+    for count in (500, 5000):
+        output = tmp_path / f"{count}"
+        output.mkdir()
+        rows = (row.replace(f"{folder}{name}", f"{folder}{number}/000000_") for number in range(count))
+        (output / "manifest.csv").write_text("\n".join([header, *rows]))
+        tracemalloc.start()
+        splitter.export(output, to)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 2**20
 
 
 def test_no_two_keys_are_the_same():
