@@ -358,7 +358,7 @@ class Piece:
     @property
     def channels(self) -> int:
         """The channels of its file: one if each has a file of its own."""
-        return self.number("channels") if self.source_channel is None else 1
+        return self.number("channels")
 
     @property
     def duration(self) -> float:
