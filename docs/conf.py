@@ -34,6 +34,8 @@ NAVIGATION = {
     ],
     "How to run": [
         "dataset-lists",
+        "inputs-from",
+        "dataset-objects",
         "shards-as-input",
         "object-stores",
         "faults-and-resume",
@@ -43,7 +45,17 @@ NAVIGATION = {
         "completion",
     ],
     "How to see and trust it": ["plan", "measures", "report", "verify"],
-    "How to train": ["notebook", "shards", "open", "export", "webdataset", "hugging-face", "ray-data", "tar"],
+    "How to train": [
+        "notebook",
+        "shards",
+        "open",
+        "export",
+        "train-with",
+        "webdataset",
+        "hugging-face",
+        "ray-data",
+        "tar",
+    ],
     "Reference": ["cli", "the-class", "manifest", "api"],
     "Background": ["design", "performance", "comparison"],
 }
