@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -13,6 +14,28 @@ LONGEST_SHOWN = 60
 
 Scalar = str | int | float | bool | None
 Content = bytes | bytearray | memoryview | str | PathLike[str] | Callable[[BinaryIO], object] | None
+
+
+class Deferred(ABC):
+    """The content of an output that is made when it is stored: a sink may note how, instead."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def made(self) -> Content:
+        """Make the content."""
+
+    def __call__(self, file: BinaryIO) -> None:
+        """Write the content, as any callable does."""
+        write_to(file, self.made())
+
+
+def write_to(file: BinaryIO, content: Content) -> None:
+    """Write content that is bytes, or a callable."""
+    if callable(content):
+        content(file)
+    else:
+        file.write(content)  # type: ignore[arg-type]
 
 
 class Scratch:

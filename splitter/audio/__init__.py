@@ -9,6 +9,7 @@ base          the seam `SoundSource`: a recording as a stream of pieces
 sources       which way a recording is cut
 copying       recordings that are cut without decoding, by copying bytes or frames
 packets       Opus that is cut by its packets, and the proof that it sounds the same
+pieces        a piece that is not cut yet, and the text that says how
 decoded       recordings that are decoded, mixed, resampled and encoded
 window        the frames of a stream that may still be asked for
 resampling    another sample rate, as a stream

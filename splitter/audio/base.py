@@ -3,7 +3,7 @@
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -27,19 +27,25 @@ class SoundSource(ABC):
         recorded: How the recording is stored.
         made: How the pieces are to be stored.
         resampler: What brings it to another rate, if anything has to.
+        files: How many files a piece is: one, or one for each channel.
+        path: Where the recording is, for those who cut it again.
+        is_decoded: Whether what comes before a piece may have to be decoded, too.
     """
 
     recorded: SoundFormat
     made: SoundFormat
     resampler: str | None = None
+    files: int = 1
+    path: str = ""
+    is_decoded: ClassVar[bool] = False
 
     @abstractmethod
     def reach(self, frame: int) -> int:
         """Read on until so many frames are known to be there; return how many of them there are."""
 
     @abstractmethod
-    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
-        """Return the frames from `start` to `stop`, then silence, as one file or as one per channel."""
+    def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:
+        """Return the frames from `start` to `stop`, then silence, as a file; of a channel, or of all."""
 
     @abstractmethod
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:

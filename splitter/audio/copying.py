@@ -50,7 +50,7 @@ class RawSource(SoundSource):
         """As many frames as there are bytes for."""
         return self._frames
 
-    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+    def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:  # noqa: ARG002 - all
         """Return the piece itself if it is small, else what copies it."""
         raw = self._raw
         header = wav_header(raw, stop - start + silence)
@@ -59,7 +59,7 @@ class RawSource(SoundSource):
         more = silence * raw.frame_bytes
         even = b"\0" * (size + more & 1)
         if size + more <= LARGEST_IN_MEMORY:
-            return [header + self._read(at, size) + silent * more + even]
+            return header + self._read(at, size) + silent * more + even
 
         def copy(file: BinaryIO) -> None:
             file.write(header)
@@ -67,7 +67,7 @@ class RawSource(SoundSource):
             file.writelines(silent * min(COPY_AT_ONCE, more - done) for done in range(0, more, COPY_AT_ONCE))
             file.write(even)
 
-        return [copy]
+        return copy
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
         """Yield the samples as numbers."""
@@ -132,12 +132,12 @@ class FramesSource(SoundSource):
         """As many as the frames hold."""
         return self.reach(LONGEST)
 
-    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+    def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:  # noqa: ARG002 - all
         """Return what copies the frames; with silence after them it has to be encoded."""
         if not silence:
-            return [functools.partial(self._flac.cut, start, stop)]
+            return functools.partial(self._flac.cut, start, stop)
         blocks = functools.partial(_with_silence, self._flac.cut, self.made, start, stop, silence)
-        return [encode_blocks(blocks, stop - start + silence, self.made)]
+        return encode_blocks(blocks, stop - start + silence, self.made)
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
         """Yield what the frames decode to."""
@@ -172,15 +172,15 @@ class LossySource(SoundSource):
         """Return `copied`, unless there is silence, or the piece would not sound like the recording."""
         return "encoded" if silence or not self.is_exact(start, stop) else "copied"
 
-    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+    def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:  # noqa: ARG002 - all
         """Return what copies the frames, or encodes a piece that cannot be made of them."""
         if self.way_of_cutting(start, stop, silence) == "copied":
-            return [functools.partial(self._lossy.cut, start, stop)]
+            return functools.partial(self._lossy.cut, start, stop)
         return self._encoded(start, stop, silence)
 
-    def _encoded(self, start: int, stop: int, silence: int) -> list[Content]:
+    def _encoded(self, start: int, stop: int, silence: int) -> Content:
         blocks = functools.partial(_with_silence, self._lossy.cut, self.made, start, stop, silence)
-        return [encode_blocks(blocks, stop - start + silence, self.made)]
+        return encode_blocks(blocks, stop - start + silence, self.made)
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
         """Yield what the frames decode to."""

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from tempfile import gettempdir
 from typing import TypeVar
@@ -45,16 +45,14 @@ def _mean(block: np.ndarray) -> np.ndarray:
 
 
 class DecodedSource(SoundSource):
-    """A recording that is decoded, mixed, resampled and encoded.
+    """A recording that is decoded, mixed, resampled and encoded."""
 
-    Attributes:
-        splits: Whether each channel becomes a file.
-    """
+    is_decoded = True
 
     def __init__(self, decoder: Decoder, made: SoundFormat, target: Target, folder: Folder) -> None:
         """Set up the way that samples take; `folder` is for what is too long to stand in memory."""
         self._decoder, self.recorded, self.made = decoder, decoder.format, made
-        self.splits = target.channels == "split" and decoder.format.channels > 1
+        self.files = decoder.format.channels if target.channels == "split" else 1
         is_mixed = target.channels == "mono" and decoder.format.channels > 1 and decoder.mixes()
         mix = _mixer(target, 1 if is_mixed else decoder.format.channels)
         channels = decoder.format.channels if target.channels in ("keep", "split") else 1
@@ -107,13 +105,11 @@ class DecodedSource(SoundSource):
         self._tape.forget(LONGEST)
         self._tape.reach(LONGEST)
 
-    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
-        """Return for each file what encodes it."""
+    def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:
+        """Return what encodes the file."""
         count = stop - start + silence
         write = encode_blocks if count * self.recorded.channels > MANY_SAMPLES else encode
-        channels: Iterable[int | None] = range(self.recorded.channels) if self.splits else [None]
-        read = functools.partial(self._blocks, start, stop, silence)
-        return [write(functools.partial(read, channel), count, self.made) for channel in channels]
+        return write(functools.partial(self._blocks, start, stop, silence, channel), count, self.made)
 
     def _blocks(self, start: int, stop: int, silence: int, channel: int | None) -> Iterator[np.ndarray]:
         """Yield a long piece, part after part; of one channel, or of all."""

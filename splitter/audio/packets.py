@@ -29,6 +29,7 @@ class OpusPacketsSource(LossySource):
     What is not known to sound the same is decoded, both as a piece and in the recording, and compared.
     """
 
+    is_decoded = True
     _lossy: OpusSource
 
     def __init__(
@@ -62,11 +63,11 @@ class OpusPacketsSource(LossySource):
         """Return whether there is a preroll after which the piece sounds like the recording."""
         return self._preroll_of(start, stop) > 0
 
-    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+    def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:
         """Return what copies the packets, or encodes a piece that cannot be made of them."""
         if not silence and (preroll := self._preroll_of(start, stop)):
-            return [functools.partial(self._lossy.cut, start, stop, preroll=preroll)]
-        return self._whole(start, stop).contents(start, stop, silence)
+            return functools.partial(self._lossy.cut, start, stop, preroll=preroll)
+        return self._whole(start, stop).content(start, stop, silence, channel)
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
         """Yield the frames as they are decoded in sequence from the start of the recording."""

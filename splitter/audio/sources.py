@@ -87,7 +87,7 @@ class UnreadSource(SoundSource):
         """What the header says."""
         return self._recorded_frames
 
-    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+    def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:
         """Raise NotImplementedError: nothing is read."""
         raise NotImplementedError
 

@@ -95,7 +95,9 @@ class NormalisedSource(DecodedSource):
         """Return the gain of each file of a piece."""
         if self._latest[:2] != (start, stop):
             files = (
-                [slice(at, at + 1) for at in range(self.recorded.channels)] if self.splits else [slice(None)]
+                [slice(at, at + 1) for at in range(self.recorded.channels)]
+                if self.files > 1
+                else [slice(None)]
             )
             self._latest = start, stop, [self._gain(start, stop, columns) for columns in files]
         return self._latest[2]

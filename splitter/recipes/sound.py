@@ -22,6 +22,7 @@ from splitter.annotations.corpora import state_of_folder
 from splitter.annotations.dividing import Cross, Share, Shares, Upcoming
 from splitter.audio.base import SoundSource
 from splitter.audio.decoders import Truncated
+from splitter.audio.pieces import Cut, Storing, UncutPiece
 from splitter.audio.probe import probed_length
 from splitter.audio.sources import UnreadSource
 from splitter.audio.target import Channels, FileFormat, Lossy, Target, made_format
@@ -266,6 +267,7 @@ class SoundRecipe(ProcessorDataset):
             target = replace(target, device=self.device)
         folder = partial(getattr, input_file, "scratch")
         with open_sound(input_file.local_path, target, self.truncated, folder, self.loudness) as source:
+            source.path = input_file.local_path
             for number, span in enumerate(self.labelled_spans(source, input_file)):
                 yield from self._files(source, span, number)
             source.finish()
@@ -316,8 +318,10 @@ class SoundRecipe(ProcessorDataset):
 
     def contents(self, source: SoundSource, start: int, stop: int, silence: int) -> list[list[PieceFile]]:
         """Return the files of a piece, for all channels or for one after the other."""
-        ending = source.made.ending
-        return [[(ending, content, {})] for content in source.contents(start, stop, silence)]
+        channels = range(source.files) if source.files > 1 else (None,)
+        storing = Storing(self.target, self.truncated)
+        pieces = (UncutPiece(source, Cut(start, stop, silence, channel, storing)) for channel in channels)
+        return [[(source.made.ending, piece, {})] for piece in pieces]
 
     def _measured(self, source: SoundSource, start: int, stop: int, channel: int | None) -> dict[str, Scalar]:
         """Return the gain of a piece, or of one of its channels, and what is measured of it."""

@@ -165,7 +165,7 @@ def preview(path: str, rate: int) -> bytes:
     )
     with DecodedSource.open(path, target, "keep") as source:
         stop = min(source.reach(PREVIEW_SECONDS * source.made.rate), PREVIEW_SECONDS * source.made.rate)
-        [content] = source.contents(0, stop)
+        content = source.content(0, stop)
     if callable(content):
         file = io.BytesIO()
         content(file)

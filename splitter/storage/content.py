@@ -11,7 +11,7 @@ from typing import BinaryIO
 import xxhash
 
 from splitter.errors import BadResult, StorageError
-from splitter.records import Content, Scratch
+from splitter.records import Content, Deferred, Scratch
 
 READ_AT_ONCE = 1 << 20
 # small writes are gathered; what is larger goes to the file as it is, without a copy
@@ -91,6 +91,8 @@ class Callbacks:
 
 def write_content(path: str, content: Content, scratch: Scratch) -> tuple[int, str]:
     """Write an output's content to a new file; return its size and checksum."""
+    if isinstance(content, Deferred):
+        content = content.made()
     if isinstance(content, str):
         content = _encoded(content, path)
     if isinstance(content, memoryview):
@@ -247,6 +249,8 @@ class _InMemory(io.RawIOBase):
 
 def hold_content(room: memoryview, path: str, content: Content, scratch: Scratch) -> tuple[int, str, bool]:
     """Write to memory if there is room; return size, checksum, and whether it is in memory."""
+    if isinstance(content, Deferred):
+        content = content.made()
     if isinstance(content, str):
         content = _encoded(content, path)
     if isinstance(content, (bytes, bytearray, memoryview)):

@@ -99,7 +99,7 @@ class Heard(SoundSource):
         self.furthest = max(self.furthest, frame)
         return min(frame, self.length)
 
-    def contents(self, start: int, stop: int, silence: int = 0) -> list[Content]:
+    def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:
         raise NotImplementedError
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:

@@ -1,0 +1,117 @@
+"""A piece of a recording that is not cut yet, and the text that says how to cut it.
+
+160000:320000                                              samples, from the first to before the last
+0:80000+4000 channel=2 sample_rate=16000 channels=split    then silence; which channel; how it is stored
+"""
+
+import functools
+import re
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, cast, get_args
+
+from splitter.audio.base import SoundSource
+from splitter.audio.decoders import Truncated
+from splitter.audio.target import Channels, FileFormat, Lossy, Target
+from splitter.errors import Refused
+from splitter.records import Content, Deferred
+
+_TEXT = re.compile(
+    r"(\d{1,18}):(\d{1,18})(?:\+(\d{1,18}))?(?: channel=(\d{1,4}))?((?: [a-z_]+=\w+)*)", re.ASCII
+)
+_OPTIONS = tuple(one.name for one in fields(Target) if one.name not in ("device", "amplified"))
+_CHOICES = {
+    name: get_args(choices)
+    for name, choices in (
+        ("channels", Channels),
+        ("format", FileFormat),
+        ("lossy", Lossy),
+        ("truncated", Truncated),
+    )
+}
+
+
+class Storing(NamedTuple):
+    """How a recording is opened, and how its pieces are stored: the same for all of them."""
+
+    target: Target = Target()
+    truncated: Truncated = "error"
+
+    def __str__(self) -> str:
+        """Return what differs from the default, as options."""
+        usual = Target()
+        given = {name: getattr(self.target, name) for name in _OPTIONS}
+        told = [f" {name}={value}" for name, value in given.items() if value != getattr(usual, name)]
+        return "".join(told) + (f" truncated={self.truncated}" if self.truncated != "error" else "")
+
+    @classmethod
+    @functools.lru_cache(maxsize=64)
+    def parse(cls, text: str) -> "Storing":
+        """Read what `str` has written; raise ValueError or Refused for what it has not."""
+        given: dict[str, Any] = dict(option.split("=") for option in text.split())
+        for name, value in given.items():
+            if name not in (*_OPTIONS, "truncated") or (name in _CHOICES and value not in _CHOICES[name]):
+                raise ValueError(f"{name}={value}")
+        if "sample_rate" in given:
+            given["sample_rate"] = int(given["sample_rate"])
+        truncated = cast("Truncated", given.pop("truncated", "error"))
+        return cls(Target(**given), truncated)
+
+
+class Cut(NamedTuple):
+    """Where a piece begins and ends, and how it is stored.
+
+    Attributes:
+        start: Its first sample, at the rate of the pieces.
+        stop: The one after its last.
+        silence: How many samples of silence come after it.
+        channel: Which of the recording's channels it is; None for all that are kept.
+        storing: How it is stored.
+    """
+
+    start: int
+    stop: int
+    silence: int = 0
+    channel: int | None = None
+    storing: Storing = Storing()
+
+    def __str__(self) -> str:
+        """Return it as text."""
+        silence = f"+{self.silence}" if self.silence else ""
+        channel = "" if self.channel is None else f" channel={self.channel + 1}"
+        return f"{self.start}:{self.stop}{silence}{channel}{self.storing}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Cut":
+        """Read what `str` has written; raise ValueError for anything else."""
+        match = _TEXT.fullmatch(text)
+        if not match:
+            raise ValueError(f"{text!r:.100} is no piece of a recording")
+        start, stop, silence, channel = (int(number or 0) for number in match.groups()[:4])
+        try:
+            storing = Storing.parse(match[5])
+        except (ValueError, Refused) as error:
+            raise ValueError(f"{text!r:.100} is no piece of a recording: {error}") from None
+        if start + (not silence) > stop or (match[4] and not channel):
+            raise ValueError(f"{text!r:.100} is no piece of a recording")
+        return cls(start, stop, silence, channel - 1 if channel else None, storing)
+
+    def content(self, source: SoundSource) -> Content:
+        """Return the content of the piece."""
+        return source.content(self.start, self.stop, self.silence, self.channel)
+
+
+@dataclass(frozen=True, slots=True)
+class UncutPiece(Deferred):
+    """A piece of an open recording, which is cut when it is stored.
+
+    Attributes:
+        source: The recording.
+        cut: What to cut.
+    """
+
+    source: SoundSource
+    cut: Cut
+
+    def made(self) -> Content:
+        """Cut the piece."""
+        return self.cut.content(self.source)
