@@ -113,8 +113,9 @@ class RunOptions:
         limit: Take only the first N inputs, for a trial.
         part: Do only part K of N, as K/N, while other processes or machines do the others; afterwards,
             'splitter manifest' assembles the manifest.
-        sink: Where output files go: loose files; tar shards, as WebDataset reads them; or Parquet shards, as
-            Hugging Face's datasets, Ray and others read them.
+        sink: Where output files go: loose files; tar shards, as WebDataset reads them; Parquet shards, as
+            Hugging Face's datasets, Ray and others read them; or virtual: nowhere, pieces of recordings are
+            rows only, and cut when they are read.
         name: Names for the output files, such as '{speaker}/{source}_{index:06d}', without the extension.
             Fields are columns of the list, metadata, {source} and {path} of the input, {name} and {index} of
             the output; only with loose files.
@@ -276,7 +277,7 @@ class RunOptions:
     def _check_sink(self) -> None:
         """Refuse options that our own sinks would ignore; those of other packages check themselves."""
         for name in _FOR_SHARDS:
-            if self.sink == "files" and getattr(self, name) not in (None, []):
+            if self.sink in ("files", "virtual") and getattr(self, name) not in (None, []):
                 raise Refused(
                     f"{flag(name)} is only for shards; add --sink webdataset or parquet, or leave it out"
                 )

@@ -115,6 +115,7 @@ SINKS = Registry(
         "files": "splitter.sinks.files:FilesSink",
         "webdataset": "splitter.sinks.webdataset:WebDatasetSink",
         "parquet": "splitter.sinks.parquet:ParquetSink",
+        "virtual": "splitter.sinks.virtual:VirtualSink",
     },
 )
 EXECUTORS = Registry(

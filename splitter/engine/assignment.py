@@ -118,6 +118,8 @@ def read_request(
     source = read_source(listing, leave_out=storage.root, group_rows=dataset.group_rows, tell=display.say)
     sink: Sink = SINKS.load(options.sink, Sink)(options)
     _refuse_for_shards(sink, options)
+    if not sink.makes_files:
+        _refuse_virtual(dataset, options)
     _refuse_own_columns(source.header, listing, sink)
     refuse_columns(dataset, source.header)
     if not executor.elsewhere:
@@ -146,6 +148,11 @@ def read_assignment(
     table = copy_list(source.header, source.rows, file, source.column)
     if not len(table):
         refuse_no_match(request.listing.where, reading.tally.left_out)
+    if len(reading.members) and not request.sink.makes_files:
+        raise Refused(
+            f"--sink {options.sink}: {table.listed(0)} is in a shard, or is a virtual piece itself; use "
+            "--sink files"
+        )
     _tell_tally(reading.tally, display)
     layout = Layout(source.root, options.keep_extension, _naming(request))
     if len(table) > MANY_TO_LOOK_AT and (table.names_urls or is_url(source.root)):
@@ -328,6 +335,36 @@ def _refuse_for_shards(sink: Sink, options: RunOptions) -> None:
         )
     if options.audiofolder:
         raise Refused(f"--audiofolder: is for loose files; leave --sink {options.sink} out")
+
+
+def _refuse_virtual(dataset: ProcessorDataset, options: RunOptions) -> None:
+    """Refuse what cannot be cut out of recordings when it is read."""
+    # it loads what reads sound
+    from splitter.recipes.sound import SoundRecipe
+
+    name = f"--sink {options.sink}"
+    if (
+        not isinstance(dataset, SoundRecipe)
+        or type(dataset).process is not SoundRecipe.process
+        or type(dataset).contents is not SoundRecipe.contents
+    ):
+        recipe = type(dataset).__name__
+        raise Refused(
+            f"{name}: {recipe} does not only cut pieces out of recordings, so its outputs cannot be made "
+            "when they are read; use --sink files"
+        )
+    if options.audiofolder:
+        raise Refused(f"--audiofolder: is for loose files; leave {name} out")
+    if dataset.loudness is not None:
+        raise Refused(
+            f"{name}: the gain of a piece is not applied when it is read; leave --loudness out, or use "
+            "--sink files"
+        )
+    if dataset.device != "cpu" and dataset.target.sample_rate is not None:
+        raise Refused(
+            f"{name}: pieces are resampled again when they are read, on a CPU; leave --device out, or use "
+            "--sink files"
+        )
 
 
 def _refuse_own_columns(header: list[str], listing: InputList, sink: Sink) -> None:

@@ -200,9 +200,16 @@ def _sound_made(run: Assignment, decision: Decision, journal: Journal) -> Output
     total = OutputTally()
     for head, record, piece in journal.pieces(entries[tells[journal.entries["head"][entries]]]):
         header, sound = headers[head], columns[head]
-        path, size = header.index(run.table.column), header.index(OUTPUT_COLUMNS[SIZE_AT])
+        path, output = header.index(run.table.column), header.index(OUTPUT_COLUMNS[0])
         for row in rows_of(journal, record, piece, range(len(header))):
-            total.add(row[path], row[size], sound.seconds_of(row), sound.recorded_of(row), skipped=False)
+            total.add(
+                row[path],
+                row[output],
+                row[output + SIZE_AT],
+                sound.seconds_of(row),
+                sound.recorded_of(row),
+                skipped=False,
+            )
     return total if total.recorded else None
 
 

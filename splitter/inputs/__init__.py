@@ -16,6 +16,7 @@ table        the copy of the list: rows on disk, a few numbers for each in memor
 survey       one look at every input, before any work
 roots        the folder or URL that relative paths start from
 locations    the size and time of a file or URL, and its fingerprint
+pieces       pieces that are no files: cut out of their recordings when they are read
 fetching     remote inputs, fetched ahead of use
 shards       inputs that lie in shards
 dialects     lists and folders that other tools wrote

@@ -19,6 +19,7 @@ from splitter.ledger.records import (
     ERROR_COLUMNS,
     FAILED,
     NOT_DONE,
+    SIZE_AT,
     Record,
     RowColumns,
     ShardSums,
@@ -184,12 +185,12 @@ class Journal(CommitProtocol):
         return [name for names in self.outputs_of_each(entries) for name in names]
 
     def outputs_of_each(self, entries: np.ndarray) -> Iterator[list[str]]:
-        """Yield the names of the output files of each entry."""
+        """Yield the names of the output files of each entry; what is cut when it is read is no file."""
         entries = np.asarray(entries, "i8")
         done = self.entries["status"][entries] == DONE
         for is_done, (head, rows) in zip(done.tolist(), self.rows_of_each(entries), strict=True):
             at = len(head.columns)
-            yield [row[at] for row in rows if row[at]] if is_done else []
+            yield [row[at] for row in rows if row[at] and row[at + SIZE_AT]] if is_done else []
 
     def rows_of_each(self, entries: np.ndarray) -> Iterator[tuple[RowColumns, list[Row]]]:
         """Yield the columns and the rows of each entry, as they are in its record."""

@@ -13,6 +13,7 @@ import numpy as np
 from splitter.errors import Refused
 from splitter.ledger.run_files import LIST, LISTED
 from splitter.storage.base import Storage
+from splitter.storage.checked_file import unsealed
 from splitter.storage.content import measure
 from splitter.storage.layout import Layout, key_hash
 from splitter.text.csv import Row, csv_rows
@@ -57,9 +58,7 @@ def stored_list(storage: Storage) -> tuple[Row, str, np.ndarray]:
 
 def stored_rows(storage: Storage) -> tuple[ListDescription, Row, Iterator[Row]]:
     """Return how the list names inputs, its columns and its rows."""
-    listed = LISTED.load(storage, _description)
-    if listed is None or not storage.exists(LIST.name):
-        raise Refused(f"{storage.root}: no run has started there yet; start one with 'splitter run'")
+    listed = list_description(storage)
     try:
         rows = csv_rows(storage.on_disk(LIST.name), ",")
         header = next(rows)
@@ -69,6 +68,19 @@ def stored_rows(storage: Storage) -> tuple[ListDescription, Row, Iterator[Row]]:
     except ValueError as error:
         raise LISTED.damaged(storage, error) from None
     return listed, header, rows
+
+
+def list_description(storage: Storage) -> ListDescription:
+    """Return how the list of the last run names inputs."""
+    listed = LISTED.load(storage, _description)
+    if listed is None or not storage.exists(LIST.name):
+        raise Refused(f"{storage.root}: no run has started there yet; start one with 'splitter run'")
+    return listed
+
+
+def description_of(text: bytes) -> ListDescription:
+    """Read what `keep_list` has stored; raise ValueError, KeyError or TypeError for anything else."""
+    return _description(*unsealed(text))
 
 
 def _description(content: dict[str, Any], _: bytes) -> ListDescription:

@@ -86,6 +86,6 @@ def _is_lost(storage: Storage, at: int, rows: Sequence[Sequence[str]]) -> bool:
     """Look at the loose outputs that an input's rows name; shards are always synced."""
     for row in rows:
         name, size = row[at], row[at + SIZE_AT]
-        if name and not shard_of(name)[0] and storage.output_size(name) != int(size):
+        if name and size and not shard_of(name)[0] and storage.output_size(name) != int(size):
             return True
     return False

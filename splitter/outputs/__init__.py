@@ -2,6 +2,7 @@
 
 files       the files of an output folder, here or at a URL
 reader      the content of an output, from any sink
+pieces      virtual pieces, read from the original recordings
 tables      manifest.csv and errors.csv, row after row
 frame       the manifest as a DataFrame
 stats       counts, hours and sizes, by any column

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from splitter.errors import Refused
 from splitter.outputs.decoding import decoded
-from splitter.outputs.reader import FOLDER, Address, OutputReader, offset_of
+from splitter.outputs.reader import FOLDER, Address, OutputReader
 from splitter.text.show import one_line
 from splitter.text.spelling import nearest
 
@@ -43,6 +43,7 @@ class OutputSamples:
         # columns as in pandas: small, shared after a fork, and quick to send
         self._columns = {str(name): rows[name].array for name in rows.columns}
         self._count = len(rows)
+        self._needed = self._reader.columns_of_address([*self._columns])
 
     @classmethod
     def of(
@@ -78,13 +79,7 @@ class OutputSamples:
 
     def address(self, number: int) -> Address:
         """Return the address of its content."""
-        output, offsets = str(self._columns["output"][number]), self._columns.get("shard_offset")
-        return Address(
-            output,
-            int(self._columns["size"][number]),
-            str(self._columns["checksum"][number]),
-            None if offsets is None else offset_of(output, offsets[number]),
-        )
+        return self._reader.address({name: self._columns[name][number] for name in self._needed})
 
     def sample(self, number: int) -> Sample:
         """Read and decode an output."""

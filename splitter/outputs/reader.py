@@ -2,7 +2,7 @@
 
 The column `output` of a manifest, and what it refers to:
 
-    speech/a/0.wav                                        a loose file
+    speech/a/0.wav                                        a loose file; without `size`, a piece to cut
     shards/shard-000000.tar/00000000-000000.wav           bytes of an archive, from `shard_offset` on
     shards/shard-000000.parquet/00000000-000000.wav       row `shard_offset` of a table
 """
@@ -14,7 +14,7 @@ import io
 import itertools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import xxhash
@@ -22,7 +22,9 @@ import xxhash
 from splitter.archives.reader import read_members
 from splitter.archives.row_groups import read_group, rows_at_once
 from splitter.errors import Refused, StorageError
+from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE, PieceAddress
 from splitter.outputs.files import READ_AHEAD, ByteRange, Files, RemoteFiles, files_at
+from splitter.outputs.pieces import PieceReader, have_virtual, is_virtual
 from splitter.storage.content import checksum_of
 from splitter.storage.layout import shard_of
 from splitter.storage.names import is_output
@@ -58,10 +60,8 @@ def read_output(row: Any, output: str | os.PathLike[str] | None = None) -> bytes
     if not isinstance(name, str) or not name:
         listed = next((value for value in values.values() if isinstance(value, str)), "?")
         raise Refused(f"read_output: the row of {listed} has no output file; leave out rows without `output`")
-    checksum = values.get("checksum")
-    size, offset = number_of(values.get("size")), offset_of(name, values.get("shard_offset"))
-    wanted = Address(name, size, checksum if isinstance(checksum, str) else "", offset)
-    return _reader(os.fspath(folder)).read(wanted)
+    reader = _reader(os.fspath(folder))
+    return reader.read(reader.address(values))
 
 
 def _values(row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a caller gave
@@ -95,6 +95,7 @@ class Address(NamedTuple):
     size: int | None = None
     checksum: str = ""
     shard_offset: int | None = None
+    piece: PieceAddress | None = None
 
 
 @functools.lru_cache(MOST_FOLDERS)
@@ -112,15 +113,35 @@ class OutputReader:
         self.folder = text if is_url(text) else os.path.abspath(os.path.expanduser(without_scheme(text)))
         self._process = 0
         self._files: Files
+        self._pieces: PieceReader
         self._shards: dict[str, _OpenShard] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave out open files, which stay in their process."""
         return type(self), (self.folder, self._remedy)
 
+    def address(self, row: Mapping[str, Any]) -> Address:
+        """Return the address of the output in a row of the manifest."""
+        name, checksum = str(row["output"]), row.get("checksum")
+        if is_virtual(row):
+            self._be_here()
+            return Address(name, piece=self._pieces.address(row))
+        size, offset = number_of(row.get("size")), offset_of(name, row.get("shard_offset"))
+        return Address(name, size, checksum if isinstance(checksum, str) else "", offset)
+
+    def columns_of_address(self, columns: Sequence[str]) -> list[str]:
+        """Return which columns of a manifest `address` needs."""
+        needed = ["output", "size", "checksum", "shard_offset"]
+        if have_virtual(columns):
+            self._be_here()
+            needed += [CUT, SOURCE_SIZE, SOURCE_CHECKSUM, self._pieces.column]
+        return [name for name in needed if name in columns]
+
     def read(self, wanted: Address) -> bytes:
         """Return the content of an output; check its size and checksum if they are given."""
         self._be_here()
+        if wanted.piece is not None:
+            return self._pieces.read(wanted.piece)
         shard, name = shard_of(_checked(wanted.output))
         if not shard:
             there = self._files.size(name)
@@ -159,6 +180,7 @@ class OutputReader:
         if self._process != os.getpid():
             self._shards = {}
             self._files = files_at(self.folder)
+            self._pieces = PieceReader(self._files)
             self._process = os.getpid()
 
     def _opened(self, shard: str) -> "_OpenShard":

@@ -59,16 +59,18 @@ class OutputTally:
     failed: int = 0
     _last: str | None = field(default=None, repr=False)
 
-    def add(self, path: str, size: str, seconds: float, recorded: float, *, skipped: bool) -> None:
-        """Add a row of the manifest; rows of an input must be together."""
+    def add(  # noqa: PLR0913 - the columns that count
+        self, path: str, output: str, size: str, seconds: float, recorded: float, *, skipped: bool
+    ) -> None:
+        """Add a row of the manifest; rows of an input must be together. Virtual pieces have no size."""
         if path != self._last:
             self._last = path
             self.done += not skipped
             self.skipped += skipped
             self.recorded += recorded
-        if size:
+        if output:
             self.outputs += 1
-            self.bytes += int(_number(size))
+            self.bytes += int(_number(size or "0"))
             self.seconds += seconds
 
     @property
@@ -179,7 +181,7 @@ class ManifestRows:
         _, self.columns = schema_of(self.files)
         self.header, self._rows = open_table(self.files, location.name, OUTPUT_COLUMNS, self.columns)
         self._path = self.header.index(path_column(self.files, self.header))
-        self._size = self.header.index("size")
+        self._output, self._size = map(self.header.index, OUTPUT_COLUMNS[:2])
         self._kept = None if all_rows else keep_column(self.files, self.header)
         self._skipped = self.header.index(SKIPPED_COLUMN) if SKIPPED_COLUMN in self.header else None
         self.sound = SoundColumns(self.header)
@@ -196,10 +198,9 @@ class ManifestRows:
         if self._kept is None:
             yield from self._rows
             return
-        output = self.header.index(OUTPUT_COLUMNS[0])
         for row in self._rows:
             if is_left_out(row[self._kept]):
-                row[output] = row[self._size] = ""
+                row[self._output] = row[self._size] = ""
             yield row
 
     def has_left_out(self, row: Row) -> bool:
@@ -211,7 +212,7 @@ class ManifestRows:
         seconds, recorded = self.sound.seconds_of(row), self.sound.recorded_of(row)
         skipped = self._skipped is not None and bool(row[self._skipped])
         for tally in tallies:
-            tally.add(row[self._path], row[self._size], seconds, recorded, skipped=skipped)
+            tally.add(row[self._path], row[self._output], row[self._size], seconds, recorded, skipped=skipped)
 
 
 class SoundColumns:

@@ -5,6 +5,7 @@ files        loose files
 shards       what the sinks of shards share
 webdataset   tar shards
 parquet      Parquet shards
+virtual      no files: rows that say how to cut each piece when it is read
 discard      outputs of a trial, which are thrown away
 columns      the columns of a table of outputs, decided once for a dataset
 """

@@ -18,13 +18,13 @@ class StoredOutput:
 
     Attributes:
         output: Its path relative to the manifest; empty if that is known only at the end of the batch.
-        size: Its bytes.
-        checksum: The kind of checksum, a colon, and its value in hexadecimal.
+        size: Its bytes; None if it is not made yet.
+        checksum: The kind of checksum, a colon, and its value in hexadecimal; empty if it is not made yet.
         more: The values of the sink's own columns, unless they are known only at the end of the batch.
     """
 
     output: str
-    size: int
+    size: int | None
     checksum: str
     more: tuple[str, ...] = ()
 
@@ -110,6 +110,7 @@ class Sink(ABC):
         suffix: Of its shards, if it makes any.
         needs_columns: Whether all outputs must have the same columns, known before the work begins.
         own_columns: Names that neither dataset columns nor metadata may have.
+        makes_files: Whether outputs are stored; or else cut out of the recordings when they are read.
     """
 
     divisible: ClassVar[bool] = True
@@ -117,6 +118,7 @@ class Sink(ABC):
     suffix: ClassVar[str] = ""
     needs_columns: ClassVar[bool] = False
     own_columns: ClassVar[tuple[str, ...]] = ()
+    makes_files: ClassVar[bool] = True
 
     def __init__(self, options: RunOptions) -> None:  # noqa: B027 - loose files have none
         """Take the sink's options from those of the run."""

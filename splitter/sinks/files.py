@@ -83,7 +83,7 @@ class FilesWriter(SinkWriter):
 
     def _refuse_taken(self, stored: StoredOutput) -> None:
         if stored.output not in self._stale:
-            self._storage.refuse_taken(stored.output, stored.size, stored.checksum, self._stale)
+            self._storage.refuse_taken(stored.output, stored.size or 0, stored.checksum, self._stale)
 
     def _folder(self) -> str:
         if not self._staging:

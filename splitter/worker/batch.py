@@ -290,7 +290,7 @@ class BatchInProgress:
                     folder = self._folder(index)
                 stored = self.sink.store(folder, name, content, self._scratch)
                 where = self.tools.rows.location(stored)
-                size += stored.size
+                size += stored.size or 0
                 files += 1
             made.append((where, own, rows[row]))
         surroundings.after_user_code()

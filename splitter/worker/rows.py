@@ -53,7 +53,8 @@ class RowMaker:
 
     def location(self, stored: StoredOutput) -> Sequence[str]:
         """Return the values that say where an output is; a sink may fill in its own when the batch ends."""
-        return stored.output, str(stored.size), stored.checksum, *(stored.more or self._added_later)
+        size = "" if stored.size is None else str(stored.size)
+        return stored.output, size, stored.checksum, *(stored.more or self._added_later)
 
     def make(self, row: Row, outputs: list[OutputRow], metadata: Metadata) -> tuple[RowColumns, bytes]:
         """Write one row for each output, or a single one for an input that made none."""

@@ -1,0 +1,86 @@
+"""Virtual pieces of an output folder: rows without a file, read from the original recordings."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from splitter.errors import InputError, Refused, StorageError
+from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE, PieceAddress, PieceCutter
+from splitter.ledger.list_copy import ListDescription, description_of
+from splitter.ledger.run_files import LISTED, RUN
+from splitter.outputs.files import Files, LocalFiles
+from splitter.storage.layout import Layout
+
+
+def is_virtual(row: Mapping[str, Any]) -> bool:
+    """Return whether a row of the manifest names an output that is no file: one whose size nobody knows."""
+    size, cut = row.get("size"), row.get(CUT)
+    # missing numbers differ from themselves in pandas, or are no numbers
+    return isinstance(cut, str) and cut != "" and not str(size).isdecimal()
+
+
+def have_virtual(columns: Iterable[str]) -> bool:
+    """Return whether rows with these columns may be virtual."""
+    return {CUT, SOURCE_SIZE, SOURCE_CHECKSUM} <= {*columns}
+
+
+def piece_address(row: Mapping[str, Any], column: str) -> PieceAddress:
+    """Return the address of the piece in a row; a KeyError, TypeError or ValueError says that it has none."""
+    return PieceAddress(str(row[column]), str(row[CUT]), int(row[SOURCE_SIZE]), str(row[SOURCE_CHECKSUM]))
+
+
+class PieceReader:
+    """Reads the virtual pieces of one output folder."""
+
+    def __init__(self, files: Files) -> None:
+        """Read nothing before the first piece is asked for."""
+        self._files = files
+        self._list: ListDescription | None = None
+        self._cutter: PieceCutter | None = None
+
+    @property
+    def column(self) -> str:
+        """Return which column names the recordings."""
+        return self._described().column
+
+    def address(self, row: Mapping[str, Any]) -> PieceAddress:
+        """Return the address of the piece in a row of the manifest."""
+        try:
+            return piece_address(row, self.column)
+        except (KeyError, TypeError, ValueError):
+            raise StorageError(
+                f"{self._files.folder}: the row of {row.get('output')} does not say what it is cut out of; "
+                "pass whole rows of the manifest"
+            ) from None
+
+    def read(self, piece: PieceAddress) -> bytes:
+        """Return the content of a piece, which is cut now."""
+        if self._cutter is None:
+            self._cutter = PieceCutter(Layout(self._described().root), since=self._noted_at())
+        try:
+            return self._cutter.read(piece)
+        except (InputError, OSError) as error:
+            raise StorageError(f"cannot read a virtual piece of {error}") from error
+
+    def _described(self) -> ListDescription:
+        if self._list is None:
+            name = LISTED.name
+            if not self._files.exists(name):
+                raise StorageError(
+                    f"{self._files.location(name)}: does not exist, and says where the recordings of virtual "
+                    "pieces are; restore it, or pass the output folder of the run"
+                )
+            try:
+                self._list = description_of(self._files.read(name))
+            except (ValueError, KeyError, TypeError, Refused) as error:
+                raise StorageError(f"{self._files.location(name)}: {LISTED.fault_of(error)}") from None
+        return self._list
+
+    def _noted_at(self) -> int:
+        """Return since when a recording may have changed: the run begins by noting how it works, here."""
+        if isinstance(self._files, LocalFiles):
+            try:
+                return os.stat(self._files.location(RUN.name)).st_mtime_ns
+            except OSError:
+                return 0
+        return 0

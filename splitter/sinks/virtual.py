@@ -1,0 +1,60 @@
+"""The sink of virtual pieces: no sound is written, and each row says how to cut its piece when it is read."""
+
+from collections.abc import Collection
+
+from splitter.audio.pieces import UncutPiece
+from splitter.errors import BadResult
+from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE
+from splitter.records import Content, Scratch
+from splitter.sinks.base import OutputOwner, Sink, SinkWriter, StoredOutput
+from splitter.storage.base import Storage
+from splitter.storage.content import measure
+
+
+class VirtualSink(Sink):
+    """Each output is a row, with the names that loose files would have."""
+
+    columns = ((CUT, "str"), (SOURCE_SIZE, "int"), (SOURCE_CHECKSUM, "str"))
+    makes_files = False
+
+    def open(
+        self,
+        storage: Storage,  # noqa: ARG002 - nothing is staged
+        batch: str,  # noqa: ARG002
+        stale: Collection[str] = (),  # noqa: ARG002
+        group: int = 0,  # noqa: ARG002
+    ) -> "VirtualWriter":
+        return VirtualWriter()
+
+
+class VirtualWriter(SinkWriter):
+    """Notes how to cut each piece, and what the recording is that it is cut out of."""
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._source = 0, ""
+
+    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:  # noqa: ARG002
+        if not isinstance(content, UncutPiece):
+            raise BadResult(
+                f"--sink virtual: {name!r:.100} is not a piece of its recording, and cannot be cut out of it "
+                "when it is read; use --sink files"
+            )
+        if self._path != content.source.path:
+            self._path = content.source.path
+            self._source = measure(self._path)
+        size, checksum = self._source
+        return StoredOutput(f"{folder}/{name}", None, "", (str(content.cut), str(size), checksum))
+
+    def drop_input(self) -> None:
+        self._path = ""
+
+    def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - of shards
+        self._path = ""
+
+    def names(self) -> list[str]:
+        """Return nothing: there will be no files."""
+        return []
+
+    def publish(self) -> None:
+        """Publish nothing: the rows are in the commit record."""
