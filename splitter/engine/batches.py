@@ -153,7 +153,7 @@ def _divided(inputs: np.ndarray, starts: np.ndarray, shard: InputShard, parts: i
     """Divide the inputs of a shard into stretches for several workers; a row group stays whole."""
     if shard.whole:
         return [inputs]
-    if shard.kind in ("tar", "arrow", "items"):
+    if shard.kind in ("tar", "arrow", "items", "pieces"):
         parts = max(parts, math.ceil(len(inputs) / Planner.MOST_INPUTS))
         return [part for part in np.array_split(inputs, parts) if len(part)]
     if shard.kind == "parquet":

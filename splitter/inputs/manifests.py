@@ -20,24 +20,29 @@ NOT_KEPT = "{:,} outputs are not kept, as --keep says: left out; --all-rows take
 
 def schema_of(path: str) -> dict[str, Any]:
     """Return what a run says of the columns of its manifest; nothing if none does."""
-    schema = (
-        f"{parent(path)}/{SCHEMA_BESIDE}"
-        if is_url(path)
-        else os.path.join(os.path.dirname(path), SCHEMA_BESIDE)
-    )
     try:
-        content = content_beside(schema) if is_url(path) else _read(schema)
+        content = beside(path, SCHEMA_BESIDE)
         if content is None:
             return {}
         fields = json.loads(content)
         return {"types": {*fields["types"]}, "columns": {*fields["columns"]}, "rule": fields.get("rule")}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Refused(f"{schema}: cannot be read ({error}); run that stage again") from None
+        raise Refused(
+            f"{_name_beside(path, SCHEMA_BESIDE)}: cannot be read ({error}); run that stage again"
+        ) from None
 
 
-def _read(path: str) -> bytes | None:
+def _name_beside(path: str, name: str) -> str:
+    return f"{parent(path)}/{name}" if is_url(path) else os.path.join(os.path.dirname(path), name)
+
+
+def beside(path: str, name: str) -> bytes | None:
+    """Return a file in the folder of a manifest; None if it is not there."""
+    there = _name_beside(path, name)
+    if is_url(path):
+        return content_beside(there)
     try:
-        with open(path, "rb") as file:
+        with open(there, "rb") as file:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None

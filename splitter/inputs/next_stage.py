@@ -4,6 +4,8 @@ manifest of the first stage     label  input       output  size       checksum  
 dataset list of the second      label  from_input  input   from_size  from_checksum  from_part
 """
 
+import itertools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,9 +13,15 @@ from typing import TYPE_CHECKING, Any
 from splitter.errors import Refused
 from splitter.inputs.folders import same_folder
 from splitter.inputs.lists import READERS, ListFileSource, suffix_of
-from splitter.inputs.manifests import NOT_KEPT, keep_column, schema_of
+from splitter.inputs.manifests import NOT_KEPT, beside, keep_column, schema_of
+from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE
+from splitter.inputs.roots import root_below
+from splitter.inputs.shards.index import InputShard, MemberIndex
 from splitter.inputs.source import USES, ListReading, SourceRows, refuse_option
 from splitter.ledger.keeping import is_left_out
+from splitter.ledger.list_copy import description_of
+from splitter.ledger.run_files import LISTED
+from splitter.storage.layout import Layout, key_hash
 from splitter.text.csv import Row
 from splitter.text.labels import EARLIER
 from splitter.text.urls import is_url, parent
@@ -88,7 +96,54 @@ class ManifestSource(ListFileSource):
         rename = names_in_next_stage(found.header, labels, listing.rename or {})
         kept = None if listing.all_rows else keep_column(location, found.header)
         rows = _with_output(found.rows, found.header.index(OUTPUT), kept, reading.tell)
+        if {CUT, SOURCE_SIZE, SOURCE_CHECKSUM} <= {*found.header}:
+            root = root_below(found.home, os.fspath(listing.root or ""))
+            pieces = _EarlierPieces(location, found.header, Layout(root), rename.get(CUT, CUT))
+            rows = pieces.noted(rows, reading.members)
         return SourceRows(found.header, rows, found.home, rename)
+
+
+class _EarlierPieces:
+    """Virtual pieces of an earlier run, whose recordings are to be read."""
+
+    def __init__(self, manifest: str, header: Row, layout: Layout, column: str) -> None:
+        """Find out where the recordings are; `layout` locates pieces, and `column` says how to cut them."""
+        content = beside(manifest, LISTED.name)
+        if content is None:
+            raise Refused(f"{manifest}: has virtual pieces, and no {LISTED.name} beside it; restore it")
+        try:
+            listed = description_of(content)
+            self._at = [header.index(name) for name in (listed.column, OUTPUT, SOURCE_SIZE, SOURCE_CHECKSUM)]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Refused(f"{LISTED.name} beside {manifest}: {LISTED.fault_of(error)}") from None
+        self._recordings, self._layout, self._column = Layout(listed.root), layout, column
+        self._size_at = header.index("size")
+        # what a piece is about as large as
+        self._frames = [header.index(name) for name in ("frames", "channels") if name in header]
+
+    def noted(self, rows: Iterable[Row], index: MemberIndex) -> Iterator[Row]:
+        """Yield all rows, and note where the pieces among them are, recording after recording."""
+        for (listed, size, checksum), together in itertools.groupby(rows, self._recording_of):
+            pieces = [*together]
+            if checksum:
+                number = int(size) if size.isdecimal() else 0
+                where = self._recordings.location(listed)
+                version = key_hash(checksum) >> 1
+                shard = InputShard(where, "pieces", number, version, column=self._column, checksum=checksum)
+                names = [self._layout.location(row[self._at[1]]) for row in pieces]
+                index.add(shard, names, range(len(names)), [*map(self._bytes_of, pieces)], [""] * len(names))
+            yield from pieces
+
+    def _recording_of(self, row: Row) -> tuple[str, str, str]:
+        """Return the recording of a virtual piece; nothing of what is a file."""
+        if row[self._size_at]:
+            return "", "", ""
+        listed, _, size, checksum = (row[at] for at in self._at)
+        return listed, size, checksum
+
+    def _bytes_of(self, row: Row) -> int:
+        numbers = [int(row[at]) if row[at].isdecimal() else 0 for at in self._frames]
+        return 2 * math.prod(numbers) if numbers else 0
 
 
 def _with_output(

@@ -18,7 +18,7 @@ from splitter.stores.faults import reason
 from splitter.stores.files import Found, RangeFile, open_remote
 from splitter.text.urls import is_url, without_secrets
 
-Kind = Literal["tar", "gzip", "parquet", "arrow", "items"]
+Kind = Literal["tar", "gzip", "parquet", "arrow", "items", "pieces"]
 
 # what each input is called in its shard, where it is, its size and labels, and what is wrong with it
 FoundRow = tuple[str, int, int, dict[str, str], str]
@@ -31,7 +31,7 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class InputShard(NamedTuple):
-    """An archive, a file of a table or a dataset object that holds inputs.
+    """An archive, a file of a table or a dataset object that holds inputs, or a recording with pieces.
 
     Attributes:
         location: Its path, or its URL.
@@ -39,8 +39,10 @@ class InputShard(NamedTuple):
         size: Its bytes, as the survey found it.
         changed: When it last changed, or a number for its version in a store.
         whole: Whether it must be fetched as a whole, if it is at a URL.
-        column: In Parquet, the column of the contents; of items, the number of the dataset object.
+        column: In Parquet, the column of the contents; of items, the number of the dataset object; of pieces,
+            the column of the list that says how to cut.
         cuts: The rows at which the row groups of Parquet begin.
+        checksum: Of a recording; `changed` stands for it, too.
     """
 
     location: str
@@ -50,6 +52,7 @@ class InputShard(NamedTuple):
     whole: bool = False
     column: str = ""
     cuts: tuple[int, ...] = ()
+    checksum: str = ""
 
     @property
     def name(self) -> str:

@@ -20,8 +20,10 @@ from splitter.errors import InputError, UnreadableInput
 from splitter.inputs.fetching import Fetcher, RemoteInput
 from splitter.inputs.item_content import content_of_item
 from splitter.inputs.locations import look_at
+from splitter.inputs.pieces import PieceAddress, PieceCutter
 from splitter.inputs.shards.index import InputShard, MemberLocation, open_parquet, plain
 from splitter.records import InputFile, Scratch
+from splitter.storage.layout import Layout
 from splitter.text.urls import LONGEST_NAME, is_url
 
 HELD_ROWS_BYTES, MOST_HELD_ROWS = 16 << 20, 1024
@@ -86,6 +88,7 @@ class MemberFiles:
         self._reader: _ShardReader | None = None
         self._shard: InputShard | None = None
         self._numbers: dict[InputShard, int] = {}
+        self._cutter = PieceCutter(Layout("/"), folder=lambda: scratch.path)
 
     def begin(self, members: Mapping[int, MemberLocation], first: int) -> dict[int, RemoteInput]:
         """Return what to fetch for a batch: members by their index, shards by numbers from `first`."""
@@ -93,6 +96,8 @@ class MemberFiles:
         wanted = {}
         for span, one in members.items():
             shard = one.shard
+            if shard.kind == "pieces":
+                continue
             if is_url(shard.location) and not shard.whole:
                 wanted[span] = RemoteInput(shard.location, shard.found, (one.start, one.size))
             elif is_url(shard.location):
@@ -103,15 +108,27 @@ class MemberFiles:
     def take(self, listed: InputFile, number: int, span: MemberLocation) -> InputFile:
         """Return the input that is meant; `number` is its index in the batch."""
         shard = span.shard
-        if is_url(shard.location) and not shard.whole:
+        if is_url(shard.location) and not shard.whole and shard.kind != "pieces":
             fetched = self._fetcher.take(number).path
             path = f"{os.path.dirname(fetched)}/{_file_name(listed.input)}"
             os.rename(fetched, path)
             return listed._replace(local_path=path)
         path = f"{self._scratch.path}/{number}/{_file_name(listed.input)}"
         member = MemberFile(listed.input, path, listed.columns, listed.rows, listed.scratch_folder)
-        member.held = self._content(span, path)
+        if shard.kind == "pieces":
+            member.held = self._piece(shard, listed.columns[shard.column], path)
+        else:
+            member.held = self._content(span, path)
         return member
+
+    def _piece(self, recording: InputShard, cut: str, path: str) -> bytes | None:
+        """Cut a virtual piece; what is long goes to a file."""
+        piece = PieceAddress(recording.location, cut, recording.size, recording.checksum)
+        content = self._cutter.read(piece)
+        if len(content) <= HELD_BYTES:
+            return content
+        _write(path, [content])
+        return None
 
     @staticmethod
     def path_of(member: InputFile) -> str:
@@ -152,13 +169,14 @@ class MemberFiles:
 
     def drop(self, number: int) -> None:
         """Remove the file of an input that is done."""
-        folder = f"{self._scratch.path}/{number}" if self._reader else ""
-        if folder and os.path.exists(folder):
+        folder = f"{self._scratch.path}/{number}"
+        if os.path.exists(folder):
             shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         """Leave nothing open, and nothing behind."""
         self._let_go()
+        self._cutter.close()
         self._scratch.remove()
 
     def _let_go(self) -> None:
