@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import BinaryIO, NamedTuple, cast
 
@@ -12,12 +13,17 @@ import numpy as np
 import xxhash
 
 from splitter.audio.headers import header_columns, header_fault, header_of
+from splitter.errors import SplitterError
+from splitter.inputs.pieces import PieceAddress, measure_recording
 from splitter.ledger.journal import Journal
+from splitter.ledger.list_copy import ListDescription, list_description
 from splitter.ledger.records import CHECKSUM_AT, SIZE_AT
+from splitter.outputs.pieces import have_virtual, is_virtual, piece_address
 from splitter.storage.base import Storage
 from splitter.storage.content import READ_AT_ONCE, checksum_of
-from splitter.storage.layout import key_hash, shard_of
+from splitter.storage.layout import Layout, key_hash, shard_of
 from splitter.text.csv import Row
+from splitter.text.show import show_count
 from splitter.verification.findings import Finding
 from splitter.verification.shards import check_shard
 
@@ -42,6 +48,14 @@ class CheckResult:
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     shards: dict[str, list[int]] = field(default_factory=dict)
+
+
+class _RecordingToCheck(NamedTuple):
+    """A recording that virtual pieces are cut out of: the number of its entry, how many, and one of them."""
+
+    number: int
+    pieces: int
+    piece: PieceAddress
 
 
 class _LooseOutput(NamedTuple):
@@ -81,10 +95,10 @@ class OutputChecks:
         """Read the loose files of some entries, and find out which shards the entries are in."""
         result, names = CheckResult(), list[str]()
         rows = self._loose(block, names, result.shards)
-        with closing(self.storage.of_each_output(self._check_loose, rows)) as checked:
-            for size, finding in checked:
+        with closing(self.storage.of_each_output(self._check_one, rows)) as checked:
+            for outputs, size, finding in checked:
                 if size is not None:
-                    result.outputs += 1
+                    result.outputs += outputs
                     result.bytes += size
                 if finding:
                     result.findings.append(finding)
@@ -114,12 +128,23 @@ class OutputChecks:
 
     def _loose(
         self, block: tuple[int, int], names: list[str], shards: dict[str, list[int]]
-    ) -> Iterator[_LooseOutput]:
-        """Yield the loose files of some entries; note the names of all files, and who is in which shard."""
+    ) -> Iterator["_LooseOutput | _RecordingToCheck"]:
+        """Yield the loose files of some entries, and the recordings that virtual pieces are cut out of.
+
+        Note the names of all files, and who is in which shard.
+        """
         for index, (head, rows) in enumerate(
             self.journal.rows_of_each(self.entries[slice(*block)]), block[0]
         ):
             at, sound = len(head.columns), header_columns(head)
+            if have_virtual(head.keys):
+                named = [dict(zip(head.names, row, strict=True)) for row in rows]
+                virtual = [row for row in named if is_virtual(row)]
+                if virtual:
+                    piece = piece_address(virtual[0], self._listed.column)
+                    yield _RecordingToCheck(index, len(virtual), piece)
+                    # an input has virtual pieces only
+                    continue
             for row in rows:
                 if len(row) <= at or not row[at]:
                     continue
@@ -132,11 +157,32 @@ class OutputChecks:
                 if not indices or indices[-1] != index:
                     indices.append(index)
 
-    def _check_loose(self, output: _LooseOutput) -> tuple[int | None, Finding | None]:
-        """Return how many bytes an output has, if it can be read, and what is wrong with it."""
-        size, fault = self._fault(output)
+    def _check_one(
+        self, output: "_LooseOutput | _RecordingToCheck"
+    ) -> tuple[int, int | None, Finding | None]:
+        """Return how many outputs were read, their bytes if they can be read, and what is wrong with them."""
+        if isinstance(output, _RecordingToCheck):
+            size, fault = self._fault_of_recording(output)
+            return output.pieces, size, fault and self._finding(output.number, "source", *fault)
+        size, found = self._fault(output)
         name = output.row[output.at]
-        return size, fault and self._finding(output.number, fault[0], name, fault[1])
+        return 1, size, found and self._finding(output.number, found[0], name, found[1])
+
+    @cached_property
+    def _listed(self) -> ListDescription:
+        return list_description(self.storage)
+
+    def _fault_of_recording(self, one: _RecordingToCheck) -> tuple[int | None, tuple[str, str] | None]:
+        """Read a recording to its end; say what is wrong with it."""
+        piece, lost = one.piece, f"{show_count(one.pieces, 'virtual piece')} cannot be read"
+        try:
+            size, found = measure_recording(Layout(self._listed.root).location(piece.listed))
+        except (OSError, SplitterError) as error:
+            return None, (piece.listed, f"cannot be read, so {lost}: {error}")
+        if (size, found) != (piece.size, piece.checksum):
+            had = f"{found} of {size:,} bytes where the manifest says {piece.checksum} of {piece.size:,}"
+            return size, (piece.listed, f"has changed, so {lost}: it has the checksum {had}")
+        return size, None
 
     def _fault(self, output: _LooseOutput) -> tuple[int | None, tuple[str, str] | None]:
         row, at = output.row, output.at

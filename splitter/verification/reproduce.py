@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from splitter.dataset import ProcessorDataset
-from splitter.errors import Refused, RunStopped
+from splitter.errors import Refused, RunStopped, StorageError
 from splitter.executors.base import Limits
 from splitter.executors.temporary import TemporaryOutput, temporary_output
 from splitter.inputs.locations import fingerprint
+from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE
 from splitter.inputs.shards.index import MemberIndex
 from splitter.inputs.shards.scan import members_at
 from splitter.inputs.survey import look_at_all_paths
@@ -22,11 +24,14 @@ from splitter.ledger.list_copy import stored_rows
 from splitter.ledger.recipe_record import PARAMETER, how_before, recipe_how, seed_of
 from splitter.ledger.records import FAILED, OUTPUT_COLUMNS, SKIPPED, RowColumns
 from splitter.options import RunOptions
+from splitter.outputs.pieces import have_virtual, is_virtual
+from splitter.outputs.reader import OutputReader
 from splitter.recipes.parameters import Parameter, recipe_parameters
 from splitter.recipes.registry import load_recipe
 from splitter.registry import RECIPES
 from splitter.sinks.files import FilesSink
 from splitter.storage.base import Storage
+from splitter.storage.content import checksum_of
 from splitter.storage.layout import Layout, key_hash, shard_of
 from splitter.storage.naming import Naming
 from splitter.stores.files import Found
@@ -36,10 +41,13 @@ from splitter.verification.check import Verification
 from splitter.worker.messages import Batch, Job
 
 # what is made at a time, before it is compared and removed
+_Rows = tuple[RowColumns, list[Row]]
 INPUTS_AT_ONCE, BYTES_AT_ONCE = 2000, 1 << 30
 MOST_IN_BATCH = 64
 # where an output is in a shard says nothing about what it is
 _ADDRESS = frozenset({"output", "output_name", "shard_offset"})
+# of a virtual piece that is made, these are those of a file, or stay out
+_OF_VIRTUAL = frozenset({"size", "checksum", CUT, SOURCE_SIZE, SOURCE_CHECKSUM})
 
 
 def recipe_of_run(
@@ -125,6 +133,7 @@ class Reproduction:
         """Take all inputs that are done, or at most so many, spread evenly over the list."""
         self._recipe, self._most = recipe, most
         self._members = MemberIndex()
+        self._reader: OutputReader | None = None
         self._workers = workers or usable_cpus()
 
     def __call__(self, verification: Verification, done: np.ndarray) -> None:
@@ -208,10 +217,33 @@ class Reproduction:
         made, committed = mine.find(keys_made), journal.find(keys_made)
         for index, (one, other) in enumerate(zip(made.tolist(), committed.tolist(), strict=True)):
             name = parse_rows(batch.texts[index])[0][temporary.job.at]
-            for file, message in _differences(name, _one(journal, other), _one(mine, one), mine, one):
+            both = _one(journal, other), _one(mine, one)
+            differences = [*_differences(name, *both, mine, one)]
+            for file, message in differences or self._differences_of_pieces(*both, verification.storage.root):
                 verification.find("source" if file == name else "again", file, message)
         verification.verdict.made_again += len(batch)
         temporary.storage.remove(mine.outputs(made[made >= 0]))
+
+    def _differences_of_pieces(
+        self, committed: _Rows | None, made: _Rows | None, root: str
+    ) -> Iterator[tuple[str, str]]:
+        """Yield each virtual piece that is read with another content than was made of it."""
+        if committed is None or made is None or not have_virtual(committed[0].keys):
+            return
+        if self._reader is None:
+            self._reader = OutputReader(root)
+        for one, other in zip(_named(*committed), _named(*made), strict=True):
+            if is_virtual(one):
+                try:
+                    found = checksum_of(xxhash.xxh3_128(self._reader.read(self._reader.address(one))))
+                except StorageError as error:
+                    yield one["output"], str(error)
+                    continue
+                if found != other["checksum"]:
+                    yield (
+                        one["output"],
+                        f"is read with the checksum {found}, and made with {other['checksum']}",
+                    )
 
 
 def _one(journal: Journal, entry: int) -> tuple[RowColumns, list[Row]] | None:
@@ -247,13 +279,19 @@ def _differences(
         if bool(output) != bool(other["output"]):
             yield listed, "has a file where it had none, or none where it had one, when it is made again"
             continue
-        ignored = _ADDRESS if not output or shard_of(output)[0] else {"shard_offset"}
+        ignored = _ADDRESS if not output or shard_of(output)[0] else frozenset({"shard_offset"})
+        if is_virtual(one):
+            ignored |= _OF_VIRTUAL
         # a column that was added since says nothing against what is committed
         names = [name for name in one if name not in ignored]
         name = next((name for name in names if one[name] != other.get(name)), None)
         if name is not None:
             values = f"{other.get(name)!r:.100} where {one[name]!r:.100} is committed"
             yield output or listed, f"made again, its {name} is {values}"
+
+
+def _named(head: RowColumns, rows: list[Row]) -> list[dict[str, str]]:
+    return [dict(zip(head.names, row, strict=True)) for row in rows]
 
 
 def _as_values(head: RowColumns, rows: list[Row]) -> list[dict[str, str]]:
