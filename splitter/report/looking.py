@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from splitter.errors import SplitterError, StorageError
+from splitter.inputs.pieces import CUT
+from splitter.outputs.pieces import have_virtual
 from splitter.outputs.reader import Address, OutputReader, number_of, offset_of
 from splitter.report.levels import Levels, measure, preview
 from splitter.report.table import ReportTable, hash_of, kind_of
@@ -94,14 +96,21 @@ class Outputs:
         self.folder, self._rows = folder, table.rows
         self.names = table.texts("output")
         self.kinds = [kind_of(name) if name else "" for name in self.names]
+        self._virtual = np.zeros(len(self.names), bool)
+        if have_virtual(self._rows.columns):
+            self._virtual = (self._rows[CUT].fillna("") != "").to_numpy() & self._rows[
+                "size"
+            ].isna().to_numpy()
         # each thread has its own reader
         self._own = threading.local()
         self._copies = ""
 
     def read(self, row: int) -> bytes:
         """Return the content of an output."""
-        values = self._rows.iloc[row]
-        return self._reader().read(address(self.names[row], values.get("shard_offset"), values["size"]))
+        values, reader = self._rows.iloc[row], self._reader()
+        if self._virtual[row]:
+            return reader.read(reader.address({str(name): value for name, value in values.items()}))
+        return reader.read(address(self.names[row], values.get("shard_offset"), values["size"]))
 
     def _reader(self) -> OutputReader:
         if not hasattr(self._own, "reader"):
@@ -120,20 +129,25 @@ class Outputs:
     @contextlib.contextmanager
     def at_hand(self) -> Iterator[None]:
         """Give outputs local paths inside the block; those that are not loose files are copied."""
-        if not any(map(self._is_copied, filter(None, self.names))):
+        if not any(self._is_copied(row) for row, name in enumerate(self.names) if name):
             yield
             return
         with temporary_folder() as self._copies:
             yield
 
-    def _is_copied(self, name: str) -> bool:
-        return is_url(self.folder) or bool(shard_of(name)[0])
+    @property
+    def has_virtual(self) -> bool:
+        """Return whether there are virtual pieces, which are cut when they are read."""
+        return bool(self._virtual.any())
+
+    def _is_copied(self, row: int) -> bool:
+        return is_url(self.folder) or bool(shard_of(self.names[row])[0] or self._virtual[row])
 
     @contextlib.contextmanager
     def path(self, row: int) -> Iterator[str]:
         """Give an output a local path inside the block."""
         name = self.names[row]
-        if not self._is_copied(name):
+        if not self._is_copied(row):
             yield self._reader().plain_path(name)
             return
         copy = f"{self._copies}/{row}{os.path.splitext(name)[1]}"

@@ -118,7 +118,7 @@ class Served:
             return self._report()
         if same_name(parts[0]) == OWN_FOLDER:
             raise NotThere
-        if not self._root or shard_of(name)[0]:
+        if not self._root or shard_of(name)[0] or name in self._members:
             return self._member(name)
         file = open_below(self._root, parts)
         return Body(type_of(name), os.fstat(file.fileno()).st_size, file=file)

@@ -7,7 +7,8 @@ from splitter.errors import Refused, StorageError
 from splitter.ledger.manifest import MANIFEST
 from splitter.outputs.files import Files
 from splitter.outputs.frame import Manifest, read_manifest
-from splitter.outputs.reader import Address, number_of, offset_of
+from splitter.outputs.pieces import is_virtual
+from splitter.outputs.reader import OutputReader
 from splitter.outputs.tables import location_of
 from splitter.report.looking import Effort
 from splitter.report.page import Page, layout_of, page_of
@@ -61,18 +62,16 @@ def server_of(output: str, effort: Effort, *, host: str, port: int, sources: boo
     """
     files = location_of(output, "serve").files
     manifest = read_manifest(output)
-    rows = zip(
-        manifest["output"],
-        manifest.get("shard_offset", [None] * len(manifest)),
-        manifest["size"],
-        strict=True,
-    )
     # loose files on this machine are served as they are
-    remote = is_url(files.folder)
+    remote, reader = is_url(files.folder), OutputReader(files.folder)
+    names = reader.columns_of_address([*manifest.columns])
+    rows = (
+        dict(zip(names, row, strict=True)) for row in zip(*(manifest[name] for name in names), strict=True)
+    )
     members = {
-        name: Address(name, number_of(size), shard_offset=offset_of(name, offset))
-        for name, offset, size in rows
-        if name and (remote or shard_of(name)[0])
+        row["output"]: reader.address(row)._replace(checksum="")
+        for row in rows
+        if row["output"] and (remote or shard_of(row["output"])[0] or is_virtual(row))
     }
     served = Served(files, members, _sources(files, manifest) if sources else None)
     server = Server(served, host, port)

@@ -61,7 +61,7 @@ class Sounds {
   link(row) {
     const output = this.rows.output.text(row);
     if (!output) return null;
-    if (!server && (inShard.test(output) || this.summary.folder === null)) return null;
+    if (!server && (inShard.test(output) || this.summary.virtual || this.summary.folder === null)) return null;
     return `./${encoded(server ? output : this.summary.folder + output)}`;
   }
 
@@ -194,7 +194,8 @@ class Player {
 function noSound(ways) {
   if (!ways.length && !summary.shards) return "This page cannot find the outputs, and it has no copy of this one.";
   if (ways.length) return "The browser cannot play this: the file is missing, or its format is not supported.";
-  return "This output is in a shard: run \u201csplitter serve\u201d on the output folder to play it.";
+  const where = summary.virtual ? "a virtual piece" : "in a shard";
+  return `This output is ${where}: run \u201csplitter serve\u201d on the output folder to play it.`;
 }
 
 // -- spectrogram ------------------------------------------------------------------------------------------------
