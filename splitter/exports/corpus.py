@@ -14,12 +14,13 @@ from splitter.annotations import has_times
 from splitter.annotations.transcribed import SPEAKERS, TEXTS
 from splitter.errors import Refused
 from splitter.exports.keys import ENDING, UniqueKeys, key_of
+from splitter.inputs.pieces import CUT
 from splitter.ledger.keeping import is_left_out
 from splitter.ledger.records import OUTPUT_COLUMNS, SKIPPED_COLUMN
 from splitter.ledger.run_files import LISTED
 from splitter.ledger.splits import COLUMN as SPLIT
 from splitter.outputs.files import files_at
-from splitter.outputs.reader import Address, OutputReader, number_of, offset_of
+from splitter.outputs.reader import OutputReader
 from splitter.outputs.stats import path_column
 from splitter.outputs.tables import keep_column, location_of, open_table, schema_of
 from splitter.storage.checked_file import json_of
@@ -226,7 +227,9 @@ class Corpus:
 
     def read(self, piece: "Piece") -> bytes:
         """Return the content of a piece."""
-        return self._reader.read(piece.address)
+        row, prefix = piece.row, self._prefix
+        before = {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+        return self._reader.read(self._reader.address({**row, **before, "output": piece.name}))
 
     def check_file(self, piece: "Piece") -> None:
         """Refuse a piece that is an input of the run and not there, as one in an archive."""
@@ -242,7 +245,7 @@ class Corpus:
 
     def plain_path(self, piece: "Piece") -> str | None:
         """Return the local path of a loose file, which is one and no link; None if it is elsewhere."""
-        if is_url(self.folder) or piece.shard:
+        if is_url(self.folder) or piece.shard or piece.is_virtual:
             return None
         self.check_file(piece)
         return self._reader.plain_path(piece.name) if is_output(piece.name) else self.location(piece.name)
@@ -335,15 +338,14 @@ class Piece:
         return shard_of(self.name)[0]
 
     @property
-    def address(self) -> Address:
-        """Where its content is, and what that must be."""
-        offset = offset_of(self.name, self["shard_offset"])
-        return Address(self.name, number_of(self["size"]), self["checksum"], offset)
+    def is_virtual(self) -> bool:
+        """Whether it is no file, but cut out of its recording when it is read."""
+        return not self["size"] and self[CUT] != ""
 
     @property
     def size(self) -> int:
         """The bytes of its content."""
-        return self.number("size")
+        return len(self._corpus.read(self)) if self.is_virtual else self.number("size")
 
     @property
     def rate(self) -> int:

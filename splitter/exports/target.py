@@ -117,10 +117,10 @@ class ExportTarget:
     def path_of(self, piece: Piece) -> str:
         """Return where a tool finds the file of a piece: a path, as `--absolute` says, or a URL.
 
-        A piece in a shard has no path, so it is written out first, below `audio/`.
+        A piece in a shard, or a virtual one, has no path, so it is written out first, below `audio/`.
         """
-        if piece.shard:
-            shard = os.path.basename(piece.shard).partition(".")[0]
+        if piece.shard or piece.is_virtual:
+            shard = os.path.basename(piece.shard).partition(".")[0] or "virtual"
             return self.add(piece, f"audio/{shard}/{piece.key}{piece.ending}")
         self._corpus.check_file(piece)
         if self._base and not self._absolute and piece.name[:1] != "/" and "://" not in piece.name:
