@@ -34,7 +34,7 @@ class TemporaryOutput:
 
 @contextlib.contextmanager
 def temporary_output(job: Job, limits: Limits) -> Iterator[TemporaryOutput]:
-    """Make a temporary output folder for loose files."""
+    """Make a temporary output folder for loose files, or for none."""
     executor: Executor = EXECUTORS.load("local", Executor)(
         replace(limits, workers=limits.workers or 1), Cluster()
     )
@@ -42,6 +42,5 @@ def temporary_output(job: Job, limits: Limits) -> Iterator[TemporaryOutput]:
         storage = LocalStorage(f"{folder}/outputs")
         storage.prepare()
         with storage.locked(), contextlib.closing(executor):
-            yield TemporaryOutput(
-                replace(job, storage=storage, sink=FilesSink(RunOptions())), executor, storage
-            )
+            sink = FilesSink(RunOptions()) if job.sink.makes_files else job.sink
+            yield TemporaryOutput(replace(job, storage=storage, sink=sink), executor, storage)

@@ -76,6 +76,8 @@ class Outlook:
             return
         self._headers()
         self._try()
+        if not self._job.sink.makes_files:
+            plan.bytes = 0
 
     # -- by headers ----------------------------------------------------------------------------------------
 
