@@ -48,6 +48,7 @@ NAVIGATION = {
     "How to train": [
         "notebook",
         "shards",
+        "virtual",
         "open",
         "export",
         "train-with",
