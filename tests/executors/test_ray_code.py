@@ -86,6 +86,19 @@ manifest = InScript(rows).run(sys.argv[1], workers=2, quiet=True, **options)
 assert manifest.failed.empty, manifest.failed
 print(len(manifest))
 
+class Arrays:
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return beside.WORD.encode() * index, COUNTS["calls"] * 0 + index
+
+class Whole(ProcessorDataset):
+    def process(self, input_file):
+        return [OutputFile("0.txt", input_file.read_bytes())], {}
+
+Whole(Arrays()).run(sys.argv[1] + " items", workers=2, quiet=True, **options)
+
 if options:
     # who is connected already stays so
     import ray
@@ -141,6 +154,9 @@ def test_a_class_of_a_script(folder: Path, hidden: Path, blind: RayNodes):
         assert (said.code, said.out) == (0, "2\nTrue\n"), said.err
         assert published(folder / where) == published(folder / f"{where} again")
     assert published(folder / "local") == published(folder / blind.address)
+    items = published(folder / "local items")
+    assert items == published(folder / f"{blind.address} items")
+    assert [items[f"{index:08d}/0.txt"] for index in range(3)] == [b"", b"beside", b"besidebeside"]
 
 
 def test_a_recipe_that_cannot_travel(launcher: Launcher, folder: Path, blind: RayNodes):
