@@ -96,6 +96,17 @@ def test_an_entry_point_that_is_wrong_is_refused(words: Path, outside: None, cap
     assert (said.code, said.lines) == (2, [f"splitter: {message}"])
 
 
+def test_a_list_of_a_tool_that_another_package_knows(words: Path, outside: None, capfd):
+    """It is named with --from."""
+    (words.parent / "by.notes").write_text("# notes\ninputs/a.txt by ann\ninputs/b.txt by bob\n")
+    output = words.parent / "outputs"
+    options = ("--from", "notes", "--recipe=words", "--workers=0", "--output", output)
+    assert here(capfd, "run", words.parent / "by.notes", *options).code == 0
+    assert {(row["input"], row["speaker"]) for row in manifest(words)} == {
+        ("inputs/a.txt", "ann"), ("inputs/b.txt", "bob"),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_shards_that_nothing_reads_are_refused(words: Path, outside: None, capfd, command):
     """Before work, since what is made could not be read back."""

@@ -342,6 +342,7 @@ def test_what_no_tool_wrote(capfd, folder: Path):
     for arguments, message in (
         ((folder / "list.jsonl", "--from", "lotse"), "'lotse' is not one of 'lhotse'"),
         ((folder / "list.jsonl", "--from", "lhotse"), "line 1: is no cut, recording or supervision"),
+        ((folder / "list.jsonl", "--from", "common-voice"), "line 1: has no column 'path' or 'sentence'"),
         ((folder / "list.jsonl", "--from", "kaldi"), "--from kaldi reads a data folder with wav.scp"),
         ((folder / "sub", "--from", "nemo"), "--from nemo reads a manifest of JSON lines"),
         ((folder / "list.jsonl",), "has no column 'input'"),

@@ -13,6 +13,8 @@ from splitter.executors.local import LocalExecutor
 from splitter.exports.base import Export
 from splitter.exports.corpus import Corpus
 from splitter.exports.target import ExportTarget
+from splitter.inputs.dialects.base import Dialect, Entry, Written
+from splitter.inputs.dialects.files import lines
 from splitter.inputs.listing import InputList
 from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.measures.base import Sound, measure
@@ -78,6 +80,21 @@ class LinesSource(InputSource):
         with open(location, encoding="utf-8") as file:
             rows = [line.rstrip("\n").split(":") for line in file]
         return SourceRows(["input", "speaker"], rows, os.path.dirname(location))
+
+
+class Notes(Dialect):
+    """What another tool wrote: a path and a speaker on each line."""
+
+    shape = "lines of a path and a speaker"
+
+    def is_written(self, there: Written) -> bool:
+        return there.head.startswith("# notes")
+
+    def entries(self, there: Written) -> Iterator[Entry]:
+        for number, line in lines(there.path, there.name):
+            if number > 1:
+                path, _, speaker = line.partition(" by ")
+                yield {"input": path, "speaker": speaker}
 
 
 class ColoursSource(InputSource):

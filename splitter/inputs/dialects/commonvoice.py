@@ -28,6 +28,9 @@ class Commonvoice(Dialect):
             cells = line.split("\t")
             if not header:
                 header = [_NAMES.get(name, name) for name in cells]
+                if not {INPUT, TEXT} <= {*header} or len({*header}) < len(header):
+                    why = "has no column 'path' or 'sentence', or two of one name"
+                    raise there.fault(number, f"{why}; expected the table of a Common Voice release")
                 continue
             if len(cells) != len(header):
                 why = f"has {len(cells)} columns where the first line has {len(header)}; fix that line"
