@@ -37,6 +37,7 @@ SEAMS = {
     "target",
     "sorting",
     "annotation",
+    "tables",
     "chosen",
     "registry",
     "parameters",

@@ -9,8 +9,11 @@ entry         `splitter.export`
 lhotse        lhotse: recordings, supervisions and cuts
 nemo          NeMo: manifests, and tarred data sets
 kaldi         Kaldi: data folders
+tables        Parquet tables of pieces
 metadata_csv  ljspeech, piper, coqui: a line for each piece, with its text
 huggingface   Hugging Face: a folder or tables for `load_dataset`, with a card
+croissant     Croissant: a description in JSON-LD, with tables of the pieces
+shards        webdataset, wids, Energon: tar shards of each split, and their indices
 annotation    what the formats of annotations share: a file for each recording
 audacity      label tracks of Audacity
 raven         selection tables of Raven

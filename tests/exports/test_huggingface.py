@@ -160,11 +160,11 @@ def chunks_of(data: bytes) -> dict[bytes, int]:
 def test_an_upload_after_a_change_moves_what_changed(tmp_path: Path, monkeypatch):
     """One text and its sound are longer, and a row is new: nearly all that a store needs, it has."""
     chunking = {"min_chunk_size": 2 << 10, "max_chunk_size": 8 << 10, "norm_level": 0}
-    monkeypatch.setattr("splitter.exports.huggingface.CHUNKING", chunking)
+    monkeypatch.setattr("splitter.exports.tables.CHUNKING", chunking)
     (tmp_path / "in.txt").touch()
     share = {}
     for chunks in (21, 999):
-        monkeypatch.setattr("splitter.exports.huggingface._CHUNKS", chunks)
+        monkeypatch.setattr("splitter.exports.tables._CHUNKS", chunks)
         files = []
         for name in ("before", "after"):
             outputs = tmp_path / name

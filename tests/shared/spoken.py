@@ -29,6 +29,7 @@ def spoken_pieces(
     *,
     texts: Mapping[str, str] = TEXTS,
     columns: Sequence[str] = ("text", "speaker", "split"),
+    shard_maxcount: int | None = None,
     **options: Any,
 ) -> Path:
     """Make an output folder with a piece for each text, named like the sink; the last is in `test`."""
@@ -47,7 +48,7 @@ def spoken_pieces(
             row = {"input": path.relative_to(folder), "text": text, "speaker": speaker, "split": split}
             rows.writerow({**row, "empty": ""})
     dataset = Chunk(folder / "list.csv", seconds=1, tail="keep", **options)
-    splitter.run(dataset, folder / sink, sink=sink, workers=0, quiet=True)
+    splitter.run(dataset, folder / sink, sink=sink, workers=0, quiet=True, shard_maxcount=shard_maxcount)
     return folder / sink
 
 
