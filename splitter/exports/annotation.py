@@ -105,7 +105,7 @@ class AnnotationExport(Export):
         corpus.need(self.name, "start_sample", "stop_sample", "source_rate", "source_frames", advice=advice)
         there = {
             "text": corpus.has_texts,
-            "labels": corpus.has("labels") or corpus.has("label"),
+            "labels": bool(corpus.label_column),
             "speaker": corpus.has_speakers,
             "name": True,
         }
@@ -205,7 +205,7 @@ class AnnotationExport(Export):
         )
         # silence that was added at the end of a piece is not in the recording
         stop = min(stop, frames)
-        if rate < 1 or not 0 <= start <= stop:
+        if start > stop:
             raise Refused(
                 f"{self.name}: {piece.name}: is at samples {start} to {stop} of a recording of {frames}, "
                 "which is no stretch of it; leave it out with --where"
@@ -243,10 +243,7 @@ class AnnotationExport(Export):
 
     def _timed(self, piece: Piece) -> list[PieceLabel]:
         """Return the labels of a piece; refuse what are no times."""
-        try:
-            labels = piece.labels
-        except ValueError:
-            labels = [PieceLabel("", math.nan)]
+        labels = piece.labels
         if not all(math.isfinite(time or 0) for label in labels for time in (label.start, label.end)):
             raise Refused(
                 f"{self.name}: {piece.name}: its label_starts and label_ends are not all times; leave it out "
