@@ -16,6 +16,7 @@ class CtmExport(AnnotationExport):
 
     def lines(self, recording: MarkedRecording) -> Iterator[str]:
         """Yield a line for each word."""
+        name = recording.word
         for mark in recording.marks:
             times = f"{seconds(mark.start)} {seconds(mark.end - mark.start)}"
-            yield f"{recording.word} {mark.channel + 1} {times} {mark.label}\n"
+            yield f"{name} {mark.channel + 1} {times} {mark.label}\n"

@@ -15,7 +15,8 @@ class RttmExport(AnnotationExport):
 
     def lines(self, recording: MarkedRecording) -> Iterator[str]:
         """Yield a line for each turn."""
+        name = recording.word
         for mark in recording.marks:
             times = f"{seconds(mark.start)} {seconds(mark.end - mark.start)}"
-            about = f"{recording.word} {mark.channel + 1} {times}"
+            about = f"{name} {mark.channel + 1} {times}"
             yield f"SPEAKER {about} <NA> <NA> {mark.label} <NA> <NA>\n"
