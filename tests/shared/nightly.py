@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 
 NIGHTLY = os.environ.get("SPLITTER_NIGHTLY") == "1"
 # of the deaths and the faults at each change to the disk the gate tries one of so many
-STRIDE = 1 if NIGHTLY else 4
+STRIDE = 1 if NIGHTLY else 7
 
 
 def depth(gate: int) -> int:
