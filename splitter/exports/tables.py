@@ -67,9 +67,11 @@ class PieceTables:
             content = self._corpus.read(piece)
             first = {"bytes": content, "path": name}
             self._waiting += len(content)
+            self.bytes += len(content)
+        else:
+            self.bytes += piece.size
         self._block.append((first, [piece[column] for column in self._columns]))
         self.rows += 1
-        self.bytes += piece.size
         if len(self._block) == GROUP_ROWS or self._waiting >= GROUP_BYTES:
             self._write_group()
 
