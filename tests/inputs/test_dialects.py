@@ -100,6 +100,15 @@ def write_kaldi(folder: Path) -> Path:
     return folder / "data"
 
 
+def write_relative_kaldi(folder: Path) -> Path:
+    """As from a folder like egs/x/s5, with the data in data/train."""
+    path = write_kaldi(folder)
+    text = (path / "wav.scp").read_text().replace(f" {folder}/", " ")
+    (path / "wav.scp").write_text(text)
+    (folder / "deep").mkdir()
+    return path.rename(folder / "deep" / "train")
+
+
 def run(capfd, dataset: Path, *options: str, recipe: str = "segments") -> Said:
     output = dataset.parent / "out"
     return here(
@@ -125,6 +134,17 @@ def test_pieces_come_back_as_they_were_listed(capfd, recordings: Path, write):
         text = found["manifest.csv"].decode().replace(f"{recordings}/", "")
         found["manifest.csv"] = text.encode()
     assert found == expected
+
+
+def test_relative_paths_of_kaldi(capfd, recordings: Path):
+    """They start from the current folder of Kaldi, which is above the data folder; --root names another."""
+    train = write_relative_kaldi(recordings)
+    for options in ((), ("--root", str(recordings))):
+        assert run(capfd, train, *options).code == 0
+        rows = read_table(train.parent / "out" / "manifest.csv")
+        assert [(row["input"], row["start"]) for row in rows] == [
+            (path, start) for _, path, start, *_ in PIECES
+        ]
 
 
 def test_whole_recordings_of_common_voice_and_ljspeech(capfd, folder: Path):

@@ -3,10 +3,15 @@
 import os
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from splitter.inputs.dialects.base import END, INPUT, SPEAKER, START, TEXT, Dialect, Entry, Written
 from splitter.inputs.dialects.files import lines
 from splitter.inputs.dialects.times import seconds, written
+from splitter.inputs.source import ListReading, SourceRows
+
+if TYPE_CHECKING:
+    from splitter.inputs.listing import InputList
 
 RECORDINGS = "wav.scp"
 # what is said of utterances, by column; then of speakers
@@ -35,6 +40,19 @@ class Kaldi(Dialect):
             entry |= {column: table.take(utterance) for column, table in tables.items()}
             entry |= {column: values.get(entry.get(SPEAKER, ""), "") for column, values in speakers.items()}
             yield {**entry, "id": utterance}
+
+    def read(self, there: Written, home: str, listing: "InputList", reading: ListReading) -> SourceRows:
+        """Return the rows; paths start where the first recording is, since Kaldi takes the current folder."""
+        if listing.root is None:
+            home = _home(there)
+        return super().read(there, home, listing, reading)
+
+
+def _home(there: Written) -> str:
+    """Return the data folder, or one of the two above it, as of data/train; whichever has the recording."""
+    folders = [there.path, os.path.dirname(there.path), os.path.dirname(os.path.dirname(there.path))]
+    _, first = next(_recordings(there), ("", ""))
+    return next((one for one in folders if os.path.exists(os.path.join(one, first))), there.path)
 
 
 class _Table:
