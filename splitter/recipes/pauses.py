@@ -34,6 +34,8 @@ By = Literal["level", "speech", "labels"]
 # the rate that the model of speech listens at, and its windows
 RATE, WINDOW = 16_000, 512
 LEAST_CHOICE = 0.1
+# in Hz: higher tones count more when pauses are looked for
+EMPHASIS = 1250
 
 
 class Pauses(LabelledRecipe):
@@ -97,7 +99,7 @@ class Pauses(LabelledRecipe):
         with DecodedSource.open(input_file.local_path, target, self.truncated) as sound:
             rate = sound.made.rate
             frame = Fraction(max(1, round(rate / FRAMES_IN_SECOND)), rate)
-            levels, loudness = self._listen(sound.blocks(), int(frame * rate))
+            levels, loudness = self._listen(sound.blocks(), int(frame * rate), rate)
             end = Fraction(sound.recorded_frames, sound.recorded.rate)
         cues = Cues(self.annotations_of(input_file) if self.by == "labels" else [], len(levels), frame)
         borders = self._borders(border_prices(loudness), cues, end, frame)
@@ -111,18 +113,18 @@ class Pauses(LabelledRecipe):
             level = round(float(levels[around].max()), 1)
             yield Span(start, stop, about={"cut": "forced" if is_forced else "pause", "cut_level": level})
 
-    def _listen(self, blocks: Iterator[np.ndarray], hop: int) -> tuple[np.ndarray, np.ndarray]:
+    def _listen(self, blocks: Iterator[np.ndarray], hop: int, rate: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the level of each frame in decibels, and its loudness; by speech, half of that is speech."""
-        meter = LevelMeter(hop, blocks_in_frame=2)
-        heard = _measured(blocks, meter)
+        meter, emphasised = LevelMeter(hop, blocks_in_frame=2), LevelMeter(hop, blocks_in_frame=2)
+        heard = _measured(blocks, meter, emphasised, rate)
         probabilities: list[float] = []
         if self.by == "speech":
             probabilities, _ = self._model.probabilities(heard)
         for _ in heard:
             pass
         # no processor's way of rounding a logarithm decides
-        levels = np.round(decibels(meter.levels()), 2)
-        loudness = relative(levels)
+        levels, high = (np.round(decibels(one.levels()), 2) for one in (meter, emphasised))
+        loudness = relative(high)
         if probabilities:
             at = np.arange(len(levels)) * (hop / WINDOW) - 0.5
             loudness += np.interp(at, np.arange(len(probabilities)), probabilities)
@@ -178,8 +180,18 @@ class Cues:
                 self.edges[at] = edge
 
 
-def _measured(blocks: Iterable[np.ndarray], meter: LevelMeter) -> Iterator[np.ndarray]:
-    """Yield the blocks, after they were measured."""
+def _measured(
+    blocks: Iterable[np.ndarray], meter: LevelMeter, emphasised: LevelMeter, rate: int
+) -> Iterator[np.ndarray]:
+    """Yield the blocks, after they were measured: as they are, and with high tones emphasised.
+
+    Consonants are high and soft, much of the noise in a pause is low and loud.
+    """
+    factor = np.float32(math.exp(-2 * math.pi * EMPHASIS / rate))
+    last = None
     for block in blocks:
         meter.add(block)
+        before = np.concatenate((np.zeros_like(block[:1]) if last is None else last, block[:-1]))
+        emphasised.add(block - factor * before)
+        last = block[-1:]
         yield block

@@ -275,6 +275,24 @@ def test_a_border_without_a_pause_is_marked(folder):
     assert cuts[-1] == ("end", None)
 
 
+def test_a_low_hum_is_no_speech_and_a_soft_consonant_is_no_pause(folder):
+    """By the level alone, a pause with hum is louder than a soft, high sound."""
+    rate = 22050
+    time = np.arange(10 * rate) / rate
+    sound = 0.1 * np.sin(2 * np.pi * 300 * time)
+    pause, consonant = (
+        slice(round(4.3 * rate), round(4.7 * rate)),
+        slice(round(5.3 * rate), round(5.7 * rate)),
+    )
+    sound[pause] = 0.04 * np.sin(2 * np.pi * 60 * time[pause])
+    sound[consonant] = 0.03 * np.sin(2 * np.pi * 4000 * time[consonant])
+    soundfile.write(folder / "r.wav", sound, rate, "PCM_16")
+    first, _ = pieces_of(Pauses([str(folder / "r.wav")], 5, 3, 7))
+    assert 4.4 < first["end_seconds"] < 4.6
+    # the level in the manifest is that of the sound as it is
+    assert first["cut_level"] == pytest.approx(20 * math.log10(0.04) - 3, abs=0.5)
+
+
 # -- speech and labels ---------------------------------------------------------------------------------------
 
 
