@@ -27,7 +27,7 @@ class WebdatasetExport(Export):
 
     def __init__(self, corpus: Corpus) -> None:
         super().__init__(corpus)
-        self._new: dict[str, _NewShard] = {}
+        self._new: dict[str, _SplitShard] = {}
         # the names of the shards of each split
         self.shards: dict[str, list[str]] = {}
 
@@ -67,7 +67,7 @@ class WebdatasetExport(Export):
         if new is None or new.archive.size >= SHARD_BYTES:
             if new is not None:
                 new.close()
-            new = self._new[split] = _NewShard(target.path(self._next_name(split)))
+            new = self._new[split] = _SplitShard(target.path(self._next_name(split)))
         for member in members:
             new.archive.add(member)
             target.copied += member.size
@@ -116,7 +116,7 @@ class EnergonExport(WebdatasetExport):
             target.open(f".nv-meta/{name}").write(json.dumps(content, indent=2) + "\n")
 
 
-class _NewShard:
+class _SplitShard:
     """A tar archive that is being written."""
 
     def __init__(self, path: str) -> None:
