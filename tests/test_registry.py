@@ -79,7 +79,7 @@ def test_a_url_of_another_package(words: Path, outside: None, capfd):
 
 def test_what_a_package_adds_is_listed(outside: None, capfd):
     """Where all names are shown, and where one is completed or misspelt."""
-    assert "[files|webdataset|parquet|kinds|wrong|zip]" in here(capfd, "run", "--help").out
+    assert "[files|webdataset|parquet|virtual|kinds|wrong|zip]" in here(capfd, "run", "--help").out
     assert "one" in here(capfd, "run", "list.csv", "--executor", "two").err
     assert "did you mean 'shout'?" in here(capfd, "run", "list.csv", "--recipe", "shoutt").err
 
