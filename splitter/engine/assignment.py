@@ -111,7 +111,7 @@ def read_request(
     if options.executor != RunOptions.executor:
         # which may take seconds
         at = f" at {options.address}" if options.address else " on this machine"
-        display.say(f"starting: executor {options.executor}{at}")
+        display.say_meanwhile(f"starting: executor {options.executor}{at}")
     executor = _executor(dataset, options)
     dataset.device = executor.device(options.device)
     listing = _listing(dataset.inputs, options)

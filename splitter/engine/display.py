@@ -59,6 +59,11 @@ class Display:
         if not self._quiet:
             self.error(text)
 
+    def say_meanwhile(self, text: str) -> None:
+        """Print what is waited for, if somebody looks on: a log, and a refusal, do not need the line."""
+        if sys.stderr.isatty() or is_notebook():
+            self.say(text)
+
     def warn(self, text: str) -> None:
         """Print a line that should not be missed."""
         self.say(f"note: {text}")
