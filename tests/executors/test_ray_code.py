@@ -12,6 +12,8 @@ from executors.ray_nodes import RayNodes
 from launcher import CHECKOUT, Launcher, make_inputs, published
 
 import splitter
+from splitter.executors.ray.code import code_beside
+from splitter.registry import RECIPES
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux"
@@ -157,6 +159,12 @@ def test_a_class_of_a_script(folder: Path, hidden: Path, blind: RayNodes):
     items = published(folder / "local items")
     assert items == published(folder / f"{blind.address} items")
     assert [items[f"{index:08d}/0.txt"] for index in range(3)] == [b"", b"beside", b"besidebeside"]
+
+
+@pytest.mark.parametrize("name", RECIPES.own)
+def test_a_shipped_recipe_of_a_checkout_stays_where_it_is(name: str):
+    """Its modules alone would hide the others of splitter, which is there anyway."""
+    assert code_beside(RECIPES.load(name, splitter.ProcessorDataset)) == {}
 
 
 def test_a_recipe_that_cannot_travel(launcher: Launcher, folder: Path, blind: RayNodes):

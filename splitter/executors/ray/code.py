@@ -32,7 +32,8 @@ def code_beside(recipe: type) -> dict[str, ModuleText]:
     """Return the modules that a recipe's file can import from its folder; none if it is installed."""
     module = sys.modules[recipe.__module__]
     root = _root_of(module)
-    if not root or _is_installed(root):
+    # a shipped recipe in a checkout has the checkout's tests beside it, and splitter is there anyway
+    if not root or _is_installed(root) or _is_below(module.__file__ or root, PACKAGE_FOLDER):
         return {}
     found = _all_below(root)
     if found is None:
