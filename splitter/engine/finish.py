@@ -3,6 +3,8 @@
 After a run, and for `splitter manifest` and `splitter split`, which process nothing.
 """
 
+import contextlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +24,7 @@ from splitter.ledger.list_copy import stored_list
 from splitter.ledger.manifest import MANIFEST, columns_of, rows_of
 from splitter.ledger.recipe_record import forget_earlier, how_before
 from splitter.ledger.records import DONE, FAILED, OUTPUT_COLUMNS, SIZE_AT, STALE
-from splitter.ledger.run_files import LAST_RUN, RULE
+from splitter.ledger.run_files import LAST_RUN, RULE, RUN
 from splitter.ledger.splits import COLUMN, GROUPS, SplitRule, group_column
 from splitter.ledger.status import InputStatus, forget_stale, keep_stale
 from splitter.ledger.tables import refuse_in_the_way, write_tables
@@ -219,6 +221,9 @@ def _note_what_it_took(storage: Storage, progress: Progress) -> None:
     if counts.inputs:
         seconds = round(time.monotonic() - progress.began, 3)
         took = {"seconds": seconds, "inputs": counts.inputs, "outputs": counts.outputs, "bytes": counts.bytes}
+        with contextlib.suppress(OSError):
+            # a copy of the folder has another time
+            took["noted"] = os.stat(storage.path(RUN.name)).st_mtime_ns
         LAST_RUN.save(storage, took)
 
 

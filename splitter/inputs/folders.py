@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from splitter.errors import Refused
 from splitter.inputs.lists import LISTS, suffix_of
 from splitter.inputs.manifests import NOT_KEPT, left_out_of, manifest_in, schema_of
+from splitter.inputs.pieces import CUT
 from splitter.inputs.source import USES, InputSource, ListReading, SourceRows, refuse_option
 from splitter.storage.layout import OWN_FOLDER, RESERVED_FOLDERS
 from splitter.stores.listings import (
@@ -40,6 +41,9 @@ def _instead(path: str) -> str:
     example = None if is_url(path) else next(_walk(path, ""), None)
     if example:
         return f"; there is {example!r}, for example"
+    manifest = manifest_in(path)
+    if CUT in schema_of(manifest).get("types", ()):
+        return f" but virtual pieces; use {manifest} --column output"
     return ", except files whose names begin with a dot; check DATASET"
 
 

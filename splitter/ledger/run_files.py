@@ -122,7 +122,7 @@ RUN = RunFile(
 LAST_RUN = RunFile(
     f"{OWN_FOLDER}/last_run.json",
     "how long the last run took, and what it made",
-    "remove it; only the report uses it",
+    "remove it; only the report and virtual pieces use it",
 )
 SCHEMA = RunFile(
     f"{OWN_FOLDER}/schema.json",

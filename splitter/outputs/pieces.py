@@ -7,8 +7,9 @@ from typing import Any
 from splitter.errors import InputError, Refused, StorageError
 from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE, PieceAddress, PieceCutter
 from splitter.ledger.list_copy import ListDescription, description_of
-from splitter.ledger.run_files import LISTED, RUN
+from splitter.ledger.run_files import LAST_RUN, LISTED, RUN
 from splitter.outputs.files import Files, LocalFiles
+from splitter.storage.checked_file import json_of
 from splitter.storage.layout import Layout
 
 
@@ -77,10 +78,14 @@ class PieceReader:
         return self._list
 
     def _noted_at(self) -> int:
-        """Return since when a recording may have changed: the run begins by noting how it works, here."""
-        if isinstance(self._files, LocalFiles):
-            try:
-                return os.stat(self._files.location(RUN.name)).st_mtime_ns
-            except OSError:
-                return 0
-        return 0
+        """Return since when a recording may have changed: the run begins by noting how it works, here.
+
+        A copy of the folder is younger, so the run says at its end when that was.
+        """
+        if not isinstance(self._files, LocalFiles):
+            return 0
+        try:
+            noted = json_of(self._files.read(LAST_RUN.name))["noted"]
+            return min(int(noted), os.stat(self._files.location(RUN.name)).st_mtime_ns)
+        except (OSError, StorageError, ValueError, KeyError, TypeError):
+            return 0

@@ -2,6 +2,8 @@
 
 import os
 import random
+import shutil
+import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -221,6 +223,17 @@ def test_a_recording_that_is_not_what_it_was(noted: Path, do: Any, why: str, cap
     assert len(read_table(noted / "next/errors.csv")) == 4
 
 
+def test_a_copy_of_the_folder_still_finds_out(noted: Path):
+    """Though all its files are younger than the change."""
+    change(noted / "in/a.wav")
+    time.sleep(0.01)
+    shutil.copytree(noted / "v", noted / "copy", copy_function=shutil.copyfile)
+    dataset = splitter.open(noted / "copy")
+    with pytest.raises(StorageError, match="its checksum differs"):
+        dataset[0]
+    assert len(dataset[4]["content"][0]) == 2000
+
+
 def test_a_file_that_was_only_touched_is_read_once_more(noted: Path):
     """What it is decides, not when it was written."""
     os.utime(noted / "in/a.wav")
@@ -337,6 +350,13 @@ def test_what_cannot_be_virtual_is_refused(recordings: Path, tmp_path: Path, rec
     with pytest.raises(Refused, match=why):
         recipe(recordings).run(tmp_path / "v", sink="virtual", quiet=True, **options)
     assert not (tmp_path / "v").exists()
+
+
+def test_the_folder_as_the_next_stage_names_the_manifest(noted: Path, capfd):
+    """It holds no files that could be the inputs."""
+    said = here(capfd, "run", noted / "v", "--output", noted / "next")
+    assert said.code == 2
+    assert f"use {noted}/v/manifest.csv --column output" in said.err
 
 
 def test_pieces_of_pieces_are_refused(noted: Path, capfd):
