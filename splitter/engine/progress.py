@@ -2,6 +2,7 @@
 
 import html
 import json
+import os
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -152,9 +153,17 @@ class JsonLines(View):
 
 
 def write_event(event: str, fields: dict[str, Any]) -> None:
-    """Write an object of `--progress json`."""
-    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
-    sys.stdout.flush()
+    """Write an object of `--progress json`; a program that reads no more does not end the run."""
+    try:
+        sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        sys.stderr.write(
+            f"note: --progress json: the standard output stream: {error.strerror}; the run goes on\n"
+        )
+        # what is left in its buffer goes there, too
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
 class LiveLine(View):

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitter.engine.display import Display
-from splitter.engine.progress import LiveLine, Snapshot, is_notebook
+from splitter.engine.progress import LiveLine, Snapshot, is_notebook, write_event
 from splitter.worker.messages import WorkCounts
 
 FAILING = '''
@@ -109,6 +109,19 @@ def test_json_for_other_programs(run: tuple[object, ...], capfd: pytest.CaptureF
     assert Path(end["manifest"]).is_file()
     tried = [event["tried"] for event in events[:-1]]
     assert tried == sorted(tried)
+
+
+def test_a_program_that_reads_no_more(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    """It does not end the run; that is said once."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", encoding="utf-8") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        for tried in range(3):
+            write_event("progress", {"tried": tried})
+    assert capfd.readouterr().err == (
+        "note: --progress json: the standard output stream: Broken pipe; the run goes on\n"
+    )
 
 
 def test_a_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch):
