@@ -12,6 +12,7 @@ from typing import IO, Protocol
 from splitter.errors import Refused
 from splitter.exports.corpus import Corpus, Piece
 from splitter.exports.sorting import SortedFile
+from splitter.storage.layout import key_hash
 from splitter.storage.names import is_clean
 from splitter.text.urls import is_url
 
@@ -181,7 +182,7 @@ class ExportTarget:
             file.close()
         self._open = {}
         made = sorted(name for name in os.listdir(self._new) if name != MARKER)
-        json.dump({"format": self._to, "made": made}, self._lock)
+        json.dump({"format": self._to, "made": made, "below": _below(self._new)}, self._lock)
         self._lock.flush()
         replaced = f"{self.folder}{REPLACED}"
         if os.path.lexists(replaced):
@@ -248,24 +249,40 @@ def refuse_folder(folder: str) -> None:
         raise Refused(f"{folder}: is not a folder; choose another one with -o") from None
     if names and MARKER not in names:
         raise Refused(f"{folder}: holds something that is no export; choose another folder with -o")
-    strangers = sorted(names - {MARKER} - _made_in(folder, names))
-    if strangers:
-        shown = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")  # noqa: PLR2004
+    made, below = _made_in(folder, names)
+    why, strange = "holds files that no export wrote", sorted(names - {MARKER} - made)
+    if not strange and below is not None:
+        there = _below(folder)
+        why = "holds folders whose files are not those that were exported"
+        strange = [name for name, found in there.items() if found != below.get(name)]
+    if strange:
+        few = ", ".join(strange[:3]) + (", …" if len(strange) > 3 else "")  # noqa: PLR2004
         raise Refused(
-            f"{folder}: would be replaced, but holds files that no export wrote ({shown}); move them, or "
-            "choose another folder with -o"
+            f"{folder}: would be replaced, but {why} ({few}); move them, or choose another folder with -o"
         )
 
 
-def _made_in(folder: str, names: set[str]) -> set[str]:
-    """Return what an export made in a folder; all that is there, if it was not finished."""
+def _below(folder: str) -> dict[str, list[int]]:
+    """Return how many names are in each folder below, and a number that stands for them."""
+    found = {}
+    for path, folders, files in os.walk(folder):
+        if path != folder:
+            names = folders + files
+            found[os.path.relpath(path, folder)] = [len(names), sum(map(key_hash, names)) % (1 << 63)]
+    return dict(sorted(found.items()))
+
+
+def _made_in(folder: str, names: set[str]) -> tuple[set[str], dict[str, list[int]] | None]:
+    """Return what an export made in a folder, and below; all that is there, if it was not finished."""
+    marker = f"{folder}/{MARKER}"
     try:
-        with open(f"{folder}/{MARKER}", encoding="utf-8") as file:
+        with open(marker, encoding="utf-8") as file:
             text = file.read()
-        return {*json.loads(text)["made"]} if text else names
+        if not text:
+            return names, None
+        made = json.loads(text)
+        return {*made["made"]}, dict(made["below"])
     except FileNotFoundError:
-        return set()
+        return set(), None
     except (OSError, ValueError, KeyError, TypeError):
-        raise Refused(
-            f"{folder}/{MARKER}: is damaged; remove the folder, or choose another with -o"
-        ) from None
+        raise Refused(f"{marker}: is damaged; remove the folder, or choose another with -o") from None

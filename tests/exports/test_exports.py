@@ -152,6 +152,19 @@ def test_what_no_export_made_is_left_alone(made: Path):
             splitter.export(made / "files", "names", folder)
 
 
+def test_files_added_to_a_folder_of_an_export_are_not_lost(made: Path):
+    """Kaldi's scripts write `feats.scp` into each data folder."""
+    export = made / "added"
+    splitter.export(made / "files", "huggingface", export)
+    splitter.export(made / "files", "huggingface", export)
+    (added := export / "train" / "feats.scp").write_text("mine")
+    with pytest.raises(Refused, match=r"whose files are not those that were exported \(train\)"):
+        splitter.export(made / "files", "huggingface", export)
+    assert added.read_text() == "mine"
+    added.unlink()
+    splitter.export(made / "files", "huggingface", export)
+
+
 def test_two_at_a_time_are_refused(made: Path):
     """The second does not take away what the first writes."""
     partial = made / "busy.partial"
