@@ -1,6 +1,5 @@
 """Kaldi: data folders with wav.scp, utt2spk, spk2utt, text and segments."""
 
-import os
 import re
 
 from splitter.errors import Refused
@@ -114,7 +113,8 @@ def _checked(path: str) -> str:
         or "\r" in path
     ):
         raise Refused(
-            f"{os.path.basename(path)!r:.200}: Kaldi would not read such a path as a file; rename it"
+            f"{path!r:.500}: Kaldi would not read such a path as a file; rename it, or leave it out with "
+            "--where"
         )
     return path
 

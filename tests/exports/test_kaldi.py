@@ -141,6 +141,12 @@ def test_what_kaldi_does_not_read_is_refused(stereo: Path, tmp_path: Path):
         splitter.export(stereo / "both", "kaldi", tmp_path / "data")
     soundfile.write(tmp_path / "touch x |", np.zeros(500, "int16"), 8000, format="wav")
     splitter.run(Chunk([str(tmp_path / "touch x |")]), tmp_path / "out", workers=0, quiet=True)
-    with pytest.raises(Refused, match="Kaldi would not read such a path"):
+    with pytest.raises(Refused, match=r"touch x \|': Kaldi would not read such a path"):
         splitter.export(tmp_path / "out", "kaldi", virtual=True)
+    # the message names the folder, where that is what is wrong
+    (tmp_path / "a\nb").mkdir()
+    soundfile.write(tmp_path / "a\nb" / "x.wav", np.zeros(500, "int16"), 8000)
+    splitter.run(Chunk([str(tmp_path / "a\nb" / "x.wav")]), tmp_path / "two", workers=0, quiet=True)
+    with pytest.raises(Refused, match=r"a\\nb.*: Kaldi would not read such a path"):
+        splitter.export(tmp_path / "two", "kaldi")
     splitter.export(tmp_path / "out", "kaldi")
