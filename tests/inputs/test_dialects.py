@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -339,6 +341,20 @@ def test_what_cannot_be_is_refused_by_its_line(capfd, folder: Path, name: str):
     assert not (folder / "was-run").exists()
 
 
+def test_a_named_pipe_is_no_file_of_a_corpus(capfd, folder: Path):
+    """Nobody waits for what nobody writes."""
+    write_files(folder, {"d/wav.scp": "a a.wav\n"})
+    os.mkfifo(folder / "d" / "segments")
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.alarm(10)
+    try:
+        said = run(capfd, folder / "d")
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert (said.code, "segments: cannot be read: is no plain file" in said.err) == (2, True), said.err
+
+
 def test_packed_files_meet_limits(capfd, folder: Path, monkeypatch: pytest.MonkeyPatch):
     """A line without end, and text that packs too well, are refused; so is a packed file that is cut off."""
     row = lines(GOOD).encode()
@@ -351,9 +367,12 @@ def test_packed_files_meet_limits(capfd, folder: Path, monkeypatch: pytest.Monke
         (gzip.compress(row * 9)[:-9], "is damaged"),
     ):
         path.write_bytes(content)
-        said = run(capfd, path, "--from", "nemo")
-        assert (said.code, len(said.lines)) == (2, 1), said.err
-        assert message in said.err
+        for options in (("--from", "nemo"), ()):
+            said = run(capfd, path, *options)
+            assert (said.code, len(said.lines)) == (2, 1), said.err
+            assert message in said.err
+    path.write_bytes(gzip.compress(b'{"input": "a.wav"}\n'))
+    assert "name one with --from, or unpack it" in run(capfd, path).err
 
 
 def test_what_no_tool_wrote(capfd, folder: Path):

@@ -1,5 +1,6 @@
 """Lines and JSON of files from strangers, packed or not, within limits."""
 
+import errno
 import gzip
 import json
 import os
@@ -21,6 +22,9 @@ _GZIP = b"\x1f\x8b"
 
 def _opened(path: str) -> tuple[BinaryIO, int]:
     """Open a file; also return how much may be read of it, if it is packed."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        # of a pipe, each line comes once, if any comes at all
+        raise OSError(errno.EINVAL, "is no plain file")
     with open(path, "rb") as file:
         is_packed = file.read(2) == _GZIP
         most = max(_ROOM, _MOST_UNPACKED * os.fstat(file.fileno()).st_size)

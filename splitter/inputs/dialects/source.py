@@ -1,11 +1,12 @@
 """Which tool wrote what DATASET names, and the rows that it stands for."""
 
+import collections
 import os
 from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused
 from splitter.inputs.dialects.base import INPUT, Dialect, Written
-from splitter.inputs.dialects.files import look
+from splitter.inputs.dialects.files import lines, look
 from splitter.inputs.source import InputSource, ListReading, SourceRows, refuse_others
 from splitter.registry import DIALECTS
 from splitter.stores.listings import fetched_list
@@ -14,7 +15,7 @@ from splitter.text.urls import is_url, parent, without_secrets
 if TYPE_CHECKING:
     from splitter.inputs.listing import InputList
 
-# of a URL, what no other source reads
+# what no other source reads
 _PACKED_LINES = ".jsonl.gz"
 
 
@@ -35,9 +36,9 @@ class DialectSource(InputSource):
         if (listing.patterns or listing.folder_label) and os.path.isdir(location):
             # its files are the inputs, whatever else it is
             return False
-        if is_url(location):
-            return location.lower().endswith(_PACKED_LINES)
-        return dialect_of(look(location, location)) is not None
+        if _is_packed(location) and (is_url(location) or os.path.isfile(location)):
+            return True
+        return not is_url(location) and dialect_of(look(location, location)) is not None
 
     def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
         """Return a row for each recording, or for each of its parts if the recipe takes these together."""
@@ -46,9 +47,18 @@ class DialectSource(InputSource):
         there, home = _fetched(location, reading)
         dialect = _named(listing.from_, there) if listing.from_ is not None else dialect_of(there)
         if dialect is None:
-            raise Refused(f"{there.name}: no tool is known to write this; name one with --from")
+            advice = "name one with --from"
+            if _is_packed(there.name):
+                # a damaged one cannot be told by its content
+                collections.deque(lines(there.path, there.name), maxlen=0)
+                advice += ", or unpack it"
+            raise Refused(f"{there.name}: no tool is known to write this; {advice}")
         refuse_others(listing, dialect.takes)
         return dialect.read(there, home, listing, reading)
+
+
+def _is_packed(location: str) -> bool:
+    return location.lower().endswith(_PACKED_LINES)
 
 
 def dialect_of(there: Written) -> Dialect | None:
