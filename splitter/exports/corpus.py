@@ -7,7 +7,7 @@ before says of them has the prefix `from_`.
 import os
 import re
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, cast
 
 from splitter.annotations import has_times
@@ -345,7 +345,11 @@ class Piece:
     @property
     def size(self) -> int:
         """The bytes of its content."""
-        return len(self._corpus.read(self)) if self.is_virtual else self.number("size")
+        if self["size"]:
+            return self.number("size")
+        # a virtual piece, or an input of a run that made metadata only
+        path = self._corpus.plain_path(self)
+        return os.path.getsize(path) if path else len(self._corpus.read(self))
 
     @property
     def rate(self) -> int:
@@ -423,14 +427,11 @@ class Piece:
             return []
         names = labels_in(column, self[column])
         starts, ends = (self[name].split("|") for name in ("label_starts", "label_ends"))
-        if column != _LABEL[0] or not len(names) == len(starts) == len(ends):
-            return [PieceLabel(name) for name in names]
-        try:
-            return [
-                PieceLabel(name, float(a), float(b)) for name, a, b in zip(names, starts, ends, strict=True)
-            ]
-        except ValueError:
-            return [PieceLabel(name) for name in names]
+        if column == _LABEL[0] and len(names) == len(starts) == len(ends):
+            with suppress(ValueError):
+                times = zip(map(float, starts), map(float, ends), strict=True)
+                return [PieceLabel(name, *pair) for name, pair in zip(names, times, strict=True)]
+        return [PieceLabel(name) for name in names]
 
 
 # as recipes for sound name the file of a channel

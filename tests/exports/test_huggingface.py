@@ -11,7 +11,7 @@ from datasets import Audio, load_dataset
 from spoken import TEXTS, contents, spoken_pieces
 
 import splitter
-from splitter import OutputFile, ProcessorDataset
+from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.errors import Refused
 
 SINKS = ("files", "webdataset", "parquet")
@@ -180,3 +180,19 @@ def test_an_upload_after_a_change_moves_what_changed(tmp_path: Path, monkeypatch
     # 4 % with chunks cut by content, half of all without
     assert share[21] < 0.08
     assert share[999] > 0.3
+
+
+class Describing(ProcessorDataset):
+    """Say what is spoken in a recording."""
+
+    def process(self, input_file: InputFile):
+        return [], {"text": f"text of {input_file.input}"}
+
+
+def test_recordings_that_a_run_only_described(spoken: Path, tmp_path: Path):
+    """They are the pieces, though no manifest says how large they are."""
+    splitter.run(Describing(spoken / "in"), tmp_path / "texts", workers=0, quiet=True)
+    where = "input != 'list.tsv'"
+    splitter.export(tmp_path / "texts", "huggingface", tmp_path / "hub", where=where)
+    total = sum(path.stat().st_size for path in (spoken / "in").rglob("*.*") if path.suffix != ".tsv")
+    assert f"dataset_size: {total}\n" in (tmp_path / "hub" / "README.md").read_text()
