@@ -283,8 +283,7 @@ class RunOptions:
                 )
         if self.name is not None and parse_name(self.name) and self.sink != "files":
             raise Refused(
-                f"--name is only for loose files, since shards name their samples themselves; leave it or "
-                f"--sink {self.sink} out"
+                f"--name is only for loose files, not for --sink {self.sink}; leave one of them out"
             )
         if self.field and self.sink == "parquet":
             raise Refused(
