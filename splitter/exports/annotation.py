@@ -85,6 +85,8 @@ class AnnotationExport(Export):
         names_speakers: Whether it says who speaks, beside the label.
     """
 
+    unused: ClassVar[frozenset[str]] = frozenset({"absolute"})
+
     name: ClassVar[str]
     ending: ClassVar[str] = ""
     contents: ClassVar[tuple[Content, ...]] = ("text", "labels", "name")

@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from splitter.exports.corpus import Corpus
 from splitter.exports.target import ExportTarget
@@ -13,7 +13,12 @@ class Export(ABC):
 
     The parameters of `__init__` after the corpus are options of the command line, with their types, defaults
     and help read from the signature and from `Args:` in the docstring, as with recipes.
+
+    Attributes:
+        unused: The options of `splitter export` that have no meaning for it, so that they are refused.
     """
+
+    unused: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, corpus: Corpus) -> None:
         """Refuse here what the format cannot express: nothing is written yet."""

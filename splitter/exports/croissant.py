@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from splitter.errors import Refused
 from splitter.exports.base import Export
@@ -62,6 +62,8 @@ class CroissantExport(Export):
         rai: A property for responsible AI and its text, as `dataBiases=Mostly read speech`; can be repeated.
         layout: folder: the outputs as files. parquet: within the tables, from which mlcroissant loads them.
     """
+
+    unused: ClassVar[frozenset[str]] = frozenset({"absolute", "speaker", "text"})
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is a property
         self,

@@ -68,6 +68,9 @@ def export(  # noqa: PLR0913 - each is an option
         options: The options of the format.
     """
     kind = EXPORTS.load(to, Export)
+    for name, value in (("absolute", absolute), ("text", text), ("speaker", speaker)):
+        if value and name in kind.unused:
+            raise Refused(f"--{name}: has no meaning for --to {to}; leave it out")
     given = os.fsdecode(output)
     new = _folder_for(given, to, folder)
     corpus = Corpus(given, where=where, all_rows=all_rows, text=text, speaker=speaker)
@@ -84,7 +87,8 @@ def export(  # noqa: PLR0913 - each is an option
     except BaseException:
         target.discard()
         raise
-    return Exported(new, corpus.count, target.files, target.linked, target.copied, _note(corpus))
+    note = "" if "text" in kind.unused else _note(corpus)
+    return Exported(new, corpus.count, target.files, target.linked, target.copied, note)
 
 
 def _note(corpus: Corpus) -> str:

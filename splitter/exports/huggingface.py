@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from splitter.errors import Refused
 from splitter.exports.base import Export
@@ -24,6 +24,8 @@ class HuggingfaceExport(Export):
             outputs, too, which the Hub takes in any number.
         licence: The licence of the dataset, as the Hub names it, such as cc-by-4.0.
     """
+
+    unused: ClassVar[frozenset[str]] = frozenset({"absolute", "speaker", "text"})
 
     def __init__(
         self, corpus: Corpus, layout: Literal["folder", "parquet"] = "folder", licence: str = ""

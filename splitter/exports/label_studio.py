@@ -1,6 +1,6 @@
 """Label Studio: tasks with regions that people look at and correct."""
 
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
@@ -14,6 +14,8 @@ _KINDS = {"text": "Speech", "name": "Piece"}
 
 class LabelStudioExport(AnnotationExport):
     """A task of Label Studio for each recording, with its regions as predictions."""
+
+    unused: ClassVar[frozenset[str]] = frozenset()
 
     name = "label-studio"
     # of a label, a part of XML

@@ -1,7 +1,7 @@
 """ljspeech, piper, coqui: a `metadata.csv` with a line for each piece and its text, to train a voice."""
 
 import csv
-from typing import Any
+from typing import Any, ClassVar
 
 from splitter.errors import Refused
 from splitter.exports.base import Export
@@ -50,6 +50,8 @@ class LjspeechExport(LinesExport):
         normalised: The column that holds the text as it is read aloud, without digits. Default: as the text.
     """
 
+    unused: ClassVar[frozenset[str]] = frozenset({"absolute", "speaker"})
+
     name = "ljspeech"
 
     def __init__(self, corpus: Corpus, normalised: str = "") -> None:
@@ -81,6 +83,8 @@ class LjspeechExport(LinesExport):
 
 class PiperExport(LinesExport):
     """Voices for Piper: `wavs`, and `file|text` or `file|speaker|text` in metadata.csv."""
+
+    unused: ClassVar[frozenset[str]] = frozenset({"absolute"})
 
     name = "piper"
 

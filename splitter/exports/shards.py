@@ -5,7 +5,7 @@ import json
 import os
 import struct
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from splitter.archives.members import BLOCK, Member, split_name
 from splitter.archives.reader import CountedStream, read_heads, read_members
@@ -24,6 +24,8 @@ SHARD_BYTES = 500 << 20
 
 class WebdatasetExport(Export):
     """Tar shards of each split for webdataset, such as `train-000000.tar`."""
+
+    unused: ClassVar[frozenset[str]] = frozenset({"absolute", "speaker"})
 
     def __init__(self, corpus: Corpus) -> None:
         super().__init__(corpus)

@@ -17,9 +17,12 @@ from doors import CHECKOUT, here, read_table, tree
 import splitter
 from splitter import InputFile, ProcessorDataset
 from splitter.errors import Refused
+from splitter.exports.annotation import AnnotationExport
+from splitter.exports.base import Export
 from splitter.exports.keys import key_of
 from splitter.exports.sorting import SortedFile
 from splitter.recipes.chunk import Chunk
+from splitter.registry import EXPORTS
 
 RATE = 8000
 SINKS = ("files", "webdataset", "parquet")
@@ -192,6 +195,30 @@ def test_refusals(made: Path, capfd, options: list[str], message: str):
     said = here(capfd, "export", made / "files", *options)
     assert (said.code, message in said.err) == (2, True), said.err
     assert not (made / "files-names").exists()
+
+
+@pytest.mark.parametrize("to", EXPORTS.own)
+def test_an_option_without_a_meaning_is_refused(made: Path, tmp_path: Path, to: str):
+    """Each option of the command changes what a format writes, or is refused."""
+    spoken = tmp_path / "spoken.csv"
+    spoken.write_text("input,text,speaker,other,who,split\na.wav,one,ann,uno,eve,train\n")
+    out = tmp_path / "pieces"
+    dataset = Chunk(spoken, seconds=9, tail="keep")
+    splitter.run(dataset, out, workers=0, quiet=True, root=made / "in", where="input == 'a.wav'")
+    annotates = issubclass(EXPORTS.load(to, Export), AnnotationExport)
+    for name, value in (("absolute", True), ("text", "other"), ("speaker", "who")):
+        # a column of texts matters where texts are written
+        content = {"content": "text" if name == "text" else "speaker"} if annotates else {}
+        if (to, name) == ("ctm", "text"):
+            # it has the times of words
+            continue
+        if name in EXPORTS.load(to, Export).unused:
+            with pytest.raises(Refused, match=f"^--{name}: has no meaning for --to {to}; leave it out$"):
+                splitter.export(out, to, tmp_path / "with", **content, **{name: value})
+            continue
+        splitter.export(out, to, tmp_path / "with", **content, **{name: value})
+        splitter.export(out, to, tmp_path / "plain", **content)
+        assert tree(tmp_path / "with") != tree(tmp_path / "plain"), name
 
 
 def test_the_list_says_what_each_is_for(capfd):
