@@ -38,7 +38,7 @@ def offered(*words: str) -> list[str]:
     [
         (("ver",), ["verify"]),
         (("run", "--recipe", ""), list(RECIPES.own)),
-        (("run", "--recipe", "s"), ["segments", "silence", "speech"]),
+        (("run", "--recipe", "s"), ["segments", "silence", "spectrogram", "speech"]),
         (("plan", "list.csv", "--recipe", "ch"), ["chunk"]),
         (("run", "--recipe", "mine"), ["<file>"]),
         (("run", "--sec"), ["--seconds"]),
@@ -48,7 +48,7 @@ def offered(*words: str) -> list[str]:
         (("run", "--recipe=words", "--num-ch"), ["--num-chars"]),
         (("run", "--recipe", "nothing", "--limi"), ["--limit"]),
         (("run", "--recipe", "gone.py:Own", "--limi"), ["--limit"]),
-        (("run", "--sink", ""), ["files", "webdataset", "parquet"]),
+        (("run", "--sink", ""), ["files", "webdataset", "parquet", "virtual"]),
         (("run", "da"), ["<file>"]),
         (("run", "--config", ""), ["<file>"]),
         (("run", "--output", ""), ["<file>"]),

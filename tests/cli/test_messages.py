@@ -311,7 +311,7 @@ $ run list.csv --recipe words --address auto
 $ run list.csv --recipe words --executor ray --workers 0
 --workers 0 runs in this process and cannot be combined with Ray; leave one of them out
 $ run list.csv --recipe words --sink tar
-Invalid value for '--sink': 'tar' is not one of 'files', 'webdataset', 'parquet'; see splitter run --help
+Invalid value for '--sink': 'tar' is not one of 'files', 'webdataset', 'parquet', 'virtual'; see splitter run --help
 $ run list.csv --recipe words --shard-size 5
 --shard-size is only for shards; add --sink webdataset or parquet, or leave it out
 $ run list.csv --recipe words --sink webdataset --shard-size big

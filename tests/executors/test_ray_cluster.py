@@ -55,7 +55,8 @@ LOCATED = f"{RECIPES}:Located"
 def test_the_same_as_on_this_machine(work: Work):
     """With every sink, all that is published is, byte for byte, what the local executor makes."""
     texts = with_faults(good_inputs(40), ["raise", "ten then raise", "skip", "segfault", "os._exit"])
-    for sink in SINKS.own:
+    # a virtual sink takes pieces of recordings only
+    for sink in [name for name in SINKS.own if name != "virtual"]:
         recipe = (f"{FAULTY}:Faulty", "--sink", sink)
         local = work.local(texts, *recipe, "--workers", 2, output=f"local {sink}")
         assert local.code == 1, local.stderr

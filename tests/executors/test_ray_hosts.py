@@ -18,7 +18,6 @@ from faulty import noted
 from launcher import LONG, Launcher, environment, make_inputs, published
 from nightly import NIGHTLY
 
-from splitter.registry import SINKS
 from splitter.testing.executors import good_inputs, with_faults
 
 RECIPES = Path(__file__).parent / "ray_recipes.py"
@@ -135,7 +134,7 @@ def test_two_hosts(hosts: Hosts, launcher: Launcher, folder: Path):
     texts = with_faults(good_inputs(30), ["raise", "skip", "segfault"])
     dataset = make_inputs(folder / "data", texts)
     log = folder / "log"
-    for sink in SINKS.own if NIGHTLY else ("files", "webdataset"):
+    for sink in ("files", "webdataset", "parquet") if NIGHTLY else ("files", "webdataset"):
         recipe = ("--recipe", f"{RECIPES}:Located", "--sink", sink, "--seconds", "0.05")
         local = launcher.run("run", dataset, *recipe, "--output", folder / f"local {sink}", "--workers", 2)
         assert local.code == 1, local.stderr
