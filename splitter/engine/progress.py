@@ -7,10 +7,10 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from splitter.text.show import show_bytes, show_count, show_seconds
+from splitter.text.show import show_bytes, show_clock, show_count, show_seconds
 from splitter.worker.messages import WorkCounts
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Snapshot:
         work, left = self.work, self.seconds_left
         return [
             *([f"{work.failed:,} failed"] if work.failed else []),
-            *([f"{_clock(left)} left"] if left is not None else []),
+            *([f"{show_clock(left)} left"] if left is not None else []),
             self.rate(),
             f"{show_count(work.outputs, 'output')}, {show_bytes(work.bytes)}",
             *([self.status] if self.status else []),
@@ -85,13 +85,12 @@ class Snapshot:
 
     def fields(self) -> dict[str, Any]:
         """Return the numbers, for other programs."""
-        counts = asdict(self.work)
         names = ("done", "skipped", "failed", "outputs", "bytes")
         left = self.seconds_left
         return {
             "inputs": self.inputs,
             "tried": self.work.inputs,
-            **{name: counts[name] for name in names},
+            **{name: getattr(self.work, name) for name in names},
             "sound_seconds": round(self.work.recorded, 3),
             "seconds": round(self.seconds, 3),
             "seconds_left": None if left is None else round(left, 3),
@@ -102,12 +101,6 @@ class Snapshot:
 def _rounded(rate: float) -> str:
     """Return a rate with two significant digits at least, and no more than are of use."""
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"  # noqa: PLR2004
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 class View(ABC):

@@ -46,9 +46,15 @@ def show_seconds(seconds: float) -> str:
     """Return a duration with its unit."""
     if seconds < 60:  # noqa: PLR2004
         return f"{seconds:.1f} s"
+    clock = show_clock(seconds)
+    return clock if round(seconds) >= SECONDS_IN_HOUR else f"{clock} min"
+
+
+def show_clock(seconds: float) -> str:
+    """Return a duration in minutes and seconds, and in hours if it has any."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d} min"
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 def show_hours(seconds: float) -> str:
