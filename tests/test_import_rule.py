@@ -33,6 +33,7 @@ SEPARATE = {"executors", "exports", "measures", "recipes", "sinks"}
 SEAMS = {
     "base",
     "corpus",
+    "piece",
     "keys",
     "target",
     "sorting",

@@ -1,6 +1,7 @@
 """What a run made, as other tools open it: one format, one file.
 
 base          the seam: an export of one format
+piece         a piece: its row, and what follows from it
 corpus        the pieces of a run, one by one
 keys          names for pieces that tools take
 target        the folder that an export writes, whole or not at all

@@ -14,7 +14,8 @@ from typing import ClassVar, Literal
 from splitter.annotations.rows import CLOCK
 from splitter.errors import Refused
 from splitter.exports.base import Export
-from splitter.exports.corpus import Corpus, Piece, PieceLabel
+from splitter.exports.corpus import Corpus
+from splitter.exports.piece import Piece, PieceLabel
 from splitter.exports.sorting import SortedFile
 from splitter.exports.target import ExportTarget
 from splitter.storage.layout import key_hash, same_name

@@ -7,14 +7,14 @@ before says of them has the prefix `from_`.
 import os
 import re
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import NamedTuple, cast
+from contextlib import contextmanager
+from typing import cast
 
 from splitter.annotations import has_times
 from splitter.annotations.transcribed import SPEAKERS, TEXTS
 from splitter.errors import Refused
-from splitter.exports.keys import ENDING, UniqueKeys, key_of
-from splitter.inputs.pieces import CUT
+from splitter.exports.keys import UniqueKeys
+from splitter.exports.piece import IN_SOURCE, LABELS, Piece
 from splitter.ledger.keeping import is_left_out
 from splitter.ledger.records import OUTPUT_COLUMNS, SKIPPED_COLUMN
 from splitter.ledger.run_files import LISTED
@@ -28,48 +28,13 @@ from splitter.storage.layout import Layout, shard_of
 from splitter.storage.names import is_output
 from splitter.text.conditions import condition
 from splitter.text.csv import Row
-from splitter.text.labels import EARLIER, labels_in
+from splitter.text.labels import EARLIER
 from splitter.text.spelling import nearest
 from splitter.text.urls import is_url, without_secrets
 
 # the split of a piece that has none yet, where others have one
 UNASSIGNED = "unassigned"
 _PLAIN_SPLIT = re.compile(r"\w[\w.-]*")
-_IN_SOURCE = ("start_sample", "stop_sample", "source_rate", "source_frames", "source_channels")
-_RATES = ("sample_rate", "source_rate")
-_LABEL = ("labels", "label")
-
-
-class PieceLabel(NamedTuple):
-    """A label of a piece, with its start and end in the piece in seconds, where they are known."""
-
-    name: str
-    start: float | None = None
-    end: float | None = None
-
-
-class SampleSpan(NamedTuple):
-    """The samples of a piece, in its own file or in the recording that it comes from.
-
-    Attributes:
-        key: The key of the file.
-        start: The first sample.
-        frames: The number of samples per channel.
-        channels: The channels of the file that it has, counted from 0.
-        rate: The sample rate of the file.
-        file_frames: The samples per channel of the whole file.
-        file_channels: The channels of the file.
-        of_source: Whether the file is the recording.
-    """
-
-    key: str
-    start: int
-    frames: int
-    channels: list[int]
-    rate: int
-    file_frames: int
-    file_channels: int
-    of_source: bool
 
 
 class Corpus:
@@ -121,7 +86,7 @@ class Corpus:
         self._text = self._chosen("text", text, TEXTS[:-1])
         self._speaker = self._chosen("speaker", speaker, [*SPEAKERS, *(EARLIER + name for name in SPEAKERS)])
         self._split_names: dict[str, str] = {}
-        self.label_column = next((name for name in _LABEL if self.index_of(name) is not None), "")
+        self.label_column = next((name for name in LABELS if self.index_of(name) is not None), "")
         in_list = self._text is not None and self.header[self._text] in self.columns
         # rows with times have a text of their own
         is_of_all = in_list and not self._prefix and not has_times(self.columns)
@@ -184,9 +149,9 @@ class Corpus:
         advice = "export the outputs of a recipe for sound, such as chunk, which count samples"
         self.need(who, "sample_rate", "frames", "channels", advice=advice)
         if virtual:
-            self.need(f"{who} --virtual", *_IN_SOURCE, advice="leave --virtual out")
+            self.need(f"{who} --virtual", *IN_SOURCE, advice="leave --virtual out")
 
-    def pieces(self) -> Iterator["Piece"]:
+    def pieces(self) -> Iterator[Piece]:
         """Yield the pieces, in the order of the manifest; each call begins with the first."""
         count = repeated = 0
         unique = UniqueKeys()
@@ -225,13 +190,13 @@ class Corpus:
         name = shard_of(name)[0] or name
         return f"{self.folder}/{name}" if is_output(name) else Layout(self.folder).location(name)
 
-    def read(self, piece: "Piece") -> bytes:
+    def read(self, piece: Piece) -> bytes:
         """Return the content of a piece."""
         row, prefix = piece.row, self._prefix
         before = {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
         return self._reader.read(self._reader.address({**row, **before, "output": piece.name}))
 
-    def check_file(self, piece: "Piece") -> None:
+    def check_file(self, piece: Piece) -> None:
         """Refuse a piece that is an input of the run and not there, as one in an archive."""
         if (
             self._prefix
@@ -243,14 +208,14 @@ class Corpus:
                 "it out with --where"
             )
 
-    def plain_path(self, piece: "Piece") -> str | None:
+    def plain_path(self, piece: Piece) -> str | None:
         """Return the local path of a loose file, which is one and no link; None if it is elsewhere."""
         if is_url(self.folder) or piece.shard or piece.is_virtual:
             return None
         self.check_file(piece)
         return self._reader.plain_path(piece.name) if is_output(piece.name) else self.location(piece.name)
 
-    def shard_path(self, piece: "Piece") -> str:
+    def shard_path(self, piece: Piece) -> str:
         """Return the local path of the shard that a piece is in."""
         return self._reader.plain_path(piece.shard)
 
@@ -282,160 +247,6 @@ class Corpus:
                 raise Refused(f"the split {text!r:.100} cannot be part of a file name; rename it")
             self._split_names[text] = text or UNASSIGNED
         return self._split_names[text]
-
-
-class Piece:
-    """A piece: its row of the manifest, and what follows from it.
-
-    Attributes:
-        values: The row.
-        name: Its file below the folder of the corpus.
-        key: A name for it that no other piece has, of ASCII letters, digits, `_`, `-` and `.`.
-    """
-
-    __slots__ = ("_corpus", "key", "name", "values")
-
-    def __init__(self, corpus: Corpus, values: Row, name: str, key: str) -> None:
-        self._corpus, self.values, self.name, self.key = corpus, values, name, key
-
-    def __getitem__(self, column: str) -> str:
-        """Return a value of the row as text; nothing if the manifest has no such column."""
-        at = self._corpus.index_of(column)
-        return "" if at is None else self.values[at]
-
-    @property
-    def row(self) -> dict[str, str]:
-        """The row of the manifest."""
-        return dict(zip(self._corpus.header, self.values, strict=True))
-
-    def number(self, column: str) -> int:
-        """Return a count of the row; refuse another value."""
-        text = self[column]
-        # an output folder may come from anybody
-        if not (text.isascii() and text.isdecimal()) or (column in _RATES and not int(text)):
-            raise Refused(
-                f"{self.name}: its {column} is {text!r:.40}, which cannot be; leave the piece out with "
-                "--where, or run again with the same output folder"
-            )
-        return int(text)
-
-    def seconds(self, column: str) -> float | None:
-        """Return a number of the row; None if there is none."""
-        try:
-            return float(self[column])
-        except ValueError:
-            return None
-
-    @property
-    def ending(self) -> str:
-        """The ending of its file, with the dot."""
-        found = ENDING.search(self.name)
-        return found[0] if found else ""
-
-    @property
-    def shard(self) -> str:
-        """The shard that it is in; nothing for a file of its own."""
-        return shard_of(self.name)[0]
-
-    @property
-    def is_virtual(self) -> bool:
-        """Whether it is no file, but cut out of its recording when it is read."""
-        return not self["size"] and self[CUT] != ""
-
-    @property
-    def size(self) -> int:
-        """The bytes of its content."""
-        if self["size"]:
-            return self.number("size")
-        # a virtual piece, or an input of a run that made metadata only
-        path = self._corpus.plain_path(self)
-        return os.path.getsize(path) if path else len(self._corpus.read(self))
-
-    @property
-    def rate(self) -> int:
-        """Its sample rate."""
-        return self.number("sample_rate")
-
-    @property
-    def frames(self) -> int:
-        """Its samples per channel."""
-        return self.number("frames")
-
-    @property
-    def channels(self) -> int:
-        """The channels of its file: one if each has a file of its own."""
-        return self.number("channels")
-
-    @property
-    def duration(self) -> float:
-        """Its length in seconds."""
-        return self.frames / self.rate
-
-    def span(self, *, virtual: bool = False) -> SampleSpan:
-        """Return its samples in its own file, or with `virtual` in the recording that it comes from."""
-        if not virtual:
-            count, frames = self.channels, self.frames
-            return SampleSpan(self.key, 0, frames, [*range(count)], self.rate, frames, count, of_source=False)
-        start, stop, rate, frames, count = map(self.number, _IN_SOURCE)
-        one = self.source_channel
-        if one is None and self.channels != count:
-            raise Refused(
-                f"{self.name}: has {self.channels} of the {count} channels of its recording, mixed or "
-                "chosen, so it is no stretch of it; leave --virtual out, or cut with --channels keep or split"
-            )
-        channels = [*range(count)] if one is None else [one]
-        # a piece may end in silence that the recording does not have
-        frames_there = min(stop, frames) - start
-        return SampleSpan(self.source_key, start, frames_there, channels, rate, frames, count, of_source=True)
-
-    @property
-    def source(self) -> str:
-        """The path or URL of the recording that it comes from."""
-        return self._corpus.source_of(self.values)
-
-    @property
-    def source_key(self) -> str:
-        """A name for that recording, as `key` is one for the piece."""
-        return key_of(self._corpus.source_name_of(self.values), whole=True)
-
-    @property
-    def source_channel(self) -> int | None:
-        """Which channel of the recording it is, counted from 0; None if it has as many as the recording."""
-        found = _OF_CHANNEL.search(self["output_name"] or self.name)
-        return int(found[1]) - 1 if found else None
-
-    @property
-    def text(self) -> str:
-        """What is spoken in it."""
-        return self._corpus.text_of(self.values)
-
-    @property
-    def speaker(self) -> str:
-        """Who speaks."""
-        return self._corpus.speaker_of(self.values)
-
-    @property
-    def split(self) -> str:
-        """Its split; nothing if the manifest has no splits."""
-        return self._corpus.split_of(self.values)
-
-    @property
-    def labels(self) -> list[PieceLabel]:
-        """Its labels, with their times in the piece."""
-        column = self._corpus.label_column
-        if not column:
-            return []
-        names = labels_in(column, self[column])
-        starts, ends = (self[name].split("|") for name in ("label_starts", "label_ends"))
-        if column == _LABEL[0] and len(names) == len(starts) == len(ends):
-            with suppress(ValueError):
-                times = zip(map(float, starts), map(float, ends), strict=True)
-                return [PieceLabel(name, *pair) for name, pair in zip(names, times, strict=True)]
-        return [PieceLabel(name) for name in names]
-
-
-# as recipes for sound name the file of a channel
-_OF_CHANNEL = re.compile(r"_channel(\d+)\.\w+\Z")
 
 
 def _root_of(folder: str) -> str | None:

@@ -4,7 +4,8 @@ import re
 
 from splitter.errors import Refused
 from splitter.exports.base import Export
-from splitter.exports.corpus import Corpus, Piece, SampleSpan
+from splitter.exports.corpus import Corpus
+from splitter.exports.piece import Piece, SampleSpan
 from splitter.exports.target import ExportTarget
 from splitter.storage.layout import key_hash
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from splitter.exports.base import Export, json_of
-from splitter.exports.corpus import Corpus, Piece, SampleSpan
+from splitter.exports.corpus import Corpus
+from splitter.exports.piece import Piece, SampleSpan
 from splitter.exports.target import ExportTarget
 from splitter.text.labels import join_labels
 

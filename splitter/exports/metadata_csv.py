@@ -5,7 +5,8 @@ from typing import Any, ClassVar
 
 from splitter.errors import Refused
 from splitter.exports.base import Export
-from splitter.exports.corpus import Corpus, Piece
+from splitter.exports.corpus import Corpus
+from splitter.exports.piece import Piece
 from splitter.exports.target import ExportTarget
 from splitter.text.urls import is_url
 

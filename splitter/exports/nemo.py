@@ -4,7 +4,8 @@ from typing import Any
 
 from splitter.errors import Refused
 from splitter.exports.base import Export, json_line
-from splitter.exports.corpus import Corpus, Piece
+from splitter.exports.corpus import Corpus
+from splitter.exports.piece import Piece
 from splitter.exports.target import ExportTarget
 from splitter.storage.layout import shard_of
 from splitter.text.labels import join_labels

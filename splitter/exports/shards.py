@@ -12,7 +12,8 @@ from splitter.archives.reader import CountedStream, read_heads, read_members
 from splitter.archives.sources import ArchiveSource
 from splitter.archives.writer import ArchiveWriter
 from splitter.exports.base import Export, json_line
-from splitter.exports.corpus import Corpus, Piece
+from splitter.exports.corpus import Corpus
+from splitter.exports.piece import Piece
 from splitter.exports.target import ExportTarget
 from splitter.ledger.formats import typed_values
 from splitter.storage.layout import shard_of

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from splitter.errors import Refused
-from splitter.exports.corpus import Corpus, Piece
+from splitter.exports.corpus import Corpus
+from splitter.exports.piece import Piece
 from splitter.exports.target import ExportTarget
 from splitter.ledger.formats import FILE_NAME, TooLarge, arrow_array, arrow_columns, is_label, typed_values
 from splitter.text.endings import SOUND

@@ -10,7 +10,8 @@ import shutil
 from typing import IO, Protocol
 
 from splitter.errors import Refused
-from splitter.exports.corpus import Corpus, Piece
+from splitter.exports.corpus import Corpus
+from splitter.exports.piece import Piece
 from splitter.exports.sorting import SortedFile
 from splitter.storage.layout import key_hash
 from splitter.storage.names import is_clean
