@@ -88,7 +88,7 @@ class Display:
     def start(self, *, inputs: int, size: int, done: int = 0) -> None:
         """Begin to show progress towards so many inputs more of so many bytes; at first, say how many."""
         self.stop()
-        self._snapshot = Snapshot(done + inputs, done)
+        self._snapshot = Snapshot(done + inputs, done, recorded_before=self._snapshot.work.recorded)
         if not done and self._announces:
             self.say(f"{show_count(inputs, 'input')} ({show_bytes(size)}) to do")
 

@@ -30,6 +30,7 @@ class Snapshot:
     Attributes:
         inputs: How many there are to do, with those that were done before a worker was lost.
         before: How many were done before the present round.
+        recorded_before: The seconds of sound that were done before it.
         work: What is done so far.
         status: Where, such as the nodes of a cluster.
         began: When the present round began, by the monotonic clock.
@@ -39,6 +40,7 @@ class Snapshot:
     before: int
     work: WorkCounts = field(default_factory=WorkCounts)
     status: str = ""
+    recorded_before: float = 0.0
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -56,7 +58,8 @@ class Snapshot:
         """Return how fast it goes: in hours of sound if it is sound, else in inputs."""
         if self.work.recorded:
             # both are hours, or both seconds
-            return f"{_rounded(self.work.recorded / self.seconds)} h of sound/h"
+            fresh = self.work.recorded - self.recorded_before
+            return f"{_rounded(fresh / self.seconds)} h of sound/h"
         return f"{_rounded((self.work.inputs - self.before) / self.seconds)} inputs/s"
 
     def parts(self) -> list[str]:

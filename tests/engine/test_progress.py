@@ -75,6 +75,21 @@ def test_a_narrow_terminal_shows_what_matters(run: tuple[object, ...]):
     assert "90 of 100 inputs done, 10 failed; 90 outputs (90 kB) made" in "\n".join(lines)
 
 
+def test_the_rate_is_that_of_the_present_round(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """After a lost worker, the sound that was done before does not count for the time since."""
+    monkeypatch.setattr("splitter.engine.progress.SECONDS_BETWEEN_LINES", 0.0)
+    work = WorkCounts(inputs=2, recorded=1e9)
+    with Display() as display:
+        display.start(inputs=4, size=40)
+        display.update(work)
+        display.start(inputs=2, size=20, done=2)
+        display.update(work)
+    rates = re.findall(r"([\d,]+) h of sound/h", capfd.readouterr().err)
+    assert (rates[0] != "0", rates[-1]) == (True, "0")
+
+
 NUMBERS = st.integers(0, 10**9)
 
 
