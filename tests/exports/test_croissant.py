@@ -6,7 +6,7 @@ from pathlib import Path
 
 import mlcroissant
 import pytest
-from spoken import TEXTS, contents, spoken_pieces
+from spoken import TEXTS, contents, spoken_by_sink
 
 import splitter
 from splitter.errors import Refused
@@ -33,10 +33,7 @@ ABOUT = {
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An output folder of two sinks."""
-    folder = tmp_path_factory.mktemp("described")
-    for sink in ("files", "parquet"):
-        spoken_pieces(folder, sink)
-    return folder
+    return spoken_by_sink(tmp_path_factory.mktemp("described"), "files", "parquet")
 
 
 def text_of(value: bytes | str) -> str:

@@ -8,13 +8,11 @@ import datasets
 import numpy as np
 import pytest
 from datasets import Audio, load_dataset
-from spoken import TEXTS, contents, spoken_pieces
+from spoken import SINKS, TEXTS, contents, spoken_by_sink
 
 import splitter
 from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.errors import Refused
-
-SINKS = ("files", "webdataset", "parquet")
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +29,7 @@ def own_cache(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An output folder of each sink."""
-    folder = tmp_path_factory.mktemp("hub")
-    for sink in SINKS:
-        spoken_pieces(folder, sink)
-    return folder
+    return spoken_by_sink(tmp_path_factory.mktemp("hub"), *SINKS)
 
 
 def content_of(value: dict) -> bytes:

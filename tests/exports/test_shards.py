@@ -10,23 +10,18 @@ from pathlib import Path
 import pytest
 import webdataset
 import wids
-from spoken import TEXTS, contents, spoken_pieces
+from spoken import SINKS, TEXTS, contents, spoken_by_sink, spoken_pieces
 
 import splitter
 
 # webdataset leaves them open
 pytestmark = pytest.mark.filterwarnings("ignore:.*tar:pytest.PytestUnraisableExceptionWarning")
 
-SINKS = ("files", "webdataset", "parquet")
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An output folder of each sink, all of whose pieces are in one shard."""
-    folder = tmp_path_factory.mktemp("shards")
-    for sink in SINKS:
-        spoken_pieces(folder, sink)
-    return folder
+    return spoken_by_sink(tmp_path_factory.mktemp("shards"), *SINKS)
 
 
 def checked(samples, outputs: Path, split: str) -> list[str]:

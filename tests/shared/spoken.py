@@ -12,6 +12,7 @@ import splitter
 from splitter.recipes.chunk import Chunk
 
 RATE = 8000
+SINKS = ("files", "webdataset", "parquet")
 # text that one reader or another takes for something else
 TEXTS = {
     "a": "He said: “one, two”.",
@@ -50,6 +51,13 @@ def spoken_pieces(
     dataset = Chunk(folder / "list.csv", seconds=1, tail="keep", **options)
     splitter.run(dataset, folder / sink, sink=sink, workers=0, quiet=True, shard_maxcount=shard_maxcount)
     return folder / sink
+
+
+def spoken_by_sink(folder: Path, *sinks: str) -> Path:
+    """Make an output folder of each sink, in one folder."""
+    for sink in sinks:
+        spoken_pieces(folder, sink)
+    return folder
 
 
 def contents(output: Path) -> dict[str, bytes]:
