@@ -1,5 +1,6 @@
 """The files of a folder, here or at a URL."""
 
+import itertools
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -44,6 +45,8 @@ def _instead(path: str) -> str:
     manifest = manifest_in(path)
     if CUT in schema_of(manifest).get("types", ()):
         return f" but virtual pieces; use {manifest} --column output"
+    if schema_of(manifest):
+        return f"; use {manifest} to take the inputs of that run again, with its metadata as labels"
     return ", except files whose names begin with a dot; check DATASET"
 
 
@@ -69,8 +72,7 @@ class FolderSource(InputSource):
         location = joined(location, "") if is_url(location) else location
         if listing.folder_label == "":
             raise Refused("--folder-label '': is not a column name; write for example --folder-label label")
-        files = _files_of(location, listing.patterns, reading)
-        _tell_of_manifest(location, reading)
+        files = _told_of_manifest(location, _files_of(location, listing.patterns, reading), reading)
         if listing.all_rows:
             if not schema_of(manifest_in(location)):
                 refuse_option(listing.all_rows, "--all-rows", USES["all_rows"])
@@ -85,14 +87,16 @@ class FolderSource(InputSource):
         return SourceRows([listing.column, listing.folder_label], rows, location)
 
 
-def _tell_of_manifest(folder: str, reading: ListReading) -> None:
-    """Say that the files of an output folder have labels, which only its manifest knows."""
+def _told_of_manifest(folder: str, files: Iterator[str], reading: ListReading) -> Iterator[str]:
+    """Yield the files; of an output folder, say that they have labels, which only its manifest knows."""
     manifest = manifest_in(folder)
+    first = [*itertools.islice(files, 1)]
     if not is_url(folder) and os.path.isdir(os.path.join(folder, OWN_FOLDER)) and os.path.isfile(manifest):
         reading.tell(
             f"{folder}: holds the outputs of an earlier run; to take their labels along, give {manifest} "
             "with --column output instead"
         )
+    yield from itertools.chain(first, files)
 
 
 def _without(left_out: Collection[int], files: Iterable[str], reading: ListReading) -> Iterator[str]:

@@ -2,6 +2,11 @@
 
 manifest of the first stage     label  input       output  size       checksum       part
 dataset list of the second      label  from_input  input   from_size  from_checksum  from_part
+
+A stage of metadata only has made no files, so the second takes its inputs again, with more columns:
+
+manifest of the first stage     label  input       output  size       checksum       quality
+dataset list of the second      label  input                                         quality
 """
 
 import itertools
@@ -19,7 +24,8 @@ from splitter.inputs.roots import root_below
 from splitter.inputs.shards.index import InputShard, MemberIndex
 from splitter.inputs.source import USES, ListReading, SourceRows, refuse_option
 from splitter.ledger.keeping import is_left_out
-from splitter.ledger.list_copy import description_of
+from splitter.ledger.list_copy import ListDescription, description_of
+from splitter.ledger.records import OUTPUT_COLUMNS, SKIPPED_COLUMN
 from splitter.ledger.run_files import LISTED
 from splitter.storage.layout import Layout, key_hash
 from splitter.text.csv import Row
@@ -30,6 +36,9 @@ if TYPE_CHECKING:
     from splitter.inputs.listing import InputList
 
 OUTPUT, INPUT = "output", "input"
+# where a virtual piece is cut from, and how much of it
+OF_PIECES = (OUTPUT, SOURCE_SIZE, SOURCE_CHECKSUM, "size", "frames", "channels")
+_OF_FILES = (*OUTPUT_COLUMNS, SKIPPED_COLUMN)
 
 
 def labels_of_manifest(path: str, header: Sequence[str]) -> list[str] | None:
@@ -66,6 +75,30 @@ def names_in_next_stage(
     return names
 
 
+def names_after_columns(header: Sequence[str], rename: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return what the columns of a stage of metadata only are called after it; those that are left out go.
+
+    Its labels and its metadata keep their names, unless `rename` has others; what a manifest says of output
+    files goes, since there are none.
+    """
+    names = rename or {}
+    return {name: names.get(name, name) for name in header if name not in _OF_FILES or name in names}
+
+
+def columns_to_join(
+    path: str, header: Sequence[str], key: str, there: Sequence[str], rename: Mapping[str, str]
+) -> list[str]:
+    """Return the columns of a file of labels that are joined by the column `key` to those that are there.
+
+    Of a manifest these are the metadata: what it says of files is theirs, and labels are the list's own.
+    """
+    labels = labels_of_manifest(path, header)
+    if labels is None:
+        return [*header]
+    gone = {*header} - {*names_after_columns(header, rename)} | {*labels} & {*there} - {*rename}
+    return [name for name in header if name == key or name not in gone]
+
+
 class ManifestSource(ListFileSource):
     """The manifest of an earlier run, whose outputs are the inputs of this one."""
 
@@ -87,39 +120,60 @@ class ManifestSource(ListFileSource):
         if labels is None:
             refuse_option(listing.all_rows, "--all-rows", USES["all_rows"])
             return found
-        if same_folder(
-            parent(location) if is_url(location) else os.path.dirname(location), reading.leave_out
-        ):
+        refuse_own_folder(location, reading.leave_out)
+        if not any(row[found.header.index(OUTPUT)] for row in found.rows):
             raise Refused(
-                f"{reading.leave_out}: holds the files that {location} lists; choose another --output"
+                f"{location}: no row has an output file; leave out --column {OUTPUT} to take the inputs of "
+                "that run again, with its metadata as labels"
             )
         rename = names_in_next_stage(found.header, labels, listing.rename or {})
         kept = None if listing.all_rows else keep_column(location, found.header)
         rows = _with_output(found.rows, found.header.index(OUTPUT), kept, reading.tell)
         if {CUT, SOURCE_SIZE, SOURCE_CHECKSUM} <= {*found.header}:
             root = root_below(found.home, os.fspath(listing.root or ""))
-            pieces = _EarlierPieces(location, found.header, Layout(root), rename.get(CUT, CUT))
+            pieces = EarlierPieces(location, found.header, Layout(root), {}, rename.get(CUT, CUT))
             rows = pieces.noted(rows, reading.members)
         return SourceRows(found.header, rows, found.home, rename)
 
 
-class _EarlierPieces:
+def refuse_own_folder(manifest: str, output: str) -> None:
+    """Refuse an output folder that is the one of the manifest which is read."""
+    if same_folder(parent(manifest) if is_url(manifest) else os.path.dirname(manifest), output):
+        raise Refused(f"{output}: holds the run that {manifest} lists; choose another --output")
+
+
+def description_beside(manifest: str) -> ListDescription | None:
+    """Return how the list of the run named its inputs that made a manifest; None if nothing says it."""
+    content = beside(manifest, LISTED.name)
+    try:
+        return description_of(content) if content is not None else None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refused(f"{LISTED.name} beside {manifest}: {LISTED.fault_of(error)}") from None
+
+
+class EarlierPieces:
     """Virtual pieces of an earlier run, whose recordings are to be read."""
 
-    def __init__(self, manifest: str, header: Row, layout: Layout, column: str) -> None:
-        """Find out where the recordings are; `layout` locates pieces, and `column` says how to cut them."""
-        content = beside(manifest, LISTED.name)
-        if content is None:
+    def __init__(
+        self, manifest: str, header: Row, layout: Layout, names: Mapping[str, str], column: str
+    ) -> None:
+        """Find out where the recordings are.
+
+        `layout` locates pieces, `names` says what columns of the manifest are called in the header if not
+        the same, and `column` says how to cut pieces.
+        """
+        listed = description_beside(manifest)
+        if listed is None:
             raise Refused(f"{manifest}: has virtual pieces, and no {LISTED.name} beside it; restore it")
+        names = {name: names.get(name, name) for name in (listed.column, *OF_PIECES)}
         try:
-            listed = description_of(content)
-            self._at = [header.index(name) for name in (listed.column, OUTPUT, SOURCE_SIZE, SOURCE_CHECKSUM)]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._at = [header.index(names[name]) for name in (listed.column, *OF_PIECES[:3])]
+        except ValueError as error:
             raise Refused(f"{LISTED.name} beside {manifest}: {LISTED.fault_of(error)}") from None
         self._recordings, self._layout, self._column = Layout(listed.root), layout, column
-        self._size_at = header.index("size")
+        self._size_at = header.index(names["size"])
         # what a piece is about as large as
-        self._frames = [header.index(name) for name in ("frames", "channels") if name in header]
+        self._frames = [header.index(names[name]) for name in OF_PIECES[4:] if names[name] in header]
 
     def noted(self, rows: Iterable[Row], index: MemberIndex) -> Iterator[Row]:
         """Yield all rows, and note where the pieces among them are, recording after recording."""

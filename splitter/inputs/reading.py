@@ -8,7 +8,7 @@ from splitter.errors import Refused
 from splitter.inputs.labels import LabelTable, RowTally, columns_to_join_by
 from splitter.inputs.listing import InputList, ListSequence
 from splitter.inputs.lists import names_shown, read_list, refuse_twins
-from splitter.inputs.next_stage import OUTPUT
+from splitter.inputs.next_stage import OUTPUT, columns_to_join
 from splitter.inputs.objects import read_object
 from splitter.inputs.roots import absolute_path, common_root, path_mover, root_below
 from splitter.inputs.source import ListReading
@@ -86,12 +86,17 @@ def _join(found: ListSource, listing: InputList) -> None:
         )
     if isinstance(listing.labels, (str, bytes, os.PathLike)):
         name = os.fsdecode(listing.labels)
-        header, rows, _, _ = read_list(absolute_path(name, "--labels"), None, found.reading.held)
+        path = absolute_path(name, "--labels")
+        header, rows, _, _ = read_list(path, None, found.reading.held)
         name = without_secrets(name)
+        refuse_twins(header, name)
+        chosen = columns_to_join(path, header, other, found.header, found.reading.unnamed)
+        if chosen != header:
+            header, rows = chosen, _columns(rows, [header.index(column) for column in chosen])
     else:
         name = "labels"
         header, rows = read_object(listing.labels, other)
-    refuse_twins(header, name)
+        refuse_twins(header, name)
     labels = LabelTable(name, header, rows, other)
     header = [found.reading.unnamed.pop(column, column) for column in labels.header]
     refuse_twins(header, name)
@@ -102,6 +107,11 @@ def _join(found: ListSource, listing: InputList) -> None:
         )
     found.rows = labels.joined(found.header, found.rows, own, found.column, found.reading.tally)
     found.header = found.header + header
+
+
+def _columns(rows: Iterable[Row], chosen: list[int]) -> Iterator[Row]:
+    """Yield some columns of the rows."""
+    return ([row[at] for at in chosen] for row in rows)
 
 
 def _matching(rows: Iterable[Row], matches: Callable[[Row], bool], tally: RowTally) -> Iterator[Row]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from splitter.errors import Refused
 from splitter.inputs.dialects.source import DialectSource
 from splitter.inputs.folders import FolderSource
-from splitter.inputs.lists import LISTS, ListFileSource, suffix_of
+from splitter.inputs.lists import LISTS, suffix_of
+from splitter.inputs.metadata_stage import AnyListSource
 from splitter.inputs.next_stage import ManifestSource
 from splitter.inputs.objects import ObjectSource
 from splitter.inputs.roots import absolute_path
@@ -30,7 +31,7 @@ SOURCES: tuple[type[InputSource], ...] = (
     DialectSource,
     FolderSource,
     ManifestSource,
-    ListFileSource,
+    AnyListSource,
 )
 # the endings and schemes that are our own, where no package is looked for
 _OWN = {

@@ -454,7 +454,7 @@ def test_what_needs_a_cluster_is_well_formed(tmp_path, monkeypatch):
     blocks = "".join(
         block for page in (README, RAY) for block in FENCED.findall(page.read_text(encoding="utf-8"))
     ).replace("\\\n", " ")
-    shown = re.findall(r"splitter run ([^>;\n]*)", blocks)
+    shown = re.findall(r"""splitter run ((?:"[^"\n]*"|'[^'\n]*'|[^>;\n"'])*)""", blocks)
     assert len(shown) >= 8
     for command in shown:
         context = commands.commands["run"].make_context("run", shlex.split(command))

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -196,7 +197,7 @@ def test_a_stage_does_not_go_into_the_folder_that_it_reads(capfd, folder, some):
     for output in (some.parent, folder / "link"):
         said = here(capfd, "run", some, "--column=output", "--recipe=words", "-o", output, "--fresh")
         assert (said.code, said.err.count("\n")) == (2, 1)
-        assert "holds the files that" in said.err
+        assert "holds the run that" in said.err
     assert tree(some.parent) == before
 
 
@@ -277,3 +278,124 @@ def test_a_folder_of_outputs_has_no_labels(capfd, folder, pieces):
     assert "from_labels" not in header_of(folder / "two/manifest.csv")
     said = here(capfd, "run", pieces.parent, "--recipe", "chunk", "--output", folder / "quiet", "--quiet")
     assert (said.code, said.err) == (0, "")
+
+
+# -- after a stage of metadata only -------------------------------------------------------------------------
+
+
+class Length(ProcessorDataset):
+    """Judges, and makes no file; what is called skip is skipped."""
+
+    def process(self, input_file):
+        content = input_file.read_bytes()
+        if content == b"skip":
+            raise Skip("not wanted")
+        return [], {"length": len(content)}
+
+
+@pytest.fixture
+def judged(folder) -> Path:
+    """The manifest of a run that made metadata only, over a list with labels and another root."""
+    write_files(folder / "inputs", {"a.txt": "simple", "b.txt": "skip", "c.txt": "scaleable"})
+    words = [["input", "label"], ["a.txt", "007"], ["b.txt", "y"], ["c.txt", "x,\ny"]]
+    dataset = write_list(folder / "list.csv", words)
+    Length(dataset).run(folder / "judged", root="inputs", workers=0, quiet=True)
+    return folder / "judged" / "manifest.csv"
+
+
+def test_a_stage_of_metadata_only_is_followed_by_its_inputs(capfd, folder, judged):
+    """The same paths, below the same root; the metadata are labels, also for --where, and nothing is lost."""
+    said = here(capfd, "run", judged, "--recipe=words", "-o", folder / "two", "--workers=0")
+    assert (said.code, said.lines[0]) == (0, "1 row of the manifest was skipped: left out")
+    header = ["input", "label", "length", "output", "size", "checksum", "part", "word"]
+    assert header_of(folder / "two/manifest.csv") == header
+    rows = read_table(folder / "two/manifest.csv")
+    assert {(row["input"], row["label"], row["length"], row["word"]) for row in rows} == {
+        ("a.txt", "007", "6", "simple"),
+        ("c.txt", "x,\ny", "9", "scaleable"),
+    }
+    # as if the labels had stood in the first list
+    listed = write_list(
+        folder / "l.csv",
+        [["input", "label", "length"], ["a.txt", "007", "6"], ["c.txt", "x,\ny", "9"]],
+    )
+    same = run(capfd, listed, folder / "same", "--recipe=words", "--root=inputs")
+    assert same.read_bytes() == (folder / "two/manifest.csv").read_bytes()
+    where = ("--where", "length > 6", "--rename", "length=n")
+    assert "no column 'length'" in here(capfd, "run", judged, *where, "-o", folder / "none").err
+    long = run(capfd, judged, folder / "long", "--recipe=words", *where[:2])
+    assert {row["input"] for row in read_table(long)} == {"c.txt"}
+
+
+class First(ProcessorDataset):
+    """Makes no file, and has metadata under another name."""
+
+    def process(self, input_file):
+        return [], {"first": input_file.read_text()[0]}
+
+
+def test_a_stage_after_two_of_metadata_only(capfd, folder, judged):
+    """What both found goes along, in order or joined; --keep cannot keep an input without a file."""
+    First(judged).run(folder / "second", workers=0, quiet=True, keep="length > 6")
+    third = run(capfd, folder / "second/manifest.csv", folder / "three", "--recipe=words")
+    First(folder / "inputs").run(folder / "other", workers=0, quiet=True)
+    labels = ("--labels", folder / "other/manifest.csv")
+    joined = run(capfd, judged, folder / "joined", "--recipe=words", *labels)
+    for manifest in (third, joined):
+        assert header_of(manifest)[:5] == ["input", "label", "length", "first", "output"]
+        assert {row["input"]: row["first"] for row in read_table(manifest)} == {"a.txt": "s", "c.txt": "s"}
+
+
+def test_metadata_of_a_run_is_joined_without_its_other_columns(capfd, folder, judged):
+    """What the list has itself stays as it is there; inputs that were skipped have no metadata."""
+    listed = write_list(folder / "l.csv", [["input", "label"], *([f"{one}.txt", "own"] for one in "abc")])
+    joined = run(capfd, listed, folder / "two", "--recipe=words", "--root=inputs", "--labels", judged)
+    assert header_of(joined)[:4] == ["input", "label", "length", "output"]
+    assert {(row["input"], row["label"], row["length"]) for row in read_table(joined)} == {
+        ("a.txt", "own", "6"),
+        ("b.txt", "own", ""),
+        ("c.txt", "own", "9"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["tar", "virtual"])
+def test_inputs_that_are_no_files_are_found_again(capfd, folder, kind):
+    """Members of shards, and virtual pieces of the stage before."""
+    sound = CHECKOUT / "data_samples/speech/greeting.wav"
+    write_files(folder / "in", {"r.wav": sound.read_bytes()})
+    if kind == "tar":
+        with tarfile.open(folder / "in.tar", "w") as archive:
+            archive.add(folder / "in/r.wav", "r.wav")
+        Length(folder / "in.tar").run(folder / "judged", workers=0, quiet=True)
+    else:
+        cut = run(capfd, folder / "in", folder / "cut", "--seconds=1", "--sink=virtual")
+        Length(InputList(cut, column="output")).run(folder / "judged", workers=0, quiet=True)
+    judged = read_table(folder / "judged/manifest.csv")
+    again = splitter.run(
+        Length(folder / "judged/manifest.csv"),
+        folder / "again",
+        workers=0,
+        quiet=True,
+        rename=["length=before"],
+    )
+    assert len(judged) == len(again) == (1 if kind == "tar" else 6)
+    assert [str(length) for length in again["length"]] == [row["length"] for row in judged]
+    assert [*again["before"]] == [row["length"] for row in judged]
+
+
+def test_what_cannot_follow_a_stage_of_metadata_only(capfd, folder, judged):
+    """Each in one line, which says what does."""
+    for options, output, why in (
+        (["--column=output"], "two", "no row has an output file; leave out --column output"),
+        (["--where=length > 6", "--column=output"], "two", "no row has an output file; leave out --column"),
+        (["--all-rows"], "two", "--all-rows is only for the outputs of a run"),
+        ([], "judged", "holds the run that"),
+    ):
+        said = here(capfd, "run", judged, "--recipe=words", "-o", folder / output, *options)
+        assert (said.code, said.err.count("\n")) == (2, 1)
+        assert why in said.err
+    said = here(capfd, "run", judged.parent, "--recipe=words", "-o", folder / "two")
+    assert said.err == (
+        f"splitter: {judged.parent}: it holds no file; use {judged} to take the inputs of that run again, "
+        "with its metadata as labels\n"
+    )

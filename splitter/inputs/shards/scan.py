@@ -203,13 +203,18 @@ def _labels_among(names: list[str]) -> list[str]:
 
 def members_at(locations: Iterable[str], member: str | None) -> MemberIndex:
     """Find members by the paths or URLs that stand for them; leave out what cannot be looked at."""
-    shards = dict.fromkeys(filter(None, map(_shard_around, locations)))
     index = MemberIndex()
+    add_members(locations, member, index)
+    return index.in_order()
+
+
+def add_members(locations: Iterable[str], member: str | None, index: MemberIndex) -> None:
+    """Note all members of the shards that some of the locations are in."""
+    shards = dict.fromkeys(filter(None, map(_shard_around, locations)))
     for shard, found in zip(shards, _each(partial(_rescan, member=member), [*shards]), strict=True):
         if found is not None:
             names, starts, sizes, _, faults = [*map(list, zip(*found.rows, strict=True))] or [[]] * 5
             index.add(found.shard, [f"{shard}/{name}" for name in names], starts, sizes, faults)
-    return index.in_order()
 
 
 def _shard_around(location: str) -> str:
