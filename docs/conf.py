@@ -27,7 +27,7 @@ NAVIGATION = {
             f"recipes/{name}"
             for name in (
                 *("sound", "chunk", "silence", "pauses", "speech", "segments", "spectrogram"),
-                *("command", "words"),
+                *("command", "copy", "words"),
             )
         ),
         "transcribe",

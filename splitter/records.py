@@ -94,6 +94,12 @@ class InputFile(NamedTuple):
         return Path(self.local_path)
 
     @property
+    def name(self) -> str:
+        """The name of the file, without its folder."""
+        # not by `local_path`: what is in a shard, or remote, may not be a file yet
+        return os.path.basename(self[1])
+
+    @property
     def scratch(self) -> Path:
         """A temporary folder for tools that must write; it is deleted when the input is done."""
         return self.scratch_folder.path

@@ -100,6 +100,7 @@ RECIPES = Registry(
     {
         "chunk": "splitter.recipes.chunk:Chunk",
         "command": "splitter.recipes.command:Command",
+        "copy": "splitter.recipes.copy:Copy",
         "pauses": "splitter.recipes.pauses:Pauses",
         "segments": "splitter.recipes.segments:Segments",
         "silence": "splitter.recipes.silence:Silence",

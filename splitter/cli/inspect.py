@@ -175,8 +175,10 @@ def recipes() -> None:
         recipe = load_recipe(name)
         click.echo(f"{name}: {first_line(recipe)}")
         formatter = context.make_formatter()
-        with formatter.indentation(), formatter.indentation():
-            formatter.write_dl([_described(parameter, context) for parameter in recipe_parameters(recipe)])
+        options = [_described(parameter, context) for parameter in recipe_parameters(recipe)]
+        if options:
+            with formatter.indentation(), formatter.indentation():
+                formatter.write_dl(options)
         click.echo(formatter.getvalue())
 
 

@@ -11,5 +11,6 @@ pauses       cut at pauses, and leave nothing out
 speech       cut where somebody speaks
 spectrogram  pictures of windows, and their numbers
 command      any program
+copy         each input as it is
 words        the example: parts of words
 """

