@@ -51,7 +51,7 @@ SEAMS = {
 
 # What takes long to import, and where it is imported at once since nothing works there without it.
 HEAVY = {
-    "av": {"audio.formats.av", "audio.formats.ogg.decoder"},
+    "av": {"audio.formats.av", "audio.formats.matroska", "audio.formats.ogg.decoder"},
     "librosa": set(),
     "pandas": {"outputs.frame", "report.looking", "report.summary", "report.table"},
     "pyarrow": set(),

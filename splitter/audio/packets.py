@@ -12,19 +12,22 @@ from splitter.audio.copying import LossySource
 from splitter.audio.decoded import DecodedSource
 from splitter.audio.decoders import SoundFormat
 from splitter.audio.formats.ogg import INAUDIBLE, MOST_SKIPPED, OpusSource, seems_opus
+from splitter.audio.formats.ogg.opus import RATE
 from splitter.audio.sniff import open_decoder
-from splitter.audio.target import Target, made_format
+from splitter.audio.target import MATROSKA, Target, made_format
 from splitter.audio.window import Folder
 from splitter.records import Content
 
 # a shorter preroll may begin with a pause, and lead to the same sound: in steps of 60 ms
 _PREROLLS = range(MOST_SKIPPED, 0, -2880)
+# how WebM and Matroska begin
+_EBML = b"\x1aE\xdf\xa3"
 # how much to compare at a time: the first difference ends it
 _PARTS_OF_SECOND = 5
 
 
 class OpusPacketsSource(LossySource):
-    """An Ogg Opus file whose pieces are made of its own packets.
+    """An Opus file whose pieces are made of its own packets.
 
     What is not known to sound the same is decoded, both as a piece and in the recording, and compared.
     """
@@ -35,9 +38,11 @@ class OpusPacketsSource(LossySource):
     def __init__(
         self, path: str, lossy: OpusSource, recorded: SoundFormat, target: Target, folder: Folder
     ) -> None:
+        """Cut from `lossy`, the file at `path`."""
         super().__init__(lossy, recorded)
+        self.made = made_format(recorded, target, path)
         self._decode = functools.partial(DecodedSource.open, path, target, "error", folder)
-        self._folder = folder
+        self._folder, self._opened = folder, ExitStack()
         self._decoded: DecodedSource | None = None
         self._forgotten = 0
         # asked for what a piece is made of, then for the way it was made
@@ -45,19 +50,25 @@ class OpusPacketsSource(LossySource):
 
     @classmethod
     def open(cls, path: str, target: Target, folder: Folder) -> "OpusPacketsSource | None":
-        """Open a file; return None unless it is Ogg Opus whose packets can be copied as they are."""
-        if target.format not in ("same", "ogg") or not seems_opus(path):
+        """Open a file; return None unless it is Opus whose packets can be copied as they are."""
+        if target.format not in ("same", "ogg"):
             return None
         with ExitStack() as opened:
+            container = "OGG"
+            if not seems_opus(path):
+                container, path = MATROSKA, _as_ogg(path, target, folder, opened)
+            if not path:
+                return None
             opus = OpusSource(path)
             opened.callback(opus.close)
             if not opus.cuttable:
                 return None
-            recorded = SoundFormat("OGG", "OPUS", opus.head.channels, opus.rate)
+            recorded = SoundFormat(container, "OPUS", opus.head.channels, opus.rate)
             if not keeps_samples(recorded, made_format(recorded, target, path), target):
                 return None
-            opened.pop_all()
-            return cls(path, opus, recorded, target, folder)
+            source = cls(path, opus, recorded, target, folder)
+            source._opened = opened.pop_all()
+        return source
 
     def is_exact(self, start: int, stop: int) -> bool:
         """Return whether there is a preroll after which the piece sounds like the recording."""
@@ -109,9 +120,28 @@ class OpusPacketsSource(LossySource):
 
     def close(self) -> None:
         """Close the file."""
-        super().close()
+        self._opened.close()
         if self._decoded:
             self._decoded.close()
+
+
+def _as_ogg(path: str, target: Target, folder: Folder, opened: ExitStack) -> str:
+    """Return a temporary file with the Opus of a Matroska file; an empty path if pieces would not copy it."""
+    with open(path, "rb") as file:
+        if file.read(len(_EBML)) != _EBML:
+            return ""
+    try:
+        from splitter.audio.formats.matroska import write_as_ogg
+    except ImportError:
+        return ""
+
+    def is_copied(channels: int) -> bool:
+        recorded = SoundFormat(MATROSKA, "OPUS", channels, RATE)
+        return keeps_samples(recorded, made_format(recorded, target, path), target)
+
+    named = opened.enter_context(NamedTemporaryFile(dir=folder()))  # noqa: SIM115 - by the stack
+    with open(named.name, "wb") as ogg:
+        return named.name if write_as_ogg(path, ogg, is_copied) else ""
 
 
 def _in_parts(blocks: Iterator[np.ndarray], frames: int) -> Iterator[np.ndarray]:

@@ -39,6 +39,8 @@ _LEAST_RATE, _MOST_RATE = 1000, 1_000_000
 _OFTEN_MEANT, _MOST_MEANT = {11: 11_025, 22: 22_050, 44: 44_100}, 400_000
 # more of either libsndfile does not read back
 _MOST_CHANNELS, _MOST_HERTZ = 1024, 2**31 - 1
+# FFmpeg's name of WebM, too; of more channels of Opus no packets are copied
+MATROSKA, _OPUS_CHANNELS = "MATROSKA", 2
 _CHOICES = {one.ending: one for one in OF_LIBSNDFILE if one.ending in get_args(FileFormat)}
 INTEGERS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
 
@@ -142,6 +144,8 @@ def _check_readable(channels: int, rate: int, path: str) -> None:
 
 def _same_container(recorded: SoundFormat) -> str:
     """Return the recording's; WAV if that would lose something, or come out with other bytes each time."""
+    if (recorded.container, recorded.subtype) == (MATROSKA, "OPUS") and recorded.channels <= _OPUS_CHANNELS:
+        return "OGG"
     known = recorded.container in _formats()
     lossless_in_lossy = recorded.container in LOSSY and bool(recorded.holding)
     changing = recorded.container in {"RF64", "MAT5"}

@@ -441,6 +441,73 @@ def test_what_was_webm_before_is_copied_from_its_first_sample(recordings, tmp_pa
     assert np.abs(joined[: len(whole)] - whole).max() <= INAUDIBLE
 
 
+def matroska(path: Path, to: Path, *options: object) -> Path:
+    """The same packets in another container."""
+    ffmpeg("-i", path, *options, "-c:a", "copy", to)
+    return to
+
+
+@pytest.mark.parametrize("name", ["a.webm", "video.mkv"])
+def test_opus_in_webm_and_matroska_is_cut_by_its_packets(recordings, tmp_path, name):
+    """As what it is made of would be, by libopus and by ffmpeg's own decoder."""
+    kind = KINDS[0]
+    video = ("-f", "lavfi", "-i", "testsrc=size=32x32:rate=5:duration=6", "-c:v", "libvpx", "-shortest")
+    path = matroska(recordings[kind], tmp_path / name, *(video if name == "video.mkv" else ()))
+    whole = soundfile.read(recordings[kind], dtype="float32")[0]
+    outputs, about = chunks_of(path, seconds=0.7)
+    assert (about["source_format"], about["source_subtype"]) == ("MATROSKA", "OPUS")
+    assert set(ways(outputs)) == {"copied"}
+    assert {Path(output.name).suffix for output in outputs} == {".ogg"}
+    joined = np.concatenate([samples_of(output.content, "float32") for output in outputs])
+    assert joined.shape == whole.shape
+    assert np.abs(joined - whole).max() <= INAUDIBLE
+    sound = matroska(recordings[kind], tmp_path / "sound.mka")
+    (by_ffmpeg,) = decoded_by_ffmpeg([sound], kind.channels, tmp_path, "f32")
+    for number, output in enumerate(outputs):
+        (tmp_path / f"piece{number}.opus").write_bytes(output.content)
+    paths = [tmp_path / f"piece{number}.opus" for number in range(len(outputs))]
+    found = np.concatenate(list(decoded_by_ffmpeg(paths, kind.channels, tmp_path, "f32")))
+    assert found.shape == by_ffmpeg.shape
+    assert np.abs(found - by_ffmpeg).max() <= BY_FFMPEG
+
+
+def test_opus_in_matroska_is_like_opus_in_ogg(recordings, tmp_path):
+    """Of speech the same pieces are copied, and the same encoded, with the same bytes."""
+    path = recordings[KINDS[6]]
+    outputs, _ = chunks_of(matroska(path, tmp_path / "a.mka"), seconds=0.3)
+    as_ogg, _ = chunks_of(path, seconds=0.3)
+    assert set(ways(outputs)) == {"copied", "encoded"}
+    assert [(one.metadata, one.content) for one in outputs] == [(one.metadata, one.content) for one in as_ogg]
+
+
+def test_a_part_of_webm_has_the_length_that_it_states(recordings, tmp_path):
+    """Without encoding anew: the container says what is left out at both ends."""
+    path = matroska(recordings[KINDS[0]], tmp_path / "a.webm", "-ss", "1.3", "-t", "3")
+    outputs, about = chunks_of(path, seconds=10.0)
+    assert ways(outputs) == ["copied"]
+    assert about["source_frames"] == len(decoded(path)) == len(samples_of(outputs[0].content, "float32"))
+
+
+def test_webm_that_ends_early_is_an_error_as_before(recordings, tmp_path):
+    """With --truncated keep, what is there is encoded."""
+    path = matroska(recordings[KINDS[0]], tmp_path / "a.webm")
+    path.write_bytes(path.read_bytes()[:-9000])
+    with pytest.raises(InputError, match="ends early"):
+        chunks_of(path)
+    outputs, _ = chunks_of(path, truncated="keep")
+    assert set(ways(outputs)) == {"encoded"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("six.webm", ("-ac", "6")), ("vorbis.webm", ("-c:a", "libvorbis")), ("a.mp4", ())]
+)
+def test_what_has_no_packets_of_opus_to_copy_is_wav(recordings, tmp_path, name, options):
+    """More than two channels, another encoding, another container."""
+    ffmpeg("-i", recordings[KINDS[0]], "-c:a", "libopus", *options, tmp_path / name)
+    outputs, _ = chunks_of(tmp_path / name, seconds=2.0)
+    assert {Path(output.name).suffix for output in outputs} == {".wav"}
+
+
 def test_a_recording_with_a_hole_is_an_error_as_before(recordings, tmp_path):
     """Or, with --truncated keep, what is left is encoded."""
     content = recordings[KINDS[0]].read_bytes()

@@ -38,7 +38,7 @@ class AvDecoder(Decoder):
         # up to which second there was sound, and whether some before that could not be decoded
         self._reached, self._is_damaged = 0.0, False
         with ExitStack() as opened:
-            file = opened.enter_context(_SeekableFile(path))
+            file = opened.enter_context(SeekableFile(path))
             try:
                 self._open(file, opened)
             except av.error.FFmpegError as error:
@@ -46,9 +46,7 @@ class AvDecoder(Decoder):
             self._opened = opened.pop_all()
 
     def _open(self, file: Any, opened: ExitStack) -> None:  # noqa: ANN401 - a file object
-        options = {"format_whitelist": _FORMATS, "protocol_whitelist": _NO_PROTOCOL}
-        # tags need not be UTF-8, and nobody asks for them
-        container = opened.enter_context(av.open(file, options=options, metadata_errors="replace"))
+        container = opened.enter_context(open_container(file))
         if not container.streams.audio:
             raise AudioError("there is no sound in it")
         if container.format.name == "mp3" and bit_rate_of(self._path) == "none":
@@ -62,7 +60,7 @@ class AvDecoder(Decoder):
         if first is None:
             raise AudioError("none of its sound can be decoded")
         self._first, self._stated = first, _stated(stream, first.sample_rate)
-        self._seconds = _seconds_stated(container, stream)
+        self._seconds = seconds_stated(container, stream)
         self.format = _format_of(container, stream, first)
         self._kind = _kind(first)
         self._decoded_samples = av.AudioFifo()
@@ -81,9 +79,9 @@ class AvDecoder(Decoder):
         return self._numbers(block)
 
     def _check_end(self) -> None:
-        rate, few = self.format.rate, _FEW_BLOCKS * self._first.samples
+        rate = self.format.rate
         stated = self._stated or round(self._seconds * rate)
-        is_short = self._seconds - self._reached > max(_SHORT_SECONDS, few / rate)
+        is_short = lacks_sound(self._seconds, self._reached, self._first.samples / rate)
         if is_short or self.frames < self._stated or self._is_damaged:
             how = "is damaged within" if self._is_damaged else "ends early"
             raise ends_early(self._path, how, self.frames, stated if stated > self.frames else 0)
@@ -111,7 +109,7 @@ class AvDecoder(Decoder):
     def _decoded(self, container: Any, stream: Any) -> Iterator[av.AudioFrame]:  # noqa: ANN401 - PyAV's
         """Yield all blocks that can be decoded; as FFmpeg does, skip what cannot."""
         failed = False
-        for packet in _packets(self._path, container, stream):
+        for packet in packets_of(self._path, container, stream):
             try:
                 blocks = stream.codec_context.decode(packet)
             except av.error.FFmpegError:
@@ -129,7 +127,7 @@ class AvDecoder(Decoder):
         self._opened.close()
 
 
-class _SeekableFile(io.FileIO):
+class SeekableFile(io.FileIO):
     """A file in which FFmpeg may seek to where a damaged header says."""
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -140,7 +138,14 @@ class _SeekableFile(io.FileIO):
             return -errno.EINVAL
 
 
-def _packets(path: str, container: Any, stream: Any) -> Iterator[Any]:  # noqa: ANN401 - PyAV's
+def open_container(file: SeekableFile) -> Any:  # noqa: ANN401 - PyAV's
+    """Open a recording, and no other file."""
+    options = {"format_whitelist": _FORMATS, "protocol_whitelist": _NO_PROTOCOL}
+    # tags need not be UTF-8, and nobody asks for them
+    return av.open(file, options=options, metadata_errors="replace")
+
+
+def packets_of(path: str, container: Any, stream: Any) -> Iterator[Any]:  # noqa: ANN401 - PyAV's
     """Yield all packets, then None, so that the decoder gives what is left in it."""
     try:
         # a file may end in the middle of a packet
@@ -201,7 +206,7 @@ def _stated(stream: Any, rate: int) -> int:  # noqa: ANN401 - PyAV's
     return stream.duration if exact and stream.duration else 0
 
 
-def _seconds_stated(container: Any, stream: Any) -> float:  # noqa: ANN401 - PyAV's
+def seconds_stated(container: Any, stream: Any) -> float:  # noqa: ANN401 - PyAV's
     """Return how long the sound of an MP4 or Matroska file is to be; 0 if it does not say so."""
     kind = container.format.name.partition(",")[0]
     if kind == "mov" and stream.duration:
@@ -210,3 +215,8 @@ def _seconds_stated(container: Any, stream: Any) -> float:  # noqa: ANN401 - PyA
     if kind == "matroska" and len(container.streams) == 1 and not stream.duration and container.duration:
         return float(container.duration / av.time_base)
     return 0.0
+
+
+def lacks_sound(stated: float, reached: float, block: float) -> bool:
+    """Return whether sound ends earlier than stated, by more than a few blocks, all in seconds."""
+    return stated - reached > max(_SHORT_SECONDS, _FEW_BLOCKS * block)

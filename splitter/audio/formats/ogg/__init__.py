@@ -12,7 +12,7 @@ from splitter.audio.formats.base import AudioFormat
 from splitter.audio.formats.ogg.counted import CountedOgg
 from splitter.audio.formats.ogg.index import OpusIndex, seems_opus
 from splitter.audio.formats.ogg.pages import Numbered, with_serial_number
-from splitter.audio.formats.ogg.source import INAUDIBLE, MOST_SKIPPED, OpusSource
+from splitter.audio.formats.ogg.source import INAUDIBLE, MOST_SKIPPED, OpusSource, pages_with
 
 __all__ = [
     "FORMAT",
@@ -23,6 +23,7 @@ __all__ = [
     "CountedOgg",
     "OpusIndex",
     "OpusSource",
+    "pages_with",
     "seems_opus",
     "with_serial_number",
 ]

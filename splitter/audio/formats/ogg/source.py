@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from splitter.audio.formats.ogg.index import OpusIndex, Packet
-from splitter.audio.formats.ogg.opus import RATE, tags
+from splitter.audio.formats.ogg.opus import RATE, OpusHead, tags
 from splitter.audio.formats.ogg.pages import FIRST, LAST, page_of
 
 # 660 ms: with more to leave out, libsndfile goes back to the start by leaving out the preroll as well
@@ -91,24 +91,29 @@ class OpusSource(OpusIndex):
         if not 0 <= start < stop <= self.samples:
             raise ValueError(f"[{start}, {stop}) is no part of a recording of {self.samples} samples")
         first, last = self._between(start, stop)
-        file.writelines(self._pages(first, last, self._packets_between(max(0, first - preroll), last)))
+        packets = self._packets_between(max(0, first - preroll), last)
+        heard = ((at, min(duration, last - at), packet) for at, duration, packet in packets)
+        file.writelines(pages_with(self.head, first, heard))
 
     def _packets_between(self, first: int, last: int) -> Iterator[Packet]:
         """Yield the packets that begin between two positions."""
         packets = takewhile(lambda packet: packet[0] < last, self.packets(first))
         return (packet for packet in packets if packet[0] >= first)
 
-    def _pages(self, first: int, last: int, packets: Iterator[Packet]) -> Iterator[bytes]:
-        begin, _, packet = next(packets)
-        yield page_of([self.head.packet(skipped=first - begin)], 0, 0, FIRST)
-        yield page_of([tags()], 1, 0)
-        # of a first page that is also the last ffmpeg leaves out too much: it takes no second packet
-        page, opened, segments, number = [packet], begin, _SEGMENTS, 2
-        for at, _, packet in packets:
-            needed = len(packet) // _SEGMENTS + 1
-            if segments + needed > _SEGMENTS or at - opened >= RATE:
-                yield page_of(page, number, at - begin)
-                page, opened, segments, number = [], at, 0, number + 1
-            page.append(packet)
-            segments += needed
-        yield page_of(page, number, last - begin, LAST)
+
+def pages_with(head: OpusHead, first: int, packets: Iterator[Packet]) -> Iterator[bytes]:
+    """Yield the pages of a file with these packets, heard from a position on to the end of the last."""
+    begin, duration, packet = next(packets)
+    yield page_of([head.packet(skipped=first - begin)], 0, 0, FIRST)
+    yield page_of([tags()], 1, 0)
+    # of a first page that is also the last ffmpeg leaves out too much: it takes no second packet
+    page, opened, segments, number = [packet], begin, _SEGMENTS, 2
+    for at, following, packet in packets:
+        needed = len(packet) // _SEGMENTS + 1
+        if segments + needed > _SEGMENTS or at - opened >= RATE:
+            yield page_of(page, number, at - begin)
+            page, opened, segments, number = [], at, 0, number + 1
+        page.append(packet)
+        segments += needed
+        duration = at + following - begin
+    yield page_of(page, number, duration, LAST)
