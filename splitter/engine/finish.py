@@ -221,6 +221,8 @@ def _note_what_it_took(storage: Storage, progress: Progress) -> None:
     if counts.inputs:
         seconds = round(time.monotonic() - progress.began, 3)
         took = {"seconds": seconds, "inputs": counts.inputs, "outputs": counts.outputs, "bytes": counts.bytes}
+        if counts.recorded:
+            took["sound_seconds"] = round(counts.recorded, 3)
         with contextlib.suppress(OSError):
             # a copy of the folder has another time
             took["noted"] = os.stat(storage.path(RUN.name)).st_mtime_ns

@@ -2,6 +2,7 @@
 
 table     the rows of the page
 levels    loudness, silence and clipping of sound
+worth     what to listen to first
 looking   outputs and recordings, read, and measured for the page
 summary   the numbers, plots and failures at the top
 page      the page, assembled into one file

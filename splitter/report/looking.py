@@ -17,6 +17,7 @@ from splitter.outputs.pieces import have_virtual
 from splitter.outputs.reader import Address, OutputReader, number_of, offset_of
 from splitter.report.levels import Levels, measure, preview
 from splitter.report.table import ReportTable, hash_of, kind_of
+from splitter.report.worth import worth_a_listen
 from splitter.storage.layout import Layout, shard_of
 from splitter.system.cpus import usable_cpus
 from splitter.system.temporary_folders import temporary_folder
@@ -33,7 +34,7 @@ TEXTS_AT_MOST = 1 << 20
 # formats that decode to exactly the encoded number of samples, or with padding to more
 EXACT = (".wav", ".flac", ".aiff", ".aif", ".au", ".w64", ".rf64")
 MOST_IMAGE_BYTES = 200_000
-WORTH_A_LISTEN = 8
+COPIED_AT_ONCE = 8
 AT_ONCE = 256
 
 Item = TypeVar("Item")
@@ -75,7 +76,7 @@ class Looks:
         unread: Why outputs could not be read, by row.
         odd: Problems of outputs that could be read, by row.
         beside: Whether inputs are where the list says.
-        worth: Outliers, and why, by row.
+        worth: What to listen to first, and why, by row.
     """
 
     chosen: np.ndarray
@@ -179,7 +180,7 @@ def look(outputs: Outputs, table: ReportTable, layout: Layout | None, effort: Ef
     with outputs.at_hand():
         _measure(outputs, looks, effort.tell)
         _read_texts(outputs, looks)
-        looks.worth = outliers(looks)
+        looks.worth = worth_a_listen(looks.levels, table)
         _copy(outputs, looks, effort.previews)
     if layout:
         _outline_sources(table, layout, looks)
@@ -253,34 +254,6 @@ def _read_texts(outputs: Outputs, looks: Looks) -> None:
             return
 
 
-_Choice = tuple[str, Callable[[Levels], float], Callable[[Levels], bool]]
-_OUTLIERS: tuple[_Choice, ...] = (
-    ("most clipped", lambda one: -one.clipped, lambda one: one.clipped > 0),
-    ("loudest", lambda one: -one.rms_db, lambda _: True),
-    ("quietest", lambda one: one.rms_db, lambda _: True),
-    ("most silence", lambda one: -one.silence, lambda one: one.silence > 0),
-    ("shortest", lambda one: one.seconds, lambda _: True),
-    ("longest", lambda one: -one.seconds, lambda _: True),
-)
-
-
-def outliers(looks: Looks) -> list[tuple[int, str]]:
-    """Choose rows to listen to first: extremes, and some random ones, the same each time."""
-    found: dict[int, str] = {}
-    for reason, key, counts in _OUTLIERS:
-        keys = {row: key(levels) for row, levels in looks.levels.items()}
-        # if all are equal, none is an outlier
-        if len({*keys.values()}) > 1:
-            row = min(keys, key=lambda row: (keys[row], row))
-            if counts(looks.levels[row]):
-                found[row] = f"{found[row]}, {reason}" if row in found else reason
-    for row in sorted(looks.levels, key=lambda row: hash_of(str(row))):
-        if len(found) >= min(WORTH_A_LISTEN, len(looks.levels)):
-            break
-        found.setdefault(row, "random")
-    return list(found.items())
-
-
 def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
     """Make copies for the page, first of outliers, then of others, until the room is used up."""
 
@@ -303,8 +276,8 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
         if outputs.kinds[row] == "image" and shard_of(outputs.names[row])[0]
     ]
     rows = first + sorted(others, key=lambda row: hash_of(outputs.names[row]))
-    for start in range(0, len(rows), WORTH_A_LISTEN):
-        for row, copy in in_parallel(work, rows[start : start + WORTH_A_LISTEN]):
+    for start in range(0, len(rows), COPIED_AT_ONCE):
+        for row, copy in in_parallel(work, rows[start : start + COPIED_AT_ONCE]):
             if copy is None:
                 continue
             text = base64.b64encode(copy[1]).decode()

@@ -101,6 +101,7 @@ def page_of(output: str, location: str, effort: Effort) -> Page:
         "plots": plots_of(table, lengths, looks),
         "clipping": clipping_of(looks),
         "labels": labels,
+        "texts": table.text_columns,
         "causes": groups[:MOST_GROUPS],
         "more_causes": {
             "causes": len(groups[MOST_GROUPS:]),

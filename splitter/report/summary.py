@@ -22,7 +22,6 @@ from splitter.report.table import (
     TECHNICAL,
     ReportTable,
     balance,
-    facets,
     kind_of,
     states_of,
 )
@@ -203,8 +202,11 @@ def _numeric(table: ReportTable) -> Iterator[tuple[str, np.ndarray]]:
         column = table.manifest[name]
         number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
         if number and not known and found < MOST_PLOTS_OF_METADATA:
-            found += 1
-            yield name, column.to_numpy("f8", na_value=np.nan)
+            values = column.to_numpy("f8", na_value=np.nan)
+            # what is the same everywhere tells no output from another
+            if np.nanmin(values, initial=np.inf) < np.nanmax(values, initial=-np.inf):
+                found += 1
+                yield name, values
 
 
 def _histogram(  # noqa: PLR0913 - what a plot has
@@ -270,7 +272,7 @@ def clipping_of(looks: Looks) -> dict[str, int]:
 def labels_of_all(table: ReportTable, lengths: Lengths) -> list[dict[str, Any]]:
     """Return the distribution of each label column, with its most frequent values."""
     found = []
-    for name in facets(table):
+    for name in table.facets:
         values = balance(table, name, lengths.all)
         rest = values[MOST_VALUES:]
         others = {"values": len(rest), "outputs": sum(one["outputs"] for one in rest)}

@@ -3,16 +3,18 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import xxhash
 
+from splitter.annotations.transcribed import TEXTS
 from splitter.ledger.records import ERROR_COLUMNS
 from splitter.outputs.frame import Manifest
 from splitter.text.csv import ENCODING, ESCAPE, in_unicode
-from splitter.text.labels import EARLIER, labels_in, name_when_made
+from splitter.text.labels import COLUMN_OF_LABELS, EARLIER, labels_in, name_when_made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +28,8 @@ DIGITS = 7
 FEW_VALUES, MOST_VALUES = 12, 1000
 MOST_FACETS = 8
 LONGEST_LABEL = 60
+# so many words are a text, on average of so many values
+TEXT_WORDS, TEXTS_LOOKED_AT = 4, 1000
 MOST_INPUTS_NAMED = 200
 MOST_GROUPS = 100
 # columns to show first, if there is a choice
@@ -83,6 +87,25 @@ class ReportTable:
         rows = pd.concat([manifest[chosen], kept_failures.reindex(columns=columns)], ignore_index=True)
         states = np.concatenate([state[chosen], np.full(len(kept_failures), FAILED, "i8")])
         return cls(rows, states, len(manifest) + len(failed), manifest, failed, dataset, listed)
+
+    @cached_property
+    def text_columns(self) -> list[str]:
+        """Columns that hold text to read, such as transcripts."""
+        return [str(name) for name in self.manifest.columns if _is_text(self, name)]
+
+    @cached_property
+    def facets(self) -> list[str]:
+        """Label columns, the most useful ones first."""
+        names = [name for name in self.manifest.columns if _is_facet(self, name)]
+
+        def order(name: str) -> tuple[bool, int]:
+            made = name_when_made(name)
+            likely = LIKELY_LABELS.index(made) if made in LIKELY_LABELS else len(LIKELY_LABELS)
+            return name in TECHNICAL, likely
+
+        plain = sorted(names, key=order)
+        kept = [name for name in plain if name not in TECHNICAL][:MOST_FACETS]
+        return kept + [name for name in plain if name in TECHNICAL]
 
     def texts(self, name: str) -> list[str]:
         """Return a column as text; missing values are empty."""
@@ -143,18 +166,20 @@ def _plain(value: Any, *, whole: bool = False) -> Any:  # noqa: ANN401 - a cell
 # -- labels --------------------------------------------------------------------------------------------------
 
 
-def facets(table: ReportTable) -> list[str]:
-    """Return the label columns, the most useful ones first."""
-    names = [name for name in table.manifest.columns if _is_facet(table, name)]
-
-    def order(name: str) -> tuple[bool, int]:
-        made = name_when_made(name)
-        likely = LIKELY_LABELS.index(made) if made in LIKELY_LABELS else len(LIKELY_LABELS)
-        return name in TECHNICAL, likely
-
-    plain = sorted(names, key=order)
-    kept = [name for name in plain if name not in TECHNICAL][:MOST_FACETS]
-    return kept + [name for name in plain if name in TECHNICAL]
+def _is_text(table: ReportTable, name: str) -> bool:
+    """Tell transcripts and captions from labels: by the name of the column, or by what most values are."""
+    made = name_when_made(name)
+    if made in {*LEFT_OUT, *NEVER_LABELS, COLUMN_OF_LABELS, table.listed} or made.startswith("source_"):
+        return False
+    column = table.manifest[name]
+    if pd.api.types.is_numeric_dtype(column):
+        return False
+    values = [str(value) for value in column.dropna().unique() if value != ""]
+    most_differ = len(values) * 2 > table.manifest[table.listed].nunique()
+    if made.lower() in TEXTS[:-1]:
+        return most_differ or len(values) > FEW_VALUES
+    some = values[:TEXTS_LOOKED_AT]
+    return most_differ and sum(len(one.split()) for one in some) >= TEXT_WORDS * max(1, len(some))
 
 
 def _is_facet(table: ReportTable, name: str) -> bool:
@@ -162,6 +187,8 @@ def _is_facet(table: ReportTable, name: str) -> bool:
     never = made in {*LEFT_OUT, *NEVER_LABELS, table.listed}
     # of an earlier stage, its labels are worth a look, not how its files were written
     if never or ((made in TECHNICAL or made.startswith("source_")) and name not in TECHNICAL):
+        return False
+    if name in table.text_columns:
         return False
     column = table.manifest[name]
     number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
@@ -195,7 +222,9 @@ def balance(table: ReportTable, name: str, seconds: np.ndarray | None) -> list[d
     parts = table.manifest["split"][mine].fillna("").astype(str) if by_split else cells.iloc[:0]
     codes, values = pd.factorize(cells.fillna("") if cells.dtype == object else cells, use_na_sentinel=False)
     counts = np.bincount(codes, minlength=len(values))
-    lengths = np.bincount(codes, seconds[mine], len(values)) if seconds is not None else counts * 0.0
+    # not every output has a length
+    own = np.zeros(len(codes)) if seconds is None else np.nan_to_num(seconds[mine])
+    lengths = np.bincount(codes, own, len(values))
     found: dict[str, dict[str, Any]] = {}
     part_codes, part_names = pd.factorize(parts)
     shares = np.zeros((len(values), len(part_names)), "i8")

@@ -66,6 +66,7 @@ def test_the_page_says_what_ran_and_what_came_of_it(folder, capfd):
     assert numbers["bytes"] == manifest["size"].sum()
     assert numbers["seconds"] == pytest.approx((manifest["frames"] / manifest["sample_rate"]).sum(), abs=1e-3)
     assert numbers["run"]["inputs"] == 8
+    assert numbers["run"]["sound_seconds"] == pytest.approx(numbers["source_seconds"], abs=1e-2)
     assert rows["count"] == 15
     assert column(rows, "output") == list(manifest["output"])
     assert column(rows, "text") == list(manifest["text"])
@@ -366,6 +367,58 @@ def test_what_stands_out_is_the_extreme_of_all(folder, capfd):
     run(capfd, folder / "in", "--seconds=100", "-o", folder / "out")
     worth = {one["row"]: one["why"] for one in summary_of(reported(capfd, folder / "out"))["worth"]}
     assert worth == {0: "shortest", 1: "quietest, most silence", 2: "loudest, longest", 3: "random"}
+
+
+def test_what_is_unusual_for_its_label_is_worth_a_listen(folder, capfd):
+    """What would be usual elsewhere: a loud one among quiet ones, and a quiet one among loud ones."""
+    rows = [["input", "speaker", "split"]]
+    for number in range(20):
+        loud = (number % 2 == 0) != (number in (7, 12))
+        samples = tone(1, 8000, hertz=200 + number) // (2 if loud else 20)
+        if number < 4:
+            # the extremes of all
+            samples = [samples // 9, 2 * samples, samples[:4000], np.tile(samples, (2, 1))][number]
+        write_sound(folder / "in" / f"{number}.wav", samples, 8000)
+        rows.append([f"{number}.wav", ["anna", "ben"][number % 2], "train"])
+    run(capfd, write_list(folder / "in" / "list.csv", rows), "--seconds=100", "-o", folder / "out")
+    worth = {one["row"]: one["why"] for one in summary_of(reported(capfd, folder / "out"))["worth"]}
+    assert {row: why for row, why in worth.items() if " for " in why} == {
+        7: "loud for ben",
+        12: "quiet for anna",
+    }
+    assert len(worth) == 8
+
+
+def test_texts_are_told_from_labels(folder, capfd):
+    """By their names or by what they are; keywords and long labels stay labels."""
+    (folder / "out").mkdir()
+    header = ["input", "caption", "text", "sentence", "species", "output", "size", "checksum", "from_text"]
+    words = ["all", "that", "he", "ever", "said", "was", "that", "it", "is", "so"]
+    rows = [
+        [
+            *(f"{n}.x", " ".join(words[n % 5 :]) + f" {n}", ["yes", "no"][n % 2], f"hi{n}"),
+            f"one of the {['mammals', 'birds'][n % 3 == 0]}",
+            *(f"{n}/0.bin", 7, "xxh128:0", f"it {n}"),
+        ]
+        for n in range(30)
+    ]
+    write_manifest(folder / "out", header, rows)
+    schema = folder / "out" / ".splitter" / "schema.json"
+    schema.write_text(schema.read_text().replace('"from_text": "int"', '"from_text": "str"'))
+    summary = summary_of(reported(capfd, folder / "out"))
+    assert summary["texts"] == ["caption", "sentence", "from_text"]
+    assert [one["column"] for one in summary["labels"]] == ["text", "species"]
+
+
+def test_outputs_without_a_length_have_a_report(folder, capfd):
+    """Arrays have no length: the time of a label is that of the outputs that have one."""
+    write_sound(folder / "in" / "a.wav", tone(1, 8000), 8000)
+    dataset = write_list(folder / "in" / "list.csv", [["input", "speaker"], ["a.wav", "anna"]])
+    run(capfd, dataset, "--recipe=spectrogram", "--n-fft=256", "-o", folder / "out")
+    summary = summary_of(reported(capfd, folder / "out"))
+    assert summary["kinds"] == {"other": 1, "image": 1}
+    [speaker] = [one for one in summary["labels"] if one["column"] == "speaker"]
+    assert [(one["value"], one["outputs"], one["seconds"]) for one in speaker["values"]] == [("anna", 2, 1.0)]
 
 
 def test_the_report_of_a_run_into_a_store_stands_beside_it(folder, capfd):
