@@ -36,7 +36,17 @@ from splitter.text.urls import is_url, without_secrets
 MOST_ROWS = 200_000
 NAMES_SHOWN = 3
 STYLES = ("uPlot.min.css", "page.css")
-PROGRAMS = ("uPlot.iife.min.js", "data.js", "plots.js", "sound.js", "table.js", "inspector.js", "page.js")
+PROGRAMS = (
+    "uPlot.iife.min.js",
+    "data.js",
+    "plots.js",
+    "sound.js",
+    "selection.js",
+    "gallery.js",
+    "table.js",
+    "inspector.js",
+    "page.js",
+)
 # the page may load files next to it, and nothing from anywhere else
 POLICY = (
     "default-src 'none'; script-src {programs}; style-src 'unsafe-inline'; img-src 'self' data: blob: file:; "

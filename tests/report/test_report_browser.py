@@ -481,6 +481,11 @@ def test_outputs_in_shards_are_played_by_the_server(chromium, speech_output, tmp
         chromium.keys("s")
         chromium.wait("document.querySelector('.spectrogram')?.dataset.row")
         assert chromium.texts(".sound-note") == [""]
+        # in the gallery there is a spectrogram of each
+        chromium.run("document.querySelector('#table').focus()")
+        chromium.keys("g", RIGHT)
+        chromium.wait("document.querySelectorAll('.tile canvas').length === browser.rows.count")
+        assert chromium.value("browser.selected") == 3
         assert chromium.complaints() == []
         if kind == "tar":
             # as from a bucket, which knows of no members
@@ -513,4 +518,7 @@ def test_images_and_texts_are_shown(chromium, tmp_path):
     chromium.run("browser.clear()")
     chromium.click(f"{ROWS}:nth-child(2)")
     assert chromium.texts(".inspector pre") == ["hello <i>there</i>"]
+    chromium.click("#as-gallery")
+    chromium.wait("document.querySelector('.tile img').naturalWidth === 60")
+    assert chromium.texts(".tile .begins") == ["hello <i>there</i>"]
     assert chromium.complaints() == []

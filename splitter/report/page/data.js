@@ -33,6 +33,7 @@ function bytes(size) {
 function clock(seconds) {
   if (seconds === null || seconds === undefined) return "";
   if (seconds === 0) return "0 s";
+  if (seconds < 0.1) return `${Number((1000 * seconds).toPrecision(2))} ms`;
   if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
   const whole = Math.round(seconds);
   const [hours, minutes] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60)];
@@ -80,11 +81,19 @@ async function inflated(id) {
   return new Response(stream).arrayBuffer();
 }
 
+// As splitter/report/table.py, which cuts longer texts.
+const LONGEST_TEXT = 1000;
+
 class Column {
   constructor({ name, dataset, number, cells }) {
     Object.assign(this, { name, dataset, number });
     this.codes = cells.codes || null;
     this.values = Array.isArray(cells) ? cells : cells.values;
+  }
+
+  // Whether texts in it are not whole.
+  get isCut() {
+    return this.values.some((value) => typeof value === "string" && value.length > LONGEST_TEXT && value.endsWith("…"));
   }
 
   at(row) {
@@ -169,7 +178,9 @@ class Rows {
 const isImage = (name) => /\.(png|jpe?g|gif|webp|avif|svg|bmp)$/i.test(name);
 
 // The recipes for sound put several labels into one cell, with a bar between.
+const hasSeveral = (column) => /^(from_)*labels$/.test(column);
+
 function labelsIn(column, text) {
-  if (!/^(from_)*labels$/.test(column)) return [text];
+  if (!hasSeveral(column)) return [text];
   return text ? text.split(/(?<!\\)\|/).map((one) => one.replaceAll("\\|", "|")) : [""];
 }

@@ -35,13 +35,23 @@ class Inspector {
       failed || rows.message.text(row) ? el("p", { class: failed ? "message bad" : "message" }, failed ? `${this.cause(row)}: ${rows.message.text(row)}` : rows.message.text(row)) : "",
       rows.unread[row] ? el("p", { class: "message bad" }, rows.unread[row]) : "",
       sound ? this.soundPart() : kind === "image" ? el("img", { class: "picture", src: this.sounds.previewLink(row) || this.sounds.link(row) || "", alt: `What ${output} shows` }) : "",
+      ...this.spoken(row, false),
       rows.texts[row] !== undefined ? el("pre", { class: "quote" }, rows.texts[row]) : "",
       this.note,
       this.recording(row),
+      ...this.spoken(row, true),
       this.details(row));
     this.played();
     if (sound && this.spectrum) this.drawSpectrum();
     if (sound && !rows.wave(row)) this.drawFromSound(row);
+  }
+
+  // Its texts; one that all outputs of a recording have is that of the recording.
+  spoken(row, ofRecording) {
+    const { rows } = this, all = rows.sameInput(row);
+    const isShared = (column) => all.length > 1 && all.every((one) => column.text(one) === column.text(row));
+    const columns = this.summary.texts.map((name) => rows.byName.get(name));
+    return columns.filter((column) => column.text(row) && isShared(column) === ofRecording).map((column) => el("p", { class: ofRecording ? "spoken shared" : "spoken" }, column.text(row)));
   }
 
   cause(row) {
@@ -317,8 +327,10 @@ class Inspector {
       list.append(el("dt", { class: "group" }, title));
       for (const [name, text] of found) list.append(el("dt", {}, name), el("dd", {}, text));
     };
-    add("dataset", rows.columns.filter((column) => column.dataset));
-    add("metadata", rows.columns.filter((column) => !column.dataset && column.name !== "output"));
+    // texts are above
+    const others = rows.columns.filter((column) => !this.summary.texts.includes(column.name) && column.name !== "output");
+    add("dataset", others.filter((column) => column.dataset));
+    add("metadata", others.filter((column) => !column.dataset));
     return list;
   }
 }

@@ -1,7 +1,7 @@
 // Put it together: first what is small, which is drawn at once, then the rows.
 
 const summary = JSON.parse($("summary").textContent);
-const histograms = [];
+const histograms = [], labelCards = [];
 let browser = null;
 
 function showHead() {
@@ -26,13 +26,16 @@ function showGlance() {
     histograms.push(histogram);
     $("plots").append(histogram.card);
   }
+  // three beside each other where four would leave a row of one or two
+  if ([5, 6, 9].includes(summary.plots.length)) $("plots").style.setProperty("--across", 3);
   const splits = (summary.labels.find((one) => one.column === "split") || { values: [] }).values.map((one) => one.value);
   const divided = splits.length > 1 && summary.labels.some((one) => one.column !== "split");
   if (divided) $("balance").before(splitLegend(splits));
-  $("balance").append(...summary.labels.map((one) => labelCard(one, divided ? splits : [], (column, value) => browser && browser.toggleLabel(column, value))));
+  labelCards.push(...summary.labels.map((one) => labelCard(one, divided ? splits : [], (column, value) => browser && browser.toggleLabel(column, value))));
 }
 
 function drawPlots() {
+  stack($("balance"), labelCards);
   for (const histogram of histograms) histogram.draw();
   if (browser) recount(browser.isFiltered ? browser.view : null);
 }
@@ -88,15 +91,15 @@ function marked(filter) {
 
 function onKeys(inspector) {
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open) return;
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
     if (event.key === "Escape") {
       if (typing && $("search").value) { $("search").value = ""; $("search").dispatchEvent(new Event("input")); } else if (typing) event.target.blur();
       else browser.select(null);
       return;
     }
-    if (typing) return;
-    const button = event.target.closest("button, summary, a");
+    if (typing && event.target.type !== "checkbox") return;
+    const button = event.target.closest("button, summary, a, input");
     if (event.key === " " && !button && browser.selected !== null) inspector.toggle(browser.selected);
     else if (event.key === "ArrowLeft") { if (!inspector.seek(-1)) return; }
     else if (event.key === "ArrowRight") { if (!inspector.seek(1)) return; }
@@ -105,6 +108,9 @@ function onKeys(inspector) {
     else if (event.key === "s") inspector.toggleSpectrum();
     else if (event.key === "f") browser.nextFailure();
     else if (event.key === "/") $("search").focus();
+    else if (event.key === "x" && browser.selected !== null) browser.selection.toggle(browser.selected);
+    else if (event.key === "g") browser.showAs(!browser.gallery);
+    else if (event.key === "?") $("keys").showModal();
     else return;
     event.preventDefault();
   });
@@ -116,7 +122,7 @@ function onTheme() {
   const wear = (theme) => {
     if (theme) root.dataset.theme = theme;
     else delete root.dataset.theme;
-    $("theme").textContent = theme ? `Theme: ${theme}` : "Theme";
+    $("theme-name").textContent = theme || "system";
     drawPlots();
   };
   // the first click is seen: it is not what the system has
@@ -146,7 +152,9 @@ async function showRows() {
   inspector.browser = browser;
   browser.listeners.push((view, filter) => { recount(view); marked(filter); });
   showWorth(rows, inspector);
+  $("show-keys").addEventListener("click", () => $("keys").showModal());
   onKeys(inspector);
+  browser.selection.restore();
   document.documentElement.dataset.ready = "yes";
 }
 

@@ -21,11 +21,18 @@ function showNumbers(summary) {
     items.push(["clipped", share(clipped, measured), `${plain.format(clipped)} of ${plain.format(measured)}`, clipped ? "warn" : "good"]);
   }
   if (numbers.run) {
-    const { seconds, inputs } = numbers.run;
-    items.push(["last run", clock(seconds), `${withUnit(inputs / Math.max(seconds, 1e-3), "")} inputs/s`]);
+    items.push(["last run", clock(numbers.run.seconds), rateOf(numbers.run)]);
   }
   $("numbers").append(...items.map(([name, value, more, mood]) =>
     el("div", { class: mood || null }, el("dt", {}, name), el("dd", {}, value), el("dd", { class: "more" }, more || "\u00a0"))));
+}
+
+// As the progress of a run has it; of other inputs in the unit in which there is at least one.
+function rateOf({ seconds, inputs, sound_seconds: sound }) {
+  const rate = (sound || inputs) / Math.max(seconds, 1e-3);
+  if (sound) return `${withUnit(rate, "")} h of sound/h`;
+  const [times, unit] = [[1, "s"], [60, "min"], [3600, "h"]].find(([of]) => rate * of >= 1) || [3600, "h"];
+  return `${withUnit(rate * times, "")} inputs/${unit}`;
 }
 
 function share(part, whole) {
@@ -35,6 +42,9 @@ function share(part, whole) {
 }
 
 // -- histograms ----------------------------------------------------------------------------------------------
+
+// Half of what a digit of a tick is wide, and the least room beside the bars.
+const HALF_DIGIT = 3.5, MARGIN = 12;
 
 class Histogram {
   constructor(plot, choose) {
@@ -72,6 +82,12 @@ class Histogram {
       else high = middle - 1;
     }
     return low;
+  }
+
+  // The first and the last bar between two of the edges.
+  bars(low, high) {
+    const first = this.bin(low), last = this.bin(high);
+    return [first, Math.max(first, this.plot.edges[last] === high ? last - 1 : last)];
   }
 
   // Arrows go from bar to bar, with Shift over several; Enter shows what is in them.
@@ -134,8 +150,14 @@ class Histogram {
     const tickText = (value) => (unit === "bytes" && value ? bytes(value) : tick(value));
     if (this.chart) this.chart.destroy();
     this.place.replaceChildren();
+    const width = Math.max(120, this.place.clientWidth);
+    // as much room at both ends as the text of a tick needs there
+    const room = [0, 1].map((end) => Math.max(MARGIN, ...ticks.map((value) => {
+      const from = Math.abs((this.toX(value) + 0.5) / bins - end) * (width - 2 * MARGIN);
+      return Math.ceil(tickText(value).length * HALF_DIGIT + 2 - from);
+    })));
     this.chart = new uPlot({
-      width: Math.max(120, this.place.clientWidth), height: 112, padding: [6, 12, 0, 12], legend: { show: false },
+      width, height: 112, padding: [6, room[1], 0, room[0]], legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: Boolean(this.plot.column), y: false, setScale: false } },
       scales: { x: { time: false, range: [-0.5, bins - 0.5] }, y: { range: (_, __, most) => [0, Math.max(1, most)] } },
       axes: [{
@@ -189,31 +211,48 @@ class Histogram {
 const FEW = 8;
 
 function labelCard({ column, title, values, others = { values: 0, outputs: 0 } }, splits, choose) {
-  const longest = Math.max(...values.slice(0, FEW).map((one) => one.value.length), 6);
-  const list = el("ul", { class: "bars", style: `--value:${Math.min(longest, 24)}ch` });
-  const most = Math.max(1, ...values.map((one) => one.outputs));
+  // those without a label are last, and their bar is not the measure of the others
+  const named = values.filter((one) => one.value !== ""), none = values.filter((one) => one.value === "");
+  const longest = Math.max(...named.slice(0, FEW).map((one) => one.value.length), 6);
+  const most = Math.max(1, ...(named.length ? named : none).map((one) => one.outputs));
   const total = values.reduce((sum, one) => sum + one.outputs, others.outputs);
   const timed = values.some((one) => one.seconds > 0);
+  const side = (one) => (timed ? brief(one.seconds) : share(one.outputs, total));
+  const widest = (text) => Math.max(...[...named.slice(0, FEW), ...none].map((one) => text(one).length));
+  // bars can only be compared if they begin and end alike
+  const list = el("ul", { class: "bars", style: `--value:${Math.min(longest, 24)}ch;--count:${widest((one) => plain.format(one.outputs))}ch;--side:${widest(side)}ch` });
   const bar = (one) => {
     if (column === "split" && splits.length) one.split = { [one.value]: one.outputs };
     const parts = splits.filter((part) => Object.hasOwn(one.split, part));
-    const width = (100 * one.outputs) / most;
-    const fill = el("span", { class: "fill", style: `width:${width}%` });
+    const fill = el("span", { class: one.outputs > most ? "fill beyond" : "fill", style: `width:${Math.min(100, (100 * one.outputs) / most)}%` });
     if (parts.length) fill.append(...parts.map((part) => el("i", { class: `split-${splits.indexOf(part) % 6}`, style: `flex:${one.split[part]}`, title: `${part}: ${one.split[part]}` })));
     const detail = `${share(one.outputs, total)}${timed ? `, ${clock(one.seconds)}` : ""}`;
     return el("li", {}, el("button", { type: "button", disabled: !column, "aria-pressed": "false", title: `${one.value || "(none)"}: ${detail}`, click: () => choose(column, one.value), "data-value": one.value },
       el("span", { class: "value" }, one.value === "" ? "(none)" : one.value), el("span", { class: "track" }, fill),
-      el("span", { class: "number" }, plain.format(one.outputs)), el("span", { class: "number soft" }, timed ? brief(one.seconds) : share(one.outputs, total))));
+      el("span", { class: "number" }, plain.format(one.outputs)), el("span", { class: "number soft" }, side(one))));
   };
-  list.append(...values.slice(0, FEW).map(bar));
+  list.append(...[...named.slice(0, FEW), ...none].map(bar));
   const card = el("figure", { class: "card labels", "data-column": column },
-    el("figcaption", {}, el("b", {}, title || column), el("span", { class: "more" }, count(values.length + others.values, "value"))), list);
+    el("figcaption", {}, el("b", {}, title || column), el("span", { class: "more" }, count(named.length + others.values, "value"))), list);
   const rest = others.values ? el("p", { class: "note" }, `and ${count(others.values, "value")} more, in ${count(others.outputs, "output")}; use the search to find them`) : "";
-  if (values.length > FEW) {
-    const more = el("button", { class: "quiet", type: "button", click: () => { list.append(...values.slice(FEW).map(bar)); more.replaceWith(rest); list.children[FEW].firstChild.focus(); } }, `${plain.format(values.length - FEW)} more`);
+  if (named.length > FEW) {
+    const more = el("button", { class: "quiet", type: "button", click: () => { list.children[FEW - 1].after(...named.slice(FEW).map(bar)); more.replaceWith(rest); list.children[FEW].firstChild.focus(); } }, `${plain.format(named.length - FEW)} more`);
     card.append(more);
   } else card.append(rest);
   return card;
+}
+
+// Each card below the column that is shortest so far, or there would be holes beside long ones.
+function stack(place, cards) {
+  const most = matchMedia("(max-width: 720px)").matches ? 1 : matchMedia("(max-width: 1080px)").matches ? 2 : 4;
+  if (place.childElementCount === most) return;
+  const columns = Array.from({ length: most }, () => el("div", { class: "stack" })), heights = columns.map(() => 0);
+  for (const card of cards) {
+    const at = heights.indexOf(Math.min(...heights));
+    columns[at].append(card);
+    heights[at] += 2 + Math.min(FEW + 1, card.querySelectorAll("li").length);
+  }
+  place.replaceChildren(...columns);
 }
 
 function splitLegend(splits) {

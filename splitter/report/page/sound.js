@@ -235,10 +235,10 @@ function colour(share) {
   return COLOURS[at].map((one, channel) => one + (COLOURS[at + 1][channel] - one) * part);
 }
 
-function drawSpectrogram(canvas, sound) {
+function drawSpectrogram(canvas, sound, mostColumns = 900) {
   const samples = sound.getChannelData(0);
   const size = sound.sampleRate <= 12000 ? LARGEST_FFT / 2 : LARGEST_FFT;
-  const columns = Math.min(900, Math.max(64, Math.ceil(samples.length / (size / 8)))), rows = size / 2;
+  const columns = Math.min(mostColumns, Math.max(64, Math.ceil(samples.length / (size / 8)))), rows = size / 2;
   const powers = new Float32Array(columns * rows);
   const window_ = Float32Array.from({ length: size }, (_, at) => 0.5 - 0.5 * Math.cos((2 * Math.PI * at) / size));
   const real = new Float32Array(size), imaginary = new Float32Array(size);

@@ -1,22 +1,25 @@
 // The table: filtered, sorted, and drawn only where it is seen.
 
 const LEAST = { wave: 90, image: 72, name: 190, text: 140, number: 68, bytes: 76, label: 84 };
-const ROW = 48, AROUND = 8, PRINTED = 40;
+const AROUND = 8, PRINTED = 40;
+// How tall a row is: with two lines, and with a third for the labels that have no column.
+const ROW = 48, TALL_ROW = 64;
 
 class Browser {
   constructor(summary, rows, sounds, chosen) {
-    Object.assign(this, { summary, rows, sounds, chosen });
+    Object.assign(this, { summary, rows, sounds, chosen, gallery: null, step: ROW, below: [] });
     this.filter = { text: "", status: "all", column: "", value: null, ranges: new Map() };
     this.sort = { column: null, down: false };
     this.selected = null;
     this.drawn = new Map();
     this.listeners = [];
+    this.selection = new Selection(this);
     this.wanted = this.columnsWanted();
     this.columns = [];
     this.view = [];
     this.table = $("table");
     this.body = $("body");
-    this.table.style.setProperty("--all", `${rows.count * ROW + 120}px`);
+    this.table.style.setProperty("--all", `${rows.count * TALL_ROW + 120}px`);
     this.fit();
     this.tools();
     this.table.addEventListener("scroll", () => this.draw(), { passive: true });
@@ -29,32 +32,36 @@ class Browser {
     const { rows, summary } = this;
     const sound = summary.clipping.measured > 0;
     const shown = [];
-    const number = (name, title, digits, unit) => {
-      const least = Math.min(150, Math.max(LEAST.number, Math.ceil(title.length * 7.5)));
-      shown.push({ name, title, kind: "number", digits, unit, least, width: `${least + 8}px` });
+    const number = (name, title, digits, longest = 0) => {
+      const least = Math.min(150, Math.max(LEAST.number, Math.ceil(Math.max(title.length, longest) * 7.5)));
+      shown.push({ name, title, kind: "number", digits, least, width: `${least + 8}px` });
     };
     if (sound) shown.push({ name: "", title: "", kind: "wave", width: "minmax(90px, 0.9fr)" });
     else if (summary.kinds.image) shown.push({ name: "", title: "", kind: "image", width: "72px" });
     shown.push({ name: "output", title: "Output", kind: "name", width: "minmax(150px, 1.4fr)" });
     if (!sound && summary.kinds.text) shown.push({ name: "", title: "Begins with", kind: "text", width: "minmax(120px, 2fr)" });
-    if (sound || summary.numbers.seconds !== undefined) number("#seconds", "Length", 2, "s");
+    for (const name of summary.texts.slice(0, 2)) shown.push({ name, title: name, kind: "text", width: "minmax(120px, 1.6fr)" });
+    if (sound || summary.numbers.seconds !== undefined) number("#seconds", "Length", 2);
     if (sound) {
       number("#rms_db", "RMS dB", 1);
       number("#peak_db", "Peak dB", 1);
       number("#silence", "Silence %", 0);
     } else {
       shown.push({ name: "size", title: "Size", kind: "bytes", width: "84px" });
-      for (const plot of summary.plots) if (rows.byName.has(plot.column) && !["size", "seconds"].includes(plot.column)) number(plot.column, plot.column, 3);
+      for (const plot of summary.plots) if (rows.byName.has(plot.column) && !["size", "seconds"].includes(plot.column)) number(plot.column, plot.column, 3, Math.max(...[plot.least, plot.most].map((one) => plain.format(one).length)) + 1);
     }
-    const labels = summary.labels.map((one) => one.column).filter((name) => rows.byName.has(name) && !/^(source_.*|sample_rate|channels)$/.test(name));
-    for (const name of labels.slice(0, 3)) shown.push({ name, title: name, kind: "label", width: "minmax(70px, 0.6fr)" });
+    const labels = summary.labels.filter(({ column }) => rows.byName.has(column) && !/^(source_.*|sample_rate|channels)$/.test(column));
+    for (const { column: name, values } of labels.slice(0, 3)) {
+      const least = Math.min(150, Math.max(LEAST.label, 16 + 7.5 * Math.max(name.length, ...values.slice(0, 100).map((one) => one.value.length))));
+      shown.push({ name, title: name, kind: "label", least, width: `minmax(${least}px, 0.6fr)` });
+    }
     return shown;
   }
 
-  // Where there is little room, columns go: labels first, the name never.
+  // Where there is little room, columns go, the name never: labels first, which are told below the name.
   fit() {
     const shown = [...this.wanted];
-    const width = () => shown.reduce((sum, one) => sum + (one.least || LEAST[one.kind]) + 12, 66);
+    const width = () => shown.reduce((sum, one) => sum + (one.least || LEAST[one.kind]) + 12, 66 + MARK);
     for (const kind of ["label", "number", "wave", "text", "bytes", "image"]) {
       for (let at = shown.length - 1; at > 0 && width() > this.table.clientWidth; at--) {
         const last = kind === "number" && shown.filter((one) => one.kind === kind).length === 1;
@@ -63,18 +70,20 @@ class Browser {
       if (kind === "wave" && width() > this.table.clientWidth && shown[0].kind === kind) shown.shift();
     }
     if (shown.length === this.columns.length) {
-      this.draw();
+      if (this.gallery) this.redraw();
+      else this.draw();
       return;
     }
     this.columns = shown;
+    this.below = this.wanted.filter((one) => isLabel(one) && !shown.includes(one));
     this.head();
     this.order();
   }
 
   head() {
-    this.table.style.setProperty("--columns", `${this.summary.kinds.sound ? "var(--play)" : "0px"} ${this.columns.map((one) => one.width).join(" ")}`);
-    this.table.setAttribute("aria-colcount", this.columns.length + 1);
-    $("head").replaceChildren(el("span", { role: "columnheader", class: "cell", "aria-label": "Play" }), ...this.columns.map((one) => {
+    this.table.style.setProperty("--columns", `var(--mark) ${this.summary.kinds.sound ? "var(--play)" : "0px"} ${this.columns.map((one) => one.width).join(" ")}`);
+    this.table.setAttribute("aria-colcount", this.columns.length + 2);
+    $("head").replaceChildren(el("span", { role: "columnheader", class: "cell tick" }, this.selection.all), el("span", { role: "columnheader", class: "cell", "aria-label": "Play" }), ...this.columns.map((one) => {
       const cell = el("span", { role: "columnheader", class: `cell ${one.kind}`, "aria-sort": "none" });
       if (one.name) cell.append(el("button", { type: "button", click: () => this.sortBy(one.name), title: `Sort by ${one.title}` }, one.title));
       else if (one.title) cell.append(one.title);
@@ -104,6 +113,8 @@ class Browser {
     $("next-failure").hidden = !rows.causes.length;
     $("next-failure").addEventListener("click", () => this.nextFailure());
     $("clear").addEventListener("click", () => this.clear());
+    $("as-table").addEventListener("click", () => this.showAs(false));
+    $("as-gallery").addEventListener("click", () => this.showAs(true));
   }
 
   clear() {
@@ -133,19 +144,29 @@ class Browser {
   }
 
   chooseBars(histogram, first, last) {
+    this.addBars(histogram, first, last);
+    this.apply();
+  }
+
+  addBars(histogram, first, last) {
     const { title, unit, edges } = histogram.plot;
     const name = this.columnOf(histogram.plot);
     const has = (value) => {
       const bin = histogram.bin(value);
       return bin >= first && bin <= last;
     };
-    if (name) this.filter.ranges.set(name, { title, unit, low: edges[first], high: edges[last + 1], has });
-    this.apply();
+    if (name) this.filter.ranges.set(name, { title, unit, low: edges[first], high: edges[last + 1], has, isLast: last === edges.length - 2 });
   }
 
   columnOf(plot) {
     if (this.rows.byName.has(`#${plot.column}`)) return `#${plot.column}`;
     return this.rows.byName.has(plot.column) ? plot.column : null;
+  }
+
+  // Whether outputs that are no picture are left out: what would they do in a gallery.
+  get leavesOut() {
+    const { image, sound, text, other } = this.summary.kinds;
+    return Boolean(this.gallery && other && (image || sound || text));
   }
 
   get isFiltered() {
@@ -176,11 +197,13 @@ class Browser {
     for (const [name, { has }] of filter.ranges) {
       tests.push(rows.byName.get(name).each((value) => value !== null && has(value)));
     }
+    if (this.leavesOut) tests.push((row) => rows.state[row] !== OUTPUT || this.gallery.hasPicture(row));
     const found = [];
     for (let row = 0; row < rows.count; row++) if (tests.every((test) => test(row))) found.push(row);
     this.view = found;
     this.order();
     this.say();
+    this.selection.say();
     for (const listener of this.listeners) listener(this.isFiltered ? this.view : null, filter);
   }
 
@@ -205,11 +228,12 @@ class Browser {
         return a === b ? one - other : a < b ? -1 : 1;
       });
     }
-    [...$("head").children].slice(1).forEach((cell, at) => {
+    [...$("head").children].slice(2).forEach((cell, at) => {
       const is = this.columns[at].name && this.columns[at].name === name;
       cell.setAttribute("aria-sort", is ? (down ? "descending" : "ascending") : "none");
     });
     this.redraw();
+    this.selection.note();
   }
 
   say() {
@@ -229,19 +253,41 @@ class Browser {
     this.table.setAttribute("aria-rowcount", view.length + 1);
   }
 
+  // As a table, or as pictures beside each other.
+  showAs(gallery) {
+    $("as-table").setAttribute("aria-pressed", String(!gallery));
+    $("as-gallery").setAttribute("aria-pressed", String(gallery));
+    if (gallery === Boolean(this.gallery)) return;
+    this.gallery = gallery ? new Gallery(this) : null;
+    this.apply();
+    if (this.selected !== null) this.show(this.selected);
+    if (gallery && !isServed && this.summary.kinds.sound) this.selection.tell("Opened from a disk, this page draws spectrograms of the copies in it; with \u201csplitter serve\u201d it draws all of them.");
+    else this.selection.tell("");
+    this.selection.note();
+  }
+
   // -- what is seen -------------------------------------------------------------------------------------------
 
   redraw() {
     this.drawn.forEach((element) => element.remove());
     this.drawn.clear();
-    this.body.style.height = `${this.view.length * ROW}px`;
+    this.step = this.gallery ? this.gallery.fit() : this.below.length ? TALL_ROW : ROW;
+    this.table.style.setProperty("--row", `${this.step}px`);
+    this.table.classList.toggle("as-gallery", Boolean(this.gallery));
+    this.body.style.height = `${Math.ceil(this.view.length / this.across) * this.step}px`;
     this.draw();
+  }
+
+  // How many rows stand beside each other.
+  get across() {
+    return this.gallery ? this.gallery.across : 1;
   }
 
   draw(first, last) {
     if (first === undefined) {
-      first = Math.max(0, Math.floor(this.table.scrollTop / ROW) - AROUND);
-      last = Math.min(this.view.length, Math.ceil((this.table.scrollTop + this.table.clientHeight) / ROW) + AROUND);
+      const { scrollTop, clientHeight } = this.table, around = this.gallery ? 1 : AROUND;
+      first = Math.max(0, Math.floor(scrollTop / this.step) - around);
+      last = Math.min(Math.ceil(this.view.length / this.across), Math.ceil((scrollTop + clientHeight) / this.step) + around);
     }
     for (const [at, element] of this.drawn) {
       if (at < first || at >= last) {
@@ -251,7 +297,7 @@ class Browser {
     }
     for (let at = first; at < last; at++) {
       if (this.drawn.has(at)) continue;
-      const element = this.row(at, this.view[at]);
+      const element = this.gallery ? this.gallery.line(at) : this.row(at, this.view[at]);
       this.drawn.set(at, element);
       this.body.append(element);
     }
@@ -262,14 +308,23 @@ class Browser {
     const state = rows.state[row];
     const element = el("div", {
       role: "row", id: `row-${row}`, class: `row ${["", "empty-row", "skipped", "failed"][state]}`, "aria-rowindex": at + 2, "aria-selected": String(row === this.selected),
-      style: `top:${at * ROW}px`, click: () => this.select(row),
+      style: `top:${at * this.step}px`, click: () => this.select(row),
     });
-    const plays = state === OUTPUT && this.isSound(row);
-    element.append(el("span", { role: "gridcell", class: "cell" }, plays
-      ? el("button", { type: "button", class: "play", tabindex: -1, "aria-label": `Play ${rows.name(row)}`, "data-row": row, click: (event) => { event.stopPropagation(); this.select(row); this.chosen.toggle(row); } })
-      : null));
+    element.append(el("span", { role: "gridcell", class: "cell tick" }, this.selection.box(row)), el("span", { role: "gridcell", class: "cell" }, this.playButton(row)));
     for (const column of this.columns) element.append(this.cell(column, row, state));
     return element;
+  }
+
+  // The labels of a row, then its split and its texts, of some of the columns.
+  labelsOf(row, columns) {
+    const rank = ({ kind, name }) => (kind === "text" ? 2 : name === "split" ? 1 : 0);
+    const some = columns.filter(isLabel).sort((one, other) => rank(one) - rank(other));
+    return some.map(({ name }) => shownLabel(this.rows.byName.get(name).text(row))).filter(Boolean).join(" · ");
+  }
+
+  playButton(row) {
+    if (this.rows.state[row] !== OUTPUT || !this.isSound(row)) return null;
+    return el("button", { type: "button", class: "play", tabindex: -1, "aria-label": `Play ${this.rows.name(row)}`, "data-row": row, click: (event) => { event.stopPropagation(); this.select(row); this.chosen.toggle(row); } });
   }
 
   isSound(row) {
@@ -284,17 +339,22 @@ class Browser {
       if (wave) cell.append(waveImage(wave, rows.level("peak_db", row)));
     } else if (column.kind === "image") {
       if (state === OUTPUT && isImage(rows.output.text(row))) cell.append(el("img", { src: this.sounds.previewLink(row) || this.sounds.link(row), alt: "", loading: "lazy" }));
-    } else if (column.kind === "text") cell.append(rows.texts[row] ?? "");
+    } else if (column.kind === "text") {
+      cell.append(column.name ? rows.byName.get(column.name).text(row) : rows.texts[row] ?? "");
+      cell.title = cell.textContent;
+    }
     else if (column.kind === "name") {
       const output = rows.output.text(row), input = rows.input.text(row);
       const message = state >= SKIPPED ? rows.message.text(row) : rows.unread[row] || "";
       cell.append(el("b", { title: output || input }, shortName(output) || input));
       cell.append(el("small", { title: message || input }, message || (output ? input : "no file")));
+      const below = this.labelsOf(row, this.below);
+      if (below) cell.append(el("small", { class: "below", title: below }, below));
     } else {
       const value = rows.value(column.name, row);
       if (column.kind === "bytes") cell.append(value ? bytes(value) : "");
-      else if (column.kind === "number") cell.append(typeof value !== "number" ? "" : Number.isInteger(value) && !column.name.startsWith("#") ? plain.format(value) : fixed(value, column.digits));
-      else cell.append(value === null ? "" : String(value).replaceAll("\\|", "|"));
+      else if (column.kind === "number") cell.append(typeof value !== "number" ? "" : Number.isInteger(value) && !column.name.startsWith("#") ? minus(plain.format(value)) : fixed(value, column.digits));
+      else cell.append(shownLabel(rows.byName.get(column.name).text(row)));
       if (column.name === "#peak_db" && rows.level("clipped", row) > 0) cell.classList.add("warn");
       if (column.kind === "label") cell.title = cell.textContent;
     }
@@ -311,6 +371,7 @@ class Browser {
     }
     this.chosen.show(row);
     if (scroll) this.show(row);
+    this.selection.note();
   }
 
   show(row) {
@@ -320,9 +381,9 @@ class Browser {
     const sheet = getComputedStyle($("inspector")).position === "fixed" ? $("inspector").getBoundingClientRect().top : Infinity;
     const box = this.table.getBoundingClientRect();
     const covered = box.top < sheet - 2 * ROW ? Math.max(0, box.bottom - sheet) : 0;
-    const top = at * ROW, height = this.table.clientHeight - ROW - covered;
+    const top = Math.floor(at / this.across) * this.step, height = this.table.clientHeight - (this.gallery ? 0 : $("head").offsetHeight) - covered;
     if (top < this.table.scrollTop) this.table.scrollTop = top;
-    else if (top + ROW > this.table.scrollTop + height) this.table.scrollTop = top + ROW - height;
+    else if (top + this.step > this.table.scrollTop + height) this.table.scrollTop = top + this.step - height;
     this.draw();
   }
 
@@ -334,12 +395,14 @@ class Browser {
   }
 
   key(event) {
-    const page = Math.max(1, Math.floor(this.table.clientHeight / ROW) - 2);
-    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }[event.key];
+    const { across } = this, page = across * Math.max(1, Math.floor(this.table.clientHeight / this.step) - 2);
+    const beside = this.gallery ? { ArrowLeft: -1, ArrowRight: 1 } : {};
+    const steps = { ArrowDown: across, ArrowUp: -across, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity, ...beside }[event.key];
     if (steps !== undefined) this.move(steps);
     else if (event.key === "Enter" && event.target === this.table && this.selected !== null) this.chosen.toggle(this.selected);
     else return;
     event.preventDefault();
+    event.stopPropagation();
   }
 
   reveal(row) {
@@ -348,7 +411,8 @@ class Browser {
   }
 
   goTo(row) {
-    $("outputs").scrollIntoView({ block: "start", behavior: "instant" });
+    // on a phone there is no room for more beside what is told of the row
+    (matchMedia("(max-width: 720px)").matches ? this.table : $("outputs")).scrollIntoView({ block: "start", behavior: "instant" });
     this.select(row, { scroll: true });
   }
 
@@ -363,11 +427,15 @@ class Browser {
   }
 
   printable() {
+    this.showAs(false);
     this.fit();
     this.redraw();
-    this.body.style.height = `${Math.min(PRINTED, this.view.length) * ROW}px`;
+    this.body.style.height = `${Math.min(PRINTED, this.view.length) * this.step}px`;
     this.draw(0, Math.min(PRINTED, this.view.length));
   }
 }
 
+const isLabel = (column) => column.name && ["label", "text"].includes(column.kind);
+// Several labels have a bar between them, and one in a label has a backslash before it.
+const shownLabel = (text) => text.replaceAll("\\|", "|");
 const shortName = (output) => output.split("/").slice(-1)[0];
