@@ -63,10 +63,18 @@ def extremes(levels: Mapping[int, Levels]) -> dict[int, str]:
 def unusual_for_label(
     levels: Mapping[int, Levels], table: ReportTable, leave_out: Mapping[int, str]
 ) -> dict[int, str]:
-    """Choose what differs most from others with the same label, at most one of each label."""
-    column = next((name for name in table.facets if name not in {"split", *TECHNICAL}), None)
-    if column is None or not levels:
-        return {}
+    """Choose what differs most from others with the same label, at most one of each label.
+
+    The labels are those of the first column in which there is anything unusual.
+    """
+    columns = (name for name in table.facets if name not in {"split", *TECHNICAL})
+    found = (_unusual_in(column, levels, table, leave_out) for column in columns)
+    return next((one for one in found if one), {})
+
+
+def _unusual_in(
+    column: str, levels: Mapping[int, Levels], table: ReportTable, leave_out: Mapping[int, str]
+) -> dict[int, str]:
     cells = table.texts(column)
     by_label: dict[str, list[int]] = {}
     for row in levels:

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from doors import here, write_files
+from doors import here, write_files, write_list
 from report_pages import needs_chromium, write_manifest
 
 from splitter.text.conditions import condition
@@ -86,6 +86,27 @@ def test_a_condition_leads_to_the_rows(chromium, page, rows):
         assert 0 < len(found) < len(rows), name
         # what a condition can say, it says without naming outputs
         assert ("output in (" in text) == (name in ("a search", "marks")), name
+    assert chromium.complaints() == []
+
+
+def test_rows_without_outputs_are_told_by_their_inputs(chromium, tmp_path, capfd):
+    """Those of a run that made metadata only; failures are in no manifest, but can be listed."""
+    made = [[name, "x", "", "", "", 1] for name in ("it's.wav", "b.wav", "c.wav")]
+    (tmp_path / "out").mkdir()
+    write_manifest(tmp_path / "out", ["input", "label", "output", "size", "checksum", "score"], made)
+    failed = [
+        ["input", "label", "error", "message", "traceback", "attempts"],
+        ["d, e.wav", "y", "E", "no", "", 1],
+    ]
+    write_list(tmp_path / "out" / "errors.csv", failed)
+    assert here(capfd, "report", tmp_path / "out").code == 0
+    chromium.open(tmp_path / "out" / "report.html")
+    chromium.run("browser.selection.toggleAll(); browser.selection.toggle(1)")
+    assert chromium.value("browser.selection.condition()") == "input in ('it\\'s.wav', 'c.wav')"
+    chromium.run("browser.selection.toggleAll(); browser.selection.toggleAll(); browser.selection.toggle(3)")
+    chromium.click("#copy-where")
+    assert "save the list" in chromium.texts("#result")[0]
+    assert chromium.value("browser.selection.list().text") == 'input,label\n"d, e.wav",y\n'
     assert chromium.complaints() == []
 
 

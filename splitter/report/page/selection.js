@@ -72,16 +72,20 @@ class Selection {
 
   copyCondition() {
     const found = this.condition();
-    if (!found) this.tell("These rows have no outputs, so no condition leads to them; save the list.");
-    else if (found.length > LONGEST_CONDITION) this.tell("A condition that names so many outputs would be too long; save the list.");
+    if (!found) this.tell("These inputs failed, and the manifest has no rows of them; save the list.");
+    else if (found.length > LONGEST_CONDITION) this.tell("A condition that names so many rows would be too long; save the list.");
     else this.copy(`--where ${inShell(found)}`, "Condition");
   }
 
   condition() {
     const ofFilter = this.marked.size ? null : this.conditionOfFilter();
     if (ofFilter !== null) return ofFilter;
-    const names = this.meant.filter((row) => this.rows.state[row] === OUTPUT).map((row) => quoted(this.rows.output.text(row)));
-    return names.length > 1 ? `output in (${names.join(", ")})` : names.length ? `output == ${names[0]}` : "";
+    const { rows, meant } = this;
+    const made = meant.filter((row) => rows.state[row] === OUTPUT);
+    // a stage that made metadata only is followed by its inputs
+    const [column, some] = made.length ? [rows.output, made] : [rows.input, meant.filter((row) => rows.state[row] !== FAILED)];
+    const names = [...new Set(some.map((row) => quoted(column.text(row))))];
+    return names.length > 1 ? `${nameOf(column.name)} in (${names.join(", ")})` : names.length ? `${nameOf(column.name)} == ${names[0]}` : "";
   }
 
   // The filters as a condition over the columns of the manifest; null if they are more than that.
