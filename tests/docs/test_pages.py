@@ -420,10 +420,10 @@ def level(sound: np.ndarray) -> float:
 
 
 def test_the_test_command_does_what_ci_does(tmp_path):
-    """.ci/run finds it; it pins every version, and runs all checks, three tests at a time."""
+    """.ci/run finds it; it pins every version, and runs all checks, four tests at a time."""
     command = readme_command("test command")
     assert command.startswith(f"{SET_UP}'.[test]' && ")
-    programs = ["ruff check .", "ruff format --check .", "mypy splitter", "pytest -n 3"]
+    programs = ["ruff check .", "ruff format --check .", "pytest -n 4"]
     assert command.removeprefix(f"{SET_UP}'.[test]' && ").split(" && ") == [
         f".venv/bin/{one}" for one in programs
     ]

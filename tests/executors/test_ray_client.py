@@ -21,7 +21,7 @@ from splitter.testing.executors import good_inputs, with_faults
 )
 def test_through_the_client(launcher: Launcher, folder: Path):
     """What is made, faults included, is what this machine makes; with another token it is refused."""
-    dataset = make_inputs(folder / "inputs", with_faults(good_inputs(20), ["raise", "segfault", "os._exit"]))
+    dataset = make_inputs(folder / "inputs", with_faults(good_inputs(8), ["raise", "segfault", "os._exit"]))
     recipe = (dataset, "--recipe", f"{FAULTY}:Faulty", "--workers", 2)
     local = launcher.run("run", *recipe, "--output", folder / "local")
     assert local.code == 1, local.stderr

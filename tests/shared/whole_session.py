@@ -5,7 +5,9 @@ import gc
 import os
 import re
 import signal
+import sysconfig
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,8 @@ SLOW_FIXTURES = {
 _CACHE = tempfile.TemporaryDirectory(prefix="splitter-tests-", ignore_cleanup_errors=True)
 os.environ |= {"HF_HOME": _CACHE.name, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 os.environ |= {"HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+# librosa compiles much when it is first imported, and little is asked of it
+os.environ.setdefault("NUMBA_OPT", "0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,9 +44,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.max_suite_reruns = MOST_TRIED_AGAIN
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    # once, and not in each of a thousand programs where PYTHONDONTWRITEBYTECODE is set
-    compileall.compile_dir(CHECKOUT / "splitter", quiet=2)
+    if not hasattr(config, "workerinput"):
+        _compile()
     gc.disable()
+
+
+def _compile() -> None:
+    """Compile once what a thousand programs import, also where PYTHONDONTWRITEBYTECODE is set.
+
+    Of what is installed that is what pip has not compiled, but for large parts that nothing here imports.
+    """
+    compileall.compile_dir(CHECKOUT / "splitter", quiet=2)
+    ray = find_spec("ray")
+    if ray and ray.cached and not os.path.exists(ray.cached):
+        unused = re.compile(r"/(tests|sympy|sklearn|_inductor|_dynamo|rllib)/")
+        compileall.compile_dir(sysconfig.get_path("platlib"), quiet=2, workers=0, rx=unused)
 
 
 def pytest_collection_finish() -> None:
