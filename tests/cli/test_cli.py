@@ -364,7 +364,8 @@ def test_an_output_folder_in_use(capfd, place):
     import subprocess
     import time
 
-    slow = "import time\n" + GOOD.replace("        return [", "        time.sleep(8)\n        return [")
+    held = "        while not os.path.exists('go'):\n            time.sleep(0.02)\n"
+    slow = "import os, time\n" + GOOD.replace("        return [", held + "        return [")
     write_files(place, {"slow.py": slow})
     command = [
         sys.executable,
@@ -385,6 +386,7 @@ def test_an_output_folder_in_use(capfd, place):
         said = program("run", "dataset.csv", "--recipe", "slow.py:Copy", "--workers", "1", cwd=place)
         read = [here(capfd, command, "outputs") for command in ("stats", "report")]
         assert first.poll() is None
+        write_files(place, {"go": ""})
         assert first.wait(30) == 0
     assert said.code == 2
     assert f"is in use by process {first.pid} on " in said.err

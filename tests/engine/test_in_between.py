@@ -18,7 +18,7 @@ from faulty import note, noted
 from in_between import TIMEOUT
 from launcher import Driver, Launcher, check_manifest
 from ledger.test_journal import HEAD, done, record
-from nightly import NIGHTLY
+from nightly import NIGHTLY, STRIDE
 
 from splitter.ledger import journal as journal_module
 from splitter.ledger.journal import Journal
@@ -479,7 +479,7 @@ def test_after_the_death_of_a_later_run_a_manifest_has_nothing_of_before_its_cha
     seen = set()
     at = 0
     while True:
-        at += 1 if NIGHTLY else 3
+        at += STRIDE
         output = world.output
         undisturbed_copy(folder / "first", output)
         if not run(output, at).died:
@@ -558,7 +558,7 @@ OTHERS = (
 
 def read_by_others(output: Path, at: int) -> None:
     """One of the other commands, or all of them: each ends in its own words."""
-    for command in OTHERS if NIGHTLY else [OTHERS[at % len(OTHERS)]] if at % 3 == 0 else []:
+    for command in OTHERS if NIGHTLY else [OTHERS[at % len(OTHERS)]]:
         said = undisturbed([command[0], str(output), *command[1:]])
         assert said.code in (0, 1, 2), said.said
         assert "Traceback" not in said.said, said.said

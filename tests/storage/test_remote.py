@@ -177,7 +177,7 @@ def write_lock(bucket: Bucket, number: int, **owner: object) -> None:
 
 def test_a_second_run_is_refused_while_the_first_is_at_work(work: Work):
     """It is named; the first notices nothing."""
-    first = work.start(seconds=1.0)
+    first = work.start(seconds=0.6)
     first.until(first.runners)
     second = work.start()
     assert second.wait() == 2
