@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,33 +107,51 @@ def _next_step(path: str, page: "Page", output: str) -> str:
     help="The address to listen on; 0.0.0.0 gives access to all who can reach this machine.",
 )
 @click.option("--sources", is_flag=True, help="Also serve the inputs that the dataset list names.")
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Show how far a run in OUTPUT is while it goes on, what fails, and what each worker does.",
+)
 @_SAMPLE
 @_PREVIEWS
 @_ALL_ROWS
 def serve(  # noqa: PLR0913 - what click gives
-    *, output: str, port: int, host: str, sources: bool, sample: int, previews: int, all_rows: bool
+    *,
+    output: str,
+    port: int,
+    host: str,
+    sources: bool,
+    watch: bool,
+    sample: int,
+    previews: int,
+    all_rows: bool,
 ) -> int:
     """Serve the output folder OUTPUT to a browser on this machine, until Ctrl-C.
 
     This way, the report plays all outputs, including those in shards, and shows their spectrograms. If
     report.html is missing or outdated, a new one is made in memory. Nothing outside OUTPUT is served, and
-    links are not followed.
+    links are not followed. With --watch, the first page is that of the run, and leads to the report when the
+    run has ended.
     """
     from splitter.report.looking import Effort
-    from splitter.report.writing import server_of
+    from splitter.report.writing import server_of, watching_server_of
     from splitter.system.signals import signals_raise
 
     try:
-        with signals_raise():
-            with _progress(quiet=False) as tell:
-                effort = Effort(sample, previews, tell, all_rows)
-                server, note = server_of(output, effort, host=host, port=port, sources=sources)
+        with signals_raise(), ExitStack() as at_end:
+            with _progress(quiet=watch) as tell:
+                effort, note = Effort(sample, previews, tell, all_rows), ""
+                if watch:
+                    server, run = watching_server_of(output, effort, host=host, port=port, sources=sources)
+                    at_end.callback(run.close)
+                else:
+                    server, note = server_of(output, effort, host=host, port=port, sources=sources)
             if note:
                 click.echo(f"splitter: {note}", err=True)
-            with server:
-                click.echo(f"{os.path.abspath(output)}: at {server.url} until Ctrl-C")
-                sys.stdout.flush()
-                server.serve_forever()
+            at_end.enter_context(server)
+            click.echo(f"{os.path.abspath(output)}: at {server.url} until Ctrl-C")
+            sys.stdout.flush()
+            server.serve_forever()
     except Interrupted as interruption:
         click.echo("splitter: stopped", err=True)
         return interruption.exit_code

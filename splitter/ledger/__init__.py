@@ -16,5 +16,6 @@ tables          manifest.csv, errors.csv and the other tables, written and remov
 formats         the manifest as Parquet, JSONL and metadata.csv
 splits          train, validation and test
 split_balance   which group goes into which split, so that the shares come near to what was asked
+worker_notes    what workers are doing, for somebody who watches
 keeping         which outputs are kept, by a condition
 """

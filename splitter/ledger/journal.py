@@ -36,6 +36,8 @@ from splitter.text.show import one_line
 INDEX = np.dtype("i4")
 # so many are read as fast as one
 FEW_RECORDS = 64
+# how the name ends of the record that others were merged into
+MERGED = "-compact"
 _COPY_AT_ONCE = 8 << 20
 _ENTRIES_AT_ONCE, _KEYS_AT_ONCE = 1 << 18, 1 << 20
 
@@ -75,23 +77,46 @@ class Journal(CommitProtocol):
         """Read the index of every record."""
         self._load([name for name in self.record_names() if not name.endswith(BEGUN)])
 
+    def load_new(self) -> np.ndarray:
+        """Read the index of the records that came since the last look; return the numbers of their entries.
+
+        Those of records that were merged meanwhile stay, and say the same.
+        """
+        known, before = {*self._names}, len(self.entries)
+        names = [name for name in self.record_names() if not name.endswith(BEGUN)]
+        self._append([name for name in names if name not in known])
+        return np.arange(before, len(self.entries))
+
+    def by_record(self, entries: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield the name of each record that some entries are in, and which of them."""
+        numbers = self._where[entries]
+        for number in np.unique(numbers).tolist():
+            yield self._names[number], entries[numbers == number]
+
     def _load(self, names: list[str]) -> None:
         """Read the index of some records; of a begun one, that of the record that it promises."""
-        self._names = names
+        self._names, self.heads, self._shards = [], [], []
+        self.entries = np.empty(0, ENTRY)
+        self._where, self._text_at = np.empty(0, "i4"), np.empty(0, "i8")
+        self._append(names)
+
+    def _append(self, names: list[str]) -> None:
+        """Read the index of more records, which are newer."""
         self.storage.have_at_hand([f"{RECORDS}/{name}" for name in names])
-        heads: dict[RowColumns, int] = {}
-        self._shards = []
-        entries, where, text_at = [np.empty(0, ENTRY)], [np.empty(0, "i4")], [np.empty(0, "i8")]
-        for number, name in enumerate(names):
+        heads = {head: number for number, head in enumerate(self.heads)}
+        shards = [*self._shards]
+        entries, where, text_at = [self.entries], [self._where], [self._text_at]
+        for number, name in enumerate(names, len(self._names)):
             record = self._promised(name) if name.endswith(BEGUN) else Record.read(self.storage, name)
             numbers = np.array([heads.setdefault(head, len(heads)) for head in record.heads], "u4")
             lengths = record.entries["text"].astype("i8")
             record.entries["head"] = numbers[record.entries["head"]]
             entries.append(record.entries)
-            self._shards.append(record.shards)
+            shards.append(record.shards)
             where.append(np.full(len(lengths), number, "i4"))
             text_at.append(record.texts_at + np.cumsum(lengths) - lengths)
-        self.heads = list(heads)
+        self._names = [*self._names, *names]
+        self.heads, self._shards = list(heads), shards
         self.entries = np.concatenate(entries)
         self._where, self._text_at = np.concatenate(where), np.concatenate(text_at)
         self._keep_newest()
@@ -278,7 +303,7 @@ class Journal(CommitProtocol):
         superseded = len(self.entries) - len(entries)
         if len(self._names) <= FEW_RECORDS and superseded <= len(entries):
             return
-        name = f"{self.next_generation:06d}-compact"
+        name = f"{self.next_generation:06d}{MERGED}"
         size = sum(int(self.entries["text"][block].sum(dtype="i8")) for block in _blocks(entries))
         first = first_line(self.heads, len(entries), size, self._stated_shards(entries))
         with self.storage.replacing(f"{RECORDS}/{name}") as file:

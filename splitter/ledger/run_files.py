@@ -157,7 +157,10 @@ SHARES = RunFile(
     "remove it, and run all parts again",
 )
 STAGED = RunFile(
-    f"{STAGING}/", "outputs on their way, and promised shards", "leave it to the next run", is_sealed=False
+    f"{STAGING}/",
+    "outputs on their way, and promised shards; what workers are doing, if somebody watches",
+    "leave it to the next run",
+    is_sealed=False,
 )
 LOCKS = RunFile(
     f"{OWN_FOLDER}/lock*, gate, workers, part-*",

@@ -117,7 +117,10 @@ def _refuse_in_use(files: Files) -> None:
 
     who, _ = storage_of(files.folder, None).users()
     if who:
-        raise Refused(f"{files.folder}: is in use by {who}; its manifest is written when that ends")
+        raise Refused(
+            f"{files.folder}: is in use by {who}; its manifest is written when that ends, and "
+            "'splitter serve --watch' shows how far it is"
+        )
 
 
 def _rows(files: Files, name: str, path: str) -> Iterator[Row]:

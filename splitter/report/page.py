@@ -6,6 +6,7 @@ import html
 import json
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -226,19 +227,26 @@ def _compressed(content: bytes) -> str:
 
 def _filled(title: str, data: dict[str, str]) -> bytes:
     """Return the filled template."""
-    programs = "".join(map(_own, PROGRAMS))
-    digest = base64.b64encode(hashlib.sha256(programs.encode()).digest()).decode()
+    scripts = {
+        name: f'<script type="text/plain" id="{name}">{content}</script>' for name, content in data.items()
+    }
+    return with_policy(page_file("page.html"), title=title, styles=STYLES, programs=PROGRAMS, **scripts)
+
+
+def with_policy(
+    template: str, *, title: str, styles: Sequence[str], programs: Sequence[str], **parts: str
+) -> bytes:
+    """Return a filled template, whose policy allows these programs and no other."""
+    program = "".join(map(page_file, programs))
+    digest = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
     parts = {
         "title": html.escape(title.encode("utf-8", "replace").decode()),
         "policy": html.escape(POLICY.format(programs=f"'sha256-{digest}'")),
-        "style": "".join(map(_own, STYLES)),
-        "program": programs,
-        **{
-            name: f'<script type="text/plain" id="{name}">{content}</script>'
-            for name, content in data.items()
-        },
+        "style": "".join(map(page_file, styles)),
+        "program": program,
+        **parts,
     }
-    pieces = _own("page.html").split("{{")
+    pieces = template.split("{{")
     filled = [pieces[0]]
     for piece in pieces[1:]:
         name, _, rest = piece.partition("}}")
@@ -246,7 +254,7 @@ def _filled(title: str, data: dict[str, str]) -> bytes:
     return "".join(filled).encode()
 
 
-def _own(name: str) -> str:
+def page_file(name: str) -> str:
     """Return a file of the package."""
     try:
         return (resources.files("splitter.report") / "page" / name).read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 from urllib.parse import unquote_to_bytes
 
 from splitter.errors import Refused, SplitterError, StorageError
@@ -92,6 +92,13 @@ def _plain(descriptor: int) -> BinaryIO:
     return os.fdopen(descriptor, "rb", buffering=0)
 
 
+class Site(Protocol):
+    """What a server answers with."""
+
+    def body(self, path: str) -> Body:
+        """Return the content at a path of the URL, or raise NotThere."""
+
+
 class Served:
     """The files to serve from an output folder."""
 
@@ -104,14 +111,14 @@ class Served:
         sources: tuple[Layout, frozenset[str]] | None,
     ) -> None:
         """Take `members`, which are not local files, and a `page` for a folder without report.html."""
-        self._files, self._members, self._sources = files, members, sources
+        self.files, self._members, self._sources = files, members, sources
         self._reader, self._one_at_a_time = OutputReader(files.folder), threading.Lock()
         self._root = "" if is_url(files.folder) else os.path.realpath(files.folder)
 
     def body(self, path: str) -> Body:
         """Return the content at a path of the URL."""
         if path.startswith(SOURCES):
-            return self._source(os.fsdecode(unquote_to_bytes(_path_of(path)[len(SOURCES) :])))
+            return self._source(os.fsdecode(unquote_to_bytes(path_of(path)[len(SOURCES) :])))
         parts = _parts(path)
         name = "/".join(parts)
         if name in ("", REPORT):
@@ -139,7 +146,7 @@ class Served:
                     raise NotThere
                 return file.read()
         with self._one_at_a_time:
-            return self._files.read(REPORT)
+            return self.files.read(REPORT)
 
     def _member(self, name: str) -> Body:
         if name not in self._members:
@@ -150,7 +157,7 @@ class Served:
             return self._whole(where)
         if self._root:
             return Body(type_of(name), where.size, file=open_below(self._root, file.split("/")), start=start)
-        return Body(type_of(name), where.size, stored=self._files.ranges(file), start=start)
+        return Body(type_of(name), where.size, stored=self.files.ranges(file), start=start)
 
     def _whole(self, where: Address) -> Body:
         """Return content that only the reader of outputs can read."""
@@ -172,13 +179,14 @@ class Served:
         return Body(type_of(name), os.fstat(descriptor).st_size, file=file)
 
 
-def _path_of(url: str) -> str:
+def path_of(url: str) -> str:
+    """Return the path in a URL that begins with it."""
     return url.partition("?")[0].partition("#")[0]
 
 
 def _parts(path: str) -> list[str]:
     """Return the names in the path of a URL; all of them lead down."""
-    raw = _path_of(path).strip("/")
+    raw = path_of(path).strip("/")
     if not raw:
         return []
     parts = [os.fsdecode(unquote_to_bytes(part)) for part in raw.split("/")]
@@ -305,7 +313,7 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, served: Served, host: str, port: int) -> None:
+    def __init__(self, served: Site, host: str, port: int) -> None:
         self.served = served
         if not host:
             raise Refused(

@@ -12,8 +12,10 @@ from splitter.outputs.reader import OutputReader
 from splitter.outputs.tables import location_of
 from splitter.report.looking import Effort
 from splitter.report.page import Page, layout_of, page_of
+from splitter.report.progress import RunWatch
 from splitter.report.serving import Served, Server
 from splitter.report.summary import RunFacts
+from splitter.report.watching import WatchPage
 from splitter.storage.layout import OWN_FOLDER, Layout, shard_of
 from splitter.storage.opening import storage_of
 from splitter.storage.tree import Tree
@@ -60,6 +62,32 @@ def server_of(output: str, effort: Effort, *, host: str, port: int, sources: boo
 
     The server makes its own page if report.html is missing or older than the manifest.
     """
+    served = _served(output, sources=sources)
+    server = Server(served, host, port)
+    try:
+        note = _give_page(served, output, effort)
+    except BaseException:
+        server.server_close()
+        raise
+    return server, note
+
+
+def watching_server_of(
+    output: str, effort: Effort, *, host: str, port: int, sources: bool
+) -> tuple[Server, RunWatch]:
+    """Return a server that shows how far a run is, and when it has ended the report; and what it reads."""
+
+    def report() -> Served:
+        served = _served(output, sources=sources)
+        _give_page(served, output, effort)
+        return served
+
+    watch = RunWatch(output)
+    return Server(WatchPage(watch, report), host, port), watch
+
+
+def _served(output: str, *, sources: bool) -> Served:
+    """Return the files of an output folder that has a manifest."""
     files = location_of(output, "serve").files
     manifest = read_manifest(output)
     # loose files on this machine are served as they are
@@ -73,17 +101,17 @@ def server_of(output: str, effort: Effort, *, host: str, port: int, sources: boo
         for row in rows
         if row["output"] and (remote or shard_of(row["output"])[0] or is_virtual(row))
     }
-    served = Served(files, members, _sources(files, manifest) if sources else None)
-    server = Server(served, host, port)
+    return Served(files, members, _sources(files, manifest) if sources else None)
+
+
+def _give_page(served: Served, output: str, effort: Effort) -> str:
+    """Make a page if report.html is missing or older than the manifest; return a note for the user."""
+    files = served.files
     there = files.exists(REPORT)
-    old = there and not remote and _is_older(files.location(REPORT), files.location(MANIFEST))
+    old = there and not is_url(files.folder) and _is_older(files.location(REPORT), files.location(MANIFEST))
     if not there or old:
-        try:
-            served.page = page_of(output, files.folder, effort).content
-        except BaseException:
-            server.server_close()
-            raise
-    return server, f"{REPORT} is older than the manifest: a new one is shown but not written" if old else ""
+        served.page = page_of(output, files.folder, effort).content
+    return f"{REPORT} is older than the manifest: a new one is shown but not written" if old else ""
 
 
 def _is_older(one: str, other: str) -> bool:

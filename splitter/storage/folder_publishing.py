@@ -54,7 +54,8 @@ class FolderPublishing(FolderSteps):
 
     def clear_staging(self) -> None:
         for name in [f"{self.staging}/{one}" for one in self.names(self.staging)]:
-            with StorageError.naming(self.path(name)):
+            # what somebody asks who watches may come and go
+            with StorageError.naming(self.path(name)), contextlib.suppress(FileNotFoundError):
                 if stat.S_ISDIR(self.tree.look(name).st_mode):
                     self.tree.remove_tree(name)
                 else:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from splitter.errors import Crashed, MemoryExceeded, TimedOut
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import DONE, FAILED, SKIPPED, Record
+from splitter.ledger.worker_notes import Notebook
 from splitter.system.children import adopt_orphans, die_with_parent, lives, parent_process
 from splitter.system.gate import Gate
 from splitter.system.programs import signal_name
@@ -56,6 +57,8 @@ class Guard:
         # the batch that it is at
         self._name = self._runner.scratch
         self._is_leaving = False
+        self._notebook = Notebook(job.storage)
+        self._counts = WorkCounts()
 
     def protect(self) -> None:
         """Have this process end with its parent, together with its runner and all that this has started."""
@@ -85,6 +88,8 @@ class Guard:
                 continue
             assert death is not None  # noqa: S101 - one of the two
             pieces += self._after(death, piece, name, killed, total)
+        self._counts += total.counts
+        self._notebook.rest(self._counts.inputs, self._counts.failed)
         return total
 
     def stop(self) -> None:
@@ -100,16 +105,19 @@ class Guard:
         self._name = batch.name
         try:
             self._runner.give(batch)
-            answer = self._wait(len(batch))
+            answer = self._wait(batch)
         except (BrokenPipeError, ConnectionResetError, EOFError):
             answer = self._hung_up()
         if isinstance(answer, Report):
             return answer, None
         return None, self._bury(answer)
 
-    def _wait(self, size: int) -> "Report | Failure | None":
+    def _wait(self, batch: Batch) -> "Report | Failure | None":
         """Return the runner's report, or why it must end, or None when it has died."""
+        size = len(batch)
         while True:
+            if self._notebook.is_due:
+                self._note(batch)
             report = self._runner.answer(self._patience(size))
             if report is not None:
                 return report
@@ -158,13 +166,25 @@ class Guard:
             )
         return None
 
+    def _note(self, batch: Batch) -> None:
+        """Note what the runner is doing, for somebody who watches."""
+        index, since = self._runner.notes.read_index()
+        doing = "setup()" if index == SETUP else ""
+        if index >= 0:
+            doing = self._listed(batch, index)
+        elif index == TOGETHER:
+            doing = f"{self._listed(batch, 0)} and others of its batch"
+        self._notebook.write(doing, time.monotonic() - since, self._counts.inputs, self._counts.failed)
+
+    def _listed(self, batch: Batch, index: int) -> str:
+        return str(parse_rows(batch.texts[index])[0][self._job.at])
+
     def _printed(self, batch: Batch) -> list[tuple[str, str]]:
         """Return what user code has printed, by input."""
         if self._runner.capture is None:
             return []
-        rows = batch.texts
         return [
-            (parse_rows(rows[index])[0][self._job.at] if index >= 0 else "worker", text)
+            (self._listed(batch, index) if index >= 0 else "worker", text)
             for index, text in self._runner.capture.take()
         ]
 

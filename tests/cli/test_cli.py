@@ -393,7 +393,7 @@ def test_an_output_folder_in_use(capfd, place):
     for one in read:
         assert (one.code, len(one.lines)) == (2, 1)
         assert f"outputs: is in use by process {first.pid} on " in one.err
-        assert one.err.endswith("; its manifest is written when that ends\n")
+        assert one.err.endswith(" when that ends, and 'splitter serve --watch' shows how far it is\n")
     assert tree(place / "outputs")["a/copy"] == b"one"
 
 

@@ -1,0 +1,52 @@
+"""The page of a run that is going on: what `splitter serve --watch` answers with."""
+
+import json
+import threading
+from collections.abc import Callable
+
+from splitter.errors import Refused, SplitterError
+from splitter.report.page import page_file, with_policy
+from splitter.report.progress import RunWatch
+from splitter.report.serving import Body, NotThere, Served, path_of
+
+DATA = "/watch.json"
+_HTML = "text/html; charset=utf-8"
+
+
+class WatchPage:
+    """A page that shows how far a run is, what it asks for, and the report when the run has ended."""
+
+    def __init__(self, watch: RunWatch, report: Callable[[], Served]) -> None:
+        self._watch, self._make_report = watch, report
+        self._report: Served | None = None
+        self._one_at_a_time = threading.Lock()
+        self._page = with_policy(
+            page_file("watch.html"),
+            title=watch.title,
+            styles=("uPlot.min.css", "page.css", "watch.css"),
+            programs=("uPlot.iife.min.js", "data.js", "watch.js"),
+        )
+
+    def body(self, path: str) -> Body:
+        """Return the content at a path of the URL."""
+        if path_of(path) == "/":
+            return Body(_HTML, len(self._page), self._page)
+        with self._one_at_a_time:
+            seen = self._watch.look()
+            if path_of(path) == DATA:
+                content = json.dumps(seen).encode()
+                return Body("application/json", len(content), content)
+            report = self._report_now(is_running=bool(seen.get("who")))
+        return report.body(path)
+
+    def _report_now(self, *, is_running: bool) -> Served:
+        """Return the report and the files beside it, which a run that goes on does not have."""
+        if is_running:
+            self._report = None
+            raise NotThere
+        if self._report is None:
+            try:
+                self._report = self._make_report()
+            except (SplitterError, Refused) as error:
+                raise NotThere from error
+        return self._report
