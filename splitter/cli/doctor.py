@@ -14,6 +14,7 @@ import click
 
 from splitter import __version__
 from splitter.errors import Refused
+from splitter.text.columns import NO_BREAK
 from splitter.text.show import show_bytes, show_count
 
 PACKAGES = ("torch", "ray", "soundfile", "av", "soxr", "silero-vad", "numpy", "pandas", "pyarrow", "fsspec")
@@ -30,7 +31,7 @@ DECODERS = {
     "amrnb": "AMR",
     "ac3": "AC-3",
 }
-WIDTH = 100
+MOST_COLUMNS, FEWEST_COLUMNS = 80, 40
 LEAST_SPACE = 1e9
 
 
@@ -52,10 +53,18 @@ def doctor(address: str | None, url: str | None) -> int:
     --url ask for it.
     """
     is_faulty = False
+    width = max(FEWEST_COLUMNS, min(MOST_COLUMNS, shutil.get_terminal_size().columns))
     for line in _lines(address, url):
         is_faulty |= line.is_fault
         mark = "! " if line.is_fault else ""
-        click.echo(textwrap.fill(f"{line.name:<10}{mark}{line.text}", WIDTH, subsequent_indent=" " * 10))
+        text = textwrap.fill(
+            f"{line.name:<10}{mark}{line.text}",
+            width,
+            subsequent_indent=" " * 10,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        click.echo(text.replace(NO_BREAK, " "))
     return int(is_faulty)
 
 
@@ -75,7 +84,8 @@ def _lines(address: str | None, url: str | None) -> Iterator[Line]:
 
 def _packages() -> Iterator[Line]:
     versions = {name: _version(name) for name in (*PACKAGES, *OPTIONAL)}
-    yield Line("packages", ", ".join(f"{name} {version}" for name, version in versions.items() if version))
+    installed = (f"{name}{NO_BREAK}{version}" for name, version in versions.items() if version)
+    yield Line("packages", ", ".join(installed))
     missing = [name for name in PACKAGES if not versions[name]]
     if missing:
         yield Line("", f"not installed: {', '.join(missing)}; install splitter again", is_fault=True)

@@ -1,5 +1,7 @@
 """`splitter verify`, `stats`, `split`, `manifest` and `recipes`: parse, call, print."""
 
+import shutil
+
 import click
 
 from splitter.cli.completion import files
@@ -9,6 +11,9 @@ from splitter.options import flag, other_tables
 from splitter.recipes.parameters import Parameter, first_line, recipe_parameters
 from splitter.recipes.registry import load_recipe
 from splitter.registry import RECIPES
+
+# so many inputs show a recipe that has changed
+DEEP = 8
 
 
 @click.command(short_help="Assemble the manifest after a run in parts.")
@@ -40,14 +45,27 @@ def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet:
         return summary.exit_code
 
 
-@click.command(short_help="Check that every output is present and unchanged.")
+class _VerifyCommand(click.Command):
+    """`splitter verify`: the number of --deep may be left out before OUTPUT, too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take what follows --deep for OUTPUT if it is no number, and nothing else is OUTPUT."""
+        if "--deep" in args and not ctx.resilient_parsing:
+            given, *_ = self.make_parser(ctx).parse_args([*args])
+            deep = str(given.get("deep"))
+            if not isinstance(given.get("output"), str) and not (deep.isdecimal() or deep == "all"):
+                args = [f"--deep={DEEP}" if one == "--deep" else one for one in args]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_VerifyCommand, short_help="Check that every output is present and unchanged.")
 @click.argument("output", shell_complete=files)
 @click.option(
     "--deep",
     metavar="[N|all]",
     is_flag=False,
-    flag_value="8",
-    help="Also make the outputs of N inputs, or of all, again and compare them; without a number, of 8.",
+    flag_value=str(DEEP),
+    help=f"Also make the outputs of N inputs, or of all, again and compare them; without N, of {DEEP}.",
 )
 @click.option("--recipe", help="The recipe for --deep, if you made the outputs with your own: file.py:Class.")
 @click.option("--workers", type=click.INT, help="Number of processes that read. Default: all CPUs.")
@@ -164,7 +182,8 @@ def stats(output: str, by: str | None, all_rows: bool, as_json: bool) -> None:  
     from splitter.outputs.stats import stats_of
 
     found = stats_of(output, by, all_rows=all_rows)
-    click.echo(found.to_json(by) if as_json else "\n".join(found.lines(by)))
+    width = shutil.get_terminal_size().columns
+    click.echo(found.to_json(by) if as_json else "\n".join(found.lines(by, width)))
 
 
 @click.command(short_help="List the recipes and their options.")

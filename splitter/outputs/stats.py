@@ -21,6 +21,7 @@ from splitter.ledger.splits import COLUMN, SplitRule
 from splitter.outputs.files import Files
 from splitter.outputs.tables import keep_column, location_of, open_table, schema_of
 from splitter.storage.checked_file import json_of
+from splitter.text.columns import aligned, fitted, shortened
 from splitter.text.csv import Row
 from splitter.text.labels import labels_in
 from splitter.text.show import SECONDS_IN_HOUR, one_line, show_bytes, show_count, show_hours
@@ -125,8 +126,8 @@ class Stats:
             content["groups"] = [{"value": value, **tally.to_json()} for value, tally in self.groups.items()]
         return json.dumps(content)
 
-    def lines(self, by: str | None) -> list[str]:
-        """Return a table as lines, the largest first."""
+    def lines(self, by: str | None, width: int = 80) -> list[str]:
+        """Return a table as lines of a width, the largest first."""
         length = (
             ["recorded"] * self.has_recordings + ["length"] * self.has_sound + ["kept"] * self.has_recordings
         )
@@ -136,7 +137,8 @@ class Stats:
         if not self.failures_known:
             for row in rows:
                 row[-1] = "?"
-        lines = aligned([[by or "", *header], *rows, ["all", *self._cells(self.total)]])
+        rows = [[by or "", *header], *rows, ["all", *self._cells(self.total)]]
+        lines = fitted(rows, width, without_zeros=("skipped", "failed"))
         if len(known) > MOST_SHOWN:
             lines.insert(-1, f"... and {len(known) - MOST_SHOWN:,} more; --json has them all")
         if not self.failures_known:
@@ -159,16 +161,7 @@ class Stats:
 
 def shown(value: str) -> str:
     """Return a value for a table."""
-    text = one_line(value) or '""'
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 3]}..."
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Align columns: names to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows
-    ]
+    return shortened(one_line(value) or '""', LONGEST_NAME)
 
 
 class ManifestRows:

@@ -2,6 +2,7 @@
 
 csv             CSV, written and read so that every text survives a round trip
 show            numbers, sizes, durations and failures, written for people
+columns         tables that fit the width of a terminal
 sizes           `500MB` as a number of bytes
 labels          several labels in one cell
 conditions      the language of --where

@@ -17,7 +17,7 @@ def test_one_screen_tells_what_a_bug_report_needs(capfd):
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert len(lines) <= LINES_OF_A_SCREEN
-    assert max(map(len, lines)) <= 100
+    assert max(map(len, lines)) <= 80
     assert splitter.__version__ in lines[0]
     assert platform.python_version() in lines[0]
     text = " ".join(said.out.split())
@@ -29,6 +29,15 @@ def test_one_screen_tells_what_a_bug_report_needs(capfd):
     free = shutil.disk_usage(".").free / 1e9
     shown = float(text.partition(" GB free")[0].rpartition(": ")[2])
     assert shown == pytest.approx(free, rel=0.2)
+
+
+def test_a_narrow_terminal_has_whole_words(capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    lines = here(capfd, "doctor").out.splitlines()
+    # but for what has no space in it
+    assert all(len(line) <= 50 or len(line.split()) == 1 for line in lines)
+    version = importlib.metadata.version("soundfile")
+    assert any(f"soundfile {version}" in line for line in lines)
 
 
 def test_a_format_that_cannot_be_written_is_found(capfd, monkeypatch):

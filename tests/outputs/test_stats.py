@@ -120,7 +120,7 @@ def test_counts_are_those_of_the_tables(outputs: Path, column, capfd):
 
 def test_the_table_for_people(outputs: Path):
     """The largest first, the sum of all below; failures that cannot be told apart are a question mark."""
-    said = program("stats", outputs, "--by", "speaker")
+    said = program("stats", outputs, "--by", "speaker", COLUMNS="120")
     assert said.code == 0
     lines = [line.split("  ") for line in said.out.splitlines()]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
@@ -270,3 +270,19 @@ def test_a_table_that_was_cut_short_is_refused(outputs: Path, capfd):
     assert read_table(outputs / "errors.csv")
     said = here(capfd, "stats", outputs)
     assert (said.code, "columns where the first line has" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize("columns", [80, 64, 40])
+def test_the_table_fits_the_terminal(outputs, capfd, monkeypatch, columns):
+    """Names are cut, or numbers stand below them; no number is lost."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = here(capfd, "stats", outputs, "--by", "speaker")
+    lines = said.out.splitlines()
+    assert max(map(len, lines)) <= columns
+    text = " ".join(said.out.split())
+    for value, total in by_hand(outputs, "speaker").items():
+        assert value in text
+        expected = f"{total['inputs']} {total['done']} {total['outputs']}"
+        if columns < 80:
+            expected = f"inputs {total['inputs']}, done {total['done']}, outputs {total['outputs']}"
+        assert expected in text

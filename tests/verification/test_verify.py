@@ -581,8 +581,11 @@ def test_outputs_made_again_are_the_same(outputs, made, capfd):
     assert "7 inputs made again" in said.out
 
 
-def test_a_sample_is_spread_over_the_list(outputs):
+def test_a_sample_is_spread_over_the_list(outputs, capfd):
     assert splitter.verify(outputs, deep=3).made_again == 3
+    # the folder in the place of the number, which may be left out
+    assert "7 inputs made again" in here(capfd, "verify", "--deep", outputs).out
+    assert "2 inputs made again" in here(capfd, "verify", "--deep", "2", outputs).out
 
 
 def test_code_that_has_changed_unnoticed_is_found(signed, folder, capfd):
