@@ -23,10 +23,13 @@ Interrupted             Ctrl-C, SIGTERM or SIGHUP reached the run; a KeyboardInt
 """
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from typing import Any
 
 TO_CONTINUE = "fix it, then run the same command to continue"
+# of a disk, and of a user's share of it
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class SplitterError(Exception):
@@ -42,13 +45,22 @@ class RunStopped(SplitterError):
 
 
 class StorageError(RunStopped):
-    """An output folder that cannot be written or read."""
+    """An output folder that cannot be written or read.
+
+    Attributes:
+        more_space: What to do if its disk is full.
+    """
+
+    more_space = "free space on that disk, or move the output folder to a larger one and change --output"
 
     @classmethod
     def of(cls, error: OSError, name: str) -> "StorageError":
         """Name the output file that could not be written, and say why."""
         reason = error.strerror or str(error)
-        return cls(f"cannot write {name}: {reason}; {TO_CONTINUE}")
+        remedy = TO_CONTINUE
+        if error.errno in FULL:
+            remedy = f"{cls.more_space}, then run the same command to continue"
+        return cls(f"cannot write {name}: {reason}; {remedy}")
 
     @classmethod
     @contextlib.contextmanager

@@ -24,6 +24,8 @@ MOST_TRIES = 100
 class NoTemporarySpace(StorageError):
     """A temporary file that cannot be written or read; no output is to blame."""
 
+    more_space = "free space on that disk, or set TMPDIR to a folder on a larger one"
+
 
 @contextlib.contextmanager
 def temporary_errors() -> Iterator[None]:

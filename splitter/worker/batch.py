@@ -1,7 +1,6 @@
 """A batch in progress: its inputs are processed, their outputs staged, then published and committed."""
 
 import contextlib
-import errno
 import random
 import time
 from collections.abc import Callable, Sequence, Sized
@@ -10,6 +9,7 @@ from typing import Any
 
 from splitter.dataset import Result, checked_result
 from splitter.errors import (
+    FULL,
     BadResult,
     InputError,
     Interrupted,
@@ -53,7 +53,6 @@ TOGETHER = -2
 SECOND = -5
 # a batch in which all inputs failed waits so long for the one that shows whether the recipe works
 SECONDS_FOR_VERDICT = 10.0
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class BatchInProgress:
@@ -186,7 +185,7 @@ class BatchInProgress:
         except BaseException as error:
             surroundings.after_user_code()
             self.sink.drop_input()
-            if isinstance(error, OSError) and error.errno in _FULL:
+            if isinstance(error, OSError) and error.errno in FULL:
                 raise StorageError.of(error, error.filename or "a temporary file") from error
             if attempt <= self.job.retries and may_pass(error):
                 return False

@@ -119,7 +119,10 @@ def test_a_disk_that_is_full_before_the_work(
     mounting_process.command("umount", output)
     assert run.code == 1
     line = the_line(run.stderr)
-    assert "cannot write the copy of the dataset list: No space left on device; fix it, then run" in line
+    assert (
+        "cannot write the copy of the dataset list: No space left on device; free space on that disk, or "
+        in line
+    )
 
 
 def test_what_a_run_says_of_a_full_disk(mounting: Launcher, mounting_process: LauncherProcess, folder: Path):
