@@ -153,6 +153,7 @@ def _show_first_failure(summary: "Summary", display: "Display", *, always: bool)
 
 def _plan(*, as_json: bool = False, **values: Any) -> int:  # noqa: ANN401 - what click has parsed
     from splitter.engine.display import Display
+    from splitter.engine.progress import write_event
     from splitter.forecast.entry_points import plan_dataset
     from splitter.text.show import one_line
 
@@ -162,6 +163,9 @@ def _plan(*, as_json: bool = False, **values: Any) -> int:  # noqa: ANN401 - wha
             plan = plan_dataset(dataset, values["output"], options, display)
         except Interrupted as interruption:
             return interruption.exit_code
+    if options.progress == "json" and not as_json:
+        write_event("plan", plan.fields())
+        return 0
     for line in [plan.to_json()] if as_json else map(one_line, plan.lines()):
         click.echo(line)
     return 0

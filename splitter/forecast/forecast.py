@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -91,7 +92,11 @@ class Forecast:
 
     def to_json(self) -> str:
         """Return one JSON object, for scripts."""
-        return json.dumps(asdict(self))
+        return json.dumps(self.fields())
+
+    def fields(self) -> dict[str, Any]:
+        """Return the numbers, for other programs."""
+        return asdict(self)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines for a person."""

@@ -126,6 +126,15 @@ def test_json_for_other_programs(run: tuple[object, ...], capfd: pytest.CaptureF
     assert tried == sorted(tried)
 
 
+def test_a_dry_run_says_its_plan_in_json(run: tuple[object, ...], capfd: pytest.CaptureFixture[str]):
+    """As `splitter plan --json` does, as an event."""
+    (line,) = here(capfd, *run, "--dry-run", "--progress=json", "--quiet").out.splitlines()
+    plan = json.loads(line)
+    assert plan.pop("event") == "plan"
+    assert plan.keys() == json.loads(here(capfd, "plan", *run[1:], "--json", "--quiet").out).keys()
+    assert plan["to_do"] == plan["inputs"] > 0
+
+
 def test_a_program_that_reads_no_more(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
     """It does not end the run; that is said once."""
     reading, writing = os.pipe()
