@@ -118,7 +118,7 @@ class RunOptions:
             rows only, and cut when they are read.
         name: Names for the output files, such as '{speaker}/{source}_{index:06d}', without the extension.
             Fields are columns of the list, metadata, {source} and {path} of the input, {name} and {index} of
-            the output; only with loose files.
+            the output; {speaker|unknown} has a text for an empty value. Only with loose files.
         shard_size: Maximum size of a shard, such as 500MB or 1e8. Default: 1GB.
         shard_maxcount: Maximum number of samples in a shard. Default: no limit but the size.
         field: A column to write as a separate member next to each output, as NAME=COLUMN, such as cls=label.

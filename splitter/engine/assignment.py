@@ -44,6 +44,9 @@ from splitter.worker.messages import Job
 MANY_TO_LOOK_AT = 1000
 # that a recipe may look at before the work
 FIRST_INPUTS = 20
+# metadata of recipes for sound that is text
+TEXTS_OF_SOUND = {"source_format", "source_subtype", "source_resampler", "source_cut", "cut", "gain_set_by"}
+TEXTS_OF_SOUND |= {"label", "labels", "label_starts", "label_ends", "text", "speaker"}
 
 
 @dataclass(frozen=True)
@@ -231,21 +234,35 @@ def _naming(request: RunRequest) -> Naming | None:
             f"--name {template!r}: {{{unknown}}} is no column of the dataset list, and this recipe does not "
             f"make it as metadata{hint}"
         )
+    _refuse_formats(naming, request.dataset)
     return naming
+
+
+def _refuse_formats(naming: Naming, recipe: ProcessorDataset) -> None:
+    """Refuse to write as a number what is none in a recipe of ours, or as a whole one what has decimals."""
+    if not _is_for_sound(recipe):
+        return
+    for one in naming.formats:
+        shown = f"--name {naming.template!r}: {{{one.field}:{one.format}}}: {one.field}"
+        if one.field in TEXTS_OF_SOUND:
+            raise Refused(f"{shown} is text, which has no format; write {{{one.field}}}")
+        if one.field.endswith(("_seconds", "_db")) and not one.format.endswith("f"):
+            raise Refused(f"{shown} has decimals; write {{{one.field}:.0f}} or {{{one.field}:.3f}}")
+
+
+def _is_for_sound(recipe: Any) -> bool:  # noqa: ANN401 - to import the class would import all of sound
+    """Return whether a recipe is one of ours for sound, whose metadata is known."""
+    return hasattr(recipe, "metadata_keys") and type(recipe).__module__.startswith("splitter.recipes.")
 
 
 def _metadata_keys(request: RunRequest) -> set[str]:
     """Return all metadata that a recipe of ours can make; nothing if that is not known."""
-    recipe, header = request.dataset, request.source.header
-    keys_of = getattr(recipe, "metadata_keys", None)
+    recipe: Any = request.dataset
+    header = request.source.header
     # a subclass may make more, and annotations bring more than is known before they are read
-    if (
-        keys_of is None
-        or not type(recipe).__module__.startswith("splitter.recipes.")
-        or getattr(recipe, "annotations", None)
-    ):
+    if not _is_for_sound(recipe) or getattr(recipe, "annotations", None):
         return set()
-    keys = keys_of(header)
+    keys = recipe.metadata_keys(header)
     return set() if "label" in keys or "labels" in keys else {*keys, "source_cut"}
 
 

@@ -80,6 +80,7 @@ class Naming:
     Attributes:
         template: The template as it was given.
         metadata: The fields that are metadata of an output or of its input.
+        formats: Those of them that have to be numbers.
     """
 
     def __init__(self, template: str, header: Sequence[str], column: str) -> None:
@@ -99,8 +100,11 @@ class Naming:
                     f"text, which has no format; write {{{one.field}}}"
                 )
         names = {one.field for one in fields}
+        # whose values must not be empty
+        self._needed = {PATH, *(one.field for one in fields if not one.default)}
         self._at = {name: header.index(name) for name in names if name in header and name not in BUILT_IN}
         self.metadata = sorted(names - {*self._at, *BUILT_IN})
+        self.formats = [one for one in fields if one.format and one.field in self.metadata]
         self._parts = [NamePart.of(part, {*self.metadata, NAME, INDEX}) for part in parts]
         self._path = next((at for at, part in enumerate(parts) if any(f.field == PATH for f in part)), None)
         if self._path is not None and not self._parts[self._path].is_claim:
@@ -150,29 +154,29 @@ class Naming:
         def shown(one: NameField) -> str:
             if one.field in (NAME, *self.metadata):
                 return f"{{{one.field}}}"
-            return one.show("0") if one.field == INDEX else self._value(one.field, row, folder)
+            return one.show("0") if one.field == INDEX else self._value(one, row, folder)
 
         return self._filled(shown)
 
     def _filled(self, text_of: Callable[[NameField], str]) -> str:
         return "/".join("".join(one.literal + text_of(one) for one in part.fields) for part in self._parts)
 
-    def _value(self, field: str, row: Sequence[str], folder: str) -> str:
-        if field in (SOURCE, PATH):
-            return folder if field == PATH else folder.rpartition("/")[2]
-        return row[self._at[field]] if field else ""
+    def _value(self, one: NameField, row: Sequence[str], folder: str) -> str:
+        if one.field in (SOURCE, PATH):
+            return folder if one.field == PATH else folder.rpartition("/")[2]
+        return row[self._at[one.field]] or one.default if one.field else ""
 
     def _check_values(self, row: Sequence[str], folder: str) -> None:
         values = [(name, row[at]) for name, at in self._at.items()] + [(PATH, folder.replace("/", ""))]
         for field, value in values:
-            if why := _unfit(value):
+            if (value or field in self._needed) and (why := _unfit(value)):
                 raise ValueError(
-                    f"its {field!r} {why}, and {OPTION} {self.template!r} needs it for a name; change it, or "
-                    f"leave {{{field}}} out of {OPTION}"
+                    f"its {field!r} {why}, and {OPTION} {self.template!r} needs it for a name; "
+                    f"{_remedy(field, value)}"
                 )
 
     def _head(self, part: NamePart, row: Sequence[str], folder: str) -> str:
-        return "".join(one.literal + self._value(one.field, row, folder) for one in part.head)
+        return "".join(one.literal + self._value(one, row, folder) for one in part.head)
 
     def _tops(self, at: int, head: str) -> str:
         """Return the folder that names begin with, where a head tells it."""
@@ -197,13 +201,16 @@ class Naming:
 
         def text_of(one: NameField) -> str:
             field = one.field
-            if not field or field == PATH:
-                return self._value(field, row, folder)
-            value = known.get(field) or (value_of if field in self.metadata else row_value)(field)
-            if why := _unfit(value):
+            if field in known:
+                value = known[field]
+            elif field in self.metadata:
+                value = value_of(field) or one.default
+            else:
+                value = self._value(one, row, folder)
+            if field and field != PATH and (why := _unfit(value)):
                 raise BadResult(
                     f"output {own!r}: its {field!r} {why}, and {OPTION} {self.template!r} needs it for a "
-                    f"name; give it another value, or leave {{{field}}} out of {OPTION}"
+                    f"name; {_remedy(field, value)}"
                 )
             try:
                 return one.show(value)
@@ -213,15 +220,19 @@ class Naming:
                     f"{{{field}:{one.format}}}; change the value, or the format in {OPTION}"
                 ) from None
 
-        def row_value(field: str) -> str:
-            return self._value(field, row, folder)
-
         name = self._filled(text_of) + extension
         if why := _fault(name, extension):
             raise BadResult(
                 f"output {own!r}: {OPTION} {self.template!r} gives it the name {name!r:.300}, {why}"
             )
         return name
+
+
+def _remedy(field: str, value: str) -> str:
+    """Say what to do about a value that cannot be a part of a name."""
+    if value or field in BUILT_IN:
+        return f"change it, or leave {{{field}}} out of {OPTION}"
+    return f"write {{{field}|none}} for what stands for an empty value, or leave {{{field}}} out of {OPTION}"
 
 
 def _unfit(value: str) -> str:

@@ -24,11 +24,13 @@ class NameField(NamedTuple):
         literal: The text before the field.
         field: What the field names; empty at the end of a part.
         format: How a number is written, such as 06d.
+        default: What stands for an empty value; empty if there must be one.
     """
 
     literal: str
     field: str = ""
     format: str = ""
+    default: str = ""
 
     @property
     def number_characters(self) -> str:
@@ -50,8 +52,10 @@ class NameField(NamedTuple):
 def parse_name(template: str) -> tuple[tuple[NameField, ...], ...]:
     """Return the parts of a template between slashes; refuse what is no name, or more than fields.
 
-    >>> parse_name("{speaker}/{source}_{index:06d}")[1][:2]
-    (NameField(literal='', field='source', format=''), NameField(literal='_', field='index', format='06d'))
+    >>> parse_name("{source}_{index:06d}")[0][1]
+    NameField(literal='_', field='index', format='06d', default='')
+    >>> parse_name("{speaker|unknown}")[0][0]
+    NameField(literal='', field='speaker', format='', default='unknown')
     """
     parts: list[list[NameField]] = [[]]
     literal = ""
@@ -77,17 +81,30 @@ def parse_name(template: str) -> tuple[tuple[NameField, ...], ...]:
     return tuple(map(tuple, parts))
 
 
-def _field(template: str, literal: str, field: str, number_format: str, conversion: str) -> NameField:
-    shown = "{" + field + (f"!{conversion}" if conversion else "") + "}"
+def _field(template: str, literal: str, name: str, number_format: str, conversion: str) -> NameField:
+    shown = "{" + name + (f"!{conversion}" if conversion else "") + "}"
+    field, bar, default = name.partition("|")
     if not field or conversion or {".", "[", "]"} & {*field}:
         raise _refused(template, f"{shown} is not the name of a column; write it as {{source}}")
     known = _NUMBER_FORMAT.fullmatch(number_format)
     if not known or (field in BUILT_IN and number_format and (field != INDEX or "f" in number_format)):
         raise _refused(
             template,
-            f"{{{field}:{number_format}}}: formats are for numbers, as in {{index:06d}} or {{start:.1f}}",
+            f"{{{name}:{number_format}}}: formats are for numbers, as in {{index:06d}} or {{start:.1f}}",
         )
-    return NameField(literal, field, number_format)
+    found = NameField(literal, field, number_format, default)
+    if bar and (field in BUILT_IN or not default or {"/", "\0"} & {*default}):
+        why = "is never empty; leave the | out"
+        if field not in BUILT_IN:
+            why = "needs a text without a slash behind the |, as in {speaker|unknown}"
+        raise _refused(template, f"{shown} {why}")
+    try:
+        found.show(default or "0")
+    except ValueError:
+        raise _refused(
+            template, f"{{{name}:{number_format}}}: {default!r} is no such number; use one"
+        ) from None
+    return found
 
 
 def _refused(template: str, why: str) -> Refused:

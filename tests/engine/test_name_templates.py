@@ -35,7 +35,7 @@ FIELDS = [
     "{label}",
     "{kind}",
 ]
-FIELDS += ["{index:03d}", "{start:.1f}", "{start:05.1f}", "{number:02d}"]
+FIELDS += ["{site|none}", "{kind|none}", "{index:03d}", "{start:.1f}", "{start:05.1f}", "{number:02d}"]
 TEXTS = ["_", "-", "x", "1", "_", ".", "e", "\u0301", "é_", "a.b"]
 # what many would write
 TEMPLATES = ["{path}", "{path}_{index}", "{path}/{label}-{index}", "{speaker}/{source}_{index:06d}"]
@@ -88,12 +88,14 @@ def filled(template: str, row: list[str], number: int, own: str, about: dict[str
     known |= {"index": number, "name": stem or own}
 
     def value(found: re.Match[str]) -> str:
-        text, form = known[found[1]], found[2] or ""
+        text, form = known[found[1]], found[3] or ""
+        if text == "":
+            text = found[2]
         if form.endswith("d"):
             return f"%{form}" % text
         return f"%{form}" % float(text) if form else str(text)
 
-    return re.sub(r"{(\w+)(?::([^}]*))?}", value, template) + ("." + ending if stem else "")
+    return re.sub(r"{(\w+)(?:\|(\w+))?(?::([^}]*))?}", value, template) + ("." + ending if stem else "")
 
 
 def without_extension(path: str) -> str:
@@ -244,6 +246,21 @@ def test_a_folder_for_each_speaker(folder: Path, capfd):
     assert made(folder) == expected
 
 
+def test_a_text_stands_for_an_empty_value(folder: Path, capfd):
+    """The same for all inputs, so that names of two that have none are still known to differ."""
+    rows = [["a.txt", "", "x"], ["b/a.txt", "none", "x"], ["c.txt", "", "y"]]
+    said = run(capfd, folder, "{speaker|none}/{source}_{index}", rows=rows)
+    assert (said.code, "a.txt and b/a.txt both give 'none/a_0'" in said.err) == (2, True)
+    said = run(capfd, folder, "{speaker}/{path}_{index}", rows=rows)
+    assert "its 'speaker' is empty" in said.err
+    assert "write {speaker|none} for" in said.err
+    assert run(capfd, folder, "{speaker|none}/{path}_{index}", rows=rows).code == 0
+    assert sorted(made(folder)) == [
+        *("none/a_0.txt", "none/a_1.txt", "none/b/a_0.txt", "none/b/a_1.txt"),
+        *("none/c_0.txt", "none/c_1.txt"),
+    ]
+
+
 def test_a_plan_shows_the_first_name(folder: Path, capfd):
     """Without its extension, which only the recipe knows, and what is not known before the work."""
     write_files(folder / "in", FILES)
@@ -294,6 +311,17 @@ REFUSED = {
         None,
         "--recipe=chunk",
     ),
+    "whole seconds": (
+        "{start_seconds:d}/{path}",
+        "start_seconds has decimals; write {start_seconds:.0f} or",
+        None,
+        "--recipe=chunk",
+    ),
+    "a number of text": ("{source_format:02d}/{path}", "source_format is text", None, "--recipe=chunk"),
+    "nothing for an empty value": ("{speaker|}/{path}", "needs a text without a slash behind the |"),
+    "a folder for an empty value": ("{speaker|a/b}/{path}", "needs a text without a slash behind the |"),
+    "another value for what is never empty": ("{path|none}", "{path|none} is never empty; leave the | out"),
+    "a text for a number": ("{path}_{start|none:.1f}", "'none' is no such number"),
     "a column with the name of a field": (
         "{name}/{path}",
         "use --rename name=NEW",
