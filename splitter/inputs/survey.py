@@ -192,10 +192,12 @@ def _refuse_password(listed: str, index: int) -> None:
 
 def _reserved(listed: str, key: str) -> Refused:
     top, slash, _ = key.partition("/")
-    shard, _ = shard_of(listed)
+    # a sample in a shard, or a whole one
+    shard = shard_of(listed)[0] or shard_of(f"{listed}/sample")[0]
     if shard:
         shards = f"{shard.rpartition('/')[0]}/*{os.path.splitext(shard)[1]}"
-        remedy = f"it is in a shard: pass the shards as DATASET, as in 'FOLDER/{shards}'"
+        which = "is" if shard == listed else "is in"
+        remedy = f"it {which} a shard: pass the shards as DATASET, as in 'FOLDER/{shards}'"
     elif slash:
         remedy = f"rename the folder {top}/, or start inside it: as DATASET, or with --root {top} for a list"
     elif same_name(key) in RESERVED_FOLDERS:

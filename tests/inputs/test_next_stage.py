@@ -399,3 +399,20 @@ def test_what_cannot_follow_a_stage_of_metadata_only(capfd, folder, judged):
         f"splitter: {judged.parent}: it holds no file; use {judged} to take the inputs of that run again, "
         "with its metadata as labels\n"
     )
+
+
+@pytest.mark.parametrize("sink", ["webdataset", "parquet"])
+def test_the_folder_of_a_run_into_shards_stands_for_its_shards(capfd, folder, sink):
+    """Also its folder `shards`; and nothing of it is ever the output."""
+    write_files(folder / "in", {"a.txt": "simple", "b.txt": "word"})
+    one = run(capfd, folder / "in", folder / "one", "--recipe=words", f"--sink={sink}").parent
+    again = ["--recipe=words", "--num-chars=1", "--overlap=0"]
+    # beside its labels, a text in an archive has to be named
+    again += ["--member=txt"] if sink == "webdataset" else []
+    pattern = f"{one}/shards/*.{'tar' if sink == 'webdataset' else 'parquet'}"
+    expected = tree(run(capfd, Path(pattern), folder / "two", *again).parent)
+    assert len(expected) > 4
+    for number, dataset in enumerate((one, one / "shards")):
+        assert tree(run(capfd, dataset, folder / f"more-{number}", *again).parent) == expected
+    said = here(capfd, "run", one, "--output", one, *again, "--workers=0")
+    assert (said.code, "is the input folder; choose another --output" in said.err) == (2, True)

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from splitter.archives.sources import sources_of
 from splitter.errors import Refused
+from splitter.inputs.folders import same_folder
 from splitter.inputs.next_stage import names_in_next_stage
 from splitter.inputs.shards.archives import look_at_archive
 from splitter.inputs.shards.arrow import look_at_arrow, open_arrow
 from splitter.inputs.shards.index import FIELDS_SHOWN, LONGEST_LABEL, MemberIndex, ShardScan
 from splitter.inputs.shards.parquet import column_of_contents, contents_column, look_at_parquet
 from splitter.inputs.source import InputSource, ListReading, SourceRows
-from splitter.storage.layout import Layout
+from splitter.storage.layout import OWN_FOLDER, SHARD_SUFFIXES, SHARDS, Layout
 from splitter.system.pool import in_processes
 from splitter.text.csv import Row
 from splitter.text.urls import file_name, is_url, parent, without_secrets
@@ -52,6 +53,22 @@ def _ends_with(ending: re.Pattern[str], text: str) -> bool:
     return any(ending.fullmatch(name, match.start()) for match in ending.finditer(name))
 
 
+def shards_of_run(folder: str) -> str:
+    """Return the shards of an output folder, or of the folder `shards` in it, as a pattern; else nothing."""
+    home = os.path.abspath(folder)
+    if os.path.basename(home) == SHARDS:
+        home = os.path.dirname(home)
+    # in a pattern these would not stand for themselves
+    if {*home} & {*"*?[{"} or not os.path.isdir(os.path.join(home, OWN_FOLDER)):
+        return ""
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(os.path.join(home, SHARDS))):
+            suffix = os.path.splitext(name)[1]
+            if suffix in SHARD_SUFFIXES:
+                return os.path.join(home, SHARDS, f"*{suffix}")
+    return ""
+
+
 class ShardSource(InputSource):
     """Tar archives, and Parquet files that hold contents."""
 
@@ -59,9 +76,12 @@ class ShardSource(InputSource):
     looks_inside = True
 
     def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
-        """Take what is called like one; `read` sees whether Parquet is a list of paths."""
-        is_shard = isinstance(location, str) and (is_archive(location) or is_parquet(location))
-        return is_shard and not os.path.isdir(location)
+        """Take what is called like one, or has a run's; `read` sees whether Parquet is a list of paths."""
+        if not isinstance(location, str):
+            return False
+        if os.path.isdir(location):
+            return bool(shards_of_run(location))
+        return is_archive(location) or is_parquet(location)
 
     def options(self, location: Any) -> set[str]:  # noqa: ANN401
         """Return its options; Parquet is taken for a list."""
@@ -69,6 +89,11 @@ class ShardSource(InputSource):
 
     def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows | None:  # noqa: ANN401
         """Return a row for each sample; None for Parquet that is a list."""
+        if shards := shards_of_run(location):
+            if same_folder(os.path.dirname(os.path.dirname(shards)), reading.leave_out):
+                raise Refused(f"{location}: is the input folder; choose another --output")
+            reading.tell(f"{location}: holds the shards of an earlier run; their samples are the inputs")
+            location = shards
         found = read_shards(location, listing.column, listing.member, reading.members, reading.tell)
         if found is not None and listing.column != "input":
             advice = "is only for a dataset list; leave it out, or see --member"
