@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, cast
 
 from splitter.storage.remote_access import RemoteAccess
-from splitter.storage.unnamed_copies import Copy, Pack
+from splitter.storage.unnamed_copies import Pack, UnnamedCopy
 from splitter.stores.objects import READ_AT_ONCE
 from splitter.stores.threads import in_threads
 
@@ -20,7 +20,7 @@ class RemoteRunFiles(RemoteAccess):
         self._published: set[str] = set()
         self._copies = Pack()
         self._sizes: dict[str, int] = {}
-        self._on_disk: dict[str, Copy] = {}
+        self._on_disk: dict[str, UnnamedCopy] = {}
 
     def close_copies(self) -> None:
         """Give back the disk."""
@@ -83,7 +83,7 @@ class RemoteRunFiles(RemoteAccess):
         """Return the path of a copy without a name, by its descriptor."""
         if name not in self._on_disk:
             with self.open(name) as content:
-                self._on_disk[name] = Copy(content)
+                self._on_disk[name] = UnnamedCopy(content)
         return self._on_disk[name].path
 
     def names(self, folder: str) -> list[str]:

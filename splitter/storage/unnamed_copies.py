@@ -65,7 +65,7 @@ class Pack:
             self.close()
 
 
-class Copy:
+class UnnamedCopy:
     """The copy of one file, for what asks for a path."""
 
     def __init__(self, content: BinaryIO) -> None:

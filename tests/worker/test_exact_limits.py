@@ -48,7 +48,7 @@ from splitter.storage.content import hold_content, measure, write_content
 from splitter.storage.folder import LocalStorage
 from splitter.storage.layout import RECORDS
 from splitter.storage.opening import storage_of
-from splitter.storage.unnamed_copies import Copy, Pack
+from splitter.storage.unnamed_copies import Pack, UnnamedCopy
 from splitter.stores import objects
 from splitter.text import csv as csv_module
 from splitter.text.csv import CsvFile
@@ -378,7 +378,7 @@ def test_a_copy_that_could_not_be_fetched_is_fetched_when_it_is_asked_for_again(
 
 @pytest.mark.parametrize("size", [0, 1, 2, 9])
 def test_a_copy_of_a_file(size: int):
-    copy = Copy(io.BytesIO(pattern(size)))
+    copy = UnnamedCopy(io.BytesIO(pattern(size)))
     assert Path(copy.path).read_bytes() == pattern(size)
     copy.close()
 
