@@ -71,6 +71,7 @@ def work(launcher: Launcher, cluster: RayNodes, folder: Path) -> Work:
 
 def no_noise(run: Driver) -> None:
     """What it said is splitter's, and none of it is Ray's."""
+    assert not run.stdout
     for line in run.stderr.splitlines():
         assert not line.startswith(("(", "[", "Traceback", " ")), run.stderr
         assert "ray::" not in line, run.stderr
@@ -105,10 +106,14 @@ def test_a_node_lost_in_the_middle_of_its_batches(work: Work):
     raylet = work.cluster.raylets()[-1]
     run = work.start("--seconds", 0.1, "--batch-size", 5)
     run.until(lambda: str(raylet) in noted(work.log, "node"))
+    # what is left of the node for a moment publishes the end of its log, which Ray prints
+    psutil.Process(raylet).kill()
+    time.sleep(1)
     work.cluster.remove(node)
     began = time.monotonic()
     assert run.wait() == 0, run.stderr
     assert time.monotonic() - began < SECONDS_TO_STALL
+    assert run.stderr.count("a node of the cluster is gone") == 1
     assert "a worker process was lost" in run.stderr
     assert len(set(noted(work.log, "node"))) > 1
     check_complete(work.output, expected)

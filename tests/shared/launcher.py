@@ -47,6 +47,11 @@ class Driver:
         """What it has written so far."""
         return self._stderr.read_text(errors="replace") if self._stderr.exists() else ""
 
+    @property
+    def stdout(self) -> str:
+        """The same of standard output."""
+        return self._stderr.with_suffix(".out").read_text(errors="replace")
+
     def wait(self, timeout: float = LONG) -> int:
         """Its exit code; minus the signal that killed it."""
         eventually(
@@ -218,8 +223,10 @@ def _fork(request: dict[str, Any]) -> int:
         os.chdir(request["folder"])
         os.environ.update(request["environ"])
         tempfile.tempdir = None
-        with open(os.devnull, "r+b") as nothing, open(request["stderr"], "ab") as stderr:
-            for number, file in ((0, nothing), (1, nothing), (2, stderr)):
+        stderr = Path(request["stderr"])
+        out = stderr.with_suffix(".out")
+        with open(os.devnull, "rb") as nothing, open(out, "ab") as lines, open(stderr, "ab") as errors:
+            for number, file in ((0, nothing), (1, lines), (2, errors)):
                 os.dup2(file.fileno(), number)
         from splitter.cli.main import exit_code
         from splitter.ledger import shard_groups

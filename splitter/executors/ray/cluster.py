@@ -51,15 +51,38 @@ def joined_cluster(address: str, cluster: Cluster) -> Iterator[None]:
         yield
         return
     _refuse_silent(address)
-    try:
-        _refuse_locked(address)
-        _init(address, cluster)
-    except (ConnectionError, ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
-        raise Refused(f"--address {address}: {reason_of_ray(error)}") from None
+    with _without_messages(cluster):
+        try:
+            _refuse_locked(address)
+            _init(address, cluster)
+        except (ConnectionError, ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
+            raise Refused(f"--address {address}: {reason_of_ray(error)}") from None
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def _without_messages(cluster: Cluster) -> Iterator[None]:
+    """Keep what nodes publish from standard output, such as forty lines of state when one has died.
+
+    Ray prints that whatever `log_to_driver` says.
+    """
+    worker: Any = None
+    with contextlib.suppress(ImportError):
+        from ray._private import worker
+    # another release of Ray has other internals, and prints
+    name = "_worker_logs_enabled"
+    before = getattr(worker, name, None)
+    if before is None or cluster.verbose:
+        yield
+        return
+    setattr(worker, name, False)
     try:
         yield
     finally:
-        ray.shutdown()
+        setattr(worker, name, before)
 
 
 @contextlib.contextmanager

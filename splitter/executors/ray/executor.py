@@ -7,6 +7,7 @@ more, so Ray's own retries are off.
 
 import contextlib
 import copy
+import math
 import os
 import pickle
 import secrets
@@ -48,6 +49,7 @@ SECONDS_TO_LEAVE = 5.0
 SECONDS_FOR_LOST_NODE = 100.0
 SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_BETWEEN_NOTES = 30.0
+NODE_GONE = "a node of the cluster is gone; its batches are done again when all others have ended"
 
 # what is the same for all batches, those of a run or of another errand
 Orders = Job | guard_process.Errand
@@ -80,8 +82,9 @@ class RayExecutor(Executor):
         self._missions = 0
         # of each batch that Ray has only the keys: there may be many batches, and they are large
         self._at_work: dict[Any, list[int]] = {}
-        self._lost = self._noted_room = False
+        self._lost = self._noted_room = self._has_done = False
         self._ours = True
+        self._noted_gone = -math.inf
 
     # -- what the run asks ---------------------------------------------------------------------------------
 
@@ -226,7 +229,7 @@ class RayExecutor(Executor):
                 yield Report()
             for reference in finished:
                 heard = time.monotonic()
-                report = _report_of(reference, at_work.pop(reference))
+                report = self._heard(_report_of(reference, at_work.pop(reference)))
                 # No worker has made this report. Its batch is not given out again before the next round: the
                 # worker may live on, cut off, and commit later. Storage tells only that no worker is left at
                 # all, and what a batch has begun must not be undone, or done by another, before that.
@@ -236,10 +239,24 @@ class RayExecutor(Executor):
                 heard = time.monotonic()
                 yield Report(notes=[f"waiting for a node that has {self._needs_in_words()}"])
 
+    def _heard(self, report: Report) -> Report:
+        """Return a report; of those about a node that is gone, or nodes that go together, one says so."""
+        self._has_done = self._has_done or report.counts.inputs > report.counts.failed
+        if report.notes != [NODE_GONE]:
+            return report
+        before, self._noted_gone = self._noted_gone, time.monotonic()
+        return replace(report, notes=[]) if self._noted_gone - before < SECONDS_BETWEEN_NOTES else report
+
     def _room(self) -> int:
-        """Return how many batches Ray may have: a few for each slot, and some that ask for more slots."""
+        """Return how many batches Ray may have: a few for each slot, and some that ask for more slots.
+
+        A range of --workers tells how far the cluster may grow. All that is asked for at once when something
+        is done: the recipe works then, and batches are of the right size.
+        """
         self._look()
         enough = max(FEW_BATCHES, BATCHES_PER_WORKER * self._slots)
+        if self.limits.least and self._has_done:
+            enough = max(enough, self.limits.workers or 0)
         most = self.limits.workers or enough
         if not self.cluster.address:
             # a private Ray runs as many at a time as there are workers; more may wait there
@@ -379,8 +396,9 @@ def _report_of(reference: Any, keys: list[int]) -> Report:  # noqa: ANN401 - a r
         answer = ray.get(reference)
     except _LOST as error:
         # a node that is gone says nothing about its inputs
-        gone = isinstance(error, (ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError))
-        return Report(lost=[] if gone else keys)
+        if isinstance(error, (ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError)):
+            return Report(notes=[NODE_GONE])
+        return Report(lost=keys)
     except ray.exceptions.RayError as error:
         return Report.stopped(reason_of_ray(error))
     if answer is None:

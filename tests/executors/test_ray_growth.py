@@ -1,0 +1,91 @@
+"""How a cluster that grows on demand grows: a simulated one, which has a node for each batch that Ray has."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from splitter.executors.base import Cluster, Limits
+from splitter.executors.ray import executor
+from splitter.executors.ray.executor import RayExecutor
+from splitter.worker.messages import Batch, Report, WorkCounts
+
+NODES = 256
+
+
+class Growing:
+    """A cluster whose autoscaler adds nodes for all that waits, up to a number, and as many once more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int, fails: Callable[[int], bool]) -> None:
+        self.nodes, self.most, self.fails = 0, most, fails
+        self.waves: list[int] = []
+        self.asked = self.done = 0
+        task = SimpleNamespace(remote=self.submit)
+        ray = SimpleNamespace(remote=lambda **_: lambda _: task, put=lambda packed: packed, cancel=print)
+        monkeypatch.setattr(executor, "ray", ray)
+        monkeypatch.setattr(executor, "SECONDS_BETWEEN_LOOKS", 0)
+        monkeypatch.setattr(executor, "_nodes", lambda: [{"Resources": {"CPU": 1}}] * self.nodes)
+        monkeypatch.setattr(executor, "_finished", self.finished)
+        monkeypatch.setattr(executor, "_report_of", self.report)
+        monkeypatch.setattr(RayExecutor, "_connect", lambda _: None)
+        monkeypatch.setattr(RayExecutor, "_pack_once", lambda *_: None)
+
+    def submit(self, *_: Any) -> int:
+        self.asked += 1
+        return self.asked
+
+    def finished(self, references: list[int]) -> list[int]:
+        """What is done when each node has done one batch; then those that were missing have come."""
+        done = references[: self.nodes]
+        wanted = min(self.most, len(references))
+        if wanted > self.nodes:
+            self.nodes = wanted
+            self.waves.append(wanted)
+        return done
+
+    def report(self, _reference: int, _keys: list[int]) -> Report:
+        self.done += 1
+        return Report("b", counts=WorkCounts(inputs=1, failed=int(self.fails(self.done))))
+
+    def run(self, limits: Limits, batches: int = 5000) -> None:
+        """Do so many batches."""
+        ray = RayExecutor(limits, Cluster(address="auto"))
+        job: Any = SimpleNamespace(storage=SimpleNamespace(run="run"))
+        given = (Batch("b", [b"a"], [number], [1], [1]) for number in range(batches))
+        for _ in ray.run(job, given, 1):
+            assert self.asked - self.done <= max(2 * self.nodes, limits.workers or 0, 4)
+        assert self.done == batches
+
+
+def never(_: int) -> bool:
+    return False
+
+
+def test_all_that_a_range_of_workers_allows_is_asked_for_at_once(monkeypatch):
+    """When a batch is done: before that the least number, and some that wait."""
+    cluster = Growing(monkeypatch, NODES, never)
+    cluster.run(Limits(NODES, least=8))
+    assert cluster.waves == [8, 16, NODES]
+
+
+def test_no_more_is_asked_for_while_nothing_but_failures_comes(monkeypatch):
+    """A recipe that does not work gets no large cluster at once."""
+    cluster = Growing(monkeypatch, NODES, lambda _: True)
+    cluster.run(Limits(NODES, least=1))
+    assert cluster.waves == [4, 8, 16, 32, 64, 128, NODES]
+
+
+def test_there_is_no_more_at_work_than_there_are_batches(monkeypatch):
+    """What is ready is what an autoscaler sees."""
+    cluster = Growing(monkeypatch, NODES, never)
+    cluster.run(Limits(NODES, least=8), batches=100)
+    assert cluster.waves == [8, 16, 92]
+
+
+@pytest.mark.parametrize("workers", [None, 64])
+def test_without_a_range_a_few_wait_for_each_slot(monkeypatch, workers):
+    """As before: a cluster that cannot grow is not given thousands of batches at once."""
+    cluster = Growing(monkeypatch, NODES, never)
+    cluster.run(Limits(workers))
+    assert cluster.waves == [4, 8, 16, 32, 64] + [128, NODES] * (workers is None)
