@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from splitter.outputs.frame import read_manifest
     from splitter.outputs.opening import open as open  # noqa: A004 - not in __all__: no star hides Python's own
     from splitter.outputs.reader import read_output
+    from splitter.pipeline.definition import Pipeline
 
 __version__ = "0.1.0"
 __all__ = [
     "InputFile",
     "InputList",
     "OutputFile",
+    "Pipeline",
     "ProcessorDataset",
     "Skip",
     "export",
@@ -38,6 +40,7 @@ __all__ = [
 # what needs torch or pandas is imported when it is asked for
 _LATER = {
     "InputList": "inputs.listing",
+    "Pipeline": "pipeline.definition",
     "ProcessorDataset": "dataset",
     "export": "exports.entry",
     "open": "outputs.opening",

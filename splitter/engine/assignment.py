@@ -1,7 +1,8 @@
 """What a run is asked for: options checked, the list read, every input looked at once."""
 
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -17,13 +18,15 @@ from splitter.errors import Refused
 from splitter.executors.base import Cluster, Executor, Limits
 from splitter.inputs.labels import RowTally
 from splitter.inputs.listing import InputList
+from splitter.inputs.locations import marks_of
 from splitter.inputs.reading import ListSource, read_source, refuse_no_match
 from splitter.inputs.survey import Survey, advice_on_missing, survey
 from splitter.inputs.table import InputTable, copy_list
+from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import OPTION, KeepRule
 from splitter.ledger.list_copy import ListDescription
 from splitter.ledger.part_shares import inputs_of_part
-from splitter.ledger.recipe_record import recipe_how, seed_of
+from splitter.ledger.recipe_record import recipe_how
 from splitter.ledger.records import OUTPUT_COLUMNS, OWN_COLUMNS
 from splitter.ledger.shard_groups import Groups, deal
 from splitter.options import RunOptions
@@ -38,7 +41,10 @@ from splitter.text.name_template import BUILT_IN
 from splitter.text.show import show_count, show_names
 from splitter.text.spelling import nearest
 from splitter.text.urls import is_url
-from splitter.worker.messages import Job
+from splitter.worker.messages import Batch, Job
+
+if TYPE_CHECKING:
+    from splitter.engine.decide import Decision, State
 
 # of URLs; looking at more of them takes long enough to be announced
 MANY_TO_LOOK_AT = 1000
@@ -47,6 +53,20 @@ FIRST_INPUTS = 20
 # metadata of recipes for sound that is text
 TEXTS_OF_SOUND = {"source_format", "source_subtype", "source_resampler", "source_cut", "cut", "gain_set_by"}
 TEXTS_OF_SOUND |= {"label", "labels", "label_starts", "label_ends", "text", "speaker"}
+
+
+class RunHooks:
+    """What a run of its own does nothing with, and a stage of a pipeline does."""
+
+    def paced(self, batches: Iterable[Batch | None]) -> Iterable[Batch | None]:
+        """Pass batches on to the workers; None says that there is none now, and that there will be more."""
+        return batches
+
+    def begun(self, run: "Assignment", decision: "Decision", journal: Journal) -> None:
+        """Take note that everything is decided, and that the work begins."""
+
+    def note_valid(self, run: "Assignment", state: "State", journal: Journal) -> None:
+        """Take note of the inputs that were done before and have not changed."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +80,7 @@ class RunRequest:
     listing: InputList
     source: ListSource
     sink: Sink
+    hooks: RunHooks = field(default_factory=RunHooks)
 
 
 @dataclass(frozen=True)
@@ -78,6 +99,7 @@ class Assignment:
         mine: Which inputs belong to this part of the run; None without parts.
         tally: Which rows of the list were left out, or have no labels.
         advice: What the user should know before the work begins.
+        hooks: What the stages beside it want to know.
     """
 
     options: RunOptions
@@ -91,6 +113,7 @@ class Assignment:
     mine: np.ndarray | None
     tally: RowTally
     advice: str
+    hooks: RunHooks
 
     @property
     def storage(self) -> Storage:
@@ -169,11 +192,27 @@ def read_assignment(
     job = _job(request, layout, table, how)
     groups, mine = _divide(request, found, keep=keep)
     listed = ListDescription(
-        source.column, source.root, options.keep_extension, group_rows, request.listing.member
+        source.column,
+        source.root,
+        options.keep_extension,
+        group_rows,
+        request.listing.member,
+        source.size_column,
     )
     advice = advice_on_missing(request.listing, table, layout, found)
     return Assignment(
-        options, request.executor, job, table, found, listed, how, groups, mine, reading.tally, advice
+        options,
+        request.executor,
+        job,
+        table,
+        found,
+        listed,
+        how,
+        groups,
+        mine,
+        reading.tally,
+        advice,
+        request.hooks,
     )
 
 
@@ -201,7 +240,7 @@ def _job(request: RunRequest, layout: Layout, table: InputTable, how: dict[str, 
         layout,
         header,
         table.at,
-        seed_of(how, header),
+        marks_of(how, header, request.source.size_column),
         options.retries,
         how.get("keep", ""),
         durable=options.durable or not alone,

@@ -2,8 +2,9 @@
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,7 +20,46 @@ from splitter.storage.layout import file_with, shard_of
 from splitter.worker.messages import SECOND_NAME, Batch, Failure, Job, Report
 
 
-class Planner:
+class BatchPlanner(ABC):
+    """Which inputs a worker takes at a time: what a round gives to its executor, batch after batch."""
+
+    @property
+    @abstractmethod
+    def batches(self) -> int:
+        """The number of batches: exact for a fixed size, otherwise the most there can be."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """The number of inputs in all batches."""
+
+    @abstractmethod
+    def learn(self, report: Report) -> None:
+        """Take note of what has become of a batch."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Batch | None]:
+        """Yield the batches, each made when a worker is free to take it."""
+
+
+@dataclass
+class Pace:
+    """What a run has learnt of its inputs, which later plans of it go on with.
+
+    Attributes:
+        began: When the work began, by the monotonic clock.
+        seconds_per_input: As of the last batch; 0 before there is one.
+        largest_done: The inputs of the largest batch that is done.
+        number: That of the next batch.
+    """
+
+    began: float = field(default_factory=time.monotonic)
+    seconds_per_input: float = 0.0
+    largest_done: int = 0
+    number: int = 0
+
+
+class Planner(BatchPlanner):
     """The batches of what is to be done: the largest inputs first; inputs in shards, shard by shard.
 
     Without a fixed size it starts with batches of one input, learns from their reports how long an input
@@ -37,11 +77,19 @@ class Planner:
     FIRST_STEP, STEP_SECONDS = 64, 10.0
 
     def __init__(
-        self, run: Assignment, state: State, journal: Journal, losses: LostWorkers, *, careful: bool = False
+        self,
+        run: Assignment,
+        state: State,
+        journal: Journal,
+        losses: LostWorkers,
+        *,
+        careful: bool = False,
+        pace: Pace | None = None,
     ) -> None:
         """Plan the inputs that `state` says are to be done.
 
-        If `careful`, begin with one input, while nobody knows whether the recipe works.
+        If `careful`, begin with one input, while nobody knows whether the recipe works. `pace` is that of
+        an earlier plan of the same run.
         """
         self._run, self._state, self._journal = run, state, journal
         found = run.survey
@@ -49,8 +97,7 @@ class Planner:
         together = self.TOGETHER_INPUTS if run.job.dataset.process_batch else None
         self._size = losses.size or run.options.batch_size or together
         self._failures = losses.failures
-        self._began = time.monotonic()
-        self._seconds_per_input, self._largest_done = 0.0, 0
+        self.pace = pace or Pace()
         in_shards = found.at[state.todo] >= 0
         self._stretches = [*self._stretches_of(state.todo[in_shards])]
         apart = state.todo[~in_shards]
@@ -102,8 +149,8 @@ class Planner:
         """Take the time of a finished batch into account."""
         counts = report.counts
         if counts.inputs:
-            self._seconds_per_input = counts.seconds / counts.inputs
-            self._largest_done = max(self._largest_done, counts.inputs)
+            self.pace.seconds_per_input = counts.seconds / counts.inputs
+            self.pace.largest_done = max(self.pace.largest_done, counts.inputs)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield the batches, each made when a worker is free to take it."""
@@ -113,8 +160,9 @@ class Planner:
             left = len(self._order) - start
             size = len(self._stretches[number]) if in_shard else self._next_size(left)
             stop = min(len(self._order), start + (size if number or not self._alone else 1))
-            batch = self._batch(self._name(number), start, stop)
-            if self._second is not None and not self._seconds_per_input:
+            batch = self._batch(self._name(self.pace.number), start, stop)
+            self.pace.number += 1
+            if self._second is not None and not self.pace.seconds_per_input:
                 batch = (
                     replace(batch, waits_for_verdict=True) if number else replace(batch, second=self._second)
                 )
@@ -123,20 +171,20 @@ class Planner:
 
     def _step(self) -> int:
         """Return how many inputs of a shard are committed at once, so that a crash loses little."""
-        if self._size or not self._seconds_per_input:
+        if self._size or not self.pace.seconds_per_input:
             return self._size or self.FIRST_STEP
-        return max(1, min(int(self.STEP_SECONDS / self._seconds_per_input), self.MOST_INPUTS))
+        return max(1, min(int(self.STEP_SECONDS / self.pace.seconds_per_input), self.MOST_INPUTS))
 
     def _next_size(self, left: int) -> int:
         if self._size:
             return self._size
-        if not self._seconds_per_input:
+        if not self.pace.seconds_per_input:
             return 1
-        elapsed = time.monotonic() - self._began
+        elapsed = time.monotonic() - self.pace.began
         seconds = min(self.LONGEST_SECONDS, max(self.SHORTEST_SECONDS, elapsed / 50))
         spread = math.ceil(left / (self._workers * 4))
-        most = min(spread, self.GROWTH * self._largest_done, self.MOST_INPUTS)
-        return max(1, min(int(seconds / self._seconds_per_input), most))
+        most = min(spread, self.GROWTH * self.pace.largest_done, self.MOST_INPUTS)
+        return max(1, min(int(seconds / self.pace.seconds_per_input), most))
 
     def _batch(self, name: str, start: int, stop: int) -> Batch:
         chosen = np.sort(self._order[start:stop])
@@ -219,7 +267,7 @@ def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
     return zip(firsts.tolist(), lasts.tolist(), strict=True)
 
 
-class GroupPlanner:
+class GroupPlanner(BatchPlanner):
     """The batches of groups that have something to be done, the largest first.
 
     What else is in the shards of the group comes along, so that they can be made again.

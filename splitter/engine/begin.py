@@ -39,7 +39,7 @@ def clear(run: Assignment, decision: Decision, journal: Journal, display: Displa
     take_away(run.storage)
     journal.forget(decision.forgotten, f"{journal.next_generation:06d}-forget")
     journal.load()
-    return replace(decision, state=compare(run, journal, decision.damaged, decision.generation))
+    return replace(decision, state=compare(run, journal, decision.once_more, decision.generation))
 
 
 def announce(run: Assignment, decision: Decision, journal: Journal, display: Display) -> None:

@@ -49,7 +49,7 @@ def choose_columns(run: Assignment, chosen: np.ndarray, *, careful: bool = False
     They stay as long as inputs are processed in the same way. None if no input gives a file.
     """
     job = run.job
-    earlier = stored_columns(job.storage, job.seed)
+    earlier = stored_columns(job.storage, job.marks.seed)
     if earlier is not None:
         return earlier
     for tried in try_inputs(run, chosen, careful=careful):
@@ -66,6 +66,6 @@ def _keep(job: Job, columns: OutputColumns) -> OutputColumns:
     """Store the columns, unless another part of the run has stored some meanwhile."""
     storage = job.storage
     with storage.gate() if storage.part else contextlib.nullcontext():
-        columns = stored_columns(storage, job.seed) or columns
-        COLUMNS.save(storage, {"seed": job.seed, "columns": dataclasses.asdict(columns)})
+        columns = stored_columns(storage, job.marks.seed) or columns
+        COLUMNS.save(storage, {"seed": job.marks.seed, "columns": dataclasses.asdict(columns)})
         return columns

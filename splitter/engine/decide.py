@@ -58,6 +58,7 @@ class Decision:
         forgotten: Those of both that are removed before the work.
         dropped: The keys of inputs whose samples go when their shards are made again.
         damaged: The keys of inputs whose outputs are damaged or gone, and made again.
+        needed: Those whose outputs were dropped, and are needed again.
         unsynced: Which outputs of earlier runs may not be on disk.
         earlier: In which other ways the outputs were made that may stay for now.
         changes: In words, what is processed in another way than before.
@@ -72,10 +73,16 @@ class Decision:
     forgotten: np.ndarray
     dropped: np.ndarray
     damaged: np.ndarray
+    needed: np.ndarray
     unsynced: Unsynced | None
     earlier: list[dict[str, Any]]
     changes: list[str]
     replaces: bool
+
+    @property
+    def once_more(self) -> np.ndarray:
+        """The keys of inputs that are done once more, though they have not changed."""
+        return np.union1d(self.damaged, self.needed)
 
     @property
     def has_work(self) -> bool:
@@ -83,10 +90,17 @@ class Decision:
         return bool(len(self.state.todo) or len(self.dropped))
 
 
-def decide(run: Assignment, journal: Journal, tell: Callable[[str], None] = lambda _: None) -> Decision:
+def decide(
+    run: Assignment,
+    journal: Journal,
+    tell: Callable[[str], None] = lambda _: None,
+    *,
+    needed: np.ndarray | None = None,
+) -> Decision:
     """Decide what a run does, by what is committed; refuse what must not be done.
 
     The journal is as `recover` leaves it, or will leave it. `tell` hears what takes long, before it begins.
+    `needed` are the keys of inputs whose outputs were dropped, and which are needed again.
     """
     options, storage = run.options, run.storage
     refuse_column(storage, run.table.header)
@@ -110,7 +124,8 @@ def decide(run: Assignment, journal: Journal, tell: Callable[[str], None] = lamb
     left = left.without(displaced)
     unsynced = Unsynced.noted(storage)
     damaged = _damaged(run, left, unsynced, tell)
-    state = compare(run, left, damaged, generation)
+    needed = np.empty(0, "u8") if needed is None else needed
+    state = compare(run, left, np.union1d(damaged, needed), generation)
     refuse_taken(run, left, state, earlier)
     earlier = [one for one in earlier if one and one != run.how]
     stays = len(state.stale) or len(state.unreadable) or (earlier and in_shards(left, state.gone).any())
@@ -124,6 +139,7 @@ def decide(run: Assignment, journal: Journal, tell: Callable[[str], None] = lamb
         forgotten=np.union1d(np.setdiff1d(removed, dropped), displaced),
         dropped=left.entries["key"][np.setdiff1d(dropped, displaced)],
         damaged=damaged,
+        needed=needed,
         unsynced=unsynced,
         earlier=earlier if stays else [],
         changes=what_changed(run.how, earlier),
@@ -144,7 +160,7 @@ def compare(run: Assignment, journal: Journal, damaged: np.ndarray, generation: 
     status = journal.status(entries)
     same = np.zeros(len(entries), bool)
     if known.any():
-        fingerprints = found.fingerprints(run.table, run.job.seed)
+        fingerprints = found.fingerprints(run.table, run.job.marks)
         same[known] = journal.entries["fingerprint"][entries[known]] == fingerprints[known]
     again = damaged_still(journal, damaged, generation)
     if run.options.retry_failed:

@@ -67,6 +67,7 @@ def run_dataset(
     """Run, and return numbers and paths. Raises Refused before any work, Interrupted at a signal."""
     with saying_so():
         with quick_imports():
+            from splitter.engine.assignment import read_request
             from splitter.engine.main import run_to_end
             from splitter.storage.opening import storage_of
             from splitter.system.signals import signals_raise
@@ -74,7 +75,7 @@ def run_dataset(
         refuse_windows()
         storage = storage_of(output_folder(output), options.part_asked)
     with signals_raise():
-        return run_to_end(dataset, storage, options, display)
+        return run_to_end(read_request(dataset, storage, options, display), display)
 
 
 def assemble(

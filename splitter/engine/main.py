@@ -5,8 +5,9 @@ What an executor returns is only progress; the commit records are what counts.
 
 import contextlib
 
-from splitter.dataset import ProcessorDataset
-from splitter.engine.assignment import read_assignment, read_request
+import numpy as np
+
+from splitter.engine.assignment import RunRequest, read_assignment
 from splitter.engine.begin import announce, begin, clear
 from splitter.engine.decide import decide
 from splitter.engine.display import Display
@@ -16,14 +17,18 @@ from splitter.engine.summary import Summary
 from splitter.errors import Interrupted
 from splitter.ledger.journal import Journal
 from splitter.ledger.run_files import LIST
-from splitter.options import RunOptions
-from splitter.storage.base import Storage
+
+NOTHING = np.empty(0, "u8")
 
 
-def run_to_end(dataset: ProcessorDataset, storage: Storage, options: RunOptions, display: Display) -> Summary:
-    """Read the list, do what is not done, and make the manifest."""
-    progress = Progress()
-    request = read_request(dataset, storage, options, display)
+def run_to_end(
+    request: RunRequest, display: Display, *, progress: Progress | None = None, needed: np.ndarray = NOTHING
+) -> Summary:
+    """Read the list, do what is not done, and make the manifest.
+
+    `progress` is what was done for it before; `needed` are keys of inputs whose outputs were dropped.
+    """
+    progress, storage = progress or Progress(), request.storage
     storage.prepare()
     with (
         storage.locked(elsewhere=request.executor.elsewhere),
@@ -35,12 +40,13 @@ def run_to_end(dataset: ProcessorDataset, storage: Storage, options: RunOptions,
         journal = Journal(storage)
         journal.recover()
         journal.load()
-        decision = decide(run, journal, display.say)
+        decision = decide(run, journal, display.say, needed=needed)
         run.executor.check(run.job, len(run.table))
         decision = clear(run, decision, journal, display)
         try:
             announce(run, decision, journal, display)
             begin(run, decision, journal, progress)
+            request.hooks.begun(run, decision, journal)
             do_rounds(run, decision, journal, progress, display)
             return finish_run(run, decision, journal, progress, display)
         except Interrupted as interruption:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from splitter.engine.assignment import Assignment
-from splitter.engine.batches import GroupPlanner, Planner
+from splitter.engine.batches import BatchPlanner, GroupPlanner, Planner
 from splitter.engine.columns import choose_columns
 from splitter.engine.decide import Decision, State, compare
 from splitter.engine.display import Display
@@ -73,7 +73,7 @@ def do_rounds(
 ) -> None:
     """Do what was decided, until nothing is left, or nothing comes of it."""
     state, dropped = decision.state, decision.dropped
-    careful = _is_careful(run, state, journal)
+    careful = is_careful(run, state, journal)
     losses, rounds_without_progress = progress.losses, 0
     progress.tried = state.todo
     allowed = run.options.failures_allowed(len(state.todo))
@@ -89,13 +89,13 @@ def do_rounds(
         )
         careful = False
         _start(run, planner.batches, state, journal, progress, display)
-        reported = _round(run, planner, progress, allowed, display)
+        reported = do_round(run, planner, progress, allowed, display)
         if reported == len(state.todo) and not len(dropped) and progress.counts.undone == undone:
             progress.tried = progress.tried[:0]
             return
         journal.recover()
         journal.load()
-        state = compare(run, journal, decision.damaged, decision.generation)
+        state = compare(run, journal, decision.once_more, decision.generation)
         progress.count_committed(run, decision, journal)
         progress.tried = np.union1d(progress.tried, state.todo)
         dropped = dropped[journal.find(dropped) >= 0]
@@ -111,7 +111,7 @@ def do_rounds(
             display.warn("a worker process was lost; restarting with work that is not committed")
 
 
-def _is_careful(run: Assignment, state: State, journal: Journal) -> bool:
+def is_careful(run: Assignment, state: State, journal: Journal) -> bool:
     """Return whether to test the recipe first, because it has done none of these inputs as it is now."""
     if len(state.todo) <= FEW_INPUTS or run.options.max_failures is not None:
         return False
@@ -162,13 +162,13 @@ def _start(  # noqa: PLR0913, PLR0917 - what is known
         )
 
 
-def _round(
-    run: Assignment, planner: Planner | GroupPlanner, progress: Progress, allowed: float, display: Display
+def do_round(
+    run: Assignment, planner: BatchPlanner, progress: Progress, allowed: float, display: Display
 ) -> int:
     """Run all batches once; returns how many inputs were reported on."""
     total, reported = progress.counts, 0
     busy = min(planner.batches, run.executor.workers)
-    with contextlib.closing(run.executor.run(run.job, planner, busy)) as reports:
+    with contextlib.closing(run.executor.run(run.job, run.hooks.paced(planner), busy)) as reports:
         for report in reports:
             planner.learn(report)
             if report.counts.one_by_one and not total.one_by_one:

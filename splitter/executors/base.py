@@ -81,9 +81,10 @@ class Executor(ABC):
         """Refuse a run that cannot work here, before anything is removed."""
 
     @abstractmethod
-    def run(self, job: Job, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
+    def run(self, job: Job, batches: Iterable[Batch | None], busy: int) -> Generator[Report, None, None]:
         """Do the batches, in any order, with as many workers as can be busy.
 
+        Where there is None instead of a batch, there is none now, and there will be more.
         When the generator ends, or is closed, none of them is at work any more.
         """
 

@@ -65,7 +65,7 @@ class LocalExecutor(Executor):
             _allow_files_for(workers)
             _check_shared_memory(workers)
 
-    def run(self, job: Job, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
+    def run(self, job: Job, batches: Iterable[Batch | None], busy: int) -> Generator[Report, None, None]:
         """Do the batches and yield a report for each as it finishes."""
         if self.workers:
             _allow_files_for(busy)
@@ -113,12 +113,15 @@ def _check_shared_memory(workers: int) -> None:
         ) from None
 
 
-def _here(job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
+def _here(job: Job, batches: Iterable[Batch | None]) -> Generator[Report, None, None]:
     """Run in this process, without a guard: a debugger works, and a crash is a crash."""
     worker = Worker(job)
     try:
         worker.setup()
         for batch in batches:
+            if batch is None:
+                yield Report()
+                continue
             for step in batch.steps():
                 yield worker.run(step)
     except RunStopped as error:
@@ -128,7 +131,7 @@ def _here(job: Job, batches: Iterable[Batch]) -> Generator[Report, None, None]:
 
 
 def _in_workers(
-    job: Job, batches: Iterable[Batch], workers: int, limits: "Limits"
+    job: Job, batches: Iterable[Batch | None], workers: int, limits: "Limits"
 ) -> Generator[Report, None, None]:
     with _Processes() as processes:
         try:
@@ -173,7 +176,9 @@ class _Guarded(Dataset[Report]):
         )
         self.__init__(pickle.loads(state["job"]), state["limits"], descriptors, Gate(ends))  # type: ignore[misc]  # noqa: S301
 
-    def __getitem__(self, batch: Batch) -> Report:
+    def __getitem__(self, batch: Batch | None) -> Report:
+        if batch is None:
+            return Report()
         assert self._guard is not None  # noqa: S101 - made by `prepare`
         try:
             return self._guard.run(batch)
@@ -194,7 +199,7 @@ class _Guarded(Dataset[Report]):
 
 
 def _loader(
-    guarded: _Guarded, batches: Iterable[Batch], workers: int, started: list[BaseProcess]
+    guarded: _Guarded, batches: Iterable[Batch | None], workers: int, started: list[BaseProcess]
 ) -> DataLoader[Any]:
     with _no_advice():
         return DataLoader(
@@ -252,7 +257,7 @@ def _nameless_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def _without_child_handler(batches: Iterable[Batch]) -> Iterator[Batch]:
+def _without_child_handler(batches: Iterable[Batch | None]) -> Iterator[Batch | None]:
     """Yield the batches, after removing torch's handler for SIGCHLD.
 
     Torch sets it as soon as the workers are started. It raises wherever the driver is, though the loader

@@ -3,12 +3,15 @@
 import errno
 import os
 import stat
+from dataclasses import dataclass
+from typing import Any
 
 import xxhash
 
 from splitter.errors import UnreadableInput
+from splitter.ledger.recipe_record import seed_of
 from splitter.stores.files import Found, look
-from splitter.text.csv import ENCODING, ESCAPE
+from splitter.text.csv import ENCODING, ESCAPE, CsvText, Row, parse_rows
 from splitter.text.urls import is_url, unsigned_bytes
 
 UNREADABLE = -1
@@ -22,6 +25,38 @@ def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
     if b"?" in row:
         row = unsigned_bytes(row)
     return xxhash.xxh3_64_intdigest(b"%b%d,%d" % (row, size, changed_ns), seed)
+
+
+@dataclass(frozen=True)
+class InputMarks:
+    """What makes the fingerprints of inputs.
+
+    Attributes:
+        seed: The part of every fingerprint that says how inputs are processed.
+        header: The columns of the list, where rows count by the names of their columns: so do those of an
+            earlier stage, which may get columns as it goes on. None where they count as they are written.
+    """
+
+    seed: int
+    header: Row | None = None
+
+    def of(self, text: bytes, size: int, changed_ns: int) -> int:
+        """Return the fingerprint of an input, by its rows and its file."""
+        return fingerprint(self._by_names(text), size, changed_ns, self.seed)
+
+    def _by_names(self, text: bytes) -> bytes:
+        if self.header is None:
+            return text
+        rows = parse_rows(text)
+        named = (sorted(pair for pair in zip(self.header, row, strict=True) if pair[1]) for row in rows)
+        return CsvText().encode([[part for pair in pairs for part in pair] for pairs in named])
+
+
+def marks_of(how: dict[str, Any], header: Row, size_column: str | None) -> InputMarks:
+    """Return what makes the fingerprints of a list; `size_column` is set for that of an earlier stage."""
+    if size_column is None:
+        return InputMarks(seed_of(how, header))
+    return InputMarks(seed_of(how, ()), header)
 
 
 def absent(path: str) -> Found:

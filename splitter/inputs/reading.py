@@ -29,6 +29,7 @@ class ListSource:
         root: The folder or URL that relative paths start from.
         column: The column that holds the paths.
         reading: What comes up on the way.
+        size_column: As of `SourceRows`.
     """
 
     header: Row
@@ -36,6 +37,7 @@ class ListSource:
     root: str
     column: str
     reading: ListReading
+    size_column: str | None = None
 
 
 def read_source(
@@ -166,7 +168,12 @@ def _read_one(listing: InputList, reading: ListReading) -> ListSource:
         listing = replace(listing, rename=found.rename)
     root = root_below(found.home, os.fspath(listing.root or ""))
     return ListSource(
-        _renamed(found.header, listing, reading), found.rows, root, listing.path_column, reading
+        _renamed(found.header, listing, reading),
+        found.rows,
+        root,
+        found.column or listing.path_column,
+        reading,
+        found.size_column,
     )
 
 

@@ -72,12 +72,17 @@ class SourceRows:
         rows: The rows, as texts; they are gone through once.
         home: The folder or URL that relative paths start from, unless --root says another.
         rename: New names of columns; None for those that the user asks for.
+        column: The column that holds the paths, if the source tells.
+        size_column: Of the outputs of an earlier stage, the column that says how large they are, so that
+            nobody looks; empty if none does. None for any other source.
     """
 
     header: Row
     rows: Iterable[Row]
     home: str
     rename: Mapping[str, str] | None = None
+    column: str | None = None
+    size_column: str | None = None
 
 
 class InputSource(ABC):

@@ -17,6 +17,7 @@ from splitter.inputs.objects import ObjectSource
 from splitter.inputs.roots import absolute_path
 from splitter.inputs.shards.scan import ShardSource
 from splitter.inputs.source import InputSource, ListReading, SourceRows, refuse_others
+from splitter.inputs.stages import StageSource
 from splitter.registry import INPUTS
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 # asked in this order; a list reads any path
 SOURCES: tuple[type[InputSource], ...] = (
+    StageSource,
     ObjectSource,
     ShardSource,
     DialectSource,

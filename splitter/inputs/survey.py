@@ -12,7 +12,7 @@ import numpy as np
 
 from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.listing import InputList
-from splitter.inputs.locations import UNREADABLE, absent, fingerprint, look_at
+from splitter.inputs.locations import UNREADABLE, InputMarks, absent, look_at
 from splitter.inputs.shards.index import MemberIndex
 from splitter.inputs.table import BLOCK, InputTable
 from splitter.storage.layout import RESERVED_FOLDERS, Layout, folders_around, key_hash, same_name, shard_of
@@ -51,7 +51,7 @@ class Survey:
     members: MemberIndex
     at: np.ndarray
 
-    def fingerprints(self, table: InputTable, seed: int) -> np.ndarray:
+    def fingerprints(self, table: InputTable, input_marks: InputMarks) -> np.ndarray:
         """Return the fingerprint of each input as it is now."""
         marks = np.empty(len(table), "u8")
         for start in range(0, len(table), BLOCK):
@@ -61,7 +61,7 @@ class Survey:
                 self.sizes[start:stop].tolist(),
                 self.changed_ns[start:stop].tolist(),
             )
-            marks[start:stop] = [fingerprint(*fields, seed) for fields in zip(*columns, strict=True)]
+            marks[start:stop] = [input_marks.of(*fields) for fields in zip(*columns, strict=True)]
         return marks
 
 
@@ -116,8 +116,12 @@ def _look_at_block(
     urls: dict[int, str] = {}
     step = FEW if table.names_urls or is_url(layout.root) else BLOCK
     rows = parse_rows(b"".join(table.texts(start, min(len(table), start + step))))
-    at = members.find([layout.location(row[table.at]) for row in rows] if len(members) else rows)
-    for index, (row, member) in enumerate(zip(rows, at.tolist(), strict=True), start):
+    locations = [layout.location(row[table.at]) for row in rows]
+    at = members.find(locations)
+    told = known.of_all(locations)
+    for index, (row, location, member, known_found) in enumerate(
+        zip(rows, locations, at.tolist(), told, strict=True), start
+    ):
         listed = row[table.at]
         key = layout.key(listed)
         if key in ("", "."):
@@ -134,20 +138,18 @@ def _look_at_block(
             folder, outer_claims = _claims(layout.naming, row, layout.folder(key), index)
             outer_folders.update((outer, hash(outer)) for outer in outer_claims)
         folders.append(hash(folder))
-        location = layout.location(listed)
-        found: Found | None = None
-        if member >= 0:
-            found = members.found(member)
-        elif is_url(location):
+        found = members.found(member) if member >= 0 else known_found
+        if member < 0 and is_url(location):
             _refuse_password(listed, index)
-            urls[index - start] = location
-        else:
+            if found is None:
+                urls[index - start] = location
+        elif found is None:
             with contextlib.suppress(OSError, UnreadableInput):
                 found = look_at(location)
         found = found or absent(location)
         sizes.append(found.size)
         times.append(found.changed)
-    for number, remote in _look_at_urls(urls, known):
+    for number, remote in _look_at_urls(urls):
         sizes[number], times[number] = remote
     numbers = np.array(folders, "i8"), np.array(sizes, "i8"), np.array(times, "i8")
     block = np.array(keys, "u8"), *numbers, at
@@ -171,14 +173,11 @@ def _claims(naming: Naming, row: Row, folder: str, index: int) -> tuple[str, Ite
         raise Refused(f"row {index + 1} of the dataset list: {error}") from None
 
 
-def _look_at_urls(urls: dict[int, str], known: ListedFiles) -> Iterator[tuple[int, Found]]:
-    """Yield what is known of remote files, by their indices, except those that cannot be looked at."""
-    every = list(dict.fromkeys(urls.values()))
-    told = dict(zip(every, known.of_all(every), strict=True))
-    asked = [url for url, found in told.items() if found is None]
-    told.update((url, found) for url, found in zip(asked, look_at_all(asked), strict=True)
-                if isinstance(found, Found))  # fmt: skip
-    yield from ((at, found) for at, url in urls.items() if (found := told[url]) is not None)
+def _look_at_urls(urls: dict[int, str]) -> Iterator[tuple[int, Found]]:
+    """Yield what remote files are, by their indices, except those that cannot be looked at."""
+    asked = list(dict.fromkeys(urls.values()))
+    told = dict(zip(asked, look_at_all(asked), strict=True))
+    yield from ((at, found) for at, url in urls.items() if isinstance(found := told[url], Found))
 
 
 def _refuse_password(listed: str, index: int) -> None:

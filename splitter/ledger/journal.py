@@ -75,7 +75,7 @@ class Journal(CommitProtocol):
 
     def load(self) -> None:
         """Read the index of every record."""
-        self._load([name for name in self.record_names() if not name.endswith(BEGUN)])
+        self.load_only([name for name in self.record_names() if not name.endswith(BEGUN)])
 
     def load_new(self) -> np.ndarray:
         """Read the index of the records that came since the last look; return the numbers of their entries.
@@ -93,7 +93,7 @@ class Journal(CommitProtocol):
         for number in np.unique(numbers).tolist():
             yield self._names[number], entries[numbers == number]
 
-    def _load(self, names: list[str]) -> None:
+    def load_only(self, names: list[str]) -> None:
         """Read the index of some records; of a begun one, that of the record that it promises."""
         self._names, self.heads, self._shards = [], [], []
         self.entries = np.empty(0, ENTRY)
@@ -138,7 +138,7 @@ class Journal(CommitProtocol):
         batches = {name: self.read_begun(name)[0] for name in self.open_batches(names)}
         kept = {name for name, content in batches.items() if with_promises and self.can_keep(content)}
         committed = (name for name in names if not name.endswith(BEGUN))
-        self._load(sorted((*committed, *kept), key=lambda name: name.removesuffix(BEGUN)))
+        self.load_only(sorted((*committed, *kept), key=lambda name: name.removesuffix(BEGUN)))
         undone = (content["keys"] for name, content in batches.items() if name not in kept)
         keys = np.fromiter(chain.from_iterable(undone), "u8")
         self._by_key = self._by_key[~np.isin(self.entries["key"][self._by_key], keys)]

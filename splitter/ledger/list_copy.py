@@ -31,6 +31,8 @@ class ListDescription:
         keep_extension: Whether the folder of an input has its extension.
         group_rows: Whether all rows with the same path are one input.
         member: Which field of a sample in a shard is the input, if one was named.
+        size_column: Of the outputs of an earlier stage, the column with their sizes; empty if there is none.
+            Such rows count by the names of their columns. None for any other list.
     """
 
     column: str
@@ -38,6 +40,7 @@ class ListDescription:
     keep_extension: bool
     group_rows: bool
     member: str | None = None
+    size_column: str | None = None
 
 
 def keep_list(storage: Storage, listed: ListDescription, checksum: str) -> None:
@@ -86,7 +89,7 @@ def description_of(text: bytes) -> ListDescription:
 def _description(content: dict[str, Any], _: bytes) -> ListDescription:
     content.pop(_OF_LIST, None)
     listed = ListDescription(**content)
-    texts = listed.column, listed.root, listed.member or ""
+    texts = listed.column, listed.root, listed.member or "", listed.size_column or ""
     marks = listed.keep_extension, listed.group_rows
     if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, bool) for one in marks):
         raise ValueError("its values are wrong")

@@ -42,7 +42,7 @@ class ManifestTables:
         self._made = input_status.entries_with(DONE, SKIPPED)
         self._failed = input_status.entries_with(FAILED)
         self._is_complete = not np.isin(input_status.status, (NOT_DONE, STALE)).any()
-        self._union = _union(self._columns, journal.heads_in_order(self._made))
+        self._union = union_of(self._columns, journal.heads_in_order(self._made))
 
     def write(self) -> None:
         """Write manifest.csv, and errors.csv if any input failed."""
@@ -85,7 +85,7 @@ class ManifestTables:
         group, output, label = (names.index(name) for name in (rule.by, OUTPUT, balance or OUTPUT))
         keep = KeepRule.stored(self._storage)
         kept = keep.of(names, self._storage.root) if keep else None
-        positions_of = [_positions_in_union(head, self._union) for head in self._journal.heads]
+        positions_of = [positions_in_union(head, self._union) for head in self._journal.heads]
         for head, record, piece in self._journal.pieces(self._made):
             for row in rows_of(self._journal, record, piece, positions_of[head]):
                 # a group of which nothing is kept is assigned, too: another condition then moves none
@@ -134,7 +134,7 @@ class ManifestTables:
     def rows(self) -> Iterator[bytes]:
         """Yield manifest.csv in pieces of whole rows."""
         union = self._union
-        positions = [_positions_in_union(head, union) for head in self._journal.heads]
+        positions = [positions_in_union(head, union) for head in self._journal.heads]
         added: AddedColumns = {}
         if keep := KeepRule.stored(self._storage):
             added[KEPT] = keep.of(union.names, self._storage.root)
@@ -151,10 +151,10 @@ class ManifestTables:
 
 def columns_of(journal: Journal, entries: np.ndarray, columns: Sequence[str]) -> Row:
     """Return the columns that the manifest of some entries has, whatever became of them."""
-    return _union(tuple(columns), journal.heads_in_order(entries)).names
+    return union_of(tuple(columns), journal.heads_in_order(entries)).names
 
 
-def _union(columns: tuple[str, ...], heads: Iterable[RowColumns]) -> RowColumns:
+def union_of(columns: tuple[str, ...], heads: Iterable[RowColumns]) -> RowColumns:
     """Return the columns of all heads, in the order first seen; none that hides one of the dataset's."""
     outputs: dict[str, str] = {}
     inputs: dict[str, str] = {}
@@ -183,7 +183,7 @@ ColumnPositions = list[int | None]
 AddedColumns = dict[str, Callable[[Row], str]]
 
 
-def _positions_in_union(head: RowColumns, union: RowColumns) -> ColumnPositions:
+def positions_in_union(head: RowColumns, union: RowColumns) -> ColumnPositions:
     """Return where the columns of the union are in the rows of a head; keys are no dataset columns."""
     outputs_at = len(head.columns)
     keys_at = outputs_at + len(OUTPUT_COLUMNS)

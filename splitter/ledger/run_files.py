@@ -156,6 +156,16 @@ SHARES = RunFile(
     "which part of a run takes which input",
     "remove it, and run all parts again",
 )
+PIPELINE = RunFile(
+    f"{OWN_FOLDER}/pipeline.json",
+    "the stages of a pipeline, in its own folder",
+    "remove it; the next run of the pipeline writes it",
+)
+DROPPED = RunFile(
+    f"{OWN_FOLDER}/dropped.json",
+    "that a pipeline keeps the files of this stage only until they are used",
+    "remove it, and run the same 'splitter pipeline' command to make missing files again",
+)
 STAGED = RunFile(
     f"{STAGING}/",
     "outputs on their way, and promised shards; what workers are doing, if somebody watches",

@@ -13,15 +13,16 @@ from splitter.dataset import ProcessorDataset
 from splitter.errors import Refused, RunStopped, StorageError
 from splitter.executors.base import Limits
 from splitter.executors.temporary import TemporaryOutput, temporary_output
-from splitter.inputs.locations import fingerprint
+from splitter.inputs.locations import marks_of
 from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE
 from splitter.inputs.shards.index import MemberIndex
 from splitter.inputs.shards.scan import members_at
+from splitter.inputs.stages import stated
 from splitter.inputs.survey import look_at_all_paths
 from splitter.inputs.table import InputTable, copy_list
 from splitter.ledger.journal import Journal
 from splitter.ledger.list_copy import stored_rows
-from splitter.ledger.recipe_record import PARAMETER, how_before, recipe_how, seed_of
+from splitter.ledger.recipe_record import PARAMETER, how_before, recipe_how
 from splitter.ledger.records import FAILED, OUTPUT_COLUMNS, SKIPPED, RowColumns
 from splitter.options import RunOptions
 from splitter.outputs.pieces import have_virtual, is_virtual
@@ -134,6 +135,8 @@ class Reproduction:
         self._recipe, self._most = recipe, most
         self._members = MemberIndex()
         self._reader: OutputReader | None = None
+        # the column with the size of an output of an earlier stage
+        self._size_at: int | None = None
         self._workers = workers or usable_cpus()
 
     def __call__(self, verification: Verification, done: np.ndarray) -> None:
@@ -145,17 +148,18 @@ class Reproduction:
         how, _ = how_before(storage)
         naming = Naming(str(how["name"]), header, listed.column) if "name" in how else None
         layout, at = Layout(listed.root, listed.keep_extension, naming), header.index(listed.column)
-        seed = seed_of(how, header)
+        marks = marks_of(how, header, listed.size_column)
         with tempfile.TemporaryFile() as file:
             table = copy_list(header, rows, file, listed.column)
             keys = np.fromiter((key_hash(layout.key(row[at])) for row in stored_rows(storage)[2]), "u8")
             if listed.group_rows:
                 keys = keys[table.group(keys)]
             sink, keep = FilesSink(RunOptions()), str(how.get("keep", ""))
-            job = Job(self._recipe, storage, sink, layout, header, at, seed, retries=2, keep=keep)
+            job = Job(self._recipe, storage, sink, layout, header, at, marks, retries=2, keep=keep)
             locations = (layout.location(table.listed(index)) for index in done.tolist())
             self._members = members_at(locations, listed.member)
             with temporary_output(job, Limits(self._workers)) as temporary:
+                self._size_at = header.index(listed.size_column) if listed.size_column else None
                 for some in self._at_once(verification.journal, keys, done):
                     self._compare(verification, temporary, table, keys, some)
 
@@ -165,6 +169,10 @@ class Reproduction:
         sizes = journal.entries["bytes"][journal.find(keys[chosen])].astype("i8")
         group = np.cumsum(sizes) // BYTES_AT_ONCE + np.arange(len(chosen)) // INPUTS_AT_ONCE
         yield from np.split(chosen, np.flatnonzero(np.diff(group)) + 1)
+
+    def _as_committed(self, text: bytes, found: Found) -> Found:
+        """Return a file as its fingerprint knows it: of an output of an earlier stage, what that stated."""
+        return found if self._size_at is None else stated(parse_rows(text)[0][self._size_at])
 
     def _compare(
         self,
@@ -190,7 +198,7 @@ class Reproduction:
             if not isinstance(found, Found):
                 verification.find("source", listed, f"cannot be made again: {found}")
                 continue
-            mark = fingerprint(text, found.size, found.changed, temporary.job.seed)
+            mark = temporary.job.marks.of(text, *self._as_committed(text, found))
             if mark != journal.entries["fingerprint"][entry]:
                 verification.find("source", listed, "cannot be made again: it has changed since")
                 continue

@@ -19,7 +19,7 @@ from splitter.errors import (
     UnreadableInput,
 )
 from splitter.inputs.fetching import Fetcher, RemoteInput, local_name
-from splitter.inputs.locations import UNREADABLE, fingerprint, look_at
+from splitter.inputs.locations import UNREADABLE, look_at
 from splitter.inputs.shards.reader import MemberFiles
 from splitter.inputs.table import make_input
 from splitter.ledger.records import DONE, FAILED, RECORDED, SKIPPED, RecordWriter, RowColumns
@@ -97,7 +97,9 @@ class BatchInProgress:
             url = self._path(index)
             if is_url(url) and index not in batch.failures and index not in batch.members:
                 found = self._found[index]
-                remote[index] = RemoteInput(url, found if found.size != UNREADABLE else None)
+                # what an earlier stage states of its outputs is no version of a store
+                tells = found.size != UNREADABLE and self.job.marks.header is None
+                remote[index] = RemoteInput(url, found if tells else None)
         return remote
 
     def _path(self, index: int) -> str:
@@ -229,8 +231,9 @@ class BatchInProgress:
             return member
         if index in self._remote:
             fetched = tools.fetcher.take(index)
-            # what was read, if it has changed since the survey: a version may come back, a time may not
-            self._found[index] = fetched.found
+            if self.job.marks.header is None or self._found[index].size == UNREADABLE:
+                # what was read, if it has changed since the survey: a version may come back, a time may not
+                self._found[index] = fetched.found
             return input_file._replace(local_path=fetched.path)
         if self._found[index].size == UNREADABLE:
             # it may have appeared since; if not, this says why
@@ -356,7 +359,7 @@ class BatchInProgress:
     ) -> None:
         """Add an input's entry to the commit record, and of a trial to the report."""
         # if the file has changed since it was found so, the next run does it again
-        mark = fingerprint(self.batch.texts[index], *self._found[index], self.job.seed)
+        mark = self.job.marks.of(self.batch.texts[index], *self._found[index])
         key = self.batch.keys[index]
         if self.batch.trial:
             names = self.sink.names() if outputs else []

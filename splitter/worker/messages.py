@@ -8,6 +8,7 @@ from splitter.errors import RecipeError, RunStopped
 if TYPE_CHECKING:
     # values only: what reads them need not have all of this
     from splitter.dataset import ProcessorDataset
+    from splitter.inputs.locations import InputMarks
     from splitter.inputs.shards.index import MemberLocation
     from splitter.ledger.records import RowColumns
     from splitter.ledger.shard_groups import Group
@@ -31,7 +32,7 @@ class Job:
         layout: Where inputs are, and which folder of the output belongs to which.
         header: The columns of the dataset list.
         at: The index of the one that holds the paths.
-        seed: The part of every fingerprint that says how inputs are processed.
+        marks: What makes the fingerprints of inputs.
         retries: How often a read is repeated after a temporary error.
         keep: Which outputs are stored: a condition; for shards, which hold only what is kept.
         durable: Whether each batch is synced before it is committed.
@@ -44,7 +45,7 @@ class Job:
     layout: "Layout"
     header: "Row"
     at: int
-    seed: int
+    marks: "InputMarks"
     retries: int
     keep: str = ""
     durable: bool = False

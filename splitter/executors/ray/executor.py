@@ -41,6 +41,7 @@ from splitter.text.show import show_count
 from splitter.text.urls import is_url
 from splitter.worker.messages import Batch, Job, Report
 
+_END = object()
 BATCHES_PER_WORKER = 2
 FEW_BATCHES = 4
 SECONDS_TO_PROBE = 60.0
@@ -138,7 +139,7 @@ class RayExecutor(Executor):
                 there.append(f"{min(takes * busy, total):g} of {show_count(total, noun)}")
         return ", ".join(there)
 
-    def run(self, job: Orders, batches: Iterable[Batch], busy: int) -> Generator[Report, None, None]:
+    def run(self, job: Orders, batches: Iterable[Batch | None], busy: int) -> Generator[Report, None, None]:
         """Yield a report for each batch as it finishes; those of lost workers are left out."""
         del busy  # Ray starts no worker before there is a batch for it
         self._connect()
@@ -196,7 +197,7 @@ class RayExecutor(Executor):
         )
         return pickle.dumps(mission)
 
-    def _reports(self, job: Orders, batches: Iterator[Batch]) -> Generator[Report, None, None]:
+    def _reports(self, job: Orders, batches: Iterator[Batch | None]) -> Generator[Report, None, None]:
         task = ray.remote(
             num_cpus=self.cluster.cpus,
             num_gpus=self.cluster.gpus,
@@ -215,14 +216,18 @@ class RayExecutor(Executor):
         yield Report(notes=self._too_small())
         while True:
             while more and len(at_work) < self._room():
-                batch = next(batches, None)
-                if batch is None:
+                batch = next(batches, _END)
+                if batch is _END:
                     more = False
+                if not isinstance(batch, Batch):
                     break
                 reference = task.remote(self._mission, run, pickle.dumps(batch))
                 at_work[reference] = batch.keys
-            if not at_work:
+            if not at_work and not more:
                 return
+            if not at_work:
+                yield Report()
+                continue
             finished = _finished(list(at_work))
             if not finished:
                 # the cluster may have changed

@@ -1,0 +1,151 @@
+"""The outputs of a stage as the inputs of the next one of a pipeline, straight from its commit records.
+
+records of "cut"              label  input       output  size       checksum       part
+dataset list of what follows  label  from_input  input   from_size  from_checksum  from_part
+
+A stage that adds columns makes no files: its own inputs go on, with its metadata as further columns.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splitter.errors import Refused
+from splitter.inputs.next_stage import INPUT, OUTPUT, names_in_next_stage
+from splitter.inputs.source import InputSource, ListReading, SourceRows
+from splitter.ledger.journal import Journal
+from splitter.ledger.keeping import KeepRule
+from splitter.ledger.list_copy import list_description, stored_list
+from splitter.ledger.manifest import positions_in_union, rows_of, union_of
+from splitter.ledger.records import DONE, OUTPUT_COLUMNS, SKIPPED_COLUMN, RowColumns
+from splitter.ledger.status import InputStatus
+from splitter.storage.base import Storage
+from splitter.storage.layout import Layout
+from splitter.storage.opening import storage_of
+from splitter.stores.files import Found
+from splitter.text.csv import Row
+
+if TYPE_CHECKING:
+    from splitter.inputs.listing import InputList
+
+
+@dataclass(frozen=True)
+class Committed:
+    """Some inputs of a stage that are done.
+
+    Attributes:
+        parts: Commit records, and the entries in them of these inputs.
+        union: The columns that their rows have.
+    """
+
+    parts: tuple[tuple[Journal, np.ndarray], ...]
+    union: RowColumns
+
+    @classmethod
+    def all_of(cls, storage: Storage) -> "Committed":
+        """Return all that is in the manifest of a stage, or will be, in the order of its list."""
+        header, _, keys = stored_list(storage)
+        journal = Journal(storage)
+        journal.load()
+        entries = InputStatus.of(storage, journal, keys).entries_with(DONE)
+        return cls(((journal, entries),), union_of(tuple(header), journal.heads_in_order(entries)))
+
+    def rows(self) -> Iterator[Row]:
+        """Yield their rows of the manifest."""
+        for journal, entries in self.parts:
+            positions = [positions_in_union(head, self.union) for head in journal.heads]
+            for head, record, piece in journal.pieces(entries):
+                yield from rows_of(journal, record, piece, positions[head])
+
+    def with_later(self, other: "Committed | None") -> "Committed":
+        """Return these and what was committed later, which knows all columns there are."""
+        return Committed((*self.parts, *other.parts), other.union) if other else self
+
+
+@dataclass(frozen=True, eq=False)
+class StageOutputs:
+    """What a stage has committed, as inputs.
+
+    Attributes:
+        name: The name of the stage.
+        folder: Its output folder.
+        adds_columns: Whether its own inputs go on, with its metadata as further columns.
+        has_sizes: Whether its inputs were outputs of a stage, too, so that their sizes are known.
+        committed: The part of it that is meant; None for all that is there when it is read.
+    """
+
+    name: str
+    folder: str
+    adds_columns: bool = False
+    has_sizes: bool = False
+    committed: Committed | None = None
+
+    def where(self, condition: str) -> "InputList":
+        """Return those outputs that meet a condition, such as `quality > 0.6`."""
+        from splitter.inputs.listing import InputList
+
+        return InputList(self, where=condition)
+
+
+class StageSource(InputSource):
+    """An earlier stage of a pipeline."""
+
+    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
+        return isinstance(location, StageOutputs)
+
+    def read(self, location: StageOutputs, listing: "InputList", reading: ListReading) -> SourceRows:
+        """Return the rows that the stage has committed, and the new names of their columns."""
+        storage = storage_of(location.folder)
+        listed = list_description(storage)
+        committed = location.committed or Committed.all_of(storage)
+        union = committed.union
+        header, rows = union.names, committed.rows()
+        if keep := KeepRule.stored(storage):
+            kept = keep.of(header, storage.root)
+            rows = (row for row in rows if kept(row) == "True")
+        if location.adds_columns:
+            header, rows = _with_columns(header, rows, location.name)
+            home, column, rename = listed.root, listed.column, dict(listing.rename or {})
+            size_column = listed.size_column or ""
+        else:
+            at = header.index(OUTPUT)
+            rows = (row for row in rows if row[at])
+            rename = names_in_next_stage(header, union.columns, listing.rename or {})
+            home, column, size_column = storage.root, INPUT, rename["size"]
+        if size_column:
+            layout = Layout(home)
+            new = [rename.get(name, name) for name in header]
+            rows = _noted(rows, layout, new.index(column), new.index(size_column), reading)
+        return SourceRows(header, rows, home, rename, column, size_column)
+
+
+def _with_columns(header: Row, rows: Iterable[Row], name: str) -> tuple[Row, Iterator[Row]]:
+    """Return the rows of a stage without the columns of the files that it does not make."""
+    own = {*OUTPUT_COLUMNS, SKIPPED_COLUMN}
+    stay = [at for at, column in enumerate(header) if column not in own]
+    output = header.index(OUTPUT)
+
+    def chosen() -> Iterator[Row]:
+        for row in rows:
+            if row[output]:
+                raise Refused(
+                    f"stage {name}: has made the file {row[output]}, though it is to add columns only; "
+                    "leave 'adds' out, so that what follows takes its files"
+                )
+            yield [row[at] for at in stay]
+
+    return [header[at] for at in stay], chosen()
+
+
+def _noted(rows: Iterable[Row], layout: Layout, at: int, size_at: int, reading: ListReading) -> Iterator[Row]:
+    """Yield rows, after noting how large their files are."""
+    for row in rows:
+        reading.known.add(layout.location(row[at]), stated(row[size_at]))
+        yield row
+
+
+def stated(size: str) -> Found:
+    """Return what a row states of its file; its checksum counts as a column."""
+    return Found(int(size) if size.isdecimal() else 0, 0)

@@ -1,0 +1,10 @@
+"""Several stages as one run: each is an ordinary run, which takes what the stage before commits.
+
+definition  `Pipeline`: stages, and which takes the outputs of which
+running     one driver process for each stage, from the first to the last
+driver      one stage: it follows the stage before, then makes its manifest
+following   the outputs of the stage before, done as they are committed
+neighbours  what the drivers of stages tell each other
+contents    files that are only kept until they are used
+display     what a pipeline prints
+"""

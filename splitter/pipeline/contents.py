@@ -1,0 +1,125 @@
+"""Files that a stage keeps only until they are used: dropped, and made again if they are needed again.
+
+The commit records stay, so that what became of each input is known, and what follows has its list.
+"""
+
+import copy
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from splitter.engine.assignment import Assignment, read_assignment, read_request
+from splitter.engine.decide import compare
+from splitter.engine.display import Display
+from splitter.engine.main import NOTHING
+from splitter.errors import Refused
+from splitter.inputs.stages import Committed
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import FAILED, SIZE_AT
+from splitter.ledger.run_files import DROPPED
+from splitter.pipeline.definition import UNTIL_USED, Stage
+from splitter.storage.base import Storage
+from splitter.storage.opening import storage_of
+from splitter.text.csv import parse_rows
+from splitter.worker.messages import Batch
+
+
+class Contents:
+    """What a stage does with files while it is at work: those that it makes, and those that it uses."""
+
+    def __init__(self, stage: Stage, users: Iterable[Stage]) -> None:
+        """Take the stage, and all that read files of the stage before."""
+        self._marks = stage.keep == UNTIL_USED
+        before = stage.before
+        is_alone = before is not None and [*users] == [stage]
+        drops = before is not None and is_alone and before.keep == UNTIL_USED
+        self._source = storage_of(before.outputs.folder) if before and drops else None
+
+    def begin(self, storage: Storage) -> None:
+        """Note, before any file goes, that files may be missing."""
+        if self._marks:
+            DROPPED.save(storage, {"keep": UNTIL_USED})
+
+    def used(self, run: Assignment, batch: Batch) -> None:
+        """Drop the inputs of a batch that is committed, unless another stage needs them."""
+        if self._source is not None:
+            self._source.remove(listed_in(run, batch.texts))
+
+
+def listed_in(run: Assignment, texts: Iterable[bytes]) -> list[str]:
+    """Return the inputs in rows of the list, as they are written there."""
+    return [row[run.job.at] for text in texts for row in parse_rows(text)]
+
+
+def users_of(stage: Stage, stages: Iterable[Stage]) -> list[Stage]:
+    """Return the stages that read the files of one."""
+    return [one for one in stages if one.files_from is stage]
+
+
+def needed_again(stages: Sequence[Stage]) -> dict[str, np.ndarray]:
+    """Return, for each stage, the keys of inputs whose files were dropped and are needed now."""
+    needed: dict[str, np.ndarray] = {}
+    # what is made again may need files of the stage before it
+    for stage in reversed(stages):
+        needed[stage.name] = _needed_of(stage, stages, needed)
+    return needed
+
+
+def _needed_of(stage: Stage, stages: Sequence[Stage], needed: Mapping[str, np.ndarray]) -> np.ndarray:
+    storage = storage_of(stage.outputs.folder)
+    if not (storage.is_output() and storage.exists(DROPPED.name)):
+        return NOTHING
+    wanted = None
+    if stage.keep == UNTIL_USED:
+        wanted = {name for user in users_of(stage, stages) for name in _unsettled(user, needed[user.name])}
+    keys = [key for key, names in _missing(storage) if wanted is None or not wanted.isdisjoint(names)]
+    if wanted is None and not keys:
+        storage.remove([DROPPED.name])
+    return np.array(keys, "u8")
+
+
+def drop_used(stage: Stage, stages: Iterable[Stage]) -> None:
+    """Remove the files of a stage that all later stages have used; each of these has come to its end."""
+    storage = storage_of(stage.outputs.folder)
+    kept = {name for user in users_of(stage, stages) for name in _unsettled(user, NOTHING)}
+    journal, entries = _done(storage)
+    with storage.locked():
+        storage.remove(name for name in journal.outputs(entries) if name not in kept)
+
+
+def _done(storage: Storage) -> tuple[Journal, np.ndarray]:
+    ((journal, entries),) = Committed.all_of(storage).parts
+    return journal, entries
+
+
+def _missing(storage: Storage) -> Iterator[tuple[int, list[str]]]:
+    """Yield the inputs whose files are not there, or not whole, with the names of these files."""
+    journal, entries = _done(storage)
+    for entry, (head, rows) in zip(entries.tolist(), journal.rows_of_each(entries), strict=True):
+        at = len(head.columns)
+        files = [(row[at], row[at + SIZE_AT]) for row in rows if row[at] and row[at + SIZE_AT]]
+        found = storage.of_each_output(storage.output_size, [name for name, _ in files])
+        gone = [name for (name, size), there in zip(files, found, strict=True) if there != int(size)]
+        if gone:
+            yield int(journal.entries["key"][entry]), gone
+
+
+def _unsettled(stage: Stage, needed: np.ndarray) -> list[str]:
+    """Return the files that a stage has still to read, by what is committed now: also where it failed."""
+    dataset, quiet = copy.copy(stage.dataset), Display(quiet=True)
+    storage = storage_of(stage.outputs.folder)
+    with tempfile.TemporaryFile() as file:
+        try:
+            request = read_request(dataset, storage, stage.options, quiet)
+            run = read_assignment(request, file, quiet, keep=False)
+        except Refused:
+            # it has no list yet; its driver says what is wrong with one
+            return []
+        journal = Journal(storage)
+        if storage.is_output():
+            journal.load()
+        state = compare(run, journal, needed, journal.next_generation)
+        failed = np.flatnonzero(journal.status(state.entries) == FAILED)
+        numbers = np.union1d(state.todo, failed).tolist()
+        return [run.table.listed(number) for number in numbers]

@@ -1,0 +1,182 @@
+"""What a pipeline prints: a line for each stage while they are at work, then what each has come to."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from splitter.engine.display import Display, summary_lines
+from splitter.engine.progress import SECONDS_BETWEEN_LINES, Snapshot, write_event
+from splitter.text.show import one_line, show_bytes
+from splitter.worker.messages import WorkCounts
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from rich.live import Live
+    from rich.table import Table
+
+    from splitter.engine.summary import Summary
+
+_SECONDS_BETWEEN_EVENTS = 0.5
+_PER_SECOND = 2
+
+
+class StageDisplay(Display):
+    """In the driver of a stage: hands everything on to the process that shows all stages."""
+
+    def __init__(self, connection: "Connection") -> None:
+        super().__init__()
+        self._connection, self._told = connection, 0.0
+        self._inputs, self._work = 0, WorkCounts()
+
+    def send(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - what can be pickled
+        """Send an event. If nobody is there to read it, this process is about to be ended."""
+        with contextlib.suppress(OSError):
+            self._connection.send({"event": event, **fields})
+
+    def error(self, text: str) -> None:
+        """Hand on a line."""
+        self.send("line", text=one_line(text))
+
+    def say_meanwhile(self, text: str) -> None:
+        """Say nothing: the line of the stage shows that it is there."""
+
+    def wait_for(self, stage: str) -> None:
+        """Show that this stage waits for another one."""
+        self.send("waits", stage=stage)
+
+    def start(self, *, inputs: int, size: int, done: int = 0) -> None:  # noqa: ARG002 - as the base
+        """Show how many inputs there are so far."""
+        self._inputs = inputs + done
+        self.send("progress", inputs=self._inputs, work=self._work, status="")
+
+    def update(self, work: WorkCounts, status: str = "") -> None:
+        """Show what is done so far."""
+        self._work, now = work, time.monotonic()
+        if now - self._told >= _SECONDS_BETWEEN_EVENTS or work.inputs >= self._inputs:
+            self._told = now
+            self.send("progress", inputs=self._inputs, work=work, status=status)
+
+    def stop(self) -> None:
+        """Do nothing: nothing moves here."""
+
+
+@dataclass
+class StageLine:
+    """What is known of a stage while the pipeline runs."""
+
+    name: str
+    snapshot: Snapshot = field(default_factory=lambda: Snapshot(0, 0))
+    word: str = "starting"
+    queued: int = 0
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take what its driver says."""
+        if event["event"] == "waits":
+            self.word = f"waits for {event['stage']}"
+        elif event["event"] == "progress":
+            if not self.snapshot.inputs:
+                self.snapshot = Snapshot(0, 0)
+            self.word = "at work"
+            self.snapshot = replace(
+                self.snapshot, inputs=event["inputs"], work=event["work"], status=event["status"]
+            )
+        elif event["event"] == "end":
+            self.word = event["word"]
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it has something to show."""
+        return self.word == "at work"
+
+    def parts(self) -> list[str]:
+        """Return what there is to say; what matters most is first."""
+        if not self.is_at_work:
+            return [self.word]
+        work = self.snapshot.work
+        counts = f"{work.inputs:,} of {self.snapshot.inputs:,}"
+        waiting = [f"{show_bytes(self.queued)} waiting"] if self.queued else []
+        return [counts, *(one for one in self.snapshot.parts() if not one.endswith(" left")), *waiting]
+
+
+class PipelineDisplay:
+    """Shows all stages: live on a terminal, elsewhere a line now and then."""
+
+    def __init__(self, names: Sequence[str], *, quiet: bool = False, progress: str = "auto") -> None:
+        self.lines = {name: StageLine(name) for name in names}
+        self._quiet, self._json = quiet, progress == "json"
+        self._live: Live | None = None
+        self._shown = time.monotonic()
+
+    def start(self) -> None:
+        """Begin to show; all processes are started, so threads may be."""
+        if sys.stderr.isatty() and not (self._quiet or self._json):
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(
+                console=Console(stderr=True),
+                transient=True,
+                refresh_per_second=_PER_SECOND,
+                get_renderable=self._table,
+            )
+            self._live.start()
+
+    def _table(self) -> "Table":
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        for line in self.lines.values():
+            text = Text(no_wrap=True, overflow="ellipsis")
+            for part in line.parts():
+                text.append("  " if text else "").append(part, "red" if part.endswith(" failed") else "")
+            table.add_row(line.name, text)
+        return table
+
+    def take(self, name: str, event: Mapping[str, Any]) -> None:
+        """Take an event of a stage."""
+        if event["event"] == "line":
+            self.say(event["text"], name)
+        else:
+            self.lines[name].take(event)
+            if self._json:
+                line = self.lines[name]
+                write_event("progress", {"stage": name, "state": line.word, **line.snapshot.fields()})
+
+    def show(self, queued: Mapping[str, int]) -> None:
+        """Show how far the stages are."""
+        for name, size in queued.items():
+            self.lines[name].queued = size
+        now = time.monotonic()
+        if self._live is None and not self._json and now - self._shown >= SECONDS_BETWEEN_LINES:
+            self._shown = now
+            for line in self.lines.values():
+                if line.is_at_work:
+                    self.say(", ".join(line.parts()), line.name)
+
+    def say(self, text: str, name: str = "", *, loud: bool = False) -> None:
+        """Print a line, marked by the stage that it is of."""
+        if self._quiet and not (loud or text.startswith("note: ")):
+            return
+        text = f"{name}: {text}" if name else text
+        if self._live:
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            sys.stderr.write(f"{one_line(text)}\n")
+            sys.stderr.flush()
+
+    def stop(self) -> None:
+        """Take away what moves."""
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+
+def lines_of(summary: "Summary") -> list[str]:
+    """Return what a stage has come to: what its own run would print, but for the next step."""
+    first, *others = summary_lines(summary)
+    return [first, *(line for line in others[:-1] if not line.startswith("manifest: "))]

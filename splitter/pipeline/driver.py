@@ -1,0 +1,155 @@
+"""One stage: it follows the stage before, then does the rest as an ordinary run, and makes its manifest."""
+
+import copy
+import time
+from collections.abc import Generator, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from splitter.engine.assignment import Assignment, RunHooks, RunRequest, read_request
+from splitter.engine.decide import Decision, State
+from splitter.engine.main import run_to_end
+from splitter.engine.rounds import Progress
+from splitter.engine.summary import Summary
+from splitter.errors import Interrupted
+from splitter.executors.base import Executor
+from splitter.inputs.stages import Committed
+from splitter.ledger.journal import Journal
+from splitter.ledger.records import DONE
+from splitter.pipeline.contents import Contents
+from splitter.pipeline.definition import Stage
+from splitter.pipeline.display import StageDisplay
+from splitter.pipeline.following import follow
+from splitter.pipeline.neighbours import AT_WORK, COMPLETE, INCOMPLETE, StageState, Upstream
+from splitter.storage.opening import storage_of
+from splitter.worker.messages import Batch, Job, Report
+
+SECONDS_TO_WAIT = 0.05
+
+
+class StageHooks(RunHooks):
+    """What the stages after this one are told, and how they hold it back."""
+
+    def __init__(
+        self, state: StageState, after: Iterable[StageState], queue: int, contents: Contents
+    ) -> None:
+        self._state, self._after, self._queue, self._contents = state, [*after], queue, contents
+
+    def paced(self, batches: Iterable[Batch | None]) -> Generator[Batch | None, None, None]:
+        """Give out no batch while those that follow have more than they can do."""
+        for batch in batches:
+            while self._is_full():
+                time.sleep(SECONDS_TO_WAIT)
+                yield None
+            yield batch
+
+    def _is_full(self) -> bool:
+        return any(state.waiting > self._queue and state.end == AT_WORK for state in self._after)
+
+    def begun(self, run: Assignment, decision: Decision, journal: Journal) -> None:
+        """Let those that follow begin."""
+        self._contents.begin(run.storage)
+        self.note_valid(run, decision.state, journal)
+        self._state.begin(decision.generation)
+
+    def note_valid(self, run: Assignment, state: State, journal: Journal) -> None:
+        """Tell them which inputs were done before."""
+        done = journal.status(state.entries) == DONE
+        done[state.todo] = False
+        self._state.note_valid(run.survey.keys[done])
+
+
+class _Ended(Executor):
+    """An executor of a run that has ended early already: it only says why."""
+
+    def __init__(self, like: Executor, why: Interrupted | Report) -> None:
+        super().__init__(like.limits, like.cluster)
+        self.elsewhere, self._why = like.elsewhere, why
+
+    @property
+    def workers(self) -> int:
+        return 1
+
+    def run(
+        self,
+        job: Job,
+        batches: Iterable[Batch | None],
+        busy: int,  # noqa: ARG002 - the seam's
+    ) -> Generator[Report, None, None]:
+        if isinstance(self._why, Interrupted):
+            raise self._why
+        yield self._why
+
+
+class StageDriver:
+    """Brings one stage to its end."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        state: StageState,
+        before: StageState | None,
+        hooks: StageHooks,
+        contents: Contents,
+        needed: np.ndarray,
+        display: StageDisplay,
+    ) -> None:
+        self._stage, self._state, self._hooks, self._contents = stage, state, hooks, contents
+        self._needed, self._display = needed, display
+        before_outputs = stage.before and stage.before.outputs
+        self._upstream = Upstream(before_outputs, before) if before and before_outputs else None
+
+    def drive(self) -> Summary | None:
+        """Return what the stage has come to; None if the stage before has not come far enough."""
+        progress, follows = Progress(), self._stage.follows and not len(self._needed)
+        try:
+            if self._upstream and follows and self._upstream.end == AT_WORK:
+                progress = follow(
+                    self._request_of, self._upstream, self._state, self._contents.used, self._display
+                )
+            end = self._wait() if not progress.stopped else INCOMPLETE
+        except Interrupted as interruption:
+            if self._state.generation:
+                self._rest(progress, INCOMPLETE, interruption)
+            raise
+        if end == INCOMPLETE and not (follows or self._stage.options.sink == "files"):
+            return None
+        problems = progress.problems
+        stopped = Report(problems=replace(problems, stop=progress.stopped)) if progress.stopped else None
+        return self._rest(progress, end, stopped)
+
+    def _wait(self) -> int:
+        """Wait for the end of the stage before; return how it has ended."""
+        if self._upstream is None or self._stage.before is None:
+            return COMPLETE
+        if self._upstream.end == AT_WORK:
+            self._display.wait_for(self._stage.before.name)
+        while self._upstream.end == AT_WORK:
+            time.sleep(SECONDS_TO_WAIT)
+        return self._upstream.end
+
+    def _rest(self, progress: Progress, end: int, why_ended: Interrupted | Report | None) -> Summary:
+        """Do what is left, and make the manifest; remove what is in no list if that list is complete."""
+        request = self._request(prune=self._upstream is not None and end == COMPLETE)
+        if why_ended is not None:
+            request = replace(request, executor=_Ended(request.executor, why_ended))
+        before = Progress(began=progress.began, counts=progress.counts, problems=progress.problems)
+        return run_to_end(request, self._display, progress=before, needed=self._needed)
+
+    def _request(self, committed: Committed | None = None, *, prune: bool = False) -> RunRequest:
+        dataset, stage = copy.copy(self._stage.dataset), self._stage
+        if committed is not None:
+            source = replace(dataset.inputs.source, committed=committed)
+            dataset.inputs = replace(dataset.inputs, source=source)
+        options = replace(stage.options, prune=prune)
+        request = read_request(dataset, storage_of(stage.outputs.folder), options, self._display)
+        return replace(request, hooks=self._hooks)
+
+    def _request_of(self, committed: Committed) -> RunRequest:
+        return self._request(committed)
+
+
+def is_complete(summary: Summary | None) -> bool:
+    """Return whether a stage has come to its end: each of its inputs is done, skipped or failed."""
+    return summary is not None and not (summary.stopped or summary.left or summary.stale)

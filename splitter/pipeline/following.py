@@ -1,0 +1,212 @@
+"""Do what the stage before commits, as it commits it.
+
+This is only an early start: all that it does stands in the records of an ordinary run, which comes after it,
+finds most of its work done, and makes the manifest.
+"""
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from splitter.engine.assignment import Assignment, RunRequest, read_assignment
+from splitter.engine.batches import BatchPlanner, Pace, Planner
+from splitter.engine.begin import begin
+from splitter.engine.decide import State, compare, decide
+from splitter.engine.display import Display
+from splitter.engine.lost_workers import LostWorkers
+from splitter.engine.rounds import FEW_INPUTS, ROUNDS_WITHOUT_PROGRESS, Progress, do_round, is_careful
+from splitter.inputs.reading import read_source
+from splitter.inputs.stages import Committed
+from splitter.ledger.journal import Journal
+from splitter.ledger.recipe_record import how_before
+from splitter.ledger.run_files import LIST
+from splitter.ledger.tables import take_away
+from splitter.pipeline.neighbours import AT_WORK, StageState, Upstream
+from splitter.worker.messages import Batch, Report
+
+# what is done with the inputs of a batch when they are committed
+Used = Callable[[Assignment, Batch], None]
+# while nothing has come: so often the driver hears what its workers have to say
+SECONDS_TO_WAIT = 0.02
+
+
+def follow(
+    request_of: Callable[[Committed], RunRequest],
+    upstream: Upstream,
+    state: StageState,
+    used: Used,
+    display: Display,
+) -> Progress:
+    """Do inputs as they come, until the stage before has ended, or something stops this one."""
+    progress = Progress()
+    request = _first_request(request_of, upstream)
+    if request is None:
+        return progress
+    storage = request.storage
+    storage.prepare()
+    with (
+        storage.locked(elsewhere=request.executor.elsewhere),
+        storage.unless_refused(),
+        contextlib.closing(request.executor),
+        contextlib.closing(_Waves(request, upstream, state, used, display)) as waves,
+    ):
+        if waves.begin(progress):
+            waves.do_rounds(progress)
+    return progress
+
+
+def _first_request(request_of: Callable[[Committed], RunRequest], upstream: Upstream) -> RunRequest | None:
+    """Wait for enough inputs to see whether the recipe works; return None if there is none in the end."""
+    first: Committed | None = None
+    while True:
+        end, wave = upstream.end, upstream.look()
+        if wave is None and end == AT_WORK:
+            time.sleep(upstream.seconds)
+            continue
+        first = first.with_later(wave) if first else wave
+        if first is None:
+            return None
+        request = request_of(first)
+        request.source.rows = [*request.source.rows]
+        if len(request.source.rows) > FEW_INPUTS or (wave is None and request.source.rows):
+            return request
+        if wave is None:
+            return None
+
+
+class _Waves(BatchPlanner):
+    """The batches of wave after wave of inputs, each of which the stage before has just committed."""
+
+    def __init__(
+        self, request: RunRequest, upstream: Upstream, state: StageState, used: Used, display: Display
+    ) -> None:
+        self._request, self._upstream, self._state, self._used = request, upstream, state, used
+        self._display, self._quiet = display, Display(quiet=True)
+        self._journal = Journal(request.storage)
+        self._journal.recover()
+        self._journal.load()
+        self._files = contextlib.ExitStack()
+        # those that workers have, by name
+        self._given: dict[str, Batch] = {}
+        self._inputs = 0
+        self._is_over = False
+
+    def close(self) -> None:
+        """Close the lists."""
+        self._files.close()
+        self._state.waiting = 0
+
+    # -- rounds ----------------------------------------------------------------------------------------------
+
+    def begin(self, progress: Progress) -> bool:
+        """Begin as a run does; return False if a part of the list cannot tell what is to be removed first."""
+        file = self._files.enter_context(self._request.storage.working_file(LIST.name))
+        run = self._run = read_assignment(self._request, file, self._quiet)
+        decision = decide(run, self._journal)
+        before, earlier = how_before(run.storage)
+        changes_sink = bool(before) and before.get("sink") != run.how["sink"]
+        if changes_sink or len(decision.forgotten) or len(decision.once_more):
+            return False
+        run.executor.check(run.job, len(run.table))
+        take_away(run.storage)
+        earlier = [one for one in (*earlier, before) if one and one != run.how]
+        begin(run, replace(decision, earlier=earlier), self._journal, progress)
+        run.hooks.begun(run, decision, self._journal)
+        self._generation = decision.generation
+        self._planner = self._plan(decision.state, careful=is_careful(run, decision.state, self._journal))
+        return True
+
+    def do_rounds(self, progress: Progress) -> None:
+        """Do wave after wave; a round ends early if a worker is lost, or if a column comes that is new."""
+        idle = 0
+        while idle < ROUNDS_WITHOUT_PROGRESS:
+            inputs = progress.counts.inputs
+            do_round(self._run, self, progress, self._run.options.failures_allowed(0), self._display)
+            idle = idle + 1 if progress.counts.inputs == inputs else 0
+            if self._is_over or progress.stopped:
+                return
+            # of earlier waves the run that comes after this finds what a lost worker has left
+            self._given.clear()
+            self._journal.recover()
+            self._journal.load()
+            self._state.waiting = 0
+            self._planner = self._plan(self._compared(), pace=self._planner.pace)
+
+    def _compared(self) -> State:
+        return compare(self._run, self._journal, np.empty(0, "u8"), self._generation)
+
+    def _plan(self, to_do: State, *, careful: bool = False, pace: Pace | None = None) -> Planner:
+        """Plan the present wave, and say how much more there is to do."""
+        sizes = self._run.survey.sizes[to_do.todo]
+        size = int(sizes[sizes > 0].sum())
+        self._state.waiting += size
+        self._inputs += len(sizes)
+        self._display.start(inputs=self._inputs, size=size)
+        return Planner(self._run, to_do, self._journal, LostWorkers(), careful=careful, pace=pace)
+
+    # -- what a round asks -----------------------------------------------------------------------------------
+
+    @property
+    def batches(self) -> int:
+        """More than there are workers: nobody knows how many will come."""
+        return self._run.executor.workers
+
+    @property
+    def inputs(self) -> int:
+        """The number of inputs so far."""
+        return self._inputs
+
+    def learn(self, report: Report) -> None:
+        """Take note of the time, and of the inputs that are used now."""
+        self._planner.learn(report)
+        batch = self._given.pop(report.batch, None)
+        if batch is None:
+            return
+        self._state.waiting = max(0, self._state.waiting - sum(size for size in batch.sizes if size > 0))
+        if report.counts.done + report.counts.skipped == len(batch):
+            self._used(self._run, batch)
+
+    def __iter__(self) -> Iterator[Batch | None]:
+        """Yield batches, and None while there is nothing to do."""
+        while True:
+            for batch in self._planner:
+                self._given[batch.name] = batch
+                yield batch
+            has_same_columns = yield from self._next_wave()
+            if not has_same_columns:
+                return
+
+    def _next_wave(self) -> Generator[None, None, bool]:
+        """Wait for more; return False if workers must know of a new column first, or if no more will come."""
+        while True:
+            end, wave = self._upstream.end, self._upstream.look()
+            if wave is None and end != AT_WORK:
+                self._is_over = True
+                return False
+            request = self._request_for(wave) if wave else None
+            if request is None:
+                time.sleep(SECONDS_TO_WAIT)
+                yield None
+                continue
+            # of the wave before everything has been given out
+            self._files.close()
+            file = self._files.enter_context(tempfile.TemporaryFile())
+            run = read_assignment(request, file, self._quiet, keep=False)
+            has_same_columns = run.job.header == self._run.job.header
+            self._run = replace(run, job=self._run.job) if has_same_columns else run
+            to_do = self._compared()
+            run.hooks.note_valid(run, to_do, self._journal)
+            self._planner = self._plan(to_do, pace=self._planner.pace)
+            return has_same_columns
+
+    def _request_for(self, wave: Committed) -> RunRequest | None:
+        """Return the request for a wave; None if no row of it meets the condition of the stage."""
+        request = self._request
+        listing = replace(request.listing, source=replace(request.listing.source, committed=wave))
+        source = read_source(listing, leave_out=request.storage.root, group_rows=request.dataset.group_rows)
+        source.rows = [*source.rows]
+        return replace(request, listing=listing, source=source) if source.rows else None

@@ -1,0 +1,147 @@
+"""What the drivers of stages tell each other while they are at work: a few numbers, and keys.
+
+Nothing here is the truth, which is in the commit records: without it, a stage would begin when the one
+before has ended.
+"""
+
+import mmap
+import os
+import struct
+import time
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from splitter.errors import SplitterError
+from splitter.inputs.stages import Committed, StageOutputs
+from splitter.ledger.journal import Journal
+from splitter.ledger.manifest import union_of
+from splitter.ledger.protocol import BEGUN, generation_of
+from splitter.ledger.records import DONE, RowColumns
+from splitter.storage.opening import storage_of
+from splitter.system.memory import nameless_file
+from splitter.text.urls import is_url
+
+_NUMBER = struct.Struct("q")
+# when it has not ended; all its inputs are done or failed; something is left
+AT_WORK, COMPLETE, INCOMPLETE = range(3)
+# seconds between looks at the records of a stage; requests to a store cost money
+_OFTEN, _SELDOM = 0.2, 2.0
+
+
+class StageState:
+    """Memory that all drivers share: how far a stage is.
+
+    Attributes:
+        valid: A file with the keys of those inputs that were done before this run, and are still valid.
+    """
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 3 * _NUMBER.size)
+        self.valid = nameless_file()
+
+    @property
+    def generation(self) -> int:
+        """The number of its run; 0 before its work has begun."""
+        return self._read(0)
+
+    @property
+    def end(self) -> int:
+        """Whether it is AT_WORK, or has ended COMPLETE or INCOMPLETE."""
+        return self._read(1)
+
+    @end.setter
+    def end(self, how: int) -> None:
+        self._write(1, how)
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes of inputs it has seen and not done."""
+        return self._read(2)
+
+    @waiting.setter
+    def waiting(self, size: int) -> None:
+        self._write(2, size)
+
+    def begin(self, generation: int) -> None:
+        """Let those that follow look at the records."""
+        if not self.generation:
+            self._write(0, generation)
+
+    def note_valid(self, keys: np.ndarray) -> None:
+        """Note inputs that were done before and have not changed."""
+        os.write(self.valid.fileno(), keys.astype("<u8").tobytes())
+
+    def _read(self, number: int) -> int:
+        return int(_NUMBER.unpack_from(self._memory, number * _NUMBER.size)[0])
+
+    def _write(self, number: int, value: int) -> None:
+        _NUMBER.pack_into(self._memory, number * _NUMBER.size, value)
+
+
+class Upstream:
+    """The stage before, as its records come to be: what it has committed since the last look."""
+
+    def __init__(self, outputs: StageOutputs, state: StageState) -> None:
+        self._storage, self._state = storage_of(outputs.folder), state
+        self.seconds = _SELDOM if is_url(outputs.folder) else _OFTEN
+        self._before: Journal | None = None
+        self._read_to = 0
+        self._seen: set[str] = set()
+        self._columns: dict[str, None] = {}
+        self._heads: dict[RowColumns, None] = {}
+        self._looked_at = -_SELDOM
+
+    @property
+    def end(self) -> int:
+        """Whether the stage has ended, and how."""
+        return self._state.end
+
+    def look(self) -> Committed | None:
+        """Return what is new; None if nothing is, or if the records are being merged, as at the end.
+
+        While the stage is at work it is not asked all the time.
+        """
+        generation, now = self._state.generation, time.monotonic()
+        if not generation or (self.end == AT_WORK and now - self._looked_at < self.seconds):
+            return None
+        self._looked_at = now
+        try:
+            names = [name for name in Journal(self._storage).record_names() if not name.endswith(BEGUN)]
+            return self._before_this_run(names, generation) or self._of_this_run(names, generation)
+        except (SplitterError, OSError):
+            return None
+
+    def _before_this_run(self, names: Sequence[str], generation: int) -> Committed | None:
+        """Return what was done before, of the inputs that are known to be valid by now."""
+        if self._before is None:
+            before = Journal(self._storage)
+            before.load_only([name for name in names if generation_of(name) < generation])
+            self._before = before
+        text = os.pread(self._state.valid.fileno(), 1 << 23, self._read_to)
+        text = text[: len(text) // 8 * 8]
+        self._read_to += len(text)
+        return self._committed(self._before, self._before.find(np.frombuffer(text, "<u8")))
+
+    def _of_this_run(self, names: Iterable[str], generation: int) -> Committed | None:
+        # what merges records brings nothing new
+        fresh = [
+            name for name in names if generation_of(name) >= generation and not name.endswith("-compact")
+        ]
+        fresh = [name for name in fresh if name not in self._seen]
+        if not fresh:
+            return None
+        journal = Journal(self._storage)
+        journal.load_only(fresh)
+        self._seen.update(fresh)
+        return self._committed(journal, journal.others(np.empty(0, "i8")))
+
+    def _committed(self, journal: Journal, entries: np.ndarray) -> Committed | None:
+        entries = entries[entries >= 0]
+        entries = entries[journal.status(entries) == DONE]
+        if not len(entries):
+            return None
+        for head in journal.heads_in_order(entries):
+            self._columns |= dict.fromkeys(head.columns)
+            self._heads[head] = None
+        return Committed(((journal, entries),), union_of(tuple(self._columns), self._heads))

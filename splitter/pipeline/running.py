@@ -1,0 +1,306 @@
+"""Run stages together: a driver process for each, started and ended together.
+
+pipeline ── driver of "cut" ── its workers
+         └─ driver of "mel" ── its workers
+"""
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import numpy as np
+
+from splitter.engine.summary import Summary
+from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, SplitterError
+from splitter.ledger.journal import Journal
+from splitter.ledger.list_copy import stored_list
+from splitter.ledger.records import NOT_DONE
+from splitter.ledger.records import STALE as IS_STALE
+from splitter.ledger.run_files import PIPELINE
+from splitter.ledger.status import InputStatus
+from splitter.pipeline.contents import Contents, drop_used, needed_again, users_of
+from splitter.pipeline.definition import UNTIL_USED, Pipeline, Stage
+from splitter.pipeline.display import PipelineDisplay, StageDisplay, lines_of
+from splitter.pipeline.driver import StageDriver, StageHooks, is_complete
+from splitter.pipeline.neighbours import COMPLETE, INCOMPLETE, StageState
+from splitter.storage.opening import storage_of
+from splitter.system.children import die_with_parent, parent_process
+from splitter.system.programs import signal_name
+from splitter.system.signals import signals_blocked, signals_raise, unblock_signals
+
+SECONDS_BETWEEN_LOOKS = 0.25
+
+
+@dataclass
+class StageEnd:
+    """What a stage has come to.
+
+    Attributes:
+        summary: What its run says of itself; None if it has not begun.
+        code: Its exit code.
+        why: Why it has ended early, if it has.
+        traceback: The user's own, if the recipe has ended it.
+    """
+
+    summary: Summary | None = None
+    code: int = 0
+    why: str = ""
+    traceback: str = ""
+
+
+@dataclass
+class PipelineEnd:
+    """What a pipeline has come to: the ends of its stages, and the signal that has ended it, if one has."""
+
+    stages: dict[str, StageEnd] = field(default_factory=dict)
+    signal: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all inputs of all stages are done or skipped, 1 if not, 2 if a stage was refused."""
+        if self.signal:
+            return 128 + self.signal
+        codes = [end.code for end in self.stages.values()]
+        return 2 if 2 in codes else int(any(codes))  # noqa: PLR2004 - that of a refusal
+
+    @property
+    def early(self) -> tuple[str, StageEnd] | None:
+        """The stage that has ended all others early, if one has."""
+        return next(((name, end) for name, end in self.stages.items() if end.why), None)
+
+    def raise_stop(self) -> None:
+        """Raise why the pipeline has ended early."""
+        if self.signal:
+            raise Interrupted(self.signal)
+        if self.early:
+            name, end = self.early
+            if end.code == 2:  # noqa: PLR2004
+                raise Refused(f"stage {name}: {end.why}")
+            if end.traceback:
+                raise RecipeError(f"stage {name}: {end.why}", end.traceback)
+            raise RunStopped(f"stage {name}: {end.why}")
+
+
+def run_stages(
+    pipeline: Pipeline, stages: Sequence[Stage], *, quiet: bool = False, progress: str = "auto"
+) -> PipelineEnd:
+    """Run stages of a pipeline to their ends, or continue."""
+    storage = storage_of(pipeline.output)
+    for stage in stages:
+        storage_of(stage.outputs.folder).refuse_strange()
+    with signals_raise():
+        storage.prepare()
+        with storage.locked(), storage.unless_refused():
+            PIPELINE.save(storage, pipeline.described(), pretty=True)
+            needed = needed_again(stages)
+            display = PipelineDisplay([stage.name for stage in stages], quiet=quiet, progress=progress)
+            with contextlib.closing(_Drivers(pipeline, stages, needed, display)) as drivers:
+                end = drivers.run()
+            if len(stages) == len(pipeline.stages) and drivers.are_complete:
+                for stage in stages:
+                    if stage.keep == UNTIL_USED and users_of(stage, stages):
+                        drop_used(stage, stages)
+    _tell(end, display)
+    return end
+
+
+class _Drivers:
+    """The driver processes of all stages."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        stages: Sequence[Stage],
+        needed: Mapping[str, np.ndarray],
+        display: PipelineDisplay,
+    ) -> None:
+        self._pipeline, self._stages, self._needed, self._display = pipeline, stages, needed, display
+        self._states = {stage.name: StageState() for stage in pipeline.stages}
+        for stage in pipeline.stages:
+            if stage not in stages:
+                self._states[stage.name].end = COMPLETE if _was_complete(stage) else INCOMPLETE
+        self._processes: dict[str, BaseProcess] = {}
+        self._connections: dict[Connection, str] = {}
+        self._end = PipelineEnd()
+        self._is_ending = False
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether all stages have come to their ends."""
+        return all(self._states[stage.name].end == COMPLETE for stage in self._stages)
+
+    def run(self) -> PipelineEnd:
+        """Start all, and wait until the last has ended."""
+        try:
+            for stage in self._stages:
+                self._start(stage)
+            self._display.start()
+            self._wait()
+        except Interrupted as interruption:
+            self._end.signal = interruption.signal_number
+            self._ask_to_end(interruption.signal_number)
+            self._wait()
+        return self._end
+
+    def close(self) -> None:
+        """Leave no driver behind."""
+        self._display.stop()
+        for process in self._processes.values():
+            if process.is_alive():
+                process.terminate()
+            process.join()
+
+    def _start(self, stage: Stage) -> None:
+        ours, theirs = multiprocessing.Pipe(duplex=False)
+        after = [self._states[one.name] for one in self._stages if one.before is stage]
+        users = users_of(stage.files_from, self._pipeline.stages) if stage.files_from else []
+        contents = Contents(stage, users)
+        state = self._states[stage.name]
+        driver = StageDriver(
+            stage,
+            state,
+            self._states[stage.before.name] if stage.before else None,
+            StageHooks(state, after, self._pipeline.queue, contents),
+            contents,
+            self._needed[stage.name],
+            StageDisplay(theirs),
+        )
+        with signals_blocked():
+            process = multiprocessing.get_context("fork").Process(
+                target=_drive, args=(driver, theirs, [ours, *self._connections])
+            )
+            process.start()
+        theirs.close()
+        self._processes[stage.name] = process
+        self._connections[ours] = stage.name
+
+    def _wait(self) -> None:
+        """Take what drivers say until all have ended."""
+        while self._connections:
+            for connection in multiprocessing.connection.wait([*self._connections], SECONDS_BETWEEN_LOOKS):
+                self._take(connection)
+            self._display.show(
+                {name: state.waiting for name, state in self._states.items() if name in self._processes}
+            )
+
+    def _take(self, connection: Any) -> None:  # noqa: ANN401 - as `wait` gives it
+        name = self._connections[connection]
+        try:
+            event = connection.recv()
+        except (EOFError, OSError):
+            del self._connections[connection]
+            connection.close()
+            self._has_ended(name)
+            return
+        if event["event"] == "end":
+            self._note_end(name, event["end"])
+        else:
+            self._display.take(name, event)
+
+    def _has_ended(self, name: str) -> None:
+        process = self._processes[name]
+        process.join()
+        if name not in self._end.stages:
+            code = process.exitcode or 0
+            how = f"was ended by {signal_name(-code)}" if code < 0 else f"has ended with code {code}"
+            why = f"its driver {how}; run the same command to continue"
+            self._note_end(name, StageEnd(code=1, why=why))
+
+    def _note_end(self, name: str, end: StageEnd) -> None:
+        self._end.stages[name] = end
+        complete = is_complete(end.summary) and not end.why
+        self._states[name].end = COMPLETE if complete else INCOMPLETE
+        word = "interrupted" if end.code > 2 else "stopped" if end.why else "done"  # noqa: PLR2004
+        self._display.take(name, {"event": "end", "word": word if end.summary else f"{word}, not begun"})
+        if end.why:
+            self._ask_to_end(signal.SIGTERM)
+
+    def _ask_to_end(self, number: int) -> None:
+        """Ask all drivers to end, once: at a second signal they would leave no manifest."""
+        if self._is_ending:
+            return
+        self._is_ending = True
+        for process in self._processes.values():
+            if process.is_alive() and process.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, number)
+
+
+def _drive(driver: StageDriver, connection: Connection, others: Sequence[Connection]) -> None:
+    """Be the driver of a stage."""
+    # a Ctrl-C goes to the pipeline, which hands it on
+    os.setpgid(0, 0)
+    for other in others:
+        other.close()
+    die_with_parent(parent_process(), signal.SIGTERM)
+    end = _end_of(driver)
+    # it is said once, and not cut short
+    with signals_blocked(), contextlib.suppress(OSError):
+        connection.send({"event": "end", "end": end})
+    connection.close()
+
+
+def _end_of(driver: StageDriver) -> StageEnd:
+    try:
+        # until now they were blocked, since the handlers were those of the pipeline
+        with signals_raise():
+            unblock_signals()
+            summary = driver.drive()
+    except Interrupted as interruption:
+        return StageEnd(interruption.summary, interruption.exit_code)
+    except Refused as error:
+        return StageEnd(code=2, why=str(error))
+    except RecipeError as error:
+        return StageEnd(code=1, why=error.message, traceback=error.traceback)
+    except (SplitterError, OSError) as error:
+        return StageEnd(code=1, why=str(error))
+    except Exception:  # noqa: BLE001 - a fault of ours, which is to be seen
+        return StageEnd(code=1, why="a fault of splitter, please report it", traceback=traceback.format_exc())
+    if summary is None:
+        return StageEnd(code=1)
+    return StageEnd(summary, summary.exit_code, summary.stopped, summary.traceback)
+
+
+def _was_complete(stage: Stage) -> bool:
+    """Return whether a stage that does not run now has come to its end before."""
+    storage = storage_of(stage.outputs.folder)
+    try:
+        _, _, keys = stored_list(storage)
+    except Refused:
+        raise Refused(f"stage {stage.name}: has not run yet; run it first, or leave --only out") from None
+    journal = Journal(storage)
+    journal.load()
+    return not np.isin(InputStatus.of(storage, journal, keys).status, (NOT_DONE, IS_STALE)).any()
+
+
+def _tell(end: PipelineEnd, display: PipelineDisplay) -> None:
+    """Print what each stage has come to, and the next step."""
+    for line in _lines(end):
+        display.say(line)
+
+
+def _lines(end: PipelineEnd) -> Iterator[str]:
+    for name, stage in end.stages.items():
+        if stage.summary is not None:
+            for line in lines_of(stage.summary):
+                yield f"{name}: {line}"
+        yield from stage.traceback.splitlines()
+    if end.signal:
+        yield "interrupted; finished work is kept; run the same command to continue"
+    elif end.early:
+        name, stage = end.early
+        yield f"stopped: stage {name}: {stage.why}"
+    elif failed := [name for name, stage in end.stages.items() if stage.summary and stage.summary.failed]:
+        folders = " and ".join(failed)
+        yield f"next: see errors.csv of {folders}, fix the cause, and run again with --retry-failed"
+    else:
+        last = [*end.stages.values()][-1].summary
+        yield f"next: splitter report {last.output}" if last else "next: run again to continue"
