@@ -16,6 +16,7 @@ from splitter.cli.doctor import doctor
 from splitter.cli.export import export
 from splitter.cli.inspect import manifest, recipes, split, stats, verify
 from splitter.cli.options import recipe_option
+from splitter.cli.pipeline import pipeline
 from splitter.cli.report import report, serve
 from splitter.cli.run import RunCommand, plan_command, run_command
 from splitter.cli.tar import tar
@@ -146,6 +147,7 @@ def commands() -> None:
 for command in (
     run_command,
     plan_command,
+    pipeline,
     verify,
     report,
     serve,

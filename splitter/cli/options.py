@@ -2,7 +2,8 @@
 
 import enum
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
@@ -95,10 +96,33 @@ def value_of_option(option: str, args: Sequence[str]) -> str | None:
     return value
 
 
-def read_config(path: str | None) -> dict[str, Any]:
-    """Return the values in a job file, by option."""
-    if path is None:
-        return {}
+@dataclass(frozen=True)
+class JobTable:
+    """Values for options, from a file.
+
+    Attributes:
+        name: Where they are, for messages.
+        values: By option.
+    """
+
+    name: str
+    values: dict[str, Any]
+
+    @classmethod
+    def of(cls, name: str, table: Mapping[str, Any]) -> "JobTable":
+        """Take a table of TOML, where options may be written as on the command line."""
+        names = {key: key.replace("-", "_") for key in table}
+        # what is a word of Python has another name there
+        return cls(name, {f"{name}_" if iskeyword(name) else name: table[key] for key, name in names.items()})
+
+
+def job_file(path: str | None) -> JobTable:
+    """Return the values in a job file."""
+    return JobTable.of("--config", {} if path is None else read_toml(path, "--config "))
+
+
+def read_toml(path: str, option: str = "") -> dict[str, Any]:
+    """Return the content of a TOML file, which `option` names in messages."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -106,26 +130,23 @@ def read_config(path: str | None) -> dict[str, Any]:
 
     try:
         with open(path, "rb") as file:
-            content = tomllib.load(file)
+            return tomllib.load(file)
     except OSError as error:
-        raise Refused(f"--config {path}: cannot be read: {error.strerror}") from None
+        raise Refused(f"{option}{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise Refused(f"--config {path}: is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+        raise Refused(f"{option}{path}: is not UTF-8 at byte {error.start}; save it as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise Refused(f"--config {path}: is not TOML: {error}") from None
-    names = {key: key.replace("-", "_") for key in content}
-    # what is a word of Python has another name there
-    return {f"{name}_" if iskeyword(name) else name: content[key] for key, name in names.items()}
+        raise Refused(f"{option}{path}: is not TOML: {error}") from None
 
 
-def as_given(param: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - whatever TOML holds
+def as_given(param: click.Parameter, value: Any, where: str) -> Any:  # noqa: ANN401 - whatever TOML holds
     """Return a value of a job file as the command line would have it, so that both are checked alike."""
     values = value if isinstance(value, list) else [value]
     if any(isinstance(one, (dict, list)) for one in values):
-        raise Refused(f"--config: {param.name!r} cannot be {value!r}")
+        raise Refused(f"{where}: {param.name!r} cannot be {value!r}")
     many = param.multiple or param.nargs < 0
     if values is value and not (many or param.type is click.UNPROCESSED):
-        raise Refused(f"--config: {param.name!r} takes one value, not a list")
+        raise Refused(f"{where}: {param.name!r} takes one value, not a list")
     texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
     return texts if many or values is value else texts[0]
 

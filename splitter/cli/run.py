@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from splitter.engine.display import Display
     from splitter.engine.summary import Summary
 
-from splitter.cli.options import as_given, read_config, recipe_option, run_option, value_of_option
+from splitter.cli.options import (
+    JobTable,
+    as_given,
+    job_file,
+    recipe_option,
+    run_option,
+    value_of_option,
+)
 
 
 class RunCommand(click.Command):
@@ -34,7 +41,8 @@ class RunCommand(click.Command):
         """Find the recipe first, because it decides which options exist."""
         if ctx.resilient_parsing:
             return self._parse_unfinished(ctx, args)
-        config = read_config(value_of_option("--config", args))
+        table = ctx.obj if isinstance(ctx.obj, JobTable) else job_file(value_of_option("--config", args))
+        config = table.values
         chosen = value_of_option("--recipe", args)
         name = str(config.get("recipe", DEFAULT)) if chosen is None else chosen
         ctx.meta["recipe"] = recipe = load_recipe(name)
@@ -49,8 +57,8 @@ class RunCommand(click.Command):
         del known["config"]
         for key in config:
             if key not in known:
-                raise Refused(f"--config: {key!r} is not an option{nearest(key, sorted(known))}")
-        ctx.default_map = {key: as_given(known[key], value) for key, value in config.items()}
+                raise Refused(f"{table.name}: {key!r} is not an option{nearest(key, sorted(known))}")
+        ctx.default_map = {key: as_given(known[key], value, table.name) for key, value in config.items()}
         given = [*args]
         try:
             return super().parse_args(ctx, args)
@@ -101,13 +109,15 @@ def _suggest_folder(command: str, args: list[str]) -> None:
 
 # names that are looked at, so that the message comes at once on a disk with millions of files
 _LOOKED_AT = 10_000
-_OWN = ("dataset", "recipe", "output", "config", "help", "dry_run", "as_json")
+_OWN = ("dataset", "recipe", "output", "config", "help", "dry_run", "as_json", "then")
 
 
 def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
     from splitter.engine.display import Display
     from splitter.engine.entry_points import run_dataset
 
+    if values["then"]:
+        return _run_chain(values)
     if values["dry_run"]:
         return _plan(**values)
     with saying_so():
@@ -126,6 +136,22 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
             _show_first_failure(summary, display, always=options.verbose)
         display.summary(summary)
         return summary.exit_code
+
+
+def _run_chain(values: Mapping[str, Any]) -> int:
+    """Run several recipes, each on the outputs of the one before."""
+    # it builds on this module
+    from splitter.cli.pipeline import chained, run_pipeline
+
+    if values["dry_run"]:
+        raise Refused(
+            "--dry-run cannot be combined with --then; describe the stages in a file, and use 'splitter pipeline plan'"
+        )
+    dataset, options = asked(values, together(values["dataset"]))
+    made = chained(
+        dataset, options, click.get_current_context().meta["name"], values["then"], values["output"]
+    )
+    return run_pipeline(made, made.stages, values)
 
 
 def _show_first_failure(summary: "Summary", display: "Display", *, always: bool) -> None:
@@ -173,6 +199,12 @@ def _plan(*, as_json: bool = False, **values: Any) -> int:  # noqa: ANN401 - wha
 
 def _asked(values: Mapping[str, Any]) -> "tuple[ProcessorDataset, RunOptions]":
     """Return the dataset and the options of the run."""
+    dataset, chosen = asked(values, together(values["dataset"]))
+    return dataset, RunOptions.of(chosen)
+
+
+def asked(values: Mapping[str, Any], inputs: Any) -> "tuple[ProcessorDataset, dict[str, Any]]":  # noqa: ANN401
+    """Return the recipe with some inputs, and the options of the run that were given."""
     context = click.get_current_context()
     given = {
         name: list(value) if isinstance(value, tuple) else value
@@ -180,21 +212,23 @@ def _asked(values: Mapping[str, Any]) -> "tuple[ProcessorDataset, RunOptions]":
         if name not in _OWN and context.get_parameter_source(name) != ParameterSource.DEFAULT
     }
     chosen = {name: given.pop(name) for name in list(given) if name in RunOptions.__dataclass_fields__}
-    return _made(context.meta["recipe"], values["dataset"], given), RunOptions.of(chosen)
+    return _made(context.meta["recipe"], inputs, given), chosen
 
 
 def _made(
-    recipe: "type[ProcessorDataset]", sources: Sequence[str], parameters: Mapping[str, Any]
+    recipe: "type[ProcessorDataset]",
+    inputs: Any,
+    parameters: Mapping[str, Any],  # noqa: ANN401
 ) -> "ProcessorDataset":
     try:
-        return recipe(_together(sources), **parameters)
+        return recipe(inputs, **parameters)
     except Refused:
         raise
     except (Exception, SystemExit) as error:
         raise Refused(f"{recipe.__name__}: {type(error).__name__}: {error}") from error
 
 
-def _together(sources: Sequence[str]) -> Any:  # noqa: ANN401 - what a recipe takes
+def together(sources: Sequence[str]) -> Any:  # noqa: ANN401 - what a recipe takes
     """Return the source or the sum of several sources."""
     from splitter.inputs.listing import InputList
 
@@ -239,6 +273,13 @@ run_command = RunCommand(
         Run again with the same output folder to continue: finished inputs are left alone.""",
     params=[
         *_run_parameters(),
+        click.Option(
+            ["then", "--then"],
+            multiple=True,
+            metavar="RECIPE",
+            help="Another recipe, on the outputs of the one before, with its own options in the same quotes: "
+            "'mel.py:Mel --bands 80'. May be repeated. Each gets a folder of its own below --output.",
+        ),
         click.Option(
             ["dry_run", "--dry-run"],
             is_flag=True,

@@ -7,4 +7,5 @@ following   the outputs of the stage before, done as they are committed
 neighbours  what the drivers of stages tell each other
 contents    files that are only kept until they are used
 display     what a pipeline prints
+status      what there is to do, and how far each stage is
 """

@@ -18,7 +18,7 @@ from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import FAILED, SIZE_AT
 from splitter.ledger.run_files import DROPPED
-from splitter.pipeline.definition import UNTIL_USED, Stage
+from splitter.pipeline.definition import Stage
 from splitter.storage.base import Storage
 from splitter.storage.opening import storage_of
 from splitter.text.csv import parse_rows
@@ -30,16 +30,16 @@ class Contents:
 
     def __init__(self, stage: Stage, users: Iterable[Stage]) -> None:
         """Take the stage, and all that read files of the stage before."""
-        self._marks = stage.keep == UNTIL_USED
+        self._marks = stage.until_used
         before = stage.before
         is_alone = before is not None and [*users] == [stage]
-        drops = before is not None and is_alone and before.keep == UNTIL_USED
+        drops = before is not None and is_alone and before.until_used
         self._source = storage_of(before.outputs.folder) if before and drops else None
 
     def begin(self, storage: Storage) -> None:
         """Note, before any file goes, that files may be missing."""
         if self._marks:
-            DROPPED.save(storage, {"keep": UNTIL_USED})
+            DROPPED.save(storage, {"until_used": True})
 
     def used(self, run: Assignment, batch: Batch) -> None:
         """Drop the inputs of a batch that is committed, unless another stage needs them."""
@@ -71,7 +71,7 @@ def _needed_of(stage: Stage, stages: Sequence[Stage], needed: Mapping[str, np.nd
     if not (storage.is_output() and storage.exists(DROPPED.name)):
         return NOTHING
     wanted = None
-    if stage.keep == UNTIL_USED:
+    if stage.until_used:
         wanted = {name for user in users_of(stage, stages) for name in _unsettled(user, needed[user.name])}
     keys = [key for key, names in _missing(storage) if wanted is None or not wanted.isdisjoint(names)]
     if wanted is None and not keys:
@@ -105,8 +105,17 @@ def _missing(storage: Storage) -> Iterator[tuple[int, list[str]]]:
             yield int(journal.entries["key"][entry]), gone
 
 
+def to_do(stage: Stage) -> list[str]:
+    """Return the inputs that a stage has still to do, by what is committed now."""
+    return _listed(stage, NOTHING, failed=False)
+
+
 def _unsettled(stage: Stage, needed: np.ndarray) -> list[str]:
     """Return the files that a stage has still to read, by what is committed now: also where it failed."""
+    return _listed(stage, needed, failed=True)
+
+
+def _listed(stage: Stage, needed: np.ndarray, *, failed: bool) -> list[str]:
     dataset, quiet = copy.copy(stage.dataset), Display(quiet=True)
     storage = storage_of(stage.outputs.folder)
     with tempfile.TemporaryFile() as file:
@@ -118,8 +127,9 @@ def _unsettled(stage: Stage, needed: np.ndarray) -> list[str]:
             return []
         journal = Journal(storage)
         if storage.is_output():
-            journal.load()
+            journal.peek()
         state = compare(run, journal, needed, journal.next_generation)
-        failed = np.flatnonzero(journal.status(state.entries) == FAILED)
-        numbers = np.union1d(state.todo, failed).tolist()
-        return [run.table.listed(number) for number in numbers]
+        numbers = state.todo
+        if failed:
+            numbers = np.union1d(numbers, np.flatnonzero(journal.status(state.entries) == FAILED))
+        return [run.table.listed(number) for number in numbers.tolist()]

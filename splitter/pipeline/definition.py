@@ -19,30 +19,34 @@ from splitter.text.spelling import nearest
 if TYPE_CHECKING:
     from splitter.outputs.frame import Manifest
 
-ALWAYS, UNTIL_USED = "always", "until used"
-# what says how a list is read, which no later stage has, and what divides it
+# what says how a list is read, which no later stage has
 _OF_LISTS = ("column", "from_", "root", "delimiter", "pattern", "member", "folder_label", "all_rows")
-_OF_ONE_RUN = ("part", "prune", "quiet", "progress")
+# what divides a run, and what a pipeline does by itself
+_OF_A_RUN = ("part", "prune")
+# what a stage asks of a cluster, and has no meaning on one machine
+_OF_A_CLUSTER = ("num_cpus", "num_gpus", "resources", "pip", "runtime_env")
 QUEUE = "1GB"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stage:
     """A stage of a pipeline.
 
     Attributes:
         dataset: The recipe, with its inputs.
+        given: The options that it was given.
         options: Those of its run.
         outputs: What it makes, as the inputs of another stage.
         before: The stage whose outputs it takes; None for a stage that takes a list.
-        keep: Whether its files stay ALWAYS, or UNTIL_USED.
+        until_used: Whether its files go when all later stages have used them.
     """
 
     dataset: ProcessorDataset
+    given: Mapping[str, Any]
     options: RunOptions
     outputs: StageOutputs
     before: "Stage | None"
-    keep: str = ALWAYS
+    until_used: bool = False
 
     @property
     def name(self) -> str:
@@ -81,8 +85,10 @@ class Pipeline:
         self,
         name: str,
         dataset: ProcessorDataset,
+        /,
         *,
-        keep: str = ALWAYS,
+        until_used: bool = False,
+        adds_columns: bool = False,
         **options: Any,  # noqa: ANN401 - see RunOptions
     ) -> StageOutputs:
         """Add a stage, and return what it makes: the inputs of a later stage.
@@ -90,37 +96,26 @@ class Pipeline:
         Args:
             name: The name of the stage, and of its folder.
             dataset: The recipe with its inputs: a list, or what another stage makes.
-            keep: 'until used' to remove its files as soon as all later stages have used them.
+            until_used: Whether to remove its files as soon as all later stages have used them.
+            adds_columns: Whether it makes metadata only; see `columns`.
             options: Those of `RunOptions`.
         """
-        return self.add(name, dataset, RunOptions.of(options), keep=keep)
-
-    def columns(self, name: str, dataset: ProcessorDataset, **options: Any) -> StageOutputs:  # noqa: ANN401
-        """Add a stage that makes metadata only: its inputs go on, with its metadata as further columns."""
-        return self.add(name, dataset, RunOptions.of(options), adds_columns=True)
-
-    def add(
-        self,
-        name: str,
-        dataset: ProcessorDataset,
-        options: RunOptions,
-        *,
-        keep: str = ALWAYS,
-        adds_columns: bool = False,
-    ) -> StageOutputs:
-        """Add a stage; refuse what cannot be one."""
-        if not is_output(name) or "/" in name or name.startswith(".") or "," in name:
+        if not is_output(name) or "/" in name or name.startswith("."):
             raise Refused(f"stage {name!r}: its name is that of a folder; choose a plain one")
         if name.lower() in (stage.name.lower() for stage in self.stages):
             raise Refused(f"stage {name}: there are two of this name; rename one")
-        if keep not in (ALWAYS, UNTIL_USED):
-            raise Refused(f"stage {name}: keep={keep!r}; choose from '{ALWAYS}', '{UNTIL_USED}'")
         before = self._before(name, dataset)
-        _refuse_options(name, options, adds_columns=adds_columns, has_list=before is None)
+        if until_used and adds_columns:
+            raise Refused(f"stage {name}: adds columns, so it has no files to remove; leave 'until used' out")
         has_sizes = before is not None and (before.outputs.has_sizes or not before.outputs.adds_columns)
         outputs = StageOutputs(name, f"{self.output}/{name}", adds_columns, has_sizes)
-        self.stages.append(Stage(dataset, options, outputs, before, keep))
+        stage = Stage(dataset, options, RunOptions(), outputs, before, until_used)
+        self.stages.append(_resolved(stage, {}))
         return outputs
+
+    def columns(self, name: str, dataset: ProcessorDataset, /, **options: Any) -> StageOutputs:  # noqa: ANN401
+        """Add a stage that makes metadata only: its inputs go on, with its metadata as further columns."""
+        return self.stage(name, dataset, adds_columns=True, **options)
 
     def _before(self, name: str, dataset: ProcessorDataset) -> Stage | None:
         """Return the stage whose outputs a recipe takes."""
@@ -171,20 +166,23 @@ class Pipeline:
         other.queue = self.queue
         made: dict[str, Stage] = {}
         for stage in self.stages:
-            options = dataclasses.replace(stage.options, **given)
             before = made[stage.before.name] if stage.before else None
-            made[stage.name] = dataclasses.replace(stage, options=options, before=before)
+            made[stage.name] = _resolved(dataclasses.replace(stage, before=before), given)
         other.stages = [*made.values()]
         return other
 
     def described(self) -> dict[str, Any]:
         """Return the stages and the edges between them, as they are stored."""
-        fields = ("name", "from", "adds_columns", "keep")
-        values = (
-            (stage.name, stage.before.name if stage.before else None, stage.outputs.adds_columns, stage.keep)
+        stages = (
+            {
+                "name": stage.name,
+                "from": stage.before.name if stage.before else None,
+                "adds_columns": stage.outputs.adds_columns,
+                "until_used": stage.until_used,
+            }
             for stage in self.stages
         )
-        return {"stages": [dict(zip(fields, row, strict=True)) for row in values]}
+        return {"stages": [*stages]}
 
     def run(
         self,
@@ -214,26 +212,52 @@ def _display_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in ("quiet", "progress") if name in options}
 
 
-def _refuse_options(name: str, options: RunOptions, *, adds_columns: bool, has_list: bool) -> None:
-    default = RunOptions()
-    given = {
-        field.name
-        for field in dataclasses.fields(options)
-        if getattr(options, field.name) != getattr(default, field.name)
+def _resolved(stage: Stage, given: Mapping[str, Any]) -> Stage:
+    """Return a stage with its own options and those of all stages; refuse what makes no sense."""
+    asked = {
+        **stage.given,
+        **{name: value for name, value in given.items() if name not in _of_the_first(stage)},
     }
-    for option in _OF_ONE_RUN:
-        if option in given and option not in ("quiet", "progress"):
-            raise Refused(f"stage {name}: {flag(option)} is not for a stage of a pipeline; leave it out")
-    if not has_list:
-        for option in _OF_LISTS:
-            if option in given:
-                raise Refused(
-                    f"stage {name}: {flag(option)} is for a list, and it takes a stage; leave it out"
-                )
-    if adds_columns and options.sink != "files":
+    if asked.get("executor", RunOptions.executor) == "local":
+        asked = _here(asked)
+    try:
+        options = RunOptions.of(asked)
+    except Refused as error:
+        raise Refused(f"stage {stage.name}: {error}") from None
+    _refuse_options(stage, asked)
+    return dataclasses.replace(stage, options=options)
+
+
+def _of_the_first(stage: Stage) -> tuple[str, ...]:
+    """Return the options of all stages that a stage does not get: only a list has a beginning."""
+    return () if stage.before is None else ("limit",)
+
+
+def _here(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what options for a cluster mean on one machine: a GPU has so many places."""
+    gpus = asked.get("num_gpus")
+    here = {name: value for name, value in asked.items() if name not in _OF_A_CLUSTER}
+    if ":" in str(here.get("workers", "")):
+        del here["workers"]
+    if gpus and "workers" not in here:
+        import torch
+
+        here["workers"] = max(1, int(max(1, torch.cuda.device_count()) / gpus + 1e-9))
+    return here
+
+
+def _refuse_options(stage: Stage, asked: Mapping[str, Any]) -> None:
+    name = stage.name
+    for option in (*_OF_A_RUN, *(() if stage.before is None else (*_OF_LISTS, "limit"))):
+        if option in asked:
+            what = (
+                "not for a stage of a pipeline" if option in _OF_A_RUN else "for a list, and it takes a stage"
+            )
+            raise Refused(f"stage {name}: {flag(option)} is {what}; leave it out")
+    if stage.outputs.adds_columns and asked.get("sink", "files") != "files":
         raise Refused(f"stage {name}: adds columns and makes no files; leave --sink out")
-    if options.executor == "ray" and options.address is None:
+    if asked.get("executor") == "ray" and asked.get("address") is None:
         raise Refused(
-            f"stage {name}: --executor ray needs --address, since stages share a cluster: start one with "
-            "'ray start --head', and use --address auto; or leave --executor out"
+            f"stage {name}: --executor ray needs --address, since the stages share a cluster: start one with "
+            "'ray start --head' and use --address auto, or leave --executor out"
         )

@@ -27,7 +27,7 @@ from splitter.ledger.records import STALE as IS_STALE
 from splitter.ledger.run_files import PIPELINE
 from splitter.ledger.status import InputStatus
 from splitter.pipeline.contents import Contents, drop_used, needed_again, users_of
-from splitter.pipeline.definition import UNTIL_USED, Pipeline, Stage
+from splitter.pipeline.definition import Pipeline, Stage
 from splitter.pipeline.display import PipelineDisplay, StageDisplay, lines_of
 from splitter.pipeline.driver import StageDriver, StageHooks, is_complete
 from splitter.pipeline.neighbours import COMPLETE, INCOMPLETE, StageState
@@ -106,7 +106,7 @@ def run_stages(
                 end = drivers.run()
             if len(stages) == len(pipeline.stages) and drivers.are_complete:
                 for stage in stages:
-                    if stage.keep == UNTIL_USED and users_of(stage, stages):
+                    if stage.until_used and users_of(stage, stages):
                         drop_used(stage, stages)
     _tell(end, display)
     return end

@@ -1,0 +1,298 @@
+"""`splitter pipeline run`, `plan`, `status` and `verify`, and `splitter run --then`: parse, call, print."""
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from splitter.cli.completion import files
+from splitter.cli.options import JobTable, read_toml, run_option
+from splitter.cli.run import asked, run_command, together
+from splitter.errors import Interrupted, Refused
+from splitter.options import RunOptions
+from splitter.recipes.parameters import field_parameters
+from splitter.text.spelling import nearest
+from splitter.text.urls import is_url
+
+if TYPE_CHECKING:
+    from splitter.inputs.stages import StageOutputs
+    from splitter.pipeline.definition import Pipeline
+
+OF_A_PIPELINE = ("output", "queue", "keep", "stage")
+OF_A_STAGE = ("name", "dataset", "from", "adds")
+ALWAYS, UNTIL_USED, COLUMNS = "always", "until used", "columns"
+# what is asked of all stages together
+OF_ALL = (
+    "executor",
+    "address",
+    "workers",
+    "limit",
+    "retry_failed",
+    "durable",
+    "progress",
+    "quiet",
+    "verbose",
+)
+
+
+# -- from a file ---------------------------------------------------------------------------------------------
+
+
+def read_pipeline(path: str, output: str | None = None) -> "Pipeline":
+    """Return the pipeline that a TOML file describes; paths in it start from the folder of the file."""
+    from splitter.pipeline.definition import QUEUE, Pipeline
+
+    content = read_toml(path)
+    folder = os.path.dirname(path)
+    tables = content.get("stage")
+    if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+        raise Refused(f"{path}: has no stages; write a table [[stage]] for each")
+    shared = {key: value for key, value in content.items() if key not in OF_A_PIPELINE}
+    _refuse_unknown(path, [key.replace("-", "_") for key in shared], RunOptions.__dataclass_fields__)
+    if output is None:
+        output = _beside(folder, _text(path, content, "output"))
+    pipeline = Pipeline(output, queue=str(content.get("queue", QUEUE)))
+    kept = _kept(path, content.get("keep", {}), [table.get("name") for table in tables])
+    made: dict[str, StageOutputs] = {}
+    for number, table in enumerate(tables, 1):
+        name = _text(f"{path}, stage {number}", table, "name")
+        where = f"{path}, stage {name}"
+        adds = table.get("adds")
+        if adds not in (None, COLUMNS):
+            raise Refused(f"{where}: adds = {adds!r}; write {COLUMNS!r}, or leave it out")
+        values = {**shared, **{key: value for key, value in table.items() if key not in OF_A_STAGE}}
+        # a template for names of files, where `name` is that of the stage
+        values |= {"name": values.pop("name_template")} if "name_template" in values else {}
+        if is_url(folder) or str(values.get("recipe", "")).partition(":")[0].endswith(".py"):
+            values["recipe"] = _beside(folder, values["recipe"])
+        if "from" in table:
+            values.pop("limit", None)
+        dataset, options = _recipe(JobTable.of(where, values), _inputs(where, table, folder, made))
+        made[name] = pipeline.stage(
+            name, dataset, adds_columns=adds is not None, until_used=kept.get(name) == UNTIL_USED, **options
+        )
+    return pipeline
+
+
+def _inputs(where: str, table: Mapping[str, Any], folder: str, made: "Mapping[str, StageOutputs]") -> Any:  # noqa: ANN401
+    """Return what a stage takes: a list, or what another stage makes."""
+    if ("dataset" in table) == ("from" in table):
+        raise Refused(f"{where}: write either dataset = a list, or from = the name of an earlier stage")
+    if "from" in table:
+        before = table["from"]
+        if before not in made:
+            hint = nearest(str(before), [*made]) or "; a stage takes one that stands above it"
+            raise Refused(f"{where}: from = {before!r}: there is no such stage{hint}")
+        return made[before]
+    sources = table["dataset"] if isinstance(table["dataset"], list) else [table["dataset"]]
+    if not sources or not all(isinstance(one, str) for one in sources):
+        raise Refused(f"{where}: dataset = {table['dataset']!r} is not the name of a list")
+    return together([_beside(folder, one) for one in sources])
+
+
+def _recipe(table: JobTable, inputs: Any, args: Sequence[str] = ()) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401
+    """Return a recipe, and the options of its run, as `splitter run` would understand them."""
+    try:
+        context = run_command.make_context("splitter run", ["-", *args], obj=table)
+        with context:
+            for name in ("output", "config", "dry_run", "then"):
+                if context.get_parameter_source(name) != click.core.ParameterSource.DEFAULT:
+                    raise Refused(f"{name!r} is not an option of a stage; leave it out")
+            return asked(context.params, inputs)
+    except click.ClickException as error:
+        raise Refused(f"{table.name}: {error.format_message()}") from None
+    except Refused as error:
+        raise Refused(f"{table.name}: {str(error).removeprefix(f'{table.name}: ')}") from None
+
+
+def _text(where: str, table: Mapping[str, Any], key: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value:
+        raise Refused(f"{where}: needs {key} = and a text")
+    return value
+
+
+def _kept(path: str, keep: Any, names: Sequence[Any]) -> dict[str, str]:  # noqa: ANN401 - whatever TOML holds
+    if not isinstance(keep, dict):
+        raise Refused(f"{path}: [keep] is a table of stages")
+    for name, value in keep.items():
+        _refuse_unknown(f"{path}, [keep]", [name], names, "stage")
+        if value not in (ALWAYS, UNTIL_USED):
+            raise Refused(f"{path}, [keep]: {name} = {value!r}; choose {ALWAYS!r} or {UNTIL_USED!r}")
+    return keep
+
+
+def _refuse_unknown(where: str, names: Sequence[str], known: Any, what: str = "option") -> None:  # noqa: ANN401
+    for name in names:
+        if name not in known:
+            raise Refused(f"{where}: there is no {what} {name!r}{nearest(name, sorted(map(str, known)))}")
+
+
+def _beside(folder: str, path: str) -> str:
+    """Return a path that starts from the folder of a file."""
+    return path if is_url(path) or path.startswith("~") else os.path.join(folder, path)
+
+
+# -- from the command line -----------------------------------------------------------------------------------
+
+# what says where outputs go is for the last of several recipes
+_OF_THE_LAST = ("sink", "name", "shard_size", "shard_maxcount", "field", "shuffle", "keep", "audiofolder")
+_OF_EACH = (
+    *("executor", "workers", "address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env"),
+    *("device", "timeout", "memory", "retries", "max_failures", "retry_failed", "fresh", "durable"),
+    *("manifest_format", "progress", "quiet", "verbose"),
+)
+
+
+def chained(
+    dataset: Any, given: Mapping[str, Any], recipe: str, then: Sequence[str], output: str
+) -> "Pipeline":  # noqa: ANN401
+    """Return the pipeline of `splitter run --recipe A --then B`: one stage for each recipe."""
+    from splitter.pipeline.definition import Pipeline
+
+    pipeline = Pipeline(output)
+    first = {name: value for name, value in given.items() if name not in _OF_THE_LAST}
+    each = {name: value for name, value in given.items() if name in _OF_EACH}
+    last = {name: value for name, value in given.items() if name in _OF_THE_LAST}
+    made = pipeline.stage(_stage_name(recipe, pipeline), dataset, **first)
+    for number, text in enumerate(then, 1):
+        words = shlex.split(text)
+        if not words:
+            raise Refused("--then: names no recipe; write a recipe, with its own options behind it")
+        options = {**each, **(last if number == len(then) else {})}
+        table = JobTable(f"--then {text!r}", {})
+        dataset, own = _recipe(table, made, ["--recipe", *words])
+        made = pipeline.stage(_stage_name(words[0], pipeline), dataset, **{**options, **own})
+    return pipeline
+
+
+def _stage_name(recipe: str, pipeline: "Pipeline") -> str:
+    """Return a name for a stage that only has a recipe."""
+    plain = recipe.rpartition(":")[2].rpartition(".")[2].lower()
+    taken = [stage.name for stage in pipeline.stages]
+    return next(name for name in (plain, *(f"{plain}-{n}" for n in range(2, 100))) if name not in taken)
+
+
+# -- commands ------------------------------------------------------------------------------------------------
+
+
+@click.group(short_help="Run several recipes as one, each on the outputs of another.")
+def pipeline() -> None:
+    """Run several stages as one, as a TOML file describes them.
+
+    Each stage is a recipe with an output folder of its own, and takes the outputs of an earlier stage as soon
+    as these are committed.
+    """
+
+
+_file = click.argument("file", shell_complete=files)
+_output = click.option("--output", "-o", shell_complete=files, help="The folder, instead of that in FILE.")
+_until = click.option("--until", metavar="STAGE", help="Run this stage, and those that it depends on.")
+_only = click.option("--only", metavar="STAGE", help="Run only this stage, on what there is.")
+
+
+def _chosen(made: "Pipeline", values: Mapping[str, Any]) -> "tuple[Pipeline, Any]":
+    """Return the pipeline with the options of the command line, and the stages to run."""
+    context = click.get_current_context()
+    given = {
+        name: values[name]
+        for name in OF_ALL
+        if name in values and context.get_parameter_source(name) != click.core.ParameterSource.DEFAULT
+    }
+    if values.get("until") and values.get("only"):
+        raise Refused("--until and --only: use one of them")
+    made = made.with_options(given)
+    return made, made.chosen(until=values.get("until"), only=values.get("only"))
+
+
+def _run(file: str, output: str | None, **values: Any) -> int:  # noqa: ANN401 - what click has parsed
+    return run_pipeline(*_chosen(read_pipeline(file, output), values), values)
+
+
+def run_pipeline(made: "Pipeline", stages: Any, values: Mapping[str, Any]) -> int:  # noqa: ANN401
+    """Run stages, print what they come to, and return the exit code."""
+    from splitter.pipeline.running import run_stages
+
+    end = run_stages(made, stages, quiet=values["quiet"], progress=values["progress"])
+    return end.exit_code
+
+
+def _run_options() -> Iterator[click.Option]:
+    for parameter in field_parameters(RunOptions):
+        if parameter.name in OF_ALL:
+            yield run_option(parameter)
+
+
+pipeline.add_command(
+    _until(
+        _only(
+            _output(
+                _file(
+                    click.Command(
+                        "run",
+                        callback=_run,
+                        short_help="Run the stages, or continue.",
+                        help="""Run the stages that FILE describes, or continue: finished work is left alone.
+
+        What fails in one stage fails alone, and stands in errors.csv of its folder.""",
+                        params=[*_run_options()],
+                    )
+                )
+            )
+        )
+    )  # fmt: skip
+)
+
+
+@pipeline.command(short_help="Show what 'pipeline run' would do.")
+@_file
+@_output
+@_until
+@_only
+def plan(file: str, output: str | None, **values: Any) -> int:  # noqa: ANN401
+    """Show what there is to do in each stage, and write nothing."""
+    from splitter.pipeline.status import plan_lines
+
+    try:
+        for line in plan_lines(*_chosen(read_pipeline(file, output), values)):
+            click.echo(line)
+    except Interrupted as interruption:
+        return interruption.exit_code
+    return 0
+
+
+@pipeline.command(short_help="Show how far each stage is.")
+@_file
+@_output
+def status(file: str, output: str | None) -> int:
+    """Show how far each stage is, also while the pipeline is at work."""
+    from splitter.pipeline.status import status_lines
+
+    for line in status_lines(read_pipeline(file, output)):
+        click.echo(line)
+    return 0
+
+
+@pipeline.command(short_help="Check the outputs of each stage.")
+@_file
+@_output
+def verify(file: str, output: str | None) -> int:
+    """Check that everything that the stages left is present and unchanged, as 'splitter verify' does."""
+    from splitter.engine.entry_points import verify as verified
+    from splitter.verification.findings import Telling
+
+    code = 0
+    for stage in read_pipeline(file, output).stages:
+        folder = stage.outputs.folder
+        telling = Telling(
+            folder, lambda line, name=stage.name: click.echo(f"{name}: {line}"), everything=False
+        )
+        try:
+            verdict = verified(folder, tell=telling)
+        except Interrupted as interruption:
+            return interruption.exit_code
+        telling.end(verdict)
+        code = max(code, verdict.exit_code)
+    return code

@@ -1,0 +1,76 @@
+"""What `splitter pipeline plan` and `status` say: how far each stage is, by its commit records."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from splitter.engine.display import Display
+from splitter.errors import Refused
+from splitter.forecast.forecast import forecast
+from splitter.ledger.journal import Journal
+from splitter.ledger.list_copy import stored_list
+from splitter.ledger.records import DONE, FAILED, SKIPPED
+from splitter.ledger.status import InputStatus
+from splitter.pipeline.contents import to_do
+from splitter.pipeline.definition import Pipeline, Stage
+from splitter.storage.opening import storage_of
+from splitter.system.signals import signals_raise
+from splitter.text.show import one_line, show_bytes, show_count
+
+
+def plan_lines(pipeline: Pipeline, stages: Sequence[Stage]) -> Iterator[str]:
+    """Yield what a run of the stages would do: for certain only for those that have their lists."""
+    changes: set[str] = set()
+    with signals_raise(), Display(quiet=True) as display:
+        for stage in stages:
+            before = stage.before
+            if before is not None and not _has_list(before):
+                changes.add(stage.name)
+                yield f"{stage.name}: takes what {before.name} makes, which has not run yet"
+                continue
+            options = replace(stage.options, prune=before is not None and before.name not in changes)
+            plan = forecast(stage.dataset, storage_of(stage.outputs.folder), options, display)
+            for line in plan.lines():
+                yield f"{stage.name}: {one_line(line)}"
+            if before is not None and before.name in changes:
+                yield f"{stage.name}: and what {before.name} has still to make"
+            if plan.to_do or (before is not None and before.name in changes):
+                changes.add(stage.name)
+
+
+def _has_list(stage: Stage) -> bool:
+    try:
+        stored_list(storage_of(stage.outputs.folder))
+    except Refused:
+        return False
+    return True
+
+
+def status_lines(pipeline: Pipeline) -> Iterator[str]:
+    """Yield how far each stage is; nothing is written, and a pipeline may be at work."""
+    for stage in pipeline.stages:
+        yield f"{stage.name}: {_status(stage)}"
+
+
+def _status(stage: Stage) -> str:
+    storage = storage_of(stage.outputs.folder)
+    try:
+        _, _, keys = stored_list(storage)
+    except Refused:
+        return "has not run yet"
+    journal = Journal(storage)
+    journal.peek()
+    found = InputStatus.of(storage, journal, keys)
+    entries = journal.others(found.gone) if stage.before else found.entries[found.entries >= 0]
+    status, made = journal.status(entries), journal.entries[entries]
+    parts = [
+        f"{int((status == kind).sum()):,} {word}" for kind, word in _WORDS.items() if (status == kind).any()
+    ]
+    left = len(to_do(stage))
+    if left:
+        parts.append(f"{left:,} to do")
+    user, _ = storage.users()
+    outputs = f"{show_count(int(made['outputs'].sum()), 'output')} ({show_bytes(int(made['bytes'].sum()))})"
+    return f"{', '.join(parts) or 'nothing done'}; {outputs}" + ("; at work" if user else "")
+
+
+_WORDS = {DONE: "done", SKIPPED: "skipped", FAILED: "failed"}
