@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,30 +12,19 @@ from splitter.cli.completion import files
 from splitter.cli.options import JobTable, read_toml, run_option
 from splitter.cli.run import asked, run_command, together
 from splitter.errors import Interrupted, Refused
-from splitter.options import RunOptions
+from splitter.options import OF_ALL_STAGES, RunOptions
 from splitter.recipes.parameters import field_parameters
 from splitter.text.spelling import nearest
 from splitter.text.urls import is_url
 
 if TYPE_CHECKING:
+    from splitter.dataset import ProcessorDataset
     from splitter.inputs.stages import StageOutputs
     from splitter.pipeline.definition import Pipeline
 
 OF_A_PIPELINE = ("output", "queue", "keep", "stage")
 OF_A_STAGE = ("name", "dataset", "from", "adds")
 ALWAYS, UNTIL_USED, COLUMNS = "always", "until used", "columns"
-# what is asked of all stages together
-OF_ALL = (
-    "executor",
-    "address",
-    "workers",
-    "limit",
-    "retry_failed",
-    "durable",
-    "progress",
-    "quiet",
-    "verbose",
-)
 
 
 # -- from a file ---------------------------------------------------------------------------------------------
@@ -97,14 +87,18 @@ def _recipe(table: JobTable, inputs: Any, args: Sequence[str] = ()) -> tuple[Any
     try:
         context = run_command.make_context("splitter run", ["-", *args], obj=table)
         with context:
-            for name in ("output", "config", "dry_run", "then"):
-                if context.get_parameter_source(name) != click.core.ParameterSource.DEFAULT:
-                    raise Refused(f"{name!r} is not an option of a stage; leave it out")
+            _refuse_given(context, ("output", "config", "dry_run", "then"))
             return asked(context.params, inputs)
     except click.ClickException as error:
         raise Refused(f"{table.name}: {error.format_message()}") from None
     except Refused as error:
         raise Refused(f"{table.name}: {str(error).removeprefix(f'{table.name}: ')}") from None
+
+
+def _refuse_given(context: click.Context, names: Sequence[str]) -> None:
+    for name in names:
+        if context.get_parameter_source(name) != click.core.ParameterSource.DEFAULT:
+            raise Refused(f"{name!r} is not an option of a stage; leave it out")
 
 
 def _text(where: str, table: Mapping[str, Any], key: str) -> str:
@@ -147,8 +141,8 @@ _OF_EACH = (
 
 
 def chained(
-    dataset: Any, given: Mapping[str, Any], recipe: str, then: Sequence[str], output: str
-) -> "Pipeline":  # noqa: ANN401
+    dataset: "ProcessorDataset", given: Mapping[str, Any], recipe: str, then: Sequence[str], output: str
+) -> "Pipeline":
     """Return the pipeline of `splitter run --recipe A --then B`: one stage for each recipe."""
     from splitter.pipeline.definition import Pipeline
 
@@ -198,7 +192,7 @@ def _chosen(made: "Pipeline", values: Mapping[str, Any]) -> "tuple[Pipeline, Any
     context = click.get_current_context()
     given = {
         name: values[name]
-        for name in OF_ALL
+        for name in OF_ALL_STAGES
         if name in values and context.get_parameter_source(name) != click.core.ParameterSource.DEFAULT
     }
     if values.get("until") and values.get("only"):
@@ -221,29 +215,22 @@ def run_pipeline(made: "Pipeline", stages: Any, values: Mapping[str, Any]) -> in
 
 def _run_options() -> Iterator[click.Option]:
     for parameter in field_parameters(RunOptions):
-        if parameter.name in OF_ALL:
+        if parameter.name in OF_ALL_STAGES:
             yield run_option(parameter)
 
 
-pipeline.add_command(
-    _until(
-        _only(
-            _output(
-                _file(
-                    click.Command(
-                        "run",
-                        callback=_run,
-                        short_help="Run the stages, or continue.",
-                        help="""Run the stages that FILE describes, or continue: finished work is left alone.
+_run_command = click.Command(
+    "run",
+    callback=_run,
+    short_help="Run the stages, or continue.",
+    help="""Run the stages that FILE describes, or continue: finished inputs are left alone.
 
-        What fails in one stage fails alone, and stands in errors.csv of its folder.""",
-                        params=[*_run_options()],
-                    )
-                )
-            )
-        )
-    )  # fmt: skip
+        An input that fails in a stage fails alone, and is listed in errors.csv of that folder.""",
+    params=[*_run_options()],
 )
+for _add in (_only, _until, _output, _file):
+    _add(_run_command)
+pipeline.add_command(_run_command)
 
 
 @pipeline.command(short_help="Show what 'pipeline run' would do.")
@@ -256,7 +243,7 @@ def plan(file: str, output: str | None, **values: Any) -> int:  # noqa: ANN401
     from splitter.pipeline.status import plan_lines
 
     try:
-        for line in plan_lines(*_chosen(read_pipeline(file, output), values)):
+        for line in plan_lines(_chosen(read_pipeline(file, output), values)[1]):
             click.echo(line)
     except Interrupted as interruption:
         return interruption.exit_code
@@ -286,9 +273,7 @@ def verify(file: str, output: str | None) -> int:
     code = 0
     for stage in read_pipeline(file, output).stages:
         folder = stage.outputs.folder
-        telling = Telling(
-            folder, lambda line, name=stage.name: click.echo(f"{name}: {line}"), everything=False
-        )
+        telling = Telling(folder, partial(_echo, stage.name))
         try:
             verdict = verified(folder, tell=telling)
         except Interrupted as interruption:
@@ -296,3 +281,7 @@ def verify(file: str, output: str | None) -> int:
         telling.end(verdict)
         code = max(code, verdict.exit_code)
     return code
+
+
+def _echo(name: str, line: str) -> None:
+    click.echo(f"{name}: {line}")

@@ -145,7 +145,8 @@ def _run_chain(values: Mapping[str, Any]) -> int:
 
     if values["dry_run"]:
         raise Refused(
-            "--dry-run cannot be combined with --then; describe the stages in a file, and use 'splitter pipeline plan'"
+            "--dry-run cannot be combined with --then; describe the stages in a file, and use "
+            "'splitter pipeline plan'"
         )
     dataset, options = asked(values, together(values["dataset"]))
     made = chained(
@@ -217,8 +218,8 @@ def asked(values: Mapping[str, Any], inputs: Any) -> "tuple[ProcessorDataset, di
 
 def _made(
     recipe: "type[ProcessorDataset]",
-    inputs: Any,
-    parameters: Mapping[str, Any],  # noqa: ANN401
+    inputs: Any,  # noqa: ANN401 - whatever holds inputs
+    parameters: Mapping[str, Any],
 ) -> "ProcessorDataset":
     try:
         return recipe(inputs, **parameters)
@@ -277,8 +278,8 @@ run_command = RunCommand(
             ["then", "--then"],
             multiple=True,
             metavar="RECIPE",
-            help="Another recipe, on the outputs of the one before, with its own options in the same quotes: "
-            "'mel.py:Mel --bands 80'. May be repeated. Each gets a folder of its own below --output.",
+            help="Another recipe, which takes the outputs of the one before. Its options stand in the same "
+            "quotes: 'mel.py:Mel --bands 80'. May be repeated. Each gets a folder below --output.",
         ),
         click.Option(
             ["dry_run", "--dry-run"],

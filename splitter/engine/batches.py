@@ -76,7 +76,7 @@ class Planner(BatchPlanner):
     STRETCHES_PER_WORKER = 2
     FIRST_STEP, STEP_SECONDS = 64, 10.0
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is known
         self,
         run: Assignment,
         state: State,

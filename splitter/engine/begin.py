@@ -42,7 +42,9 @@ def clear(run: Assignment, decision: Decision, journal: Journal, display: Displa
     return replace(decision, state=compare(run, journal, decision.once_more, decision.generation))
 
 
-def announce(run: Assignment, decision: Decision, journal: Journal, display: Display) -> None:
+def announce(
+    run: Assignment, decision: Decision, journal: Journal, progress: Progress, display: Display
+) -> None:
     """Say what will be done, before it is done; loudly where finished work is done again."""
     _tell_damage(run, decision, journal, display)
     if run.advice:
@@ -54,7 +56,7 @@ def announce(run: Assignment, decision: Decision, journal: Journal, display: Dis
         if not len(decision.displaced):
             _tell_changes(decision, display)
         display.alert(f"{show_count(len(changed), 'finished input')} changed and will be redone")
-    if not decision.has_work:
+    if not (decision.has_work or progress.counts.inputs):
         display.say(_why_nothing(run, decision, journal))
 
 

@@ -16,6 +16,7 @@ from splitter.ledger.journal import INDEX, Journal
 from splitter.ledger.keeping import refuse_keep_column
 from splitter.ledger.recipe_record import how_before, what_changed
 from splitter.ledger.records import DONE, SKIPPED
+from splitter.ledger.run_files import DROPPED
 from splitter.ledger.tables import refuse_column, refuse_in_the_way
 from splitter.ledger.unsynced import Unsynced
 from splitter.storage.layout import shard_of
@@ -229,7 +230,8 @@ def _damaged(
 
         tell("--repair: reading all outputs")
         entries = damaged_entries(run.storage, journal, run.survey.keys)
-    elif unsynced and unsynced.is_restarted:
+    elif unsynced and unsynced.is_restarted and not run.storage.exists(DROPPED.name):
+        # of dropped files it is known which are needed
         entries = unsynced.lost(run.storage, journal)
     return journal.entries["key"][entries]
 

@@ -254,15 +254,15 @@ def _next_step(summary: "Summary") -> str:
 
 def _after_the_end(summary: "Summary") -> str:
     if summary.part:
-        command = f"splitter manifest {_as_typed(summary.output)}"
+        command = f"splitter manifest {as_typed(summary.output)}"
         why = f", which lists failures in errors.csv{_first_failure(summary)}" if summary.failed else ""
         return f"when all {summary.part.of} parts are done: {command}{why}"
     if not summary.inputs:
         return "check DATASET: it lists no inputs"
-    return f"splitter report {_as_typed(summary.output)}"
+    return f"splitter report {as_typed(summary.output)}"
 
 
-def _as_typed(output: str) -> str:
+def as_typed(output: str) -> str:
     """Return the output folder as a user would type it: relative if it is below the current folder."""
     if is_url(output):
         return shlex.quote(output)

@@ -44,7 +44,7 @@ def run_to_end(
         run.executor.check(run.job, len(run.table))
         decision = clear(run, decision, journal, display)
         try:
-            announce(run, decision, journal, display)
+            announce(run, decision, journal, progress, display)
             begin(run, decision, journal, progress)
             request.hooks.begun(run, decision, journal)
             do_rounds(run, decision, journal, progress, display)

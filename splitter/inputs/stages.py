@@ -6,20 +6,20 @@ dataset list of what follows  label  from_input  input   from_size  from_checksu
 A stage that adds columns makes no files: its own inputs go on, with its metadata as further columns.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from splitter.errors import Refused
-from splitter.inputs.next_stage import INPUT, OUTPUT, names_in_next_stage
+from splitter.inputs.next_stage import INPUT, OUTPUT, names_after_columns, names_in_next_stage
 from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import KeepRule
 from splitter.ledger.list_copy import list_description, stored_list
 from splitter.ledger.manifest import positions_in_union, rows_of, union_of
-from splitter.ledger.records import DONE, OUTPUT_COLUMNS, SKIPPED_COLUMN, RowColumns
+from splitter.ledger.records import DONE, RowColumns
 from splitter.ledger.status import InputStatus
 from splitter.storage.base import Storage
 from splitter.storage.layout import Layout
@@ -106,9 +106,11 @@ class StageSource(InputSource):
             kept = keep.of(header, storage.root)
             rows = (row for row in rows if kept(row) == "True")
         if location.adds_columns:
-            header, rows = _with_columns(header, rows, location.name)
-            home, column, rename = listed.root, listed.column, dict(listing.rename or {})
-            size_column = listed.size_column or ""
+            rename = names_after_columns(header, listing.rename)
+            stay = [at for at, name in enumerate(header) if name in rename]
+            rows = _without_files(rows, header.index(OUTPUT), stay, location.name)
+            header = [header[at] for at in stay]
+            home, column, size_column = listed.root, listed.column, listed.size_column or ""
         else:
             at = header.index(OUTPUT)
             rows = (row for row in rows if row[at])
@@ -121,22 +123,15 @@ class StageSource(InputSource):
         return SourceRows(header, rows, home, rename, column, size_column)
 
 
-def _with_columns(header: Row, rows: Iterable[Row], name: str) -> tuple[Row, Iterator[Row]]:
-    """Return the rows of a stage without the columns of the files that it does not make."""
-    own = {*OUTPUT_COLUMNS, SKIPPED_COLUMN}
-    stay = [at for at, column in enumerate(header) if column not in own]
-    output = header.index(OUTPUT)
-
-    def chosen() -> Iterator[Row]:
-        for row in rows:
-            if row[output]:
-                raise Refused(
-                    f"stage {name}: has made the file {row[output]}, though it is to add columns only; "
-                    "leave 'adds' out, so that what follows takes its files"
-                )
-            yield [row[at] for at in stay]
-
-    return [header[at] for at in stay], chosen()
+def _without_files(rows: Iterable[Row], output: int, stay: Sequence[int], name: str) -> Iterator[Row]:
+    """Yield rows without what they say of files, which they have none of."""
+    for row in rows:
+        if row[output]:
+            raise Refused(
+                f"stage {name}: has made the file {row[output]}, though it is to add columns only; leave "
+                "'adds' out, so that what follows takes its files"
+            )
+        yield [row[at] for at in stay]
 
 
 def _noted(rows: Iterable[Row], layout: Layout, at: int, size_at: int, reading: ListReading) -> Iterator[Row]:

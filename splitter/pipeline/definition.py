@@ -11,7 +11,7 @@ from splitter.engine.entry_points import output_folder
 from splitter.errors import Refused
 from splitter.inputs.listing import ListSequence
 from splitter.inputs.stages import StageOutputs
-from splitter.options import RunOptions, flag
+from splitter.options import OF_ALL_STAGES, RunOptions, flag
 from splitter.storage.names import is_output
 from splitter.text.sizes import parse_size
 from splitter.text.spelling import nearest
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # what says how a list is read, which no later stage has
 _OF_LISTS = ("column", "from_", "root", "delimiter", "pattern", "member", "folder_label", "all_rows")
-# what divides a run, and what a pipeline does by itself
-_OF_A_RUN = ("part", "prune")
+# what only a stage with a list has
+_OF_THE_FIRST = ("limit", "prune")
 # what a stage asks of a cluster, and has no meaning on one machine
 _OF_A_CLUSTER = ("num_cpus", "num_gpus", "resources", "pip", "runtime_env")
 QUEUE = "1GB"
@@ -162,6 +162,10 @@ class Pipeline:
 
     def with_options(self, given: Mapping[str, Any]) -> "Pipeline":
         """Return the pipeline with options that all its stages get."""
+        for name in given:
+            if name not in OF_ALL_STAGES:
+                hint = nearest(name, OF_ALL_STAGES) or "; give it to the stages that it is for"
+                raise Refused(f"{name!r} is not an option of a whole pipeline{hint}")
         other = Pipeline(self.output)
         other.queue = self.queue
         made: dict[str, Stage] = {}
@@ -216,7 +220,7 @@ def _resolved(stage: Stage, given: Mapping[str, Any]) -> Stage:
     """Return a stage with its own options and those of all stages; refuse what makes no sense."""
     asked = {
         **stage.given,
-        **{name: value for name, value in given.items() if name not in _of_the_first(stage)},
+        **{name: value for name, value in given.items() if stage.before is None or name not in _OF_THE_FIRST},
     }
     if asked.get("executor", RunOptions.executor) == "local":
         asked = _here(asked)
@@ -226,11 +230,6 @@ def _resolved(stage: Stage, given: Mapping[str, Any]) -> Stage:
         raise Refused(f"stage {stage.name}: {error}") from None
     _refuse_options(stage, asked)
     return dataclasses.replace(stage, options=options)
-
-
-def _of_the_first(stage: Stage) -> tuple[str, ...]:
-    """Return the options of all stages that a stage does not get: only a list has a beginning."""
-    return () if stage.before is None else ("limit",)
 
 
 def _here(asked: dict[str, Any]) -> dict[str, Any]:
@@ -248,12 +247,11 @@ def _here(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_options(stage: Stage, asked: Mapping[str, Any]) -> None:
     name = stage.name
-    for option in (*_OF_A_RUN, *(() if stage.before is None else (*_OF_LISTS, "limit"))):
+    if "part" in asked:
+        raise Refused(f"stage {name}: --part divides a single run; use --executor ray for several machines")
+    for option in () if stage.before is None else (*_OF_LISTS, *_OF_THE_FIRST):
         if option in asked:
-            what = (
-                "not for a stage of a pipeline" if option in _OF_A_RUN else "for a list, and it takes a stage"
-            )
-            raise Refused(f"stage {name}: {flag(option)} is {what}; leave it out")
+            raise Refused(f"stage {name}: {flag(option)} is for a list, and it takes a stage; leave it out")
     if stage.outputs.adds_columns and asked.get("sink", "files") != "files":
         raise Refused(f"stage {name}: adds columns and makes no files; leave --sink out")
     if asked.get("executor") == "ray" and asked.get("address") is None:

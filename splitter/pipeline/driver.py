@@ -71,12 +71,8 @@ class _Ended(Executor):
     def workers(self) -> int:
         return 1
 
-    def run(
-        self,
-        job: Job,
-        batches: Iterable[Batch | None],
-        busy: int,  # noqa: ARG002 - the seam's
-    ) -> Generator[Report, None, None]:
+    def run(self, job: Job, batches: Iterable[Batch | None], busy: int) -> Generator[Report, None, None]:
+        del job, batches, busy
         if isinstance(self._why, Interrupted):
             raise self._why
         yield self._why
@@ -85,7 +81,7 @@ class _Ended(Executor):
 class StageDriver:
     """Brings one stage to its end."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a stage knows of the others
         self,
         stage: Stage,
         state: StageState,
@@ -131,7 +127,9 @@ class StageDriver:
 
     def _rest(self, progress: Progress, end: int, why_ended: Interrupted | Report | None) -> Summary:
         """Do what is left, and make the manifest; remove what is in no list if that list is complete."""
-        request = self._request(prune=self._upstream is not None and end == COMPLETE)
+        # what a stage before has no longer made is gone; a list may only be incomplete
+        prunes = self._stage.options.prune if self._upstream is None else end == COMPLETE
+        request = self._request(prune=prunes)
         if why_ended is not None:
             request = replace(request, executor=_Ended(request.executor, why_ended))
         before = Progress(began=progress.began, counts=progress.counts, problems=progress.problems)

@@ -194,7 +194,7 @@ class _Waves(BatchPlanner):
                 continue
             # of the wave before everything has been given out
             self._files.close()
-            file = self._files.enter_context(tempfile.TemporaryFile())
+            file = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the next
             run = read_assignment(request, file, self._quiet, keep=False)
             has_same_columns = run.job.header == self._run.job.header
             self._run = replace(run, job=self._run.job) if has_same_columns else run

@@ -13,11 +13,11 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splitter.engine.display import as_typed
 from splitter.engine.summary import Summary
 from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, SplitterError
 from splitter.ledger.journal import Journal
@@ -35,6 +35,9 @@ from splitter.storage.opening import storage_of
 from splitter.system.children import die_with_parent, parent_process
 from splitter.system.programs import signal_name
 from splitter.system.signals import signals_blocked, signals_raise, unblock_signals
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 SECONDS_BETWEEN_LOOKS = 0.25
 
@@ -260,10 +263,10 @@ def _end_of(driver: StageDriver) -> StageEnd:
         return StageEnd(code=2, why=str(error))
     except RecipeError as error:
         return StageEnd(code=1, why=error.message, traceback=error.traceback)
-    except (SplitterError, OSError) as error:
-        return StageEnd(code=1, why=str(error))
-    except Exception:  # noqa: BLE001 - a fault of ours, which is to be seen
-        return StageEnd(code=1, why="a fault of splitter, please report it", traceback=traceback.format_exc())
+    except Exception as error:  # noqa: BLE001 - one of ours is to be seen as well
+        known = isinstance(error, (SplitterError, OSError))
+        why = str(error) if known else "a fault of splitter, please report it"
+        return StageEnd(code=1, why=why, traceback="" if known else traceback.format_exc())
     if summary is None:
         return StageEnd(code=1)
     return StageEnd(summary, summary.exit_code, summary.stopped, summary.traceback)
@@ -303,4 +306,4 @@ def _lines(end: PipelineEnd) -> Iterator[str]:
         yield f"next: see errors.csv of {folders}, fix the cause, and run again with --retry-failed"
     else:
         last = [*end.stages.values()][-1].summary
-        yield f"next: splitter report {last.output}" if last else "next: run again to continue"
+        yield f"next: splitter report {as_typed(last.output)}" if last else "next: run again to continue"

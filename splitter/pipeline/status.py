@@ -17,7 +17,7 @@ from splitter.system.signals import signals_raise
 from splitter.text.show import one_line, show_bytes, show_count
 
 
-def plan_lines(pipeline: Pipeline, stages: Sequence[Stage]) -> Iterator[str]:
+def plan_lines(stages: Sequence[Stage]) -> Iterator[str]:
     """Yield what a run of the stages would do: for certain only for those that have their lists."""
     changes: set[str] = set()
     with signals_raise(), Display(quiet=True) as display:

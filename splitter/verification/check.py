@@ -21,7 +21,7 @@ from splitter.ledger.journal import Journal
 from splitter.ledger.list_copy import listed_inputs, stored_list
 from splitter.ledger.manifest import ERRORS, MANIFEST, ManifestTables
 from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED, STALE
-from splitter.ledger.run_files import OTHER_TABLES, RUN_AGAIN, SCHEMA
+from splitter.ledger.run_files import DROPPED, OTHER_TABLES, RUN_AGAIN, SCHEMA
 from splitter.ledger.status import InputStatus
 from splitter.ledger.tables import checksums_of_others
 from splitter.options import OTHERS
@@ -230,12 +230,17 @@ class Verification:
     def _outputs(self, done: np.ndarray, others: np.ndarray) -> None:
         """Read every output file that committed rows name, in many processes."""
         self._checks = checks = OutputChecks(
-            self.storage, self.journal, np.concatenate((done, others)), len(done)
+            self.storage,
+            self.journal,
+            np.concatenate((done, others)),
+            len(done),
+            self.storage.exists(DROPPED.name),
         )
         with closing(in_processes(checks.check_block, checks.blocks(), self.workers)) as checked:
             for part in checked:
                 self.verdict.outputs += part.outputs
                 self.verdict.bytes += part.bytes
+                self.verdict.dropped += part.dropped
                 self._names.append(part.names)
                 for finding in part.findings:
                     self._note(finding)

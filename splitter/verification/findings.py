@@ -73,6 +73,7 @@ class Verdict:
         bytes: How many bytes that was.
         made_again: How many inputs were processed once more, and what came out compared.
         gone: How many inputs have outputs and are no longer in the list.
+        dropped: How many output files a pipeline kept only until they were used.
         unstated: How many shards an earlier version made, whose commit records state no checksum of them.
         seconds: How long it took.
         findings: What is wrong.
@@ -87,6 +88,7 @@ class Verdict:
     bytes: int = 0
     made_again: int = 0
     gone: int = 0
+    dropped: int = 0
     unstated: int = 0
     seconds: float = 0.0
     findings: list[Finding] = field(default_factory=list)
@@ -117,7 +119,11 @@ class Verdict:
             found = [show_count(damage, "finding")] if damage else []
             found += [f"{show_count(left, 'input')} not done"] if left else []
             return f"{self.output}: {', '.join(found)}; {what}"
-        others = [(self.failed, "failed, as errors.csv says"), (self.gone, "no longer in the list")]
+        others = [
+            (self.failed, "failed, as errors.csv says"),
+            (self.gone, "no longer in the list"),
+            (self.dropped, "dropped after use"),
+        ]
         more = "".join(f"; {count:,} {words}" for count, words in others if count)
         if self.unstated:
             made = f"{show_count(self.unstated, 'shard')} made by an earlier version"

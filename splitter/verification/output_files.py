@@ -41,6 +41,7 @@ class CheckResult:
         bytes: How many bytes that was.
         findings: What is wrong.
         shards: For each shard, which of the entries are in it.
+        dropped: How many were only kept until they were used.
     """
 
     names: np.ndarray = field(default_factory=lambda: np.empty(0, "u8"))
@@ -48,6 +49,7 @@ class CheckResult:
     bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     shards: dict[str, list[int]] = field(default_factory=dict)
+    dropped: int = 0
 
 
 class _RecordingToCheck(NamedTuple):
@@ -76,12 +78,14 @@ class OutputChecks:
         journal: Its commit records.
         entries: The entries: first those that are done, then those that have no rows in the manifest.
         done: How many are done.
+        may_be_dropped: Whether files are only kept until they are used.
     """
 
     storage: Storage
     journal: Journal
     entries: np.ndarray
     done: int
+    may_be_dropped: bool
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return the entries in parts that take about the same time each."""
@@ -100,7 +104,9 @@ class OutputChecks:
                 if size is not None:
                     result.outputs += outputs
                     result.bytes += size
-                if finding:
+                if finding and finding.kind == "missing" and self.may_be_dropped:
+                    result.dropped += 1
+                elif finding:
                     result.findings.append(finding)
         result.names = name_hashes(names)
         return result
