@@ -164,7 +164,7 @@ class Pipeline:
         """Return the pipeline with options that all its stages get."""
         for name in given:
             if name not in OF_ALL_STAGES:
-                hint = nearest(name, OF_ALL_STAGES) or "; give it to the stages that it is for"
+                hint = nearest(name, [*OF_ALL_STAGES]) or "; give it to the stages that it is for"
                 raise Refused(f"{name!r} is not an option of a whole pipeline{hint}")
         other = Pipeline(self.output)
         other.queue = self.queue
