@@ -61,7 +61,14 @@ class Committed:
 
     def with_later(self, other: "Committed | None") -> "Committed":
         """Return these and what was committed later, which knows all columns there are."""
-        return Committed((*self.parts, *other.parts), other.union) if other else self
+        if other is None:
+            return self
+        again = np.concatenate([journal.entries["key"][entries] for journal, entries in other.parts])
+        earlier = (
+            (journal, entries[~np.isin(journal.entries["key"][entries], again)])
+            for journal, entries in self.parts
+        )
+        return Committed((*earlier, *other.parts), other.union)
 
 
 @dataclass(frozen=True, eq=False)

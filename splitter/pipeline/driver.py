@@ -54,9 +54,11 @@ class StageHooks(RunHooks):
         self._state.begin(decision.generation)
 
     def note_valid(self, run: Assignment, state: State, journal: Journal) -> None:
-        """Tell them which inputs were done before."""
+        """Tell them which inputs were done before; what this run has done they find in its records."""
         done = journal.status(state.entries) == DONE
         done[state.todo] = False
+        if self._state.generation:
+            done[done] = journal.is_older(state.entries[done], self._state.generation)
         self._state.note_valid(run.survey.keys[done])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from splitter.errors import SplitterError
 from splitter.inputs.stages import Committed, StageOutputs
-from splitter.ledger.journal import Journal
+from splitter.ledger.journal import INDEX, Journal
 from splitter.ledger.manifest import union_of
 from splitter.ledger.protocol import BEGUN, generation_of
 from splitter.ledger.records import DONE, RowColumns
@@ -86,7 +86,7 @@ class Upstream:
         self._storage, self._state = storage_of(outputs.folder), state
         self.seconds = _SELDOM if is_url(outputs.folder) else _OFTEN
         self._before: Journal | None = None
-        self._read_to = 0
+        self._read_to, self._told = 0, np.empty(0, INDEX)
         self._seen: set[str] = set()
         self._columns: dict[str, None] = {}
         self._heads: dict[RowColumns, None] = {}
@@ -121,7 +121,11 @@ class Upstream:
         text = os.pread(self._state.valid.fileno(), 1 << 23, self._read_to)
         text = text[: len(text) // 8 * 8]
         self._read_to += len(text)
-        return self._committed(self._before, self._before.find(np.frombuffer(text, "<u8")))
+        entries = self._before.find(np.frombuffer(text, "<u8"))
+        # which is noted when the stage begins to follow, and when it does the rest
+        entries = np.setdiff1d(entries, self._told)
+        self._told = np.union1d(self._told, entries)
+        return self._committed(self._before, entries)
 
     def _of_this_run(self, names: Iterable[str], generation: int) -> Committed | None:
         # what merges records brings nothing new

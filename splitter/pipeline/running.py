@@ -34,7 +34,7 @@ from splitter.pipeline.neighbours import COMPLETE, INCOMPLETE, StageState
 from splitter.storage.opening import storage_of
 from splitter.system.children import die_with_parent, parent_process
 from splitter.system.programs import signal_name
-from splitter.system.signals import signals_blocked, signals_raise, unblock_signals
+from splitter.system.signals import forget_handlers, signals_blocked, signals_raise, unblock_signals
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -243,10 +243,11 @@ def _drive(driver: StageDriver, connection: Connection, others: Sequence[Connect
     os.setpgid(0, 0)
     for other in others:
         other.close()
+    # what the pipeline does at a signal is not for this process, which is at its end when it has no other
+    forget_handlers()
     die_with_parent(parent_process(), signal.SIGTERM)
     end = _end_of(driver)
-    # it is said once, and not cut short
-    with signals_blocked(), contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
         connection.send({"event": "end", "end": end})
     connection.close()
 

@@ -26,6 +26,13 @@ def unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING_TO_END)
 
 
+def forget_handlers() -> None:
+    """Do nothing at a signal, in a forked process, instead of what its parent does."""
+    for number in ASKING_TO_END:
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):
+            signal.signal(number, lambda *_: None)
+
+
 # the signal that has asked this process to end
 _asked: list[int] = []
 
