@@ -19,13 +19,15 @@ from splitter.engine.decide import State, compare, decide
 from splitter.engine.display import Display
 from splitter.engine.lost_workers import LostWorkers
 from splitter.engine.rounds import FEW_INPUTS, ROUNDS_WITHOUT_PROGRESS, Progress, do_round, is_careful
-from splitter.inputs.reading import read_source
+from splitter.errors import StorageError
+from splitter.inputs.reading import ListSource, read_source
 from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal
 from splitter.ledger.recipe_record import how_before
 from splitter.ledger.run_files import LIST
 from splitter.ledger.tables import take_away
 from splitter.pipeline.neighbours import AT_WORK, StageState, Upstream
+from splitter.text.csv import Row
 from splitter.worker.messages import Batch, Report
 
 # what is done with the inputs of a batch when they are committed
@@ -71,7 +73,7 @@ def _first_request(request_of: Callable[[Committed], RunRequest], upstream: Upst
         if first is None:
             return None
         request = request_of(first)
-        request.source.rows = [*request.source.rows]
+        request.source.rows = _rows_of(request.source)
         if len(request.source.rows) > FEW_INPUTS or (wave is None and request.source.rows):
             return request
         if wave is None:
@@ -208,5 +210,16 @@ class _Waves(BatchPlanner):
         request = self._request
         listing = replace(request.listing, source=replace(request.listing.source, committed=wave))
         source = read_source(listing, leave_out=request.storage.root, group_rows=request.dataset.group_rows)
-        source.rows = [*source.rows]
+        source.rows = _rows_of(source)
         return replace(request, listing=listing, source=source) if source.rows else None
+
+
+def _rows_of(source: ListSource) -> list[Row]:
+    """Return the rows of a wave; none if its records have been merged, as when the stage before has ended.
+
+    Then the run that comes after this finds its inputs.
+    """
+    try:
+        return [*source.rows]
+    except (StorageError, OSError):
+        return []
