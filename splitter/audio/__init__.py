@@ -11,6 +11,7 @@ copying       recordings that are cut without decoding, by copying bytes or fram
 packets       Opus that is cut by its packets, and the proof that it sounds the same
 pieces        a piece that is not cut yet, and the text that says how
 decoded       recordings that are decoded, mixed, resampled and encoded
+ahead         pieces that threads encode while the recording is decoded on
 window        the frames of a stream that may still be asked for
 resampling    another sample rate, as a stream
 levels        the level of a recording, frame by frame

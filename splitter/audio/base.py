@@ -2,7 +2,7 @@
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -46,6 +46,16 @@ class SoundSource(ABC):
     @abstractmethod
     def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:
         """Return the frames from `start` to `stop`, then silence, as a file; of a channel, or of all."""
+
+    def encoder(
+        self,
+        start: int,  # noqa: ARG002 - as for `content`
+        stop: int,  # noqa: ARG002
+        silence: int,  # noqa: ARG002
+        channel: int | None,  # noqa: ARG002
+    ) -> Callable[[], Content] | None:
+        """Return what makes this content at any time, in any thread; None if only `content` does."""
+        return None
 
     @abstractmethod
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:

@@ -108,8 +108,21 @@ class DecodedSource(SoundSource):
     def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:
         """Return what encodes the file."""
         count = stop - start + silence
-        write = encode_blocks if count * self.recorded.channels > MANY_SAMPLES else encode
+        write = encode_blocks if self._is_long(count) else encode
         return write(functools.partial(self._blocks, start, stop, silence, channel), count, self.made)
+
+    def encoder(
+        self, start: int, stop: int, silence: int, channel: int | None
+    ) -> Callable[[], Content] | None:
+        """Return what encodes the frames of a piece, which are decoded now, unless it is long."""
+        count = stop - start + silence
+        if self._is_long(count):
+            return None
+        blocks = list(self._blocks(start, stop, silence, channel))
+        return functools.partial(encode, lambda: blocks, count, self.made)
+
+    def _is_long(self, frames: int) -> bool:
+        return frames * self.recorded.channels > MANY_SAMPLES
 
     def _blocks(self, start: int, stop: int, silence: int, channel: int | None) -> Iterator[np.ndarray]:
         """Yield a long piece, part after part; of one channel, or of all."""

@@ -6,6 +6,7 @@
 
 import functools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, cast, get_args
 
@@ -95,6 +96,11 @@ class Cut(NamedTuple):
             raise ValueError(f"{text!r:.100} is no piece of a recording")
         return cls(start, stop, silence, channel - 1 if channel else None, storing)
 
+    @property
+    def samples(self) -> int:
+        """How many samples each of its channels has."""
+        return self.stop - self.start + self.silence
+
     def content(self, source: SoundSource) -> Content:
         """Return the content of the piece."""
         return source.content(self.start, self.stop, self.silence, self.channel)
@@ -115,3 +121,8 @@ class UncutPiece(Deferred):
     def made(self) -> Content:
         """Cut the piece."""
         return self.cut.content(self.source)
+
+    def encoder(self) -> Callable[[], Content] | None:
+        """Return what makes the same at any time, in any thread; None if only `made` does."""
+        cut = self.cut
+        return self.source.encoder(cut.start, cut.stop, cut.silence, cut.channel)

@@ -14,6 +14,7 @@ import traceback
 import types
 import warnings
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,9 @@ class LocalExecutor(Executor):
         """Do the batches and yield a report for each as it finishes."""
         if self.workers:
             _allow_files_for(busy)
-            yield from _in_workers(job, batches, busy, self.limits)
+            # with fewer batches than workers, those at work use the other CPUs as well, if they make files
+            cpus = min(self.workers, usable_cpus()) // max(1, busy) if job.sink.makes_files else 1
+            yield from _in_workers(replace(job, cpus=max(1, cpus)), batches, busy, self.limits)
         else:
             yield from _here(job, batches)
 

@@ -20,6 +20,7 @@ from splitter.annotations import (
 )
 from splitter.annotations.corpora import state_of_folder
 from splitter.annotations.dividing import Cross, Share, Shares, Upcoming
+from splitter.audio.ahead import encoded_ahead
 from splitter.audio.base import SoundSource
 from splitter.audio.decoders import Truncated
 from splitter.audio.pieces import Cut, Storing, UncutPiece
@@ -33,6 +34,7 @@ from splitter.measures.chosen import chosen_measures, columns_of
 from splitter.recipes.normalising import GAIN_KEYS, TRUE_PEAK, Loudness, NormalisedSource, open_sound
 from splitter.recipes.parameters import take_parameters_of_base
 from splitter.records import Content, Expected, InputFile, OutputFile, Scalar
+from splitter.system.cpus import own_cpus
 from splitter.text.labels import join_labels
 from splitter.text.urls import is_url
 
@@ -217,7 +219,8 @@ class SoundRecipe(ProcessorDataset):
     def process(self, input_file: InputFile) -> Result:
         """Cut one recording."""
         about: dict[str, Scalar] = {}
-        return self._pieces(input_file, about), about
+        pieces, cpus = self._pieces(input_file, about), own_cpus()
+        return (encoded_ahead(pieces, cpus) if cpus > 1 else pieces), about
 
     def expected(self, input_file: InputFile) -> Expected | None:
         """Return how many pieces `spans` will give, and their sizes, by the length that the header states."""

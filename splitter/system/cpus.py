@@ -1,6 +1,19 @@
-"""The CPUs that this process may use."""
+"""The CPUs that this process may use, and those that it has for itself."""
 
 import os
+
+_own = 1
+
+
+def take_cpus(count: int) -> None:
+    """Note how many CPUs this process has for itself, beside other workers."""
+    global _own  # noqa: PLW0603 - it is of the process
+    _own = count
+
+
+def own_cpus() -> int:
+    """Return how many CPUs this process has for itself: one, unless it was told of others."""
+    return _own
 
 
 def usable_cpus() -> int:

@@ -37,6 +37,7 @@ class Job:
         keep: Which outputs are stored: a condition; for shards, which hold only what is kept.
         durable: Whether each batch is synced before it is committed.
         items: Dataset objects whose items are inputs.
+        cpus: How many a worker has for itself, if there are more than workers at work.
     """
 
     dataset: "ProcessorDataset"
@@ -50,6 +51,7 @@ class Job:
     keep: str = ""
     durable: bool = False
     items: tuple[Any, ...] = ()
+    cpus: int = 1
 
 
 @dataclass(frozen=True)

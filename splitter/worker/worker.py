@@ -13,6 +13,7 @@ from splitter.inputs.fetching import Fetcher
 from splitter.inputs.shards.reader import MemberFiles
 from splitter.ledger.journal import Journal
 from splitter.records import Scratch
+from splitter.system.cpus import take_cpus
 from splitter.system.gate import Gate
 from splitter.text.conditions import Value, condition_over
 from splitter.worker.batch import BatchInProgress, TrialInProgress
@@ -78,6 +79,7 @@ class Worker:
         # now, since what the client of a store needs of memory is not an input's
         self._tools.job.storage.confirm()
         dataset = self._tools.job.dataset
+        take_cpus(self._tools.job.cpus)
         try:
             dataset.ready()
         except Interrupted:

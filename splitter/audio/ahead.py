@@ -1,0 +1,83 @@
+"""Pieces encoded ahead, in threads, on CPUs that have no worker: the same bytes, in the same order.
+
+this thread    decodes 0, 1, 2, 3   stores 0   decodes 4   stores 1   decodes 5   stores 2
+a thread               encodes 0, 2                   encodes 4
+a thread                  encodes 1, 3                   encodes 5
+"""
+
+import io
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from splitter.audio.base import MANY_SAMPLES
+from splitter.audio.pieces import UncutPiece
+from splitter.records import Content, Deferred, OutputFile, write_to
+
+# samples of all pieces that wait to be stored
+_MOST_WAITING = 2 * MANY_SAMPLES
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPiece(Deferred):
+    """A piece that another thread encodes.
+
+    Attributes:
+        content: Its bytes, now or soon.
+        samples: How many it has.
+    """
+
+    content: Future[bytes]
+    samples: int
+
+    def made(self) -> Content:
+        """Wait for it; raise what encoding it has raised."""
+        return self.content.result()
+
+
+def encoded_ahead(outputs: Iterator[OutputFile], threads: int) -> Iterator[OutputFile]:
+    """Yield the outputs; while one is stored, so many threads encode those that follow."""
+    waiting: deque[OutputFile] = deque()
+    with ThreadPoolExecutor(threads, "encoder") as pool:
+        try:
+            for output in _in_threads(outputs, pool):
+                waiting.append(output)
+                while waiting and not _may_wait(waiting, 2 * threads):
+                    yield waiting.popleft()
+        except Exception:
+            # as without threads: what comes before a fault is stored first, and may have one of its own
+            yield from waiting
+            raise
+        else:
+            yield from waiting
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _in_threads(outputs: Iterator[OutputFile], pool: ThreadPoolExecutor) -> Iterator[OutputFile]:
+    """Yield the outputs, of which those that can be encoded at any time are given to threads."""
+    for output in outputs:
+        piece = output.content
+        encode = piece.encoder() if isinstance(piece, UncutPiece) else None
+        if isinstance(piece, UncutPiece) and encode:
+            samples = piece.cut.samples * piece.source.recorded.channels
+            yield output._replace(content=EncodedPiece(pool.submit(_in_memory, encode), samples))
+        else:
+            yield output
+
+
+def _may_wait(waiting: deque[OutputFile], most: int) -> bool:
+    """Return whether what waits may be stored later, and is not too much."""
+    pieces = [output.content for output in waiting if isinstance(output.content, EncodedPiece)]
+    # any other must be stored before the recording is read on
+    return len(pieces) == len(waiting) <= most and sum(one.samples for one in pieces) <= _MOST_WAITING
+
+
+def _in_memory(encode: Callable[[], Content]) -> bytes:
+    content = encode()
+    if isinstance(content, bytes):
+        return content
+    file = io.BytesIO()
+    write_to(file, content)
+    return file.getvalue()
