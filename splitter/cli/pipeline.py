@@ -44,7 +44,7 @@ def read_pipeline(path: str, output: str | None = None) -> "Pipeline":
     if output is None:
         output = _beside(folder, _text(path, content, "output"))
     pipeline = Pipeline(output, queue=str(content.get("queue", QUEUE)))
-    kept = _kept(path, content.get("keep", {}), [table.get("name") for table in tables])
+    until_used = _until_used(path, content.get("keep", {}), [table.get("name") for table in tables])
     made: dict[str, StageOutputs] = {}
     for number, table in enumerate(tables, 1):
         name = _text(f"{path}, stage {number}", table, "name")
@@ -61,7 +61,7 @@ def read_pipeline(path: str, output: str | None = None) -> "Pipeline":
             values.pop("limit", None)
         dataset, options = _recipe(JobTable.of(where, values), _inputs(where, table, folder, made))
         made[name] = pipeline.stage(
-            name, dataset, adds_columns=adds is not None, until_used=kept.get(name) == UNTIL_USED, **options
+            name, dataset, adds_columns=adds is not None, until_used=name in until_used, **options
         )
     return pipeline
 
@@ -108,14 +108,15 @@ def _text(where: str, table: Mapping[str, Any], key: str) -> str:
     return value
 
 
-def _kept(path: str, keep: Any, names: Sequence[Any]) -> dict[str, str]:  # noqa: ANN401 - whatever TOML holds
+def _until_used(path: str, keep: Any, names: Sequence[Any]) -> list[str]:  # noqa: ANN401 - whatever TOML holds
+    """Return the stages whose files go when they are used."""
     if not isinstance(keep, dict):
         raise Refused(f"{path}: [keep] is a table of stages")
     for name, value in keep.items():
         _refuse_unknown(f"{path}, [keep]", [name], names, "stage")
         if value not in (ALWAYS, UNTIL_USED):
             raise Refused(f"{path}, [keep]: {name} = {value!r}; choose {ALWAYS!r} or {UNTIL_USED!r}")
-    return keep
+    return [name for name, value in keep.items() if value == UNTIL_USED]
 
 
 def _refuse_unknown(where: str, names: Sequence[str], known: Any, what: str = "option") -> None:  # noqa: ANN401

@@ -278,7 +278,7 @@ run_command = RunCommand(
             ["then", "--then"],
             multiple=True,
             metavar="RECIPE",
-            help="Another recipe, which takes the outputs of the one before. Its options stand in the same "
+            help="Another recipe, which takes the outputs of the one before. Its options go into the same "
             "quotes: 'mel.py:Mel --bands 80'. May be repeated. Each gets a folder below --output.",
         ),
         click.Option(

@@ -57,7 +57,7 @@ def users_of(stage: Stage, stages: Iterable[Stage]) -> list[Stage]:
     return [one for one in stages if one.files_from is stage]
 
 
-def needed_again(stages: Sequence[Stage]) -> dict[str, np.ndarray]:
+def keys_needed(stages: Sequence[Stage]) -> dict[str, np.ndarray]:
     """Return, for each stage, the keys of inputs whose files were dropped and are needed now."""
     needed: dict[str, np.ndarray] = {}
     # what is made again may need files of the stage before it

@@ -62,7 +62,7 @@ class StageHooks(RunHooks):
         self._state.note_valid(run.survey.keys[done])
 
 
-class _Ended(Executor):
+class _EndedEarly(Executor):
     """An executor of a run that has ended early already: it only says why."""
 
     def __init__(self, like: Executor, why: Interrupted | Report) -> None:
@@ -133,7 +133,7 @@ class StageDriver:
         prunes = self._stage.options.prune if self._upstream is None else end == COMPLETE
         request = self._request(prune=prunes)
         if why_ended is not None:
-            request = replace(request, executor=_Ended(request.executor, why_ended))
+            request = replace(request, executor=_EndedEarly(request.executor, why_ended))
         before = Progress(began=progress.began, counts=progress.counts, problems=progress.problems)
         return run_to_end(request, self._display, progress=before, needed=self._needed)
 

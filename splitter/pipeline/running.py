@@ -26,7 +26,7 @@ from splitter.ledger.records import NOT_DONE
 from splitter.ledger.records import STALE as IS_STALE
 from splitter.ledger.run_files import PIPELINE
 from splitter.ledger.status import InputStatus
-from splitter.pipeline.contents import Contents, drop_used, needed_again, users_of
+from splitter.pipeline.contents import Contents, drop_used, keys_needed, users_of
 from splitter.pipeline.definition import Pipeline, Stage
 from splitter.pipeline.display import PipelineDisplay, StageDisplay, lines_of
 from splitter.pipeline.driver import StageDriver, StageHooks, is_complete
@@ -103,7 +103,7 @@ def run_stages(
         storage.prepare()
         with storage.locked(), storage.unless_refused():
             PIPELINE.save(storage, pipeline.described(), pretty=True)
-            needed = needed_again(stages)
+            needed = keys_needed(stages)
             display = PipelineDisplay([stage.name for stage in stages], quiet=quiet, progress=progress)
             with contextlib.closing(_Drivers(pipeline, stages, needed, display)) as drivers:
                 end = drivers.run()
