@@ -50,7 +50,7 @@ class ExportTarget:
         self.folder, self._corpus, self._absolute = folder, corpus, absolute
         self._new = f"{folder}{PARTIAL}"
         self._to = to
-        self._base = os.path.relpath(corpus.folder, folder) if _is_local(corpus.folder) else ""
+        self._base = os.path.relpath(corpus.folder, folder) if not is_url(corpus.folder) else ""
         self._open: dict[str, Lines] = {}
         self._names: set[str] = set()
         self._source: tuple[str, str] = ("", "")
@@ -202,10 +202,6 @@ class ExportTarget:
             file.close()
         self._lock.close()
         shutil.rmtree(self._new, ignore_errors=True)
-
-
-def _is_local(folder: str) -> bool:
-    return not is_url(folder)
 
 
 def _text_file(path: str) -> Lines:
