@@ -6,11 +6,12 @@ The commit records stay, so that what became of each input is known, and what fo
 import copy
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from splitter.engine.assignment import Assignment, read_assignment, read_request
-from splitter.engine.decide import compare
+from splitter.engine.decide import decide
 from splitter.engine.display import Display
 from splitter.engine.main import NOTHING
 from splitter.errors import Refused
@@ -117,18 +118,20 @@ def _unsettled(stage: Stage, needed: np.ndarray) -> list[str]:
 
 def _listed(stage: Stage, needed: np.ndarray, *, failed: bool) -> list[str]:
     dataset, quiet = copy.copy(stage.dataset), Display(quiet=True)
-    storage = storage_of(stage.outputs.folder)
+    storage, options = (
+        storage_of(stage.outputs.folder),
+        replace(stage.options, prune=stage.before is not None),
+    )
     with tempfile.TemporaryFile() as file:
         try:
-            request = read_request(dataset, storage, stage.options, quiet)
+            request = read_request(dataset, storage, options, quiet)
             run = read_assignment(request, file, quiet, keep=False)
+            journal = Journal(storage)
+            journal.peek(with_promises=True)
+            state = decide(run, journal, needed=needed).state
         except Refused:
-            # it has no list yet; its driver says what is wrong with one
+            # it has no list yet, or its driver will say what is wrong
             return []
-        journal = Journal(storage)
-        if storage.is_output():
-            journal.peek()
-        state = compare(run, journal, needed, journal.next_generation)
         numbers = state.todo
         if failed:
             numbers = np.union1d(numbers, np.flatnonzero(journal.status(state.entries) == FAILED))

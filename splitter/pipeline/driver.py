@@ -152,4 +152,6 @@ class StageDriver:
 
 def is_complete(summary: Summary | None) -> bool:
     """Return whether a stage has come to its end: each of its inputs is done, skipped or failed."""
-    return summary is not None and not (summary.stopped or summary.left or summary.stale)
+    if summary is None or summary.stopped:
+        return False
+    return summary.limited or not (summary.left or summary.stale)

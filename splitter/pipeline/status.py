@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from splitter.engine.display import Display
+from splitter.engine.main import NOTHING
 from splitter.errors import Refused
 from splitter.forecast.forecast import forecast
 from splitter.ledger.journal import Journal
 from splitter.ledger.list_copy import stored_list
 from splitter.ledger.records import DONE, FAILED, SKIPPED
 from splitter.ledger.status import InputStatus
-from splitter.pipeline.contents import to_do
+from splitter.pipeline.contents import keys_needed, to_do
 from splitter.pipeline.definition import Pipeline, Stage
 from splitter.storage.opening import storage_of
 from splitter.system.signals import signals_raise
@@ -19,22 +20,32 @@ from splitter.text.show import one_line, show_bytes, show_count
 
 def plan_lines(stages: Sequence[Stage]) -> Iterator[str]:
     """Yield what a run of the stages would do: for certain only for those that have their lists."""
-    changes: set[str] = set()
+    # stages that will make something new
+    changing: set[str] = set()
+    needed = keys_needed(stages)
     with signals_raise(), Display(quiet=True) as display:
         for stage in stages:
-            before = stage.before
+            before, source = stage.before, stage.files_from
+            if len(needed[stage.name]):
+                again = show_count(len(needed[stage.name]), "input")
+                yield f"{stage.name}: makes the files of {again} again, which were dropped and are needed"
             if before is not None and not _has_list(before):
-                changes.add(stage.name)
+                changing.add(stage.name)
                 yield f"{stage.name}: takes what {before.name} makes, which has not run yet"
                 continue
-            options = replace(stage.options, prune=before is not None and before.name not in changes)
+            if source is not None and len(needed.get(source.name, NOTHING)):
+                changing.add(stage.name)
+                yield f"{stage.name}: {show_count(len(to_do(stage)), 'input')} to do"
+                continue
+            waits = before is not None and before.name in changing
+            options = replace(stage.options, prune=before is not None and not waits)
             plan = forecast(stage.dataset, storage_of(stage.outputs.folder), options, display)
             for line in plan.lines():
                 yield f"{stage.name}: {one_line(line)}"
-            if before is not None and before.name in changes:
+            if before is not None and waits:
                 yield f"{stage.name}: and what {before.name} has still to make"
-            if plan.to_do or (before is not None and before.name in changes):
-                changes.add(stage.name)
+            if plan.to_do or waits:
+                changing.add(stage.name)
 
 
 def _has_list(stage: Stage) -> bool:
