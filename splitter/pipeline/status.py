@@ -29,6 +29,8 @@ def plan_lines(stages: Sequence[Stage]) -> Iterator[str]:
             if len(needed[stage.name]):
                 again = show_count(len(needed[stage.name]), "input")
                 yield f"{stage.name}: makes the files of {again} again, which were dropped and are needed"
+                changing.add(stage.name)
+                continue
             if before is not None and not _has_list(before):
                 changing.add(stage.name)
                 yield f"{stage.name}: takes what {before.name} makes, which has not run yet"
