@@ -8,6 +8,7 @@ import contextlib
 import gc
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -155,7 +156,10 @@ class Launcher:
     def start(
         self, *arguments: object, environ: Mapping[str, str] | None = None, ignored: Sequence[int] = ()
     ) -> Driver:
-        """Start `splitter` with these arguments, and these signals ignored; does not wait for it."""
+        """Start `splitter` with these arguments, and these signals ignored; does not wait for it.
+
+        The first argument may be a Python file: its `main` is called with the others.
+        """
         stderr = self._folder.parent / f"stderr-{len(self._drivers)}.txt"
         request = {
             "arguments": list(map(str, arguments)),
@@ -230,6 +234,10 @@ def _fork(request: dict[str, Any]) -> int:
                 os.dup2(file.fileno(), number)
         from splitter.cli.main import exit_code
         from splitter.ledger import shard_groups
+
+        if request["arguments"][0].endswith(".py"):
+            program, *request["arguments"] = request["arguments"]
+            exit_code = runpy.run_path(program)["main"]
         from splitter.system.exit_signals import end_at_signals
 
         for number in SIGNALS:

@@ -1,0 +1,287 @@
+"""Random pipelines, changed and killed at random: in the end they hold what stages run one by one make."""
+
+import contextlib
+import csv
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import chains
+import psutil
+import pytest
+from chains import REPAIRED, Spec, recipe_of
+from doors import write_files, write_list
+from launcher import Driver, Launcher, check_manifest, children
+from nightly import NIGHTLY
+
+import splitter
+from splitter.inputs.listing import InputList
+from splitter.testing.published import published, read_table
+
+TRIALS = 60 if NIGHTLY else 2
+RUNS = 5 if NIGHTLY else 2
+TABLES = ("manifest.csv", "errors.csv")
+GROUPS = {"SPLITTER_TEST_GROUP": "4"}
+# columns that say where a sample is: a change of the list may group samples in another way
+WHERE_IN_SHARD = ("output", "shard_offset", "shard", "row")
+
+
+class Model:
+    """A pipeline that changes, and what it must have made."""
+
+    def __init__(self, folder: Path, launcher: Launcher, chance: random.Random) -> None:
+        self.folder, self.launcher, self.chance = folder, launcher, chance
+        self.texts = {f"in/{number % 3}/text {number}.txt": self._text() for number in range(14)}
+        self.labels = {name: f"label {number}" for number, name in enumerate(self.texts)}
+        self.spec: Spec = {"output": str(folder / "voices"), "stages": []}
+        self.repaired = False
+        self.kills: list[str] = []
+        self.trials = 0
+        self._choose_stages()
+
+    # -- what is random -------------------------------------------------------------------------------------
+
+    def _text(self) -> str:
+        words = [f"w{self.chance.randrange(100)}" for _ in range(self.chance.randint(1, 7))]
+        if self.chance.random() < 0.25:
+            fate = self.chance.choice(["late", "fail-a", "skip-b", "fail-b", "skip-a", "fail-c"])
+            words.insert(self.chance.randrange(len(words)), fate)
+        return " ".join(words)
+
+    def _choose_stages(self) -> None:
+        chance, stages = self.chance, self.spec["stages"]
+        count = chance.choice([1, 2, 3, 3, 4, 4])
+        for number in range(count):
+            mark = "abcd"[number]
+            stage: Spec = {
+                "name": f"stage {mark}",
+                "recipe": chance.choice(["Cut", "Change", "Judge"] if number else ["Cut", "Cut", "Judge"]),
+                "parameters": {"mark": mark, "size": chance.randint(1, 3), "seconds": 0.005},
+                "version": 1,
+                "options": {"max_failures": "100%"} if chance.random() < 0.2 else {"max_failures": 1000},
+            }
+            if number:
+                # the one before, or any: two stages may take the same one
+                stage["from"] = chance.choice([stages[-1], stages[-1], *stages])["name"]
+            else:
+                stage["list"] = str(self.folder / "list.csv")
+            stages.append(stage)
+        if stages[-1]["recipe"] != "Judge":
+            stages[-1]["options"]["sink"] = chance.choice(["files", "webdataset", "parquet"])
+        for stage in stages:
+            self._choose_where(stage)
+            self._choose_keep(stage)
+
+    def _choose_where(self, stage: Spec) -> None:
+        stage.pop("where", None)
+        before = self.stage_before(stage)
+        if before and before["recipe"] == "Judge" and self.chance.random() < 0.7:
+            stage["where"] = f"q{before['parameters']['mark']} > {self.chance.randint(-1, 4)}"
+
+    def _choose_keep(self, stage: Spec) -> None:
+        is_used = any(other.get("from") == stage["name"] for other in self.spec["stages"])
+        if stage["recipe"] != "Judge" and is_used:
+            stage["until_used"] = self.chance.random() < 0.5
+
+    def stage_before(self, stage: Spec) -> Spec | None:
+        return next((one for one in self.spec["stages"] if one["name"] == stage.get("from")), None)
+
+    def change(self) -> str:
+        """Change something that a user may change between runs."""
+        chance = self.chance
+        what = chance.choice(["rows", "text", "label", "parameter", "version", "where", "keep", "repair"])
+        stage = chance.choice(self.spec["stages"])
+        names = [*self.texts]
+        if what == "rows":
+            for name in chance.sample(names, 2):
+                del self.texts[name]
+            self.texts[f"in/new {chance.randrange(1000)}.txt"] = self._text()
+        elif what == "text":
+            self.texts[chance.choice(names)] = self._text()
+        elif what == "label":
+            self.labels[chance.choice(names)] = f"changed {chance.randrange(1000)}"
+        elif what == "parameter":
+            stage["parameters"]["size"] = chance.randint(1, 3)
+        elif what == "version":
+            stage["version"] += 1
+        elif what == "where":
+            self._choose_where(stage)
+        elif what == "keep":
+            self._choose_keep(stage)
+        else:
+            self.repaired = True
+        return f"{what} {stage['name']}"
+
+    # -- runs -----------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Write inputs and their list; only what has changed gets another time."""
+        for name, text in self.texts.items():
+            path = self.folder / name
+            if not path.exists() or path.read_text() != text:
+                write_files(self.folder, {name: text})
+        rows = [[name, self.labels.setdefault(name, "new")] for name in self.texts]
+        write_list(self.folder / "list.csv", [["input", "label"], *rows])
+
+    def start(self) -> Driver:
+        request = {"spec": self.spec, "options": {"workers": 2, "retry_failed": True, "prune": True}}
+        path = self.folder / "request.json"
+        path.write_text(json.dumps(request))
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        environ = {**chains.environ_of(repaired=self.repaired), **GROUPS}
+        environ["TMPDIR"] = str(self.folder / "tmp")
+        return self.launcher.start(chains.__file__, path, environ=environ)
+
+    def run(self) -> Driver:
+        """Run to the end."""
+        began = time.monotonic()
+        driver = self.start()
+        driver.wait()
+        self.seconds = time.monotonic() - began
+        self.check_end(driver)
+        return driver
+
+    def run_and_kill(self) -> None:
+        """Run, and kill something at a random moment."""
+        driver = self.start()
+        time.sleep(self.chance.uniform(0, self.seconds))
+        victim = self.chance.choice(["pipeline", "pipeline", "stage", "guard", "runner"])
+        number = self.chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+        processes = [psutil.Process(driver.pid)] if victim == "pipeline" and driver.poll() is None else []
+        if victim != "pipeline":
+            processes, number = children(driver.pid), signal.SIGKILL
+            for _ in range(("stage", "guard", "runner").index(victim)):
+                processes = [child for process in processes for child in children(process.pid)]
+        if processes and driver.poll() is None:
+            with contextlib.suppress(psutil.Error):
+                self.chance.choice(processes).send_signal(number)
+            self.kills.append(f"{victim} {number}")
+        driver.wait()
+        self.check_end(driver)
+        for stage in self.spec["stages"]:
+            output = Path(self.spec["output"], stage["name"])
+            is_whole = not (output / ".splitter" / "dropped.json").exists()
+            if is_whole and stage["options"].get("sink", "files") == "files":
+                check_manifest(output)
+
+    def check_end(self, driver: Driver) -> None:
+        """Nothing is left of a run, and nothing is printed that is not for its user."""
+        driver.check_gone()
+        assert "Traceback" not in driver.stderr, driver.stderr
+        assert os.listdir(self.folder / "tmp") == [], driver.stderr
+
+    # -- what must be there -------------------------------------------------------------------------------
+
+    def expected(self, folder: Path) -> Iterator[tuple[Spec, Path]]:
+        """Run stage after stage by the door of a single run; yield the output folder of each."""
+        lists: dict[str, InputList] = {}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("splitter.ledger.shard_groups.MOST_SMALL", int(GROUPS["SPLITTER_TEST_GROUP"]))
+            if self.repaired:
+                patch.setenv(REPAIRED, "1")
+            for stage in self.spec["stages"]:
+                inputs = lists[stage["from"]] if "from" in stage else InputList(stage["list"])
+                output = folder / stage["name"]
+                recipe = recipe_of(stage, inputs.with_options(where=stage.get("where")))
+                recipe.run(output, **{**stage["options"], "workers": 0, "quiet": True})
+                yield stage, output
+                lists[stage["name"]] = _list_after(output, inputs, stage, folder)
+
+    def check(self, driver: Driver) -> None:
+        """The pipeline holds what the stages make one by one."""
+        folder = self.folder / "expected"
+        for stage, expected in self.expected(folder):
+            name, output = stage["name"], Path(self.spec["output"], stage["name"])
+            assert output.is_dir(), (name, driver.stderr)
+            found, wanted = _content(output), _content(expected)
+            if stage.get("until_used"):
+                wanted = {one: wanted[one] for one in wanted if one in (*TABLES, *found)}
+                assert {*found} <= {*TABLES} or driver.code, (name, driver.stderr)
+            verdict = splitter.verify(output, workers=1)
+            assert not verdict.findings, (name, verdict.findings, driver.stderr)
+            assert [*found] == [*wanted], (name, driver.stderr)
+            for one in found:
+                assert found[one] == wanted[one], (name, one)
+        shutil.rmtree(folder)
+
+
+def _list_after(output: Path, inputs: InputList, stage: Spec, folder: Path) -> InputList:
+    """The list that follows a stage, made by hand from its manifest."""
+    manifest, adds_columns = output / "manifest.csv", stage["recipe"] == "Judge"
+    rows = read_table(manifest)
+    # what was skipped is no output, so that this says nothing; a stage that follows never sees it
+    own = ("output", "size", "checksum", "skipped") if adds_columns else ("skipped",)
+    with manifest.open(newline="") as file:
+        header = [name for name in next(csv.reader(file)) if name not in own]
+    path = folder / f"{stage['name']}.csv" if adds_columns else manifest
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, header, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(row for row in rows if not row.get("skipped"))
+    if not adds_columns:
+        return InputList(str(path), column="output")
+    # the list of the stage before may be beside its files
+    home = Path(inputs.source).parent
+    return InputList(str(path), root=inputs.root or str(home))
+
+
+def _content(output: Path) -> dict[str, Any]:
+    """What a stage has published; samples of shards without saying in which shard they are."""
+    found: dict[str, Any] = published(output)
+    if not (output / "shards").exists():
+        return found
+    found = {name: content for name, content in found.items() if not name.startswith("shards/")}
+    rows = read_table(output / "manifest.csv")
+    found["manifest.csv"] = [
+        {name: value for name, value in row.items() if name not in WHERE_IN_SHARD} for row in rows
+    ]
+    return found
+
+
+@pytest.fixture
+def models(folder: Path, launcher: Launcher, chance: random.Random) -> Callable[[], "Model"]:
+    """Makes a pipeline after the other."""
+    made = 0
+
+    def make() -> Model:
+        nonlocal made
+        made += 1
+        place = folder / f"trial {made}"
+        place.mkdir()
+        return Model(place, launcher, chance)
+
+    return make
+
+
+def test_changes_and_kills(models):
+    """Whatever is changed and killed, a pipeline ends with what its stages make one by one."""
+    kills: list[str] = []
+    for _ in range(TRIALS):
+        model = models()
+        model.write()
+        model.seconds = 2.0
+        told = []
+        try:
+            if model.chance.random() < 0.5:
+                driver = model.run()
+                model.check(driver)
+            for _ in range(RUNS):
+                told.append(model.change())
+                model.write()
+                for _ in range(model.chance.randint(0, 2)):
+                    model.run_and_kill()
+                driver = model.run()
+                model.check(driver)
+        except BaseException:
+            print(json.dumps(model.spec, indent=1), told, model.kills)  # noqa: T201 - to find the cause
+            raise
+        kills += model.kills
+        shutil.rmtree(model.folder)
+    if NIGHTLY:
+        assert len(kills) >= 50, kills
