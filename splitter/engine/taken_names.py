@@ -7,6 +7,7 @@ import numpy as np
 
 from splitter.engine.assignment import Assignment
 from splitter.errors import Refused
+from splitter.inputs.survey import Survey
 from splitter.inputs.table import BLOCK
 from splitter.ledger.journal import Journal
 from splitter.storage.layout import folders_around, same_name, shard_of
@@ -105,3 +106,29 @@ def _claims_of(run: Assignment, index: int) -> Iterator[tuple[int, int]]:
         return
     for row in parse_rows(table.text(index)):
         yield hash(layout.naming.claim(row, layout.folder(layout.key(row[table.at])))), index
+
+
+class HeldFolders:
+    """The folders that outputs of earlier inputs are in, while only a part of the list is known."""
+
+    def __init__(self, journal: Journal, entries: np.ndarray) -> None:
+        """Take the entries of inputs that may be gone, or may be listed further on."""
+        folders, keys, around = list[int](), list[int](), set[int]()
+        of_each = zip(entries.tolist(), journal.outputs_of_each(entries), strict=True)
+        for entry, (name, *_) in ((entry, names) for entry, names in of_each if names):
+            folder, *above = folders_around(same_name(name))
+            folders.append(hash(folder))
+            keys.append(int(journal.entries["key"][entry]))
+            around.update(map(hash, above))
+        order = np.argsort(np.array(folders, "i8"), kind="stable")
+        self._folders, self._keys = np.array(folders, "i8")[order], np.array(keys, "u8")[order]
+        self._around = np.fromiter(around, "i8", len(around))
+
+    def meet(self, found: Survey, inputs: np.ndarray) -> np.ndarray:
+        """Return which inputs would have outputs among those of another one."""
+        if not len(self._folders):
+            return np.zeros(len(inputs), bool)
+        folders = found.folders[inputs]
+        at = np.minimum(np.searchsorted(self._folders, folders), len(self._folders) - 1)
+        of_another = (self._folders[at] == folders) & (self._keys[at] != found.keys[inputs])
+        return of_another | np.isin(folders, self._around) | np.isin(found.outer_folders, self._folders).any()

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from typing import BinaryIO
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from splitter.engine.decide import State, compare, decide
 from splitter.engine.display import Display
 from splitter.engine.lost_workers import LostWorkers
 from splitter.engine.rounds import FEW_INPUTS, ROUNDS_WITHOUT_PROGRESS, Progress, do_round, is_careful
-from splitter.errors import StorageError
+from splitter.engine.taken_names import HeldFolders
+from splitter.errors import Refused, StorageError
 from splitter.inputs.reading import ListSource, read_source
 from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal
@@ -54,9 +56,10 @@ def follow(
         storage.locked(elsewhere=request.executor.elsewhere),
         storage.unless_refused(),
         contextlib.closing(request.executor),
+        storage.working_file(LIST.name) as file,
         contextlib.closing(_Waves(request, upstream, state, used, display)) as waves,
     ):
-        if waves.begin(progress):
+        if waves.begin(progress, file):
             waves.do_rounds(progress)
     return progress
 
@@ -104,14 +107,19 @@ class _Waves(BatchPlanner):
 
     # -- rounds ----------------------------------------------------------------------------------------------
 
-    def begin(self, progress: Progress) -> bool:
+    def begin(self, progress: Progress, file: BinaryIO) -> bool:
         """Begin as a run does; return False if a part of the list cannot tell what is to be removed first."""
-        file = self._files.enter_context(self._request.storage.working_file(LIST.name))
         run = self._run = read_assignment(self._request, file, self._quiet)
-        decision = decide(run, self._journal)
+        try:
+            decision = decide(run, self._journal)
+        except Refused:
+            # what is gone, and in the way, is only known when the list is whole
+            return False
         before, earlier = how_before(run.storage)
         changes_sink = bool(before) and before.get("sink") != run.how["sink"]
         if changes_sink or len(decision.forgotten) or len(decision.once_more):
+            return False
+        if run.job.layout.naming is not None and len(decision.state.gone):
             return False
         run.executor.check(run.job, len(run.table))
         take_away(run.storage)
@@ -119,6 +127,7 @@ class _Waves(BatchPlanner):
         begin(run, replace(decision, earlier=earlier), self._journal, progress)
         run.hooks.begun(run, decision, self._journal)
         self._generation = decision.generation
+        self._held = HeldFolders(self._journal, decision.state.gone)
         self._planner = self._plan(decision.state, careful=is_careful(run, decision.state, self._journal))
         return True
 
@@ -139,7 +148,10 @@ class _Waves(BatchPlanner):
             self._planner = self._plan(self._compared(), pace=self._planner.pace)
 
     def _compared(self) -> State:
-        return compare(self._run, self._journal, np.empty(0, "u8"), self._generation)
+        """Return what is to be done now; what may meet outputs of another input waits for the whole list."""
+        state = compare(self._run, self._journal, np.empty(0, "u8"), self._generation)
+        meets = self._held.meet(self._run.survey, state.todo)
+        return replace(state, todo=state.todo[~meets]) if meets.any() else state
 
     def _plan(self, to_do: State, *, careful: bool = False, pace: Pace | None = None) -> Planner:
         """Plan the present wave, and say how much more there is to do."""

@@ -58,6 +58,22 @@ class Cut(_Step):
             yield OutputFile(f"{at}, 'ü'.{'txt' if self.size % 2 else 'md'}", part, metadata)
 
 
+class CutLast(Cut):
+    """The same names as with words in pairs, but for those of a text that says so."""
+
+    def _parts(self, words):
+        ending = "md" if "last" in words and ".md" not in words else "txt"
+        for output in super()._parts(words):
+            yield OutputFile(f"{output.name.rpartition('.')[0]}.{ending}", output.content, output.metadata)
+
+
+class Broken(_Step):
+    """Works for nothing."""
+
+    def process(self, input_file):
+        raise KeyError(self.mark)
+
+
 class Change(_Step):
     """One file of the same name, whatever the input's: its text in another form."""
 
@@ -75,7 +91,7 @@ class Judge(_Step):
         return (), {**metadata, f"late{self.mark}": 1} if "late" in text else metadata
 
 
-RECIPES = {one.__name__: one for one in (Cut, Change, Judge)}
+RECIPES = {one.__name__: one for one in (Cut, CutLast, Change, Judge, Broken)}
 Spec = dict[str, Any]
 
 
