@@ -62,6 +62,8 @@ class CutLast(Cut):
     """The same names as with words in pairs, but for those of a text that says so."""
 
     def _parts(self, words):
+        # so late that what follows is at work
+        time.sleep(0.5 if ".md" in words else 0)
         ending = "md" if "last" in words and ".md" not in words else "txt"
         for output in super()._parts(words):
             yield OutputFile(f"{output.name.rpartition('.')[0]}.{ending}", output.content, output.metadata)
