@@ -108,7 +108,7 @@ def _claims_of(run: Assignment, index: int) -> Iterator[tuple[int, int]]:
         yield hash(layout.naming.claim(row, layout.folder(layout.key(row[table.at])))), index
 
 
-class HeldFolders:
+class TakenFolders:
     """The folders that outputs of earlier inputs are in, while only a part of the list is known."""
 
     def __init__(self, journal: Journal, entries: np.ndarray) -> None:

@@ -20,7 +20,7 @@ from splitter.engine.decide import State, compare, decide
 from splitter.engine.display import Display
 from splitter.engine.lost_workers import LostWorkers
 from splitter.engine.rounds import FEW_INPUTS, ROUNDS_WITHOUT_PROGRESS, Progress, do_round, is_careful
-from splitter.engine.taken_names import HeldFolders
+from splitter.engine.taken_names import TakenFolders
 from splitter.errors import Refused, StorageError
 from splitter.inputs.reading import ListSource, read_source
 from splitter.inputs.stages import Committed
@@ -127,7 +127,7 @@ class _Waves(BatchPlanner):
         begin(run, replace(decision, earlier=earlier), self._journal, progress)
         run.hooks.begun(run, decision, self._journal)
         self._generation = decision.generation
-        self._held = HeldFolders(self._journal, decision.state.gone)
+        self._taken = TakenFolders(self._journal, decision.state.gone)
         self._planner = self._plan(decision.state, careful=is_careful(run, decision.state, self._journal))
         return True
 
@@ -150,7 +150,7 @@ class _Waves(BatchPlanner):
     def _compared(self) -> State:
         """Return what is to be done now; what may meet outputs of another input waits for the whole list."""
         state = compare(self._run, self._journal, np.empty(0, "u8"), self._generation)
-        meets = self._held.meet(self._run.survey, state.todo)
+        meets = self._taken.meet(self._run.survey, state.todo)
         return replace(state, todo=state.todo[~meets]) if meets.any() else state
 
     def _plan(self, to_do: State, *, careful: bool = False, pace: Pace | None = None) -> Planner:
