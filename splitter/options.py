@@ -86,7 +86,7 @@ _LEAST_MEMORY = 10**6
 _FIELD = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
 # what may be asked of all stages of a pipeline together
 OF_ALL_STAGES = (
-    *("executor", "address", "workers", "limit", "retry_failed", "prune", "durable"),
+    *("executor", "address", "workers", "limit", "retry_failed", "repair", "prune", "durable"),
     *("progress", "quiet", "verbose"),
 )
 _FOR_RAY = ("address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env")

@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,7 +39,11 @@ def read_pipeline(path: str, output: str | None = None) -> "Pipeline":
     if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
         raise Refused(f"{path}: has no stages; write a table [[stage]] for each")
     shared = {key: value for key, value in content.items() if key not in OF_A_PIPELINE}
-    _refuse_unknown(path, [key.replace("-", "_") for key in shared], RunOptions.__dataclass_fields__)
+    known = [*RunOptions.__dataclass_fields__, *OF_A_PIPELINE]
+    for key in shared:
+        if key.replace("-", "_") not in known:
+            hint = nearest(key, known) or "; the options of a recipe belong in its [[stage]]"
+            raise Refused(f"{path}: {key!r} is not an option of all stages{hint}")
     if output is None:
         output = _beside(folder, _text(path, content, "output"))
     pipeline = Pipeline(output, queue=str(content.get("queue", QUEUE)))
@@ -57,7 +60,7 @@ def read_pipeline(path: str, output: str | None = None) -> "Pipeline":
         values |= {"name": values.pop("name_template")} if "name_template" in values else {}
         if is_url(folder) or str(values.get("recipe", "")).partition(":")[0].endswith(".py"):
             values["recipe"] = _beside(folder, values["recipe"])
-        if "from" in table:
+        if "from" in table and "limit" not in table:
             values.pop("limit", None)
         dataset, options = _recipe(JobTable.of(where, values), _inputs(where, table, folder, made))
         made[name] = pipeline.stage(
@@ -72,8 +75,8 @@ def _inputs(where: str, table: Mapping[str, Any], folder: str, made: "Mapping[st
         raise Refused(f"{where}: write either dataset = a list, or from = the name of an earlier stage")
     if "from" in table:
         before = table["from"]
-        if before not in made:
-            hint = nearest(str(before), [*made]) or "; a stage takes one that stands above it"
+        if str(before) not in made:
+            hint = nearest(str(before), [*made]) or "; name a stage that stands above this one"
             raise Refused(f"{where}: from = {before!r}: there is no such stage{hint}")
         return made[before]
     sources = table["dataset"] if isinstance(table["dataset"], list) else [table["dataset"]]
@@ -89,6 +92,9 @@ def _recipe(table: JobTable, inputs: Any, args: Sequence[str] = ()) -> tuple[Any
         with context:
             _refuse_given(context, ("output", "config", "dry_run", "then"))
             return asked(context.params, inputs)
+    except click.MissingParameter as error:
+        name = error.param.name if error.param is not None else ""
+        raise Refused(f"{table.name}: the recipe needs a value for its parameter {name!r}; add it") from None
     except click.ClickException as error:
         raise Refused(f"{table.name}: {error.format_message()}") from None
     except Refused as error:
@@ -104,7 +110,7 @@ def _refuse_given(context: click.Context, names: Sequence[str]) -> None:
 def _text(where: str, table: Mapping[str, Any], key: str) -> str:
     value = table.get(key)
     if not isinstance(value, str) or not value:
-        raise Refused(f"{where}: needs {key} = and a text")
+        raise Refused(f'{where}: has no {key}; write {key} = "..."')
     return value
 
 
@@ -153,7 +159,10 @@ def chained(
     last = {name: value for name, value in given.items() if name in _OF_THE_LAST}
     made = pipeline.stage(_stage_name(recipe, pipeline), dataset, **first)
     for number, text in enumerate(then, 1):
-        words = shlex.split(text)
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise Refused(f"--then {text!r}: cannot be read: {error}") from None
         if not words:
             raise Refused("--then: names no recipe; write a recipe, with its own options behind it")
         options = {**each, **(last if number == len(then) else {})}
@@ -203,15 +212,14 @@ def _chosen(made: "Pipeline", values: Mapping[str, Any]) -> "tuple[Pipeline, Any
 
 
 def _run(file: str, output: str | None, **values: Any) -> int:  # noqa: ANN401 - what click has parsed
-    return run_pipeline(*_chosen(read_pipeline(file, output), values), values)
+    return run_pipeline(*_chosen(read_pipeline(file, output), values))
 
 
-def run_pipeline(made: "Pipeline", stages: Any, values: Mapping[str, Any]) -> int:  # noqa: ANN401
+def run_pipeline(made: "Pipeline", stages: Any) -> int:  # noqa: ANN401
     """Run stages, print what they come to, and return the exit code."""
     from splitter.pipeline.running import run_stages
 
-    end = run_stages(made, stages, quiet=values["quiet"], progress=values["progress"])
-    return end.exit_code
+    return run_stages(made, stages).exit_code
 
 
 def _run_options() -> Iterator[click.Option]:
@@ -268,21 +276,9 @@ def status(file: str, output: str | None) -> int:
 @_output
 def verify(file: str, output: str | None) -> int:
     """Check that everything that the stages left is present and unchanged, as 'splitter verify' does."""
-    from splitter.engine.entry_points import verify as verified
-    from splitter.verification.findings import Telling
+    from splitter.pipeline.status import verify_stage
 
-    code = 0
-    for stage in read_pipeline(file, output).stages:
-        folder = stage.outputs.folder
-        telling = Telling(folder, partial(_echo, stage.name))
-        try:
-            verdict = verified(folder, tell=telling)
-        except Interrupted as interruption:
-            return interruption.exit_code
-        telling.end(verdict)
-        code = max(code, verdict.exit_code)
-    return code
-
-
-def _echo(name: str, line: str) -> None:
-    click.echo(f"{name}: {line}")
+    try:
+        return max(verify_stage(stage, click.echo) for stage in read_pipeline(file, output).stages)
+    except Interrupted as interruption:
+        return interruption.exit_code

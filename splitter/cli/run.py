@@ -152,7 +152,7 @@ def _run_chain(values: Mapping[str, Any]) -> int:
     made = chained(
         dataset, options, click.get_current_context().meta["name"], values["then"], values["output"]
     )
-    return run_pipeline(made, made.stages, values)
+    return run_pipeline(made, made.stages)
 
 
 def _show_first_failure(summary: "Summary", display: "Display", *, always: bool) -> None:

@@ -13,6 +13,7 @@ from splitter.inputs.listing import ListSequence
 from splitter.inputs.stages import StageOutputs
 from splitter.options import OF_ALL_STAGES, RunOptions, flag
 from splitter.storage.names import is_output
+from splitter.text.conditions import columns_in
 from splitter.text.sizes import parse_size
 from splitter.text.spelling import nearest
 
@@ -142,7 +143,8 @@ class Pipeline:
         """Return one of the stages; refuse a name that none has."""
         names = [stage.name for stage in self.stages]
         if name not in names:
-            raise Refused(f"{option} {name}: no stage has this name{nearest(name, names)}")
+            hint = nearest(name, names) or f"; there is {', '.join(names)}"
+            raise Refused(f"{option} {name}: no stage has this name{hint}")
         return self.stages[names.index(name)]
 
     def chosen(self, *, until: str | None = None, only: str | None = None) -> list[Stage]:
@@ -207,13 +209,8 @@ class Pipeline:
 
         pipeline = self.with_options(options)
         stages = pipeline.chosen(until=until, only=only)
-        result = run_stages(pipeline, stages, **_display_options(options))
-        result.raise_stop()
+        run_stages(pipeline, stages).raise_stop()
         return {stage.name: read_manifest(stage.outputs.folder) for stage in stages}
-
-
-def _display_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in ("quiet", "progress") if name in options}
 
 
 def _resolved(stage: Stage, given: Mapping[str, Any]) -> Stage:
@@ -222,10 +219,13 @@ def _resolved(stage: Stage, given: Mapping[str, Any]) -> Stage:
         **stage.given,
         **{name: value for name, value in given.items() if stage.before is None or name not in _OF_THE_FIRST},
     }
-    if asked.get("executor", RunOptions.executor) == "local":
-        asked = _here(asked)
     try:
+        if asked.get("executor", RunOptions.executor) == "local":
+            asked = _here(asked)
         options = RunOptions.of(asked)
+        # a condition is read when there are rows, which may be hours later
+        if options.where is not None:
+            columns_in(options.where)
     except Refused as error:
         raise Refused(f"stage {stage.name}: {error}") from None
     _refuse_options(stage, asked)
@@ -236,8 +236,11 @@ def _here(asked: dict[str, Any]) -> dict[str, Any]:
     """Return what options for a cluster mean on one machine: a GPU has so many places."""
     gpus = asked.get("num_gpus")
     here = {name: value for name, value in asked.items() if name not in _OF_A_CLUSTER}
+    there = {name: value for name, value in asked.items() if name in _OF_A_CLUSTER}
     if ":" in str(here.get("workers", "")):
-        del here["workers"]
+        there["workers"] = here.pop("workers")
+    # what has no meaning here may be wrong, too
+    RunOptions.of({**there, "executor": "ray"})
     if gpus and "workers" not in here:
         import torch
 
@@ -251,7 +254,10 @@ def _refuse_options(stage: Stage, asked: Mapping[str, Any]) -> None:
         raise Refused(f"stage {name}: --part divides a single run; use --executor ray for several machines")
     for option in () if stage.before is None else (*_OF_LISTS, *_OF_THE_FIRST):
         if option in asked:
-            raise Refused(f"stage {name}: {flag(option)} is for a list, and it takes a stage; leave it out")
+            raise Refused(
+                f"stage {name}: {flag(option)} is for a list, but it takes what stage "
+                f"{stage.before.name if stage.before else ''} makes; leave it out"
+            )
     if stage.outputs.adds_columns and asked.get("sink", "files") != "files":
         raise Refused(f"stage {name}: adds columns and makes no files; leave --sink out")
     if asked.get("executor") == "ray" and asked.get("address") is None:

@@ -37,6 +37,10 @@ class StageDisplay(Display):
         with contextlib.suppress(OSError):
             self._connection.send({"event": event, **fields})
 
+    def say(self, text: str) -> None:
+        """Hand on a line; what no list names goes without --prune."""
+        self.error(text.removeprefix("--prune: "))
+
     def error(self, text: str) -> None:
         """Hand on a line."""
         self.send("line", text=one_line(text))
@@ -168,6 +172,11 @@ class PipelineDisplay:
         else:
             sys.stderr.write(f"{one_line(text)}\n")
             sys.stderr.flush()
+
+    def end(self, name: str, summary: "Summary") -> None:
+        """Tell other programs what a stage has come to."""
+        if self._json:
+            write_event("end", {"stage": name, **summary.fields()})
 
     def stop(self) -> None:
         """Take away what moves."""

@@ -135,7 +135,15 @@ class StageDriver:
         if why_ended is not None:
             request = replace(request, executor=_EndedEarly(request.executor, why_ended))
         before = Progress(began=progress.began, counts=progress.counts, problems=progress.problems)
-        return run_to_end(request, self._display, progress=before, needed=self._needed)
+        summary = run_to_end(request, self._display, progress=before, needed=self._needed)
+        before_stage = self._stage.before
+        if before_stage and not (summary.inputs or before_stage.outputs.adds_columns):
+            name = before_stage.name
+            self._display.warn(
+                f"{name} has made no files to work on; if it makes metadata only, describe the stages in a "
+                'file, with adds = "columns" for that one'
+            )
+        return summary
 
     def _request(self, committed: Committed | None = None, *, prune: bool = False) -> RunRequest:
         dataset, stage = copy.copy(self._stage.dataset), self._stage

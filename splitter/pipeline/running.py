@@ -92,11 +92,9 @@ class PipelineEnd:
             raise RunStopped(f"stage {name}: {end.why}")
 
 
-def run_stages(
-    pipeline: Pipeline, stages: Sequence[Stage], *, quiet: bool = False, progress: str = "auto"
-) -> PipelineEnd:
+def run_stages(pipeline: Pipeline, stages: Sequence[Stage]) -> PipelineEnd:
     """Run stages of a pipeline to their ends, or continue."""
-    storage = storage_of(pipeline.output)
+    storage, options = storage_of(pipeline.output), stages[0].options
     for stage in stages:
         storage_of(stage.outputs.folder).refuse_strange()
     with signals_raise():
@@ -104,7 +102,8 @@ def run_stages(
         with storage.locked(), storage.unless_refused():
             PIPELINE.save(storage, pipeline.described(), pretty=True)
             needed = keys_needed(stages)
-            display = PipelineDisplay([stage.name for stage in stages], quiet=quiet, progress=progress)
+            names = [stage.name for stage in stages]
+            display = PipelineDisplay(names, quiet=options.quiet, progress=options.progress)
             with contextlib.closing(_Drivers(pipeline, stages, needed, display)) as drivers:
                 end = drivers.run()
             if len(stages) == len(pipeline.stages) and drivers.are_complete:
@@ -289,6 +288,9 @@ def _tell(end: PipelineEnd, display: PipelineDisplay) -> None:
     """Print what each stage has come to, and the next step."""
     for line in _lines(end):
         display.say(line)
+    for name, stage in end.stages.items():
+        if stage.summary is not None:
+            display.end(name, stage.summary)
 
 
 def _lines(end: PipelineEnd) -> Iterator[str]:

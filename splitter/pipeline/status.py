@@ -1,6 +1,6 @@
 """What `splitter pipeline plan` and `status` say: how far each stage is, by its commit records."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from splitter.engine.display import Display
@@ -41,7 +41,10 @@ def plan_lines(stages: Sequence[Stage]) -> Iterator[str]:
                 continue
             waits = before is not None and before.name in changing
             options = replace(stage.options, prune=before is not None and not waits)
-            plan = forecast(stage.dataset, storage_of(stage.outputs.folder), options, display)
+            try:
+                plan = forecast(stage.dataset, storage_of(stage.outputs.folder), options, display)
+            except Refused as error:
+                raise Refused(f"stage {stage.name}: {error}") from None
             for line in plan.lines():
                 yield f"{stage.name}: {one_line(line)}"
             if before is not None and waits:
@@ -84,6 +87,21 @@ def _status(stage: Stage) -> str:
     user, _ = storage.users()
     outputs = f"{show_count(int(made['outputs'].sum()), 'output')} ({show_bytes(int(made['bytes'].sum()))})"
     return f"{', '.join(parts) or 'nothing done'}; {outputs}" + ("; at work" if user else "")
+
+
+def verify_stage(stage: Stage, say: Callable[[str], object]) -> int:
+    """Check what is in the folder of a stage, and return an exit code."""
+    from splitter.engine.entry_points import verify
+    from splitter.verification.findings import Telling
+
+    folder, name = stage.outputs.folder, stage.name
+    if not storage_of(folder).is_output():
+        say(f"{name}: has not run yet")
+        return 1
+    telling = Telling(folder, lambda line: say(f"{name}: {line}"))
+    verdict = verify(folder, tell=telling)
+    telling.end(verdict)
+    return verdict.exit_code
 
 
 _WORDS = {DONE: "done", SKIPPED: "skipped", FAILED: "failed"}
