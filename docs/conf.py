@@ -40,6 +40,7 @@ NAVIGATION = {
         "object-stores",
         "faults-and-resume",
         "batches-and-parallelism",
+        "pipelines",
         "ray",
         "slurm",
         "completion",

@@ -23,7 +23,12 @@ Everything in `import splitter`. [The class](the-class.md) explains it with exam
 """
 SECTIONS = ("Args", "Attributes")
 LONGEST_LINE = 80
-METHODS = ("process", "setup", "check_columns", "advise_before_work", "expect", "run", "plan")
+METHODS = {
+    "splitter.ProcessorDataset": (
+        *("process", "setup", "check_columns", "advise_before_work", "expect", "run", "plan"),
+    ),
+    "splitter.Pipeline": ("stage", "columns", "run"),
+}
 # keyword for keyword what the command line has
 OPTIONS = (
     "The keywords of `run`, as [on the command line](cli.md#splitter-run) with these types and defaults."
@@ -46,9 +51,8 @@ def described(name: str, thing: object, mark: str) -> Iterator[str]:
     yield prose(text)
     for section in SECTIONS:
         yield from table(docstring_section(text, section))
-    if name.endswith(".ProcessorDataset"):
-        for method in METHODS:
-            yield from described(f"{name}.{method}", getattr(thing, method), "###")
+    for method in METHODS.get(name, ()):
+        yield from described(f"{name}.{method}", getattr(thing, method), "###")
 
 
 def called(name: str, thing: object) -> str:

@@ -40,6 +40,11 @@ class StageState:
         self._memory = mmap.mmap(-1, 3 * _NUMBER.size)
         self.valid = nameless_file()
 
+    def close(self) -> None:
+        """Give the memory back."""
+        self._memory.close()
+        self.valid.close()
+
     @property
     def generation(self) -> int:
         """The number of its run; 0 before its work has begun."""

@@ -125,19 +125,18 @@ class _Drivers:
         display: PipelineDisplay,
     ) -> None:
         self._pipeline, self._stages, self._needed, self._display = pipeline, stages, needed, display
-        self._states = {stage.name: StageState() for stage in pipeline.stages}
-        for stage in pipeline.stages:
-            if stage not in stages:
-                self._states[stage.name].end = COMPLETE if _was_complete(stage) else INCOMPLETE
+        # those that these take the outputs of, and that do not run now
+        others = {stage.before for stage in stages if stage.before and stage.before not in stages}
+        ends = {stage.name: COMPLETE if _was_complete(stage) else INCOMPLETE for stage in others}
+        self._states = {stage.name: StageState() for stage in (*stages, *others)}
+        for name, end in ends.items():
+            self._states[name].end = end
         self._processes: dict[str, BaseProcess] = {}
         self._connections: dict[Connection, str] = {}
         self._end = PipelineEnd()
         self._is_ending = False
-
-    @property
-    def are_complete(self) -> bool:
-        """Whether all stages have come to their ends."""
-        return all(self._states[stage.name].end == COMPLETE for stage in self._stages)
+        # whether all stages have come to their ends; known when this is closed
+        self.are_complete = False
 
     def run(self) -> PipelineEnd:
         """Start all, and wait until the last has ended."""
@@ -159,6 +158,9 @@ class _Drivers:
             if process.is_alive():
                 process.terminate()
             process.join()
+        self.are_complete = all(self._states[stage.name].end == COMPLETE for stage in self._stages)
+        for state in self._states.values():
+            state.close()
 
     def _start(self, stage: Stage) -> None:
         ours, theirs = multiprocessing.Pipe(duplex=False)
@@ -286,27 +288,30 @@ def _was_complete(stage: Stage) -> bool:
 
 def _tell(end: PipelineEnd, display: PipelineDisplay) -> None:
     """Print what each stage has come to, and the next step."""
-    for line in _lines(end):
-        display.say(line)
     for name, stage in end.stages.items():
         if stage.summary is not None:
             display.end(name, stage.summary)
-
-
-def _lines(end: PipelineEnd) -> Iterator[str]:
-    for name, stage in end.stages.items():
-        if stage.summary is not None:
             for line in lines_of(stage.summary):
-                yield f"{name}: {line}"
-        yield from stage.traceback.splitlines()
+                display.say(line, name)
+        for line in stage.traceback.splitlines():
+            display.say(line, loud=True)
+    for line in _why_early(end):
+        display.say(line, loud=True)
+    if not (end.signal or end.early):
+        display.say(_next_step(end))
+
+
+def _why_early(end: PipelineEnd) -> Iterator[str]:
     if end.signal:
         yield "interrupted; finished work is kept; run the same command to continue"
     elif end.early:
         name, stage = end.early
         yield f"stopped: stage {name}: {stage.why}"
-    elif failed := [name for name, stage in end.stages.items() if stage.summary and stage.summary.failed]:
+
+
+def _next_step(end: PipelineEnd) -> str:
+    if failed := [name for name, stage in end.stages.items() if stage.summary and stage.summary.failed]:
         folders = " and ".join(failed)
-        yield f"next: see errors.csv of {folders}, fix the cause, and run again with --retry-failed"
-    else:
-        last = [*end.stages.values()][-1].summary
-        yield f"next: splitter report {as_typed(last.output)}" if last else "next: run again to continue"
+        return f"next: see errors.csv of {folders}, fix the cause, and run again with --retry-failed"
+    last = [*end.stages.values()][-1].summary
+    return f"next: splitter report {as_typed(last.output)}" if last else "next: run again to continue"
