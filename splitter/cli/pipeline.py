@@ -186,7 +186,7 @@ def _stage_name(recipe: str, pipeline: "Pipeline") -> str:
 def pipeline() -> None:
     """Run several stages as one, as a TOML file describes them.
 
-    Each stage is a recipe with an output folder of its own, and takes the outputs of an earlier stage as soon
+    Each stage is a recipe with its own output folder, and takes the outputs of an earlier stage as soon
     as these are committed.
     """
 

@@ -247,7 +247,7 @@ def test_the_class_is_documented(name):
     """Every name of the contract stands in the page of the class, or in that of its neighbours."""
     text = "".join(
         (DOCS / page).read_text(encoding="utf-8")
-        for page in ("the-class.md", "dataset-lists.md", "manifest.md")
+        for page in ("the-class.md", "dataset-lists.md", "manifest.md", "pipelines.md")
     )
     assert re.search(rf"\b{name}\b", text)
 
