@@ -14,7 +14,7 @@ from typing import Any
 
 import splitter
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
-from splitter.errors import SplitterError
+from splitter.errors import Interrupted, SplitterError
 from splitter.inputs.listing import InputList
 from splitter.pipeline.running import run_stages
 
@@ -123,6 +123,8 @@ def main(arguments: list[str]) -> int:
     try:
         pipeline = pipeline_of(request["spec"]).with_options(request["options"])
         return run_stages(pipeline, pipeline.stages).exit_code
+    except Interrupted as interruption:
+        return interruption.exit_code
     except SplitterError as error:
         sys.stderr.write(f"splitter: {error}\n")
         return 2
