@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from splitter.inputs.listing import InputList
 
 
+NO_ENTRIES = np.empty(0, "i8")
+
+
 @dataclass(frozen=True)
 class Committed:
     """Some inputs of a stage that are done.
@@ -49,7 +52,11 @@ class Committed:
         header, _, keys = stored_list(storage)
         journal = Journal(storage)
         journal.load()
-        entries = InputStatus.of(storage, journal, keys).entries_with(DONE)
+        if list_description(storage).is_part:
+            entries = journal.others(NO_ENTRIES)
+            entries = entries[journal.status(entries) == DONE]
+        else:
+            entries = InputStatus.of(storage, journal, keys).entries_with(DONE)
         return cls(((journal, entries),), union_of(tuple(header), journal.heads_in_order(entries)))
 
     def rows(self) -> Iterator[Row]:

@@ -33,6 +33,7 @@ class ListDescription:
         member: Which field of a sample in a shard is the input, if one was named.
         size_column: Of the outputs of an earlier stage, the column with their sizes; empty if there is none.
             Such rows count by the names of their columns. None for any other list.
+        is_part: Whether it was only a part of the list, as of a stage that was killed while it followed.
     """
 
     column: str
@@ -41,6 +42,7 @@ class ListDescription:
     group_rows: bool
     member: str | None = None
     size_column: str | None = None
+    is_part: bool = False
 
 
 def keep_list(storage: Storage, listed: ListDescription, checksum: str) -> None:
@@ -90,7 +92,7 @@ def _description(content: dict[str, Any], _: bytes) -> ListDescription:
     content.pop(_OF_LIST, None)
     listed = ListDescription(**content)
     texts = listed.column, listed.root, listed.member or "", listed.size_column or ""
-    marks = listed.keep_extension, listed.group_rows
+    marks = listed.keep_extension, listed.group_rows, listed.is_part
     if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, bool) for one in marks):
         raise ValueError("its values are wrong")
     return listed

@@ -124,7 +124,8 @@ class _Waves(BatchPlanner):
         run.executor.check(run.job, len(run.table))
         take_away(run.storage)
         earlier = [one for one in (*earlier, before) if one and one != run.how]
-        begin(run, replace(decision, earlier=earlier), self._journal, progress)
+        part = replace(run, listed=replace(run.listed, is_part=True))
+        begin(part, replace(decision, earlier=earlier), self._journal, progress)
         run.hooks.begun(run, decision, self._journal)
         self._generation = decision.generation
         self._taken = TakenFolders(self._journal, decision.state.gone)
