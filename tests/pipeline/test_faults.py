@@ -1,12 +1,14 @@
 """What goes wrong in one stage, or to the process of a pipeline, and what the others make of it."""
 
 import json
+import os
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import chains
+import psutil
 import pytest
 from doors import write_files, write_list
 from launcher import Driver, Launcher, check_manifest
@@ -195,3 +197,23 @@ def test_two_pipelines_at_once(chain: Chain):
     assert len(second.stderr.splitlines()) == 1
     assert first.wait() == 0, first.stderr
     assert len(chain.check()) == 2 * INPUTS
+
+
+def test_dropped_files_of_a_killed_stage_are_made_again(chain: Chain):
+    """A stage whose driver is killed has the list of its first inputs only, and knows all it has done."""
+    chain.slow(0.05)
+    chain.spec["stages"][0]["parameters"]["seconds"] = 0.3
+    chain.spec["stages"][1]["until_used"] = True
+    chain.add("more", "Change", **{"from": "change"})
+    driver = chain.start()
+    # of folders that come and go
+    driver.until(lambda: sum("out.txt" in names for *_, names in os.walk(chain.output / "more")) >= INPUTS)
+    for process in [*psutil.Process(driver.pid).children(), psutil.Process(driver.pid)]:
+        process.kill()
+    driver.wait()
+    driver.check_gone()
+    chain.spec["stages"][2]["parameters"]["size"] = 7
+    assert (again := chain.run()).code == 0, again.stderr
+    made = [path.read_text() for path in (chain.output / "more").rglob("out.txt")]
+    assert len(made) == 2 * INPUTS
+    assert all(text.endswith(" 7") for text in made)
