@@ -14,10 +14,11 @@ import numpy as np
 
 from splitter.errors import Refused
 from splitter.inputs.next_stage import INPUT, OUTPUT, names_after_columns, names_in_next_stage
+from splitter.inputs.shards.scan import add_members
 from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import KeepRule
-from splitter.ledger.list_copy import list_description, stored_list
+from splitter.ledger.list_copy import ListDescription, list_description, stored_list
 from splitter.ledger.manifest import positions_in_union, rows_of, union_of
 from splitter.ledger.records import DONE, RowColumns
 from splitter.ledger.status import InputStatus
@@ -125,6 +126,7 @@ class StageSource(InputSource):
             rows = _without_files(rows, header.index(OUTPUT), stay, location.name)
             header = [header[at] for at in stay]
             home, column, size_column = listed.root, listed.column, listed.size_column or ""
+            _add_members(committed, union.names.index(column), listed, reading)
         else:
             at = header.index(OUTPUT)
             rows = (row for row in rows if row[at])
@@ -146,6 +148,12 @@ def _without_files(rows: Iterable[Row], output: int, stay: Sequence[int], name: 
                 "'adds' out, so that what follows takes its files"
             )
         yield [row[at] for at in stay]
+
+
+def _add_members(committed: Committed, at: int, listed: ListDescription, reading: ListReading) -> None:
+    """Note where inputs are that stand in shards."""
+    layout = Layout(listed.root)
+    add_members((layout.location(row[at]) for row in committed.rows()), listed.member, reading.members)
 
 
 def _noted(rows: Iterable[Row], layout: Layout, at: int, size_at: int, reading: ListReading) -> Iterator[Row]:

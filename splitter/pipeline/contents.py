@@ -15,14 +15,15 @@ from splitter.engine.decide import decide
 from splitter.engine.display import Display
 from splitter.engine.main import NOTHING
 from splitter.errors import Refused
-from splitter.inputs.stages import Committed
+from splitter.inputs.stages import NO_ENTRIES, Committed
 from splitter.ledger.journal import Journal
-from splitter.ledger.records import FAILED, SIZE_AT
+from splitter.ledger.records import DONE, FAILED, SIZE_AT
 from splitter.ledger.run_files import DROPPED
 from splitter.pipeline.definition import Stage
 from splitter.storage.base import Storage
 from splitter.storage.opening import storage_of
 from splitter.text.csv import parse_rows
+from splitter.text.show import show_count
 from splitter.worker.messages import Batch
 
 
@@ -69,34 +70,60 @@ def keys_needed(stages: Sequence[Stage]) -> dict[str, np.ndarray]:
 
 def _needed_of(stage: Stage, stages: Sequence[Stage], needed: Mapping[str, np.ndarray]) -> np.ndarray:
     storage = storage_of(stage.outputs.folder)
-    if not (storage.is_output() and storage.exists(DROPPED.name)):
+    if not _may_be_dropped(storage):
         return NOTHING
     wanted = None
     if stage.until_used:
         wanted = {name for user in users_of(stage, stages) for name in _unsettled(user, needed[user.name])}
     keys = [key for key, names in _missing(storage) if wanted is None or not wanted.isdisjoint(names)]
-    if wanted is None and not keys:
-        storage.remove([DROPPED.name])
     return np.array(keys, "u8")
+
+
+def forget_dropped(stages: Iterable[Stage], needed: Mapping[str, np.ndarray]) -> None:
+    """Take note of stages whose files are all there again, and are to stay."""
+    for stage in stages:
+        storage = storage_of(stage.outputs.folder)
+        if not stage.until_used and not len(needed[stage.name]) and _may_be_dropped(storage):
+            storage.remove([DROPPED.name])
+
+
+def refuse_dropped(stages: Sequence[Stage]) -> None:
+    """Refuse a stage that needs files which were dropped, and which no other one makes again now."""
+    for stage in stages:
+        source = stage.files_from
+        if source is None or source in stages:
+            continue
+        storage = storage_of(source.outputs.folder)
+        if _may_be_dropped(storage):
+            wanted = {*_unsettled(stage, NOTHING)}
+            gone = sum(1 for _, names in _missing(storage) for name in names if name in wanted)
+            if gone:
+                raise Refused(
+                    f"stage {stage.name}: needs {show_count(gone, 'file')} of stage {source.name}, dropped "
+                    "after use; leave --only out, so that they are made again"
+                )
+
+
+def _may_be_dropped(storage: Storage) -> bool:
+    return storage.is_output() and storage.exists(DROPPED.name)
 
 
 def drop_used(stage: Stage, stages: Iterable[Stage]) -> None:
     """Remove the files of a stage that all later stages have used; each of these has come to its end."""
     storage = storage_of(stage.outputs.folder)
     kept = {name for user in users_of(stage, stages) for name in _unsettled(user, NOTHING)}
-    journal, entries = _done(storage)
+    ((journal, entries),) = Committed.all_of(storage).parts
     with storage.locked():
         storage.remove(name for name in journal.outputs(entries) if name not in kept)
 
 
-def _done(storage: Storage) -> tuple[Journal, np.ndarray]:
-    ((journal, entries),) = Committed.all_of(storage).parts
-    return journal, entries
-
-
 def _missing(storage: Storage) -> Iterator[tuple[int, list[str]]]:
     """Yield the inputs whose files are not there, or not whole, with the names of these files."""
-    journal, entries = _done(storage)
+    journal = Journal(storage)
+    journal.load()
+    # what a killed driver has left of the list does not matter
+    entries = journal.others(NO_ENTRIES)
+    entries = entries[journal.status(entries) == DONE]
     for entry, (head, rows) in zip(entries.tolist(), journal.rows_of_each(entries), strict=True):
         at = len(head.columns)
         files = [(row[at], row[at + SIZE_AT]) for row in rows if row[at] and row[at + SIZE_AT]]

@@ -95,8 +95,8 @@ class _Waves(BatchPlanner):
         self._journal.recover()
         self._journal.load()
         self._files = contextlib.ExitStack()
-        # those that workers have, by name
-        self._given: dict[str, Batch] = {}
+        # those that workers have, by name, and what they are of
+        self._given: dict[str, tuple[Assignment, Batch]] = {}
         self._inputs = 0
         self._is_over = False
 
@@ -178,18 +178,18 @@ class _Waves(BatchPlanner):
     def learn(self, report: Report) -> None:
         """Take note of the time, and of the inputs that are used now."""
         self._planner.learn(report)
-        batch = self._given.pop(report.batch, None)
-        if batch is None:
+        if report.batch not in self._given:
             return
+        run, batch = self._given.pop(report.batch)
         self._state.waiting = max(0, self._state.waiting - sum(size for size in batch.sizes if size > 0))
         if report.counts.done + report.counts.skipped == len(batch):
-            self._used(self._run, batch)
+            self._used(run, batch)
 
     def __iter__(self) -> Iterator[Batch | None]:
         """Yield batches, and None while there is nothing to do."""
         while True:
             for batch in self._planner:
-                self._given[batch.name] = batch
+                self._given[batch.name] = self._run, batch
                 yield batch
             has_same_columns = yield from self._next_wave()
             if not has_same_columns:

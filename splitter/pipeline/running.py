@@ -22,11 +22,19 @@ from splitter.engine.summary import Summary
 from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, SplitterError
 from splitter.ledger.journal import Journal
 from splitter.ledger.list_copy import stored_list
+from splitter.ledger.manifest import MANIFEST
 from splitter.ledger.records import NOT_DONE
 from splitter.ledger.records import STALE as IS_STALE
 from splitter.ledger.run_files import PIPELINE
 from splitter.ledger.status import InputStatus
-from splitter.pipeline.contents import Contents, drop_used, keys_needed, users_of
+from splitter.pipeline.contents import (
+    Contents,
+    drop_used,
+    forget_dropped,
+    keys_needed,
+    refuse_dropped,
+    users_of,
+)
 from splitter.pipeline.definition import Pipeline, Stage
 from splitter.pipeline.display import PipelineDisplay, StageDisplay, lines_of
 from splitter.pipeline.driver import StageDriver, StageHooks, is_complete
@@ -101,7 +109,9 @@ def run_stages(pipeline: Pipeline, stages: Sequence[Stage]) -> PipelineEnd:
         storage.prepare()
         with storage.locked(), storage.unless_refused():
             PIPELINE.save(storage, pipeline.described(), pretty=True)
+            refuse_dropped(stages)
             needed = keys_needed(stages)
+            forget_dropped(stages, needed)
             names = [stage.name for stage in stages]
             display = PipelineDisplay(names, quiet=options.quiet, progress=options.progress)
             with contextlib.closing(_Drivers(pipeline, stages, needed, display)) as drivers:
@@ -281,6 +291,9 @@ def _was_complete(stage: Stage) -> bool:
         _, _, keys = stored_list(storage)
     except Refused:
         raise Refused(f"stage {stage.name}: has not run yet; run it first, or leave --only out") from None
+    # the list may be a part of one, as of a driver that was killed, or of a stage before that was interrupted
+    if not storage.exists(MANIFEST) or (stage.before is not None and not _was_complete(stage.before)):
+        return False
     journal = Journal(storage)
     journal.load()
     return not np.isin(InputStatus.of(storage, journal, keys).status, (NOT_DONE, IS_STALE)).any()

@@ -1,0 +1,106 @@
+"""What a review of pipelines has found: stages that do not run now, dropped files, inputs in shards."""
+
+import os
+import signal
+import tarfile
+from pathlib import Path
+
+import pytest
+from doors import write_files
+
+from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset
+from splitter.errors import Refused, RunStopped
+from splitter.pipeline.following import _Waves
+from splitter.pipeline.status import plan_lines
+from splitter.recipes.copy import Copy
+
+
+class Halves(ProcessorDataset):
+    """Both halves of a text."""
+
+    def __init__(self, inputs: object, mark: str = "") -> None:
+        super().__init__(inputs)
+        self.mark = mark
+
+    def process(self, input_file: InputFile):
+        text = input_file.read_text()
+        return [OutputFile(f"{at}.txt", text[at::2] + self.mark) for at in range(2)], {}
+
+
+class Length(ProcessorDataset):
+    """The length of a text."""
+
+    def process(self, input_file: InputFile):
+        return [], {"length": len(input_file.read_bytes())}
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """All outputs below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*.txt")
+        if ".splitter" not in path.parts
+    }
+
+
+@pytest.fixture
+def inputs(folder: Path) -> Path:
+    write_files(folder, {f"in/{number}.txt": f"{number} text" for number in range(24)})
+    return folder / "in"
+
+
+def _chain(inputs: Path, mark: str = "", *, until_used: bool = False) -> Pipeline:
+    pipeline = Pipeline(inputs.parent / "out")
+    first = pipeline.stage("first", Halves(str(inputs)), until_used=until_used, workers=1)
+    second = pipeline.stage("second", Halves(first, mark), workers=1)
+    pipeline.stage("third", Copy(second), workers=1)
+    return pipeline
+
+
+def test_a_stage_alone_removes_nothing_after_a_kill(inputs: Path, monkeypatch: pytest.MonkeyPatch):
+    """The list of the stage before is only a part of one, and not all of it is done."""
+    _chain(inputs).run(quiet=True)
+    before = _files(inputs.parent / "out" / "third")
+    with monkeypatch.context() as patch:
+        patch.setattr(_Waves, "do_rounds", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        (inputs / "0.txt").write_text("another text")
+        with pytest.raises(RunStopped, match="SIGKILL"):
+            _chain(inputs).run(quiet=True)
+    _chain(inputs).run(only="third", quiet=True)
+    assert len(before) == 24 * 4
+    assert _files(inputs.parent / "out" / "third") == before
+    _chain(inputs).run(quiet=True)
+    assert len(_files(inputs.parent / "out" / "third")) == 24 * 4
+
+
+def test_files_that_were_dropped_are_missed_by_name(inputs: Path):
+    """A stage alone does not go through all of them to find out; a plan changes nothing."""
+    for path in sorted(inputs.iterdir())[3:]:
+        path.unlink()
+    output = inputs.parent / "out"
+    _chain(inputs, until_used=True).run(quiet=True)
+    made = _files(output / "second")
+    with pytest.raises(Refused, match="stage second: needs 6 files of stage first, dropped after use"):
+        _chain(inputs, "!", until_used=True).run(only="second", quiet=True)
+    assert (_files(output / "first"), _files(output / "second")) == ({}, made)
+    # kept from now on
+    _chain(inputs).run(until="first", quiet=True)
+    assert len(_files(output / "first")) == 6
+    assert [*plan_lines(_chain(inputs).stages)]
+    assert (output / "first" / ".splitter" / "dropped.json").exists()
+
+
+def test_inputs_in_shards_go_on_after_columns(folder: Path):
+    """What follows finds them, as it would after the stage had run alone."""
+    write_files(folder, {f"{number}.txt": "text" * number for number in range(3)})
+    with tarfile.open(folder / "shard.tar", "w") as shard:
+        for number in range(3):
+            shard.add(folder / f"{number}.txt", f"{number}.txt")
+    pipeline = Pipeline(folder / "out")
+    lengths = pipeline.columns("lengths", Length(str(folder / "shard.tar")), workers=1)
+    pipeline.stage("copies", Copy(lengths.where("length > 0")), workers=1)
+    manifest = pipeline.run(quiet=True)["copies"]
+    assert [(str(row.length), row.output) for row in manifest.itertuples()] == [
+        ("4", "shard.tar/1/1.txt"),
+        ("8", "shard.tar/2/2.txt"),
+    ]
