@@ -17,6 +17,7 @@ from splitter.engine.main import NOTHING
 from splitter.errors import Refused
 from splitter.inputs.stages import NO_ENTRIES, Committed
 from splitter.ledger.journal import Journal
+from splitter.ledger.keeping import KeepRule
 from splitter.ledger.records import DONE, FAILED, SIZE_AT
 from splitter.ledger.run_files import DROPPED
 from splitter.pipeline.definition import Stage
@@ -73,10 +74,22 @@ def _needed_of(stage: Stage, stages: Sequence[Stage], needed: Mapping[str, np.nd
     if not _may_be_dropped(storage):
         return NOTHING
     wanted = None
-    if stage.until_used:
-        wanted = {name for user in users_of(stage, stages) for name in _unsettled(user, needed[user.name])}
+    users = users_of(stage, stages)
+    if stage.until_used and not any(_keeps_others(user, stage) for user in users):
+        wanted = {name for user in users for name in _unsettled(user, needed[user.name])}
     keys = [key for key, names in _missing(storage) if wanted is None or not wanted.isdisjoint(names)]
     return np.array(keys, "u8")
+
+
+def _keeps_others(user: Stage, source: Stage) -> bool:
+    """Return whether --keep of a stage on the way has another condition now, so that more may be needed."""
+    stage = user.before
+    while stage is not None:
+        stored = KeepRule.stored(storage_of(stage.outputs.folder))
+        if stage.options.keep not in (None, stored.where if stored else ""):
+            return True
+        stage = None if stage is source else stage.before
+    return False
 
 
 def forget_dropped(stages: Iterable[Stage], needed: Mapping[str, np.ndarray]) -> None:

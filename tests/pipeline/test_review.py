@@ -90,6 +90,23 @@ def test_files_that_were_dropped_are_missed_by_name(inputs: Path):
     assert (output / "first" / ".splitter" / "dropped.json").exists()
 
 
+def test_more_is_kept_of_files_that_were_dropped(inputs: Path):
+    """Files that --keep left out were used by none, and dropped as well."""
+
+    def pipeline(keep: str) -> Pipeline:
+        pipeline = Pipeline(inputs.parent / "out")
+        first = pipeline.stage(
+            "first", Halves([str(inputs / "0.txt")]), until_used=True, keep=keep, workers=1
+        )
+        pipeline.stage("second", Copy(first), workers=1)
+        return pipeline
+
+    pipeline("size > 3").run(quiet=True)
+    assert len(_files(inputs.parent / "out" / "second")) == 0
+    pipeline("size > 2").run(quiet=True)
+    assert len(_files(inputs.parent / "out" / "second")) == 2
+
+
 def test_inputs_in_shards_go_on_after_columns(folder: Path):
     """What follows finds them, as it would after the stage had run alone."""
     write_files(folder, {f"{number}.txt": "text" * number for number in range(3)})
