@@ -16,7 +16,7 @@ from splitter.ledger.journal import INDEX, Journal
 from splitter.ledger.keeping import refuse_keep_column
 from splitter.ledger.recipe_record import how_before, what_changed
 from splitter.ledger.records import DONE, SKIPPED
-from splitter.ledger.run_files import DROPPED
+from splitter.ledger.run_files import DROPPED, PIPELINE
 from splitter.ledger.tables import refuse_column, refuse_in_the_way
 from splitter.ledger.unsynced import Unsynced
 from splitter.storage.layout import shard_of
@@ -104,6 +104,10 @@ def decide(
     `needed` are the keys of inputs whose outputs were dropped, and which are needed again.
     """
     options, storage = run.options, run.storage
+    if storage.exists(PIPELINE.name):
+        raise Refused(
+            f"{storage.root}: is the folder of a pipeline, with one for each stage; choose another --output"
+        )
     refuse_column(storage, run.table.header)
     refuse_keep_column(storage, run.table.header, options.keep)
     refuse_in_the_way(storage, options.other_tables)

@@ -98,6 +98,8 @@ class _Waves(BatchPlanner):
         # those that workers have, by name, and what they are of
         self._given: dict[str, tuple[Assignment, Batch]] = {}
         self._inputs = 0
+        # bytes of inputs that are in the present waves, and not done
+        self._size = 0
         self._is_over = False
 
     def close(self) -> None:
@@ -145,7 +147,7 @@ class _Waves(BatchPlanner):
             self._given.clear()
             self._journal.recover()
             self._journal.load()
-            self._state.waiting = 0
+            self._size = 0
             self._planner = self._plan(self._compared(), pace=self._planner.pace)
 
     def _compared(self) -> State:
@@ -158,10 +160,15 @@ class _Waves(BatchPlanner):
         """Plan the present wave, and say how much more there is to do."""
         sizes = self._run.survey.sizes[to_do.todo]
         size = int(sizes[sizes > 0].sum())
-        self._state.waiting += size
+        self._size += size
+        self._tell_waiting()
         self._inputs += len(sizes)
         self._display.start(inputs=self._inputs, size=size)
         return Planner(self._run, to_do, self._journal, LostWorkers(), careful=careful, pace=pace)
+
+    def _tell_waiting(self) -> None:
+        """Tell the stage before how much waits, also of what is in no wave yet."""
+        self._state.waiting = self._size + self._upstream.waiting
 
     # -- what a round asks -----------------------------------------------------------------------------------
 
@@ -181,7 +188,9 @@ class _Waves(BatchPlanner):
         if report.batch not in self._given:
             return
         run, batch = self._given.pop(report.batch)
-        self._state.waiting = max(0, self._state.waiting - sum(size for size in batch.sizes if size > 0))
+        self._size = max(0, self._size - sum(size for size in batch.sizes if size > 0))
+        self._upstream.gather()
+        self._tell_waiting()
         if report.counts.done + report.counts.skipped == len(batch):
             self._used(run, batch)
 
@@ -203,6 +212,7 @@ class _Waves(BatchPlanner):
                 self._is_over = True
                 return False
             request = self._request_for(wave) if wave else None
+            self._tell_waiting()
             if request is None:
                 time.sleep(SECONDS_TO_WAIT)
                 yield None

@@ -4,6 +4,7 @@ Nothing here is the truth, which is in the commit records: without it, a stage w
 before has ended.
 """
 
+import contextlib
 import mmap
 import os
 import struct
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from splitter.errors import SplitterError
-from splitter.inputs.stages import Committed, StageOutputs
+from splitter.inputs.stages import NO_ENTRIES, Committed, StageOutputs
 from splitter.ledger.journal import INDEX, Journal
 from splitter.ledger.manifest import union_of
 from splitter.ledger.protocol import BEGUN, generation_of
@@ -27,6 +28,8 @@ _NUMBER = struct.Struct("q")
 AT_WORK, COMPLETE, INCOMPLETE = range(3)
 # seconds between looks at the records of a stage; requests to a store cost money
 _OFTEN, _SELDOM = 0.2, 2.0
+# so many outputs are handed on at once, about, since their rows are in memory then
+MOST_ROWS = 20_000
 
 
 class StageState:
@@ -85,7 +88,11 @@ class StageState:
 
 
 class Upstream:
-    """The stage before, as its records come to be: what it has committed since the last look."""
+    """The stage before, as its records come to be: what it has committed since the last look.
+
+    Attributes:
+        waiting: How many bytes it has made in this run that nobody has taken yet.
+    """
 
     def __init__(self, outputs: StageOutputs, state: StageState) -> None:
         self._storage, self._state = storage_of(outputs.folder), state
@@ -96,6 +103,9 @@ class Upstream:
         self._columns: dict[str, None] = {}
         self._heads: dict[RowColumns, None] = {}
         self._looked_at = -_SELDOM
+        # what was found and not taken, and whether this run has made it
+        self._found: list[tuple[Journal, np.ndarray, bool]] = []
+        self.waiting = 0
 
     @property
     def end(self) -> int:
@@ -103,22 +113,46 @@ class Upstream:
         return self._state.end
 
     def look(self) -> Committed | None:
-        """Return what is new; None if nothing is, or if the records are being merged, as at the end.
+        """Return what is new, or a part of it; None if nothing is, or if the records are being merged.
 
         While the stage is at work it is not asked all the time.
         """
+        self.gather()
+        taken, left = None, MOST_ROWS
+        while self._found and left > 0:
+            journal, entries, is_new = self._found.pop(0)
+            rows = np.cumsum(np.maximum(journal.entries["outputs"][entries], 1))
+            stop = max(1, int(np.searchsorted(rows, left, side="right")))
+            if stop < len(entries):
+                self._found.insert(0, (journal, entries[stop:], is_new))
+            left -= int(rows[:stop][-1])
+            if is_new:
+                self.waiting -= _bytes_of(journal, entries[:stop])
+            with contextlib.suppress(SplitterError):
+                wave = self._committed(journal, entries[:stop])
+                taken = taken.with_later(wave) if taken else wave
+        return taken
+
+    def gather(self) -> None:
+        """Find what is new, and count it."""
         generation, now = self._state.generation, time.monotonic()
         if not generation or (self.end == AT_WORK and now - self._looked_at < self.seconds):
-            return None
+            return
         self._looked_at = now
-        try:
+        with contextlib.suppress(SplitterError, OSError):
             names = [name for name in Journal(self._storage).record_names() if not name.endswith(BEGUN)]
-            return self._before_this_run(names, generation) or self._of_this_run(names, generation)
-        except (SplitterError, OSError):
-            return None
+            self._before_this_run(names, generation)
+            self._of_this_run(names, generation)
 
-    def _before_this_run(self, names: Sequence[str], generation: int) -> Committed | None:
-        """Return what was done before, of the inputs that are known to be valid by now."""
+    def _add(self, journal: Journal, entries: np.ndarray, *, is_new: bool) -> None:
+        entries = entries[entries >= 0]
+        entries = entries[journal.status(entries) == DONE]
+        if len(entries):
+            self._found.append((journal, entries, is_new))
+            self.waiting += _bytes_of(journal, entries) if is_new else 0
+
+    def _before_this_run(self, names: Sequence[str], generation: int) -> None:
+        """Add what was done before, of the inputs that are known to be valid by now."""
         if self._before is None:
             before = Journal(self._storage)
             before.load_only([name for name in names if generation_of(name) < generation])
@@ -130,27 +164,27 @@ class Upstream:
         # which is noted when the stage begins to follow, and when it does the rest
         entries = np.setdiff1d(entries, self._told)
         self._told = np.union1d(self._told, entries)
-        return self._committed(self._before, entries)
+        self._add(self._before, entries, is_new=False)
 
-    def _of_this_run(self, names: Iterable[str], generation: int) -> Committed | None:
+    def _of_this_run(self, names: Iterable[str], generation: int) -> None:
         # what merges records brings nothing new
         fresh = [
             name for name in names if generation_of(name) >= generation and not name.endswith("-compact")
         ]
         fresh = [name for name in fresh if name not in self._seen]
         if not fresh:
-            return None
+            return
         journal = Journal(self._storage)
         journal.load_only(fresh)
         self._seen.update(fresh)
-        return self._committed(journal, journal.others(np.empty(0, "i8")))
+        self._add(journal, journal.others(NO_ENTRIES), is_new=True)
 
-    def _committed(self, journal: Journal, entries: np.ndarray) -> Committed | None:
-        entries = entries[entries >= 0]
-        entries = entries[journal.status(entries) == DONE]
-        if not len(entries):
-            return None
+    def _committed(self, journal: Journal, entries: np.ndarray) -> Committed:
         for head in journal.heads_in_order(entries):
             self._columns |= dict.fromkeys(head.columns)
             self._heads[head] = None
         return Committed(((journal, entries),), union_of(tuple(self._columns), self._heads))
+
+
+def _bytes_of(journal: Journal, entries: np.ndarray) -> int:
+    return int(journal.entries["bytes"][entries].sum())

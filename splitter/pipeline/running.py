@@ -25,7 +25,7 @@ from splitter.ledger.list_copy import stored_list
 from splitter.ledger.manifest import MANIFEST
 from splitter.ledger.records import NOT_DONE
 from splitter.ledger.records import STALE as IS_STALE
-from splitter.ledger.run_files import PIPELINE
+from splitter.ledger.run_files import LIST, PIPELINE
 from splitter.ledger.status import InputStatus
 from splitter.pipeline.contents import (
     Contents,
@@ -108,6 +108,8 @@ def run_stages(pipeline: Pipeline, stages: Sequence[Stage]) -> PipelineEnd:
     with signals_raise():
         storage.prepare()
         with storage.locked(), storage.unless_refused():
+            if storage.exists(LIST.name):
+                raise Refused(f"{storage.root}: holds the outputs of a single run; choose another folder")
             PIPELINE.save(storage, pipeline.described(), pretty=True)
             refuse_dropped(stages)
             needed = keys_needed(stages)

@@ -1,5 +1,6 @@
 """What a review of pipelines has found: stages that do not run now, dropped files, inputs in shards."""
 
+import contextlib
 import os
 import signal
 import tarfile
@@ -8,9 +9,12 @@ from pathlib import Path
 import pytest
 from doors import write_files
 
+import splitter
 from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset
 from splitter.errors import Refused, RunStopped
+from splitter.pipeline import neighbours
 from splitter.pipeline.following import _Waves
+from splitter.pipeline.neighbours import StageState, Upstream
 from splitter.pipeline.status import plan_lines
 from splitter.recipes.copy import Copy
 
@@ -105,6 +109,41 @@ def test_more_is_kept_of_files_that_were_dropped(inputs: Path):
     assert len(_files(inputs.parent / "out" / "second")) == 0
     pipeline("size > 2").run(quiet=True)
     assert len(_files(inputs.parent / "out" / "second")) == 2
+
+
+def test_what_is_taken_at_once_is_bounded(inputs: Path, monkeypatch: pytest.MonkeyPatch):
+    """What waits is counted, also while nobody takes it, and is handed on once, in parts."""
+    pipeline = _chain(inputs)
+    first = pipeline.stages[0].outputs
+    manifest = pipeline.run(until="first", quiet=True)["first"]
+    monkeypatch.setattr(neighbours, "MOST_ROWS", 10)
+    with contextlib.closing(StageState()) as state:
+        upstream = Upstream(first, state)
+        assert upstream.look() is None
+        state.begin(1)
+        upstream.gather()
+        assert upstream.waiting == sum(manifest["size"])
+        parts = [[*part.rows()] for part in iter(upstream.look, None)]
+        assert upstream.waiting == 0
+    rows = [row for part in parts for row in part]
+    assert rows == [[*map(str, row)] for row in manifest.values.tolist()]
+    assert [len(part) for part in parts] == [10, 10, 10, 10, 8]
+
+
+def test_a_folder_is_of_a_run_or_of_a_pipeline(inputs: Path):
+    """Else the outputs of a run could lie among those of a stage."""
+    pipeline, output = _chain(inputs), inputs.parent / "out"
+    pipeline.run(until="first", quiet=True)
+    with pytest.raises(Refused, match="out: is the folder of a pipeline"):
+        splitter.run(Length(str(inputs)), output, quiet=True)
+    with pytest.raises(Refused, match="first: holds the outputs of a single run"):
+        _within(output / "first", inputs).run(quiet=True)
+
+
+def _within(output: Path, inputs: Path) -> Pipeline:
+    pipeline = Pipeline(output)
+    pipeline.stage("only", Length(str(inputs)))
+    return pipeline
 
 
 def test_inputs_in_shards_go_on_after_columns(folder: Path):
