@@ -12,6 +12,7 @@ from splitter.errors import Refused
 from splitter.inputs.listing import ListSequence
 from splitter.inputs.stages import StageOutputs
 from splitter.options import OF_ALL_STAGES, RunOptions, flag
+from splitter.storage.layout import same_name
 from splitter.storage.names import is_output
 from splitter.text.conditions import columns_in
 from splitter.text.sizes import parse_size
@@ -103,7 +104,7 @@ class Pipeline:
         """
         if not is_output(name) or "/" in name or name.startswith("."):
             raise Refused(f"stage {name!r}: its name is that of a folder; choose a plain one")
-        if name.lower() in (stage.name.lower() for stage in self.stages):
+        if same_name(name) in (same_name(stage.name) for stage in self.stages):
             raise Refused(f"stage {name}: there are two of this name; rename one")
         before = self._before(name, dataset)
         if until_used and adds_columns:

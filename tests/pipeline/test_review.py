@@ -146,6 +146,15 @@ def _within(output: Path, inputs: Path) -> Pipeline:
     return pipeline
 
 
+@pytest.mark.parametrize("other", ["Stra\u00dfe", "stra\u00dfe", "STRASSE"])
+def test_folders_of_stages_differ_everywhere(folder: Path, other: str):
+    """Also where case and Unicode form do not count."""
+    pipeline = Pipeline(folder)
+    first = pipeline.stage("stra\u00dfe", Length(["a.txt"]))
+    with pytest.raises(Refused, match="there are two of this name"):
+        pipeline.stage(other, Copy(first))
+
+
 def test_inputs_in_shards_go_on_after_columns(folder: Path):
     """What follows finds them, as it would after the stage had run alone."""
     write_files(folder, {f"{number}.txt": "text" * number for number in range(3)})
