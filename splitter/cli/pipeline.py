@@ -139,7 +139,7 @@ def _beside(folder: str, path: str) -> str:
 # -- from the command line -----------------------------------------------------------------------------------
 
 # what says where outputs go is for the last of several recipes
-_OF_THE_LAST = ("sink", "name", "shard_size", "shard_maxcount", "field", "shuffle", "keep", "audiofolder")
+_OF_THE_LAST = ("sink", "name", "shard_size", "shard_maxcount", "field", "shuffle", "audiofolder")
 _OF_EACH = (
     *("executor", "workers", "address", "num_cpus", "num_gpus", "resources", "pip", "runtime_env"),
     *("device", "timeout", "memory", "retries", "max_failures", "retry_failed", "fresh", "durable"),
@@ -233,6 +233,9 @@ _run_command = click.Command(
     callback=_run,
     short_help="Run the stages, or continue.",
     help="""Run the stages that FILE describes, or continue: finished inputs are left alone.
+
+        FILE names an output folder, output = "...", and has a table [[stage]] for each stage: name, dataset
+        or from (an earlier stage), recipe, and options of the recipe and of its run.
 
         An input that fails in a stage fails alone, and is listed in errors.csv of that folder.""",
     params=[*_run_options()],

@@ -126,7 +126,8 @@ def _run(**values: Any) -> int:  # noqa: ANN401 - what click has parsed
         try:
             summary = run_dataset(dataset, values["output"], options, display)
         except Interrupted as interruption:
-            display.error("interrupted; finished work is kept; run the same command to continue")
+            same = "the same command without --fresh" if options.fresh else "the same command"
+            display.error(f"interrupted; finished work is kept; run {same} to continue")
             if interruption.summary:
                 display.summary(interruption.summary, next_step=False)
             return interruption.exit_code

@@ -245,7 +245,7 @@ def _next_step(summary: "Summary") -> str:
         step = f"make {names} readable{why} and run again"
         return f"{step}: {which} could not be read and {keep} earlier outputs"
     if summary.failed and not summary.part:
-        why = _first_failure(summary)
+        why = first_failure(summary)
         return f"see errors.csv{why}, fix the cause, and run again with --retry-failed"
     if summary.left or summary.stale:
         return f"run again {'without --limit for the rest' if summary.limited else 'to continue'}"
@@ -255,7 +255,7 @@ def _next_step(summary: "Summary") -> str:
 def _after_the_end(summary: "Summary") -> str:
     if summary.part:
         command = f"splitter manifest {as_typed(summary.output)}"
-        why = f", which lists failures in errors.csv{_first_failure(summary)}" if summary.failed else ""
+        why = f", which lists failures in errors.csv{first_failure(summary)}" if summary.failed else ""
         return f"when all {summary.part.of} parts are done: {command}{why}"
     if not summary.inputs:
         return "check DATASET: it lists no inputs"
@@ -270,7 +270,8 @@ def as_typed(output: str) -> str:
     return shlex.quote(output if below.startswith(("..", "-")) else below)
 
 
-def _first_failure(summary: "Summary") -> str:
+def first_failure(summary: "Summary") -> str:
+    """Return the first input that failed and why, in brackets; nothing if there is none."""
     first = show_failure(*summary.first_failure) if summary.first_failure else ""
     return f" (first: {_example(first)})" if first else ""
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from splitter.errors import Refused
-from splitter.ledger.run_files import LIST, LISTED
+from splitter.ledger.run_files import LIST, LISTED, OF_A_PIPELINE, PIPELINE
 from splitter.storage.base import Storage
 from splitter.storage.checked_file import unsealed
 from splitter.storage.content import measure
@@ -78,6 +78,8 @@ def stored_rows(storage: Storage) -> tuple[ListDescription, Row, Iterator[Row]]:
 def list_description(storage: Storage) -> ListDescription:
     """Return how the list of the last run names inputs."""
     listed = LISTED.load(storage, _description)
+    if listed is None and storage.exists(PIPELINE.name):
+        raise Refused(f"{storage.root}: {OF_A_PIPELINE}")
     if listed is None or not storage.exists(LIST.name):
         raise Refused(f"{storage.root}: no run has started there yet; start one with 'splitter run'")
     return listed

@@ -12,7 +12,7 @@ from typing import cast
 from splitter.errors import Refused, StorageError
 from splitter.ledger.keeping import COLUMN
 from splitter.ledger.manifest import MANIFEST
-from splitter.ledger.run_files import SCHEMA
+from splitter.ledger.run_files import OF_A_PIPELINE, PIPELINE, SCHEMA
 from splitter.outputs.files import Files, LocalFiles, files_at
 from splitter.storage.checked_file import json_of
 from splitter.storage.layout import OWN_FOLDER
@@ -99,6 +99,8 @@ def open_table(
     if not files.exists(name):
         files.refuse_nowhere()
         if files.exists(OWN_FOLDER):
+            if files.exists(PIPELINE.name):
+                raise Refused(f"{path.rpartition('/')[0]}: {OF_A_PIPELINE}")
             _refuse_in_use(files)
             raise Refused(f"{path}: there is no manifest, because the run has not ended; {AGAIN}")
         raise Refused(f"{path}: there is no manifest; pass the output folder of a finished run")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splitter.engine.display import as_typed
+from splitter.engine.display import as_typed, first_failure
 from splitter.engine.summary import Summary
 from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, SplitterError
 from splitter.ledger.journal import Journal
@@ -325,8 +325,11 @@ def _why_early(end: PipelineEnd) -> Iterator[str]:
 
 
 def _next_step(end: PipelineEnd) -> str:
-    if failed := [name for name, stage in end.stages.items() if stage.summary and stage.summary.failed]:
-        folders = " and ".join(failed)
-        return f"next: see errors.csv of {folders}, fix the cause, and run again with --retry-failed"
+    summaries = [stage.summary for stage in end.stages.values() if stage.summary]
+    if failed := [summary for summary in summaries if summary.failed]:
+        tables = " and ".join(f"{as_typed(summary.output)}/errors.csv" for summary in failed)
+        return (
+            f"next: see {tables}{first_failure(failed[0])}, fix the cause, and run again with --retry-failed"
+        )
     last = [*end.stages.values()][-1].summary
     return f"next: splitter report {as_typed(last.output)}" if last else "next: run again to continue"

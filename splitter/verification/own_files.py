@@ -11,6 +11,8 @@ from splitter.ledger.run_files import (
     KEEP,
     LIST,
     LISTED,
+    OF_A_PIPELINE,
+    PIPELINE,
     RULE,
     RUN,
     RUN_AGAIN,
@@ -49,6 +51,8 @@ class OwnFiles:
     def _faults(self) -> Iterator[tuple[str, str]]:
         storage = self._storage
         missing = [file for file in (LIST, LISTED) if not storage.exists(file.name)]
+        if missing and storage.exists(PIPELINE.name):
+            raise Refused(f"{storage.root}: {OF_A_PIPELINE}")
         if missing and not self._journal.is_begun:
             raise Refused(f"{storage.root}: no run has started there yet; start one with 'splitter run'")
         shares = [name for name in storage.names(OWN_FOLDER) if name.startswith("shares-of-")]

@@ -254,11 +254,24 @@ def test_paths_start_from_the_file_and_a_failed_input_fails_alone(tmp_path, capf
     fill(tmp_path / "deep", CUT_JUDGE.replace("Length", "Short") + CHOOSE)
     said = here(capfd, "pipeline", "run", "deep/line.toml", "-o", "other", "--limit", "1")
     assert said.code == 1
-    assert said.lines[-1] == "next: see errors.csv of judge, fix the cause, and run again with --retry-failed"
+    assert said.lines[-1].startswith("next: see other/judge/errors.csv (first: ")
+    assert said.lines[-1].endswith("), fix the cause, and run again with --retry-failed")
     assert [row["from_part"] for row in read_table(tmp_path / "other" / "judge" / "errors.csv")] == ["ple"]
     chosen = read_table(tmp_path / "other" / "choose" / "manifest.csv")
     assert [row["from_part"] for row in chosen] == ["imp", "mpl"]
     assert not (tmp_path / "deep" / "made").exists()
+
+
+def test_keep_before_then_is_of_the_recipe_it_stands_with(tmp_path, capfd, monkeypatch):
+    fill(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    command = ["run", "list.csv", "--recipe", "words", "--num-chars", "3", "--overlap", "2", "--workers", "1"]
+    said = here(capfd, *command, "--keep", "part != 'mpl'", "--then", "copy", "--output", "kept")
+    assert said.code == 0
+    parts = [part for parts in PARTS.values() for part in parts]
+    assert {row["from_part"] for row in read_table(tmp_path / "kept" / "copy" / "manifest.csv")} == {
+        *parts
+    } - {"mpl"}
 
 
 def test_then_names_folders_after_recipes(tmp_path, capfd, monkeypatch):

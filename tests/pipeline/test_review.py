@@ -11,6 +11,7 @@ from doors import write_files
 
 import splitter
 from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset
+from splitter.cli.main import exit_code
 from splitter.errors import Refused, RunStopped
 from splitter.pipeline import neighbours
 from splitter.pipeline.following import _Waves
@@ -169,3 +170,11 @@ def test_inputs_in_shards_go_on_after_columns(folder: Path):
         ("4", "shard.tar/1/1.txt"),
         ("8", "shard.tar/2/2.txt"),
     ]
+
+
+@pytest.mark.parametrize("command", ["report", "stats", "verify", "manifest"])
+def test_the_folder_of_a_pipeline_is_no_output_folder(inputs: Path, capfd, command: str):
+    """Each command says so, instead of how to continue a run."""
+    _chain(inputs).run(until="first", quiet=True)
+    assert exit_code([command, str(inputs.parent / "out")]) == 2
+    assert "out: is the folder of a pipeline" in capfd.readouterr().err
