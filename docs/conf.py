@@ -58,7 +58,7 @@ NAVIGATION = {
         "ray-data",
         "tar",
     ],
-    "Reference": ["cli", "the-class", "manifest", "api"],
+    "Reference": ["cli", "the-class", "manifest", "api", "agents"],
     "Background": ["design", "performance", "comparison"],
 }
 

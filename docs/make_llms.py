@@ -1,4 +1,4 @@
-"""Write llms.txt, what a language model needs to use splitter: `python docs/make_llms.py` from a checkout.
+"""Write llms.txt and docs/agents.md, what a language model needs: `python docs/make_llms.py` from a checkout.
 
 Everything in it is taken from the pages and from the command line, so that it cannot say anything else.
 """
@@ -19,23 +19,24 @@ from splitter.recipes.registry import load_recipe  # noqa: E402
 from splitter.registry import RECIPES  # noqa: E402
 
 ROW = re.compile(r"^\| \[([^\]]+)\]\(([^)]+)\) \| (.+) \|$", re.MULTILINE)
+BLOCK = re.compile(r"^```.*?^```$\n?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+
+AGENTS = """\
+What a program needs that writes commands and recipes for splitter, on one page, made from the other
+pages and from the command line. Every message is one line that names the input, what is wrong, and
+what to do; nothing asks a question. All commands may be repeated: they continue, and leave alone
+what is done."""
 
 
 def page() -> str:
     """The whole file."""
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     introduction = index.split("\n\n")[1].replace("\n", " ")
-    context = click.Context(commands)
-    names = commands.list_commands(context)
-    help_texts = {name: commands.commands[name].get_short_help_str(200) for name in names}
     return "\n".join(
         [
             f"# splitter\n\n> {introduction}\n",
-            "## Commands\n",
-            *(f"- `splitter {name}`: {text}" for name, text in help_texts.items()),
-            "\n## Recipes\n",
-            *(f"- `--recipe {name}`: {first_line(load_recipe(name))}" for name in RECIPES.own),
+            *what_there_is(),
             f"\n## Your own recipe\n\n{example()}\n",
             f"## Exit codes\n\n{section('faults-and-resume.md', 'Exit codes')}\n",
             "## Pages\n",
@@ -43,6 +44,45 @@ def page() -> str:
             "",
         ]
     )
+
+
+def what_there_is() -> Iterator[str]:
+    """The commands and the recipes."""
+    context = click.Context(commands)
+    yield "## Commands\n"
+    for name in commands.list_commands(context):
+        yield f"- `splitter {name}`: {commands.commands[name].get_short_help_str(200)}"
+    yield "\n## Recipes\n"
+    yield from (f"- `--recipe {name}`: {first_line(load_recipe(name))}" for name in RECIPES.own)
+
+
+def for_agents() -> str:
+    """The page for programs that write commands and recipes: commands, contract, errors."""
+    parts = [
+        ("Your own recipe: what `process` returns", "the-class.md", "Output files"),
+        ("Metadata", "the-class.md", "Metadata"),
+        ("Leaving an input out", "the-class.md", "Skipping an input"),
+        ("After a change of the code", "the-class.md", "Changing the code"),
+        ("The manifest", "manifest.md", "Columns"),
+        ("errors.csv", "manifest.md", "errors.csv"),
+        ("Exit codes", "faults-and-resume.md", "Exit codes"),
+        ("What is refused", "faults-and-resume.md", "What splitter refuses"),
+        ("After an interruption", "faults-and-resume.md", "What an interrupted run leaves"),
+        ("Progress for programs", "batches-and-parallelism.md", "Watching a run"),
+        ("Checking the outputs", "verify.md", "From scripts"),
+    ]
+    lines = ["# For agents", "", AGENTS, "", *what_there_is(), "", f"## A recipe\n\n{example()}"]
+    for title, name, heading in parts:
+        lines += ["", f"## {title}", "", digest(name, heading), "", f"[More]({name})"]
+    return "\n".join([*lines, ""])
+
+
+def digest(name: str, title: str) -> str:
+    """What stands below a heading, without its examples and links; sentences that lead to one end there."""
+    # what only leads to an example goes with it
+    text = re.sub(r" [^.\n]{,20}:(?=\n\n(?!\|))", "", BLOCK.sub("", body(name, title)))
+    text = re.sub(r":\n\n(?!\|)|:\s*\Z", ".\n\n", LINK.sub(r"\1", text))
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
 def example() -> str:
@@ -57,11 +97,16 @@ def example() -> str:
 
 def section(name: str, title: str) -> str:
     """What stands below a heading of a page, up to its first block."""
+    return LINK.sub(r"\1", body(name, title).partition("```")[0]).strip()
+
+
+def body(name: str, title: str) -> str:
+    """All that stands below a heading of a page."""
     text = (DOCS / name).read_text(encoding="utf-8")
     found = re.search(rf"^#+ {title}\n+(.*?)(?=^#+ |\Z)", text, re.MULTILINE | re.DOTALL)
     if not found:
         raise SystemExit(f"{name} has no heading {title!r}")
-    return LINK.sub(r"\1", found[1].partition("```")[0]).strip()
+    return found[1]
 
 
 def pages(index: str) -> Iterator[str]:
@@ -73,3 +118,4 @@ def pages(index: str) -> Iterator[str]:
 
 if __name__ == "__main__":
     (DOCS.parent / "llms.txt").write_text(page(), encoding="utf-8")
+    (DOCS / "agents.md").write_text(for_agents(), encoding="utf-8")

@@ -157,6 +157,8 @@ def test_what_language_models_read_is_current():
     """llms.txt is what docs/make_llms.py makes of the pages; it names every command, recipe and page."""
     text = (CHECKOUT / "llms.txt").read_text(encoding="utf-8")
     assert text == script("make_llms").page(), "run: python docs/make_llms.py"
+    agents = (DOCS / "agents.md").read_text(encoding="utf-8")
+    assert agents == script("make_llms").for_agents(), "run: python docs/make_llms.py"
     assert [name for name in commands.commands if f"`splitter {name}`" not in text] == []
     assert [name for name in RECIPES.own if f"`--recipe {name}`" not in text] == []
     named = re.findall(r"\]\((docs/[^)]+)\)", text)
