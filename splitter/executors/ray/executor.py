@@ -41,7 +41,6 @@ from splitter.text.show import show_count
 from splitter.text.urls import is_url
 from splitter.worker.messages import Batch, Job, Report
 
-_END = object()
 BATCHES_PER_WORKER = 2
 FEW_BATCHES = 4
 SECONDS_TO_PROBE = 60.0
@@ -216,10 +215,12 @@ class RayExecutor(Executor):
         yield Report(notes=self._too_small())
         while True:
             while more and len(at_work) < self._room():
-                batch = next(batches, _END)
-                if batch is _END:
+                try:
+                    batch = next(batches)
+                except StopIteration:
                     more = False
-                if not isinstance(batch, Batch):
+                    break
+                if batch is None:
                     break
                 reference = task.remote(self._mission, run, pickle.dumps(batch))
                 at_work[reference] = batch.keys
