@@ -31,13 +31,14 @@ from splitter.worker.messages import Batch
 class Contents:
     """What a stage does with files while it is at work: those that it makes, and those that it uses."""
 
-    def __init__(self, stage: Stage, users: Iterable[Stage]) -> None:
-        """Take the stage, and all that read files of the stage before."""
+    def __init__(self, stage: Stage, users: Sequence[Stage]) -> None:
+        """Take the stage, and all that read the files which it reads."""
         self._marks = stage.until_used
-        before = stage.before
-        is_alone = before is not None and [*users] == [stage]
-        drops = before is not None and is_alone and before.until_used
-        self._source = storage_of(before.outputs.folder) if before and drops else None
+        source = stage.files_from
+        # what the last of a chain has done has come through all others
+        is_last = source is not None and users[-1] is stage and _is_chain(source, users)
+        drops = source is not None and is_last and source.until_used
+        self._source = storage_of(source.outputs.folder) if source and drops else None
 
     def begin(self, storage: Storage) -> None:
         """Note, before any file goes, that files may be missing."""
@@ -48,6 +49,11 @@ class Contents:
         """Drop the inputs of a batch that is committed, unless another stage needs them."""
         if self._source is not None:
             self._source.remove(listed_in(run, batch.texts))
+
+
+def _is_chain(source: Stage, users: Sequence[Stage]) -> bool:
+    """Return whether each stage takes what the one before it has done."""
+    return [user.before for user in users] == [source, *users[:-1]]
 
 
 def listed_in(run: Assignment, texts: Iterable[bytes]) -> list[str]:

@@ -217,3 +217,21 @@ def test_dropped_files_of_a_killed_stage_are_made_again(chain: Chain):
     made = [path.read_text() for path in (chain.output / "more").rglob("out.txt")]
     assert len(made) == 2 * INPUTS
     assert all(text.endswith(" 7") for text in made)
+
+
+def test_files_go_while_the_pipeline_is_at_work(chain: Chain):
+    """The last of a chain of readers drops what it has done, though the first reads the same files."""
+    chain.slow(0.05)
+    cut, change = chain.spec["stages"]
+    cut["until_used"] = True
+    cut["parameters"]["seconds"] = 0.3
+    change["from"] = "judge"
+    chain.spec["stages"].insert(1, {**change, "name": "judge", "recipe": "Judge", "from": "cut"})
+    driver = chain.start()
+    # of folders that come and go
+    driver.until(lambda: sum("out.txt" in names for *_, names in os.walk(chain.output / "change")) >= INPUTS)
+    there = [name for *_, names in os.walk(chain.output / "cut") for name in names if name.endswith(".md")]
+    driver.wait()
+    assert driver.code == 0, driver.stderr
+    assert len(there) < INPUTS
+    assert not [*(chain.output / "cut").rglob("*.md")]
