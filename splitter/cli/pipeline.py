@@ -119,16 +119,12 @@ def _until_used(path: str, keep: Any, names: Sequence[Any]) -> list[str]:  # noq
     if not isinstance(keep, dict):
         raise Refused(f"{path}: [keep] is a table of stages")
     for name, value in keep.items():
-        _refuse_unknown(f"{path}, [keep]", [name], names, "stage")
+        if name not in names:
+            hint = nearest(name, sorted(map(str, names)))
+            raise Refused(f"{path}, [keep]: there is no stage {name!r}{hint}")
         if value not in (ALWAYS, UNTIL_USED):
             raise Refused(f"{path}, [keep]: {name} = {value!r}; choose {ALWAYS!r} or {UNTIL_USED!r}")
     return [name for name, value in keep.items() if value == UNTIL_USED]
-
-
-def _refuse_unknown(where: str, names: Sequence[str], known: Any, what: str = "option") -> None:  # noqa: ANN401
-    for name in names:
-        if name not in known:
-            raise Refused(f"{where}: there is no {what} {name!r}{nearest(name, sorted(map(str, known)))}")
 
 
 def _beside(folder: str, path: str) -> str:

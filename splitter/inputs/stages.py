@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from splitter.inputs.listing import InputList
 
 
-NO_ENTRIES = np.empty(0, "i8")
-
-
 @dataclass(frozen=True)
 class Committed:
     """Some inputs of a stage that are done.
@@ -54,8 +51,7 @@ class Committed:
         journal = Journal(storage)
         journal.load()
         if list_description(storage).is_part:
-            entries = journal.others(NO_ENTRIES)
-            entries = entries[journal.status(entries) == DONE]
+            entries = journal.done()
         else:
             entries = InputStatus.of(storage, journal, keys).entries_with(DONE)
         return cls(((journal, entries),), union_of(tuple(header), journal.heads_in_order(entries)))
@@ -87,14 +83,12 @@ class StageOutputs:
         name: The name of the stage.
         folder: Its output folder.
         adds_columns: Whether its own inputs go on, with its metadata as further columns.
-        has_sizes: Whether its inputs were outputs of a stage, too, so that their sizes are known.
         committed: The part of it that is meant; None for all that is there when it is read.
     """
 
     name: str
     folder: str
     adds_columns: bool = False
-    has_sizes: bool = False
     committed: Committed | None = None
 
     def where(self, condition: str) -> "InputList":

@@ -187,6 +187,11 @@ class Journal(CommitProtocol):
         chosen[entries[entries >= 0]] = False
         return np.flatnonzero(chosen)
 
+    def done(self) -> np.ndarray:
+        """Return the entries that count, and are done."""
+        entries = self.others(np.empty(0, "i8"))
+        return entries[self.entries["status"][entries] == DONE]
+
     def with_outputs(self, entries: np.ndarray) -> np.ndarray:
         """Return those of some entries that have output files."""
         return entries[self.entries["outputs"][entries] > 0]

@@ -16,11 +16,9 @@ from splitter.ledger.records import (
     DONE,
     ERROR_COLUMNS,
     FAILED,
-    NOT_DONE,
     OUTPUT_COLUMNS,
     SKIPPED,
     SKIPPED_COLUMN,
-    STALE,
     RowColumns,
 )
 from splitter.ledger.run_files import SCHEMA
@@ -41,7 +39,7 @@ class ManifestTables:
         self._columns = tuple(columns)
         self._made = input_status.entries_with(DONE, SKIPPED)
         self._failed = input_status.entries_with(FAILED)
-        self._is_complete = not np.isin(input_status.status, (NOT_DONE, STALE)).any()
+        self._is_complete = input_status.is_complete
         self._union = union_of(self._columns, journal.heads_in_order(self._made))
 
     def write(self) -> None:

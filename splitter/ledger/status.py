@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splitter.ledger.journal import Journal
-from splitter.ledger.records import STALE
+from splitter.ledger.records import NOT_DONE, STALE
 from splitter.ledger.run_files import STALE_MARKS
 from splitter.storage.base import Storage
 from splitter.text.show import one_line
@@ -57,6 +57,11 @@ class InputStatus:
         status[found[_is_stale(storage, journal, entries[found])]] = STALE
         gone = journal.others(entries)
         return cls(entries, status, gone, journal.with_outputs(gone))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each input is done, skipped or failed, as it is now."""
+        return not np.isin(self.status, (NOT_DONE, STALE)).any()
 
     def first_gone(self, journal: Journal, column: str) -> list[str]:
         """Return the first few inputs that have outputs and are no longer in the list."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from splitter.errors import StorageError
 from splitter.ledger.journal import Journal
-from splitter.ledger.records import DONE, SIZE_AT
+from splitter.ledger.records import SIZE_AT
 from splitter.ledger.run_files import UNSYNCED
 from splitter.storage.base import Storage
 from splitter.storage.layout import shard_of
@@ -58,8 +58,7 @@ class Unsynced:
 
     def lost(self, storage: Storage, journal: Journal) -> np.ndarray:
         """Find the entries with a loose output that is gone, or has another size than was written."""
-        entries = journal.others(np.empty(0, "i8"))
-        entries = entries[journal.entries["status"][entries] == DONE]
+        entries = journal.done()
         entries = entries[~journal.is_older(entries, self.generation)]
         found = journal.rows_of_each(entries)
         lost = (_is_lost(storage, len(head.columns), rows) for head, rows in found)

@@ -15,10 +15,10 @@ from splitter.engine.decide import decide
 from splitter.engine.display import Display
 from splitter.engine.main import NOTHING
 from splitter.errors import Refused
-from splitter.inputs.stages import NO_ENTRIES, Committed
+from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import KeepRule
-from splitter.ledger.records import DONE, FAILED, SIZE_AT
+from splitter.ledger.records import FAILED, SIZE_AT
 from splitter.ledger.run_files import DROPPED
 from splitter.pipeline.definition import Stage
 from splitter.storage.base import Storage
@@ -48,17 +48,13 @@ class Contents:
     def used(self, run: Assignment, batch: Batch) -> None:
         """Drop the inputs of a batch that is committed, unless another stage needs them."""
         if self._source is not None:
-            self._source.remove(listed_in(run, batch.texts))
+            at = run.job.at
+            self._source.remove(row[at] for text in batch.texts for row in parse_rows(text))
 
 
 def _is_chain(source: Stage, users: Sequence[Stage]) -> bool:
     """Return whether each stage takes what the one before it has done."""
     return [user.before for user in users] == [source, *users[:-1]]
-
-
-def listed_in(run: Assignment, texts: Iterable[bytes]) -> list[str]:
-    """Return the inputs in rows of the list, as they are written there."""
-    return [row[run.job.at] for text in texts for row in parse_rows(text)]
 
 
 def users_of(stage: Stage, stages: Iterable[Stage]) -> list[Stage]:
@@ -141,8 +137,7 @@ def _missing(storage: Storage) -> Iterator[tuple[int, list[str]]]:
     journal = Journal(storage)
     journal.load()
     # what a killed driver has left of the list does not matter
-    entries = journal.others(NO_ENTRIES)
-    entries = entries[journal.status(entries) == DONE]
+    entries = journal.done()
     for entry, (head, rows) in zip(entries.tolist(), journal.rows_of_each(entries), strict=True):
         at = len(head.columns)
         files = [(row[at], row[at + SIZE_AT]) for row in rows if row[at] and row[at + SIZE_AT]]

@@ -109,8 +109,7 @@ class Pipeline:
         before = self._before(name, dataset)
         if until_used and adds_columns:
             raise Refused(f"stage {name}: adds columns, so it has no files to remove; leave 'until used' out")
-        has_sizes = before is not None and (before.outputs.has_sizes or not before.outputs.adds_columns)
-        outputs = StageOutputs(name, f"{self.output}/{name}", adds_columns, has_sizes)
+        outputs = StageOutputs(name, f"{self.output}/{name}", adds_columns)
         stage = Stage(dataset, options, RunOptions(), outputs, before, until_used)
         self.stages.append(_resolved(stage, {}))
         return outputs
@@ -250,14 +249,14 @@ def _here(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_options(stage: Stage, asked: Mapping[str, Any]) -> None:
-    name = stage.name
+    name, before = stage.name, stage.before
     if "part" in asked:
         raise Refused(f"stage {name}: --part divides a single run; use --executor ray for several machines")
-    for option in () if stage.before is None else (*_OF_LISTS, *_OF_THE_FIRST):
-        if option in asked:
+    for option in (*_OF_LISTS, *_OF_THE_FIRST):
+        if before is not None and option in asked:
             raise Refused(
-                f"stage {name}: {flag(option)} is for a list, but it takes what stage "
-                f"{stage.before.name if stage.before else ''} makes; leave it out"
+                f"stage {name}: {flag(option)} is for a list, but it takes what stage {before.name} makes; "
+                "leave it out"
             )
     if stage.outputs.adds_columns and asked.get("sink", "files") != "files":
         raise Refused(f"stage {name}: adds columns and makes no files; leave --sink out")

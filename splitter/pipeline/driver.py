@@ -104,7 +104,7 @@ class StageDriver:
         try:
             if self._upstream and follows and self._upstream.end == AT_WORK:
                 progress = follow(
-                    self._request_of, self._upstream, self._state, self._contents.used, self._display
+                    self._request, self._upstream, self._state, self._contents.used, self._display
                 )
             end = self._wait() if not progress.stopped else INCOMPLETE
         except Interrupted as interruption:
@@ -153,9 +153,6 @@ class StageDriver:
         options = replace(stage.options, prune=prune)
         request = read_request(dataset, storage_of(stage.outputs.folder), options, self._display)
         return replace(request, hooks=self._hooks)
-
-    def _request_of(self, committed: Committed) -> RunRequest:
-        return self._request(committed)
 
 
 def is_complete(summary: Summary | None) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from splitter.errors import SplitterError
-from splitter.inputs.stages import NO_ENTRIES, Committed, StageOutputs
+from splitter.inputs.stages import Committed, StageOutputs
 from splitter.ledger.journal import INDEX, Journal
 from splitter.ledger.manifest import union_of
 from splitter.ledger.protocol import BEGUN, generation_of
@@ -145,8 +145,6 @@ class Upstream:
             self._of_this_run(names, generation)
 
     def _add(self, journal: Journal, entries: np.ndarray, *, is_new: bool) -> None:
-        entries = entries[entries >= 0]
-        entries = entries[journal.status(entries) == DONE]
         if len(entries):
             self._found.append((journal, entries, is_new))
             self.waiting += _bytes_of(journal, entries) if is_new else 0
@@ -161,6 +159,7 @@ class Upstream:
         text = text[: len(text) // 8 * 8]
         self._read_to += len(text)
         entries = self._before.find(np.frombuffer(text, "<u8"))
+        entries = entries[self._before.status(entries) == DONE]
         # which is noted when the stage begins to follow, and when it does the rest
         entries = np.setdiff1d(entries, self._told)
         self._told = np.union1d(self._told, entries)
@@ -177,7 +176,7 @@ class Upstream:
         journal = Journal(self._storage)
         journal.load_only(fresh)
         self._seen.update(fresh)
-        self._add(journal, journal.others(NO_ENTRIES), is_new=True)
+        self._add(journal, journal.done(), is_new=True)
 
     def _committed(self, journal: Journal, entries: np.ndarray) -> Committed:
         for head in journal.heads_in_order(entries):

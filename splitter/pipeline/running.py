@@ -23,8 +23,6 @@ from splitter.errors import Interrupted, RecipeError, Refused, RunStopped, Split
 from splitter.ledger.journal import Journal
 from splitter.ledger.list_copy import stored_list
 from splitter.ledger.manifest import MANIFEST
-from splitter.ledger.records import NOT_DONE
-from splitter.ledger.records import STALE as IS_STALE
 from splitter.ledger.run_files import LIST, PIPELINE
 from splitter.ledger.status import InputStatus
 from splitter.pipeline.contents import (
@@ -298,7 +296,7 @@ def _was_complete(stage: Stage) -> bool:
         return False
     journal = Journal(storage)
     journal.load()
-    return not np.isin(InputStatus.of(storage, journal, keys).status, (NOT_DONE, IS_STALE)).any()
+    return InputStatus.of(storage, journal, keys).is_complete
 
 
 def _tell(end: PipelineEnd, display: PipelineDisplay) -> None:
