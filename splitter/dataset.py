@@ -20,7 +20,7 @@ from splitter.inputs.locations import look_at
 from splitter.inputs.reading import read_source
 from splitter.inputs.shards.reader import MemberFiles
 from splitter.inputs.table import InputTable, copy_list
-from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch
+from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch, UnopenedFile
 from splitter.storage.layout import Layout
 from splitter.text.urls import is_url
 
@@ -43,6 +43,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
     Attributes:
         version: Increase it when the code changes, so that finished inputs are redone.
         group_rows: Whether all rows with the same path form one input, in `input_file.rows`.
+        opens_files: Whether it reads its input files; if not, none is fetched or taken out of a shard.
         needs_programs: Programs that `process` starts: if one is missing, nothing is tried.
         metadata_types: Types of metadata keys, if they should not follow from the values.
         num_cpus: CPUs that a batch takes on a Ray cluster.
@@ -53,6 +54,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
 
     version: ClassVar[int | str] = 1
     group_rows: ClassVar[bool] = False
+    opens_files: ClassVar[bool] = True
     metadata_types: ClassVar[Mapping[str, type]] = {}
     num_cpus: ClassVar[float] = 1
     num_gpus: ClassVar[float] = 0
@@ -146,6 +148,8 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         at = int(index.find([url])[0])
         if at in index.faults:
             raise UnreadableInput(index.faults[at])
+        if not self.opens_files:
+            return UnopenedFile._make(input_file)
         member = index.location(at)
         if member is not None:
             fetcher.begin(members.begin({0: member}, 1))
@@ -379,6 +383,8 @@ def check_parameters(dataset: ProcessorDataset, option_names: Iterable[str]) -> 
             raise Refused(f"{name}: metadata_types[{key!r}] is {kind!r}; expected str, int, float or bool")
     if not isinstance(dataset.version, (str, int, float)):
         raise Refused(f"{name}: version is {dataset.version!r:.100}; expected a number or text")
-    if not isinstance(dataset.group_rows, bool):
-        raise Refused(f"{name}: group_rows is {dataset.group_rows!r:.100}; expected True or False")
+    for attribute in ("group_rows", "opens_files"):
+        value = getattr(dataset, attribute)
+        if not isinstance(value, bool):
+            raise Refused(f"{name}: {attribute} is {value!r:.100}; expected True or False")
     inputs_of(dataset)

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, NamedTuple
 
+from splitter.errors import InputError
+
 READ_AT_ONCE = 1 << 16
 LONGEST_SHOWN = 60
 
@@ -123,6 +125,17 @@ class InputFile(NamedTuple):
     def read_text(self, encoding: str = "utf-8") -> str:
         """Return the whole content as text; line endings stay unchanged."""
         return self.read_bytes().decode(encoding)
+
+
+class UnopenedFile(InputFile):
+    """An input of a recipe that opens no files: it is left where it is."""
+
+    @property
+    def local_path(self) -> str:
+        """Refuse to give a path: nothing has been fetched."""
+        raise InputError(
+            f"{self.input}: is not at hand, since the recipe says opens_files = False; leave that line out"
+        )
 
 
 class Expected(NamedTuple):

@@ -23,7 +23,7 @@ from splitter.inputs.locations import UNREADABLE, look_at
 from splitter.inputs.shards.reader import MemberFiles
 from splitter.inputs.table import make_input
 from splitter.ledger.records import DONE, FAILED, RECORDED, SKIPPED, RecordWriter, RowColumns
-from splitter.records import InputFile, OutputFile, Scratch
+from splitter.records import InputFile, OutputFile, Scratch, UnopenedFile
 from splitter.sinks.base import SinkWriter
 from splitter.sinks.discard import DiscardWriter
 from splitter.storage.layout import same_name
@@ -75,7 +75,8 @@ class BatchInProgress:
         self._batch_failure: Failure | None = None
         self._is_judged = False
         self._remote = self._remote_inputs()
-        members = tools.members.begin(batch.members, len(batch))
+        self._members = batch.members if self.job.dataset.opens_files else {}
+        members = tools.members.begin(self._members, len(batch))
         tools.fetcher.begin({**self._remote, **members})
         self.sink = self._open_sink()
 
@@ -95,8 +96,10 @@ class BatchInProgress:
         remote = {}
         for index in range(len(batch)):
             url = self._path(index)
+            found = self._found[index]
+            if not (self.job.dataset.opens_files or found.size == UNREADABLE):
+                continue
             if is_url(url) and index not in batch.failures and index not in batch.members:
-                found = self._found[index]
                 # what an earlier stage states of its outputs is no version of a store
                 tells = found.size != UNREADABLE and self.job.marks.header is None
                 remote[index] = RemoteInput(url, found if tells else None)
@@ -223,10 +226,12 @@ class BatchInProgress:
 
     def _take(self, index: int) -> InputFile:
         """Return the input as `process` takes it."""
-        job, batch, tools = self.job, self.batch, self.tools
+        job, tools = self.job, self.tools
         input_file = make_input(self.rows[index], job.header, job.at, job.layout, self._scratch)
-        if index in batch.members:
-            member = tools.members.take(input_file, index, batch.members[index])
+        if not job.dataset.opens_files and self._found[index].size != UNREADABLE:
+            return UnopenedFile._make(input_file)
+        if index in self._members:
+            member = tools.members.take(input_file, index, self._members[index])
             self._current_members[index] = CurrentMember(member.input, tools.members.path_of(member))
             return member
         if index in self._remote:

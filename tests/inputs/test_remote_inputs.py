@@ -250,6 +250,31 @@ def test_in_this_process(folder, web, texts):
     assert left_over(folder / "outputs") == []
 
 
+def test_a_recipe_that_opens_no_files_has_none_fetched(folder, web, texts):
+    """It gets names and columns; asking for the file is an error, and one that is missing is, too."""
+
+    class Named(ProcessorDataset):
+        opens_files = False
+
+        def process(self, input_file: InputFile):
+            if input_file.name == "c.txt":
+                input_file.read_bytes()
+            return [], {"letter": input_file.name[0]}
+
+    del web.files["/in/b.txt"]
+    dataset = Named(texts)
+    assert dataset[0] == ((), {"letter": "a"})
+    manifest = dataset.run(folder / "outputs", workers=0, max_failures=6)
+    assert list(manifest["letter"]) == ["a", "d", "e", "f"]
+    # the one that is missing is asked for, to say why
+    assert {request for request in web.requests if request.startswith("GET")} <= {"GET /in/b.txt"}
+    assert errors(folder / "outputs") == {
+        web.url("in/b.txt"): f"{web.url('in/b.txt')}: there is no such file",
+        web.url("in/c.txt"): f"{web.url('in/c.txt')}: is not at hand, since the recipe says "
+        "opens_files = False; leave that line out",
+    }
+
+
 # -- ahead of use -----------------------------------------------------------------------------------------
 
 
