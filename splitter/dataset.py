@@ -149,7 +149,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
         if at in index.faults:
             raise UnreadableInput(index.faults[at])
         if not self.opens_files:
-            return UnopenedFile._make(input_file)
+            return UnopenedFile(*input_file)
         member = index.location(at)
         if member is not None:
             fetcher.begin(members.begin({0: member}, 1))

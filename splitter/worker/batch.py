@@ -229,7 +229,7 @@ class BatchInProgress:
         job, tools = self.job, self.tools
         input_file = make_input(self.rows[index], job.header, job.at, job.layout, self._scratch)
         if not job.dataset.opens_files and self._found[index].size != UNREADABLE:
-            return UnopenedFile._make(input_file)
+            return UnopenedFile(*input_file)
         if index in self._members:
             member = tools.members.take(input_file, index, self._members[index])
             self._current_members[index] = CurrentMember(member.input, tools.members.path_of(member))
