@@ -18,7 +18,7 @@ from splitter.inputs.shards.scan import add_members
 from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import KeepRule
-from splitter.ledger.list_copy import ListDescription, list_description, stored_list
+from splitter.ledger.list_copy import ListDescription, list_description, list_is_whole, stored_list
 from splitter.ledger.manifest import positions_in_union, rows_of, union_of
 from splitter.ledger.records import DONE, RowColumns
 from splitter.ledger.status import InputStatus
@@ -47,14 +47,19 @@ class Committed:
     @classmethod
     def all_of(cls, storage: Storage) -> "Committed":
         """Return all that is in the manifest of a stage, or will be, in the order of its list."""
-        header, _, keys = stored_list(storage)
+        listed, is_whole = list_description(storage), list_is_whole(storage)
         journal = Journal(storage)
         journal.load()
-        if list_description(storage).is_part:
-            entries = journal.done()
-        else:
+        if is_whole and not listed.is_part:
+            columns, _, keys = stored_list(storage)
             entries = InputStatus.of(storage, journal, keys).entries_with(DONE)
-        return cls(((journal, entries),), union_of(tuple(header), journal.heads_in_order(entries)))
+            heads = journal.heads_in_order(entries)
+        else:
+            # of a stage that was killed: its list is a part, or the one of before
+            entries = journal.done()
+            heads = journal.heads_in_order(entries)
+            columns = [listed.column, *(name for head in heads for name in head.columns)]
+        return cls(((journal, entries),), union_of(tuple(dict.fromkeys(columns)), heads))
 
     def rows(self) -> Iterator[Row]:
         """Yield their rows of the manifest."""

@@ -12,7 +12,7 @@ from splitter.engine.decide import Decision, State
 from splitter.engine.main import run_to_end
 from splitter.engine.rounds import Progress
 from splitter.engine.summary import Summary
-from splitter.errors import Interrupted
+from splitter.errors import Interrupted, StorageError
 from splitter.executors.base import Executor
 from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal
@@ -131,11 +131,13 @@ class StageDriver:
         """Do what is left, and make the manifest; remove what is in no list if that list is complete."""
         # what a stage before has no longer made is gone; a list may only be incomplete
         prunes = self._stage.options.prune if self._upstream is None else end == COMPLETE
-        request = self._request(prune=prunes)
-        if why_ended is not None:
-            request = replace(request, executor=_EndedEarly(request.executor, why_ended))
-        before = Progress(began=progress.began, counts=progress.counts, problems=progress.problems)
-        summary = run_to_end(request, self._display, progress=before, needed=self._needed)
+        try:
+            summary = self._run_to_end(progress, why_ended, prune=prunes)
+        except StorageError:
+            if self._upstream is None or why_ended is None:
+                raise
+            # it ends early, while the stage before may be merging its records: those are there now
+            summary = self._run_to_end(progress, why_ended, prune=prunes)
         before_stage = self._stage.before
         if before_stage and not (summary.inputs or before_stage.outputs.adds_columns):
             name = before_stage.name
@@ -144,6 +146,15 @@ class StageDriver:
                 'file, with adds = "columns" for that one'
             )
         return summary
+
+    def _run_to_end(
+        self, progress: Progress, why_ended: Interrupted | Report | None, *, prune: bool
+    ) -> Summary:
+        request = self._request(prune=prune)
+        if why_ended is not None:
+            request = replace(request, executor=_EndedEarly(request.executor, why_ended))
+        before = Progress(began=progress.began, counts=progress.counts, problems=progress.problems)
+        return run_to_end(request, self._display, progress=before, needed=self._needed)
 
     def _request(self, committed: Committed | None = None, *, prune: bool = False) -> RunRequest:
         dataset, stage = copy.copy(self._stage.dataset), self._stage

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -22,18 +22,23 @@ from splitter.engine.lost_workers import LostWorkers
 from splitter.engine.rounds import FEW_INPUTS, ROUNDS_WITHOUT_PROGRESS, Progress, do_round, is_careful
 from splitter.engine.taken_names import TakenFolders
 from splitter.errors import Refused, StorageError
-from splitter.inputs.reading import ListSource, read_source
+from splitter.inputs.reading import read_source
 from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal
 from splitter.ledger.recipe_record import how_before
 from splitter.ledger.run_files import LIST
 from splitter.ledger.tables import take_away
 from splitter.pipeline.neighbours import AT_WORK, StageState, Upstream
-from splitter.text.csv import Row
 from splitter.worker.messages import Batch, Report
+
+if TYPE_CHECKING:
+    from splitter.text.csv import Row
 
 # what is done with the inputs of a batch when they are committed
 Used = Callable[[Assignment, Batch], None]
+# what reading a wave raises when its records have been merged, as the stage before does at its end: then
+# the run that comes after this finds its inputs
+MERGED = (StorageError, OSError)
 # while nothing has come: so often the driver hears what its workers have to say
 SECONDS_TO_WAIT = 0.02
 
@@ -75,9 +80,11 @@ def _first_request(request_of: Callable[[Committed], RunRequest], upstream: Upst
         first = first.with_later(wave) if first else wave
         if first is None:
             return None
-        request = request_of(first)
-        request.source.rows = _rows_of(request.source)
-        if len(request.source.rows) > FEW_INPUTS or (wave is None and request.source.rows):
+        rows: list[Row] = []
+        with contextlib.suppress(*MERGED):
+            request = request_of(first)
+            request.source.rows = rows = [*request.source.rows]
+        if len(rows) > FEW_INPUTS or (wave is None and rows):
             return request
         if wave is None:
             return None
@@ -232,17 +239,10 @@ class _Waves(BatchPlanner):
         """Return the request for a wave; None if no row of it meets the condition of the stage."""
         request = self._request
         listing = replace(request.listing, source=replace(request.listing.source, committed=wave))
-        source = read_source(listing, leave_out=request.storage.root, group_rows=request.dataset.group_rows)
-        source.rows = _rows_of(source)
-        return replace(request, listing=listing, source=source) if source.rows else None
-
-
-def _rows_of(source: ListSource) -> list[Row]:
-    """Return the rows of a wave; none if its records have been merged, as when the stage before has ended.
-
-    Then the run that comes after this finds its inputs.
-    """
-    try:
-        return [*source.rows]
-    except (StorageError, OSError):
-        return []
+        rows: list[Row] = []
+        with contextlib.suppress(*MERGED):
+            source = read_source(
+                listing, leave_out=request.storage.root, group_rows=request.dataset.group_rows
+            )
+            source.rows = rows = [*source.rows]
+        return replace(request, listing=listing, source=source) if rows else None

@@ -42,7 +42,6 @@ class Model:
         self.spec: Spec = {"output": str(folder / "voices"), "stages": []}
         self.repaired = False
         self.kills: list[str] = []
-        self.trials = 0
         self._choose_stages()
 
     # -- what is random -------------------------------------------------------------------------------------
@@ -207,7 +206,7 @@ class Model:
             assert not verdict.findings, (name, verdict.findings, driver.stderr)
             assert [*found] == [*wanted], (name, driver.stderr)
             for one in found:
-                assert found[one] == wanted[one], (name, one)
+                assert found[one] == wanted[one], (name, one, driver.code, driver.stderr)
         shutil.rmtree(folder)
 
 
@@ -254,7 +253,8 @@ def models(folder: Path, launcher: Launcher, chance: random.Random) -> Callable[
         made += 1
         place = folder / f"trial {made}"
         place.mkdir()
-        return Model(place, launcher, chance)
+        # of its own, since what is drawn depends on what there is to kill
+        return Model(place, launcher, random.Random(chance.randrange(2**32)))
 
     return make
 

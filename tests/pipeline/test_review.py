@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import splitter
 from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset
 from splitter.cli.main import exit_code
 from splitter.errors import Refused, RunStopped
+from splitter.ledger import journal
 from splitter.pipeline import neighbours
 from splitter.pipeline.following import _Waves
 from splitter.pipeline.neighbours import StageState, Upstream
@@ -178,3 +180,42 @@ def test_the_folder_of_a_pipeline_is_no_output_folder(inputs: Path, capfd, comma
     _chain(inputs).run(until="first", quiet=True)
     assert exit_code([command, str(inputs.parent / "out")]) == 2
     assert "out: is the folder of a pipeline" in capfd.readouterr().err
+
+
+def test_a_list_that_is_not_the_one_it_says_it_is(inputs: Path):
+    """A stage was killed between what says how to read its list and the list, still its first part."""
+    for path in sorted(inputs.iterdir())[3:]:
+        path.unlink()
+
+    def pipeline(mark: str = "") -> Pipeline:
+        pipeline = Pipeline(inputs.parent / "out")
+        first = pipeline.stage("first", Halves(str(inputs)), workers=1)
+        second = pipeline.stage("second", Halves(first), until_used=True, workers=1)
+        pipeline.stage("third", Halves(second, mark), workers=1)
+        return pipeline
+
+    pipeline().run(quiet=True)
+    stored = inputs.parent / "out" / "second" / ".splitter" / "dataset.csv"
+    stored.write_text("".join(stored.read_text().splitlines(keepends=True)[:2]))
+    manifest = pipeline("!").run(quiet=True)["third"]
+    made = _files(inputs.parent / "out" / "third")
+    assert (len(manifest), len(made)) == (24, 24)
+    assert all(text.endswith("!") for text in made.values())
+
+
+def test_records_are_merged_while_they_are_read(inputs: Path, monkeypatch: pytest.MonkeyPatch):
+    """The stage before ends just then: what follows finds its inputs in the merged record."""
+    pipeline = Pipeline(inputs.parent / "out")
+    lengths = pipeline.columns("lengths", Length(str(inputs)), workers=1)
+    pipeline.stage("copies", Copy(lengths), workers=1)
+    look, records = Upstream.look, inputs.parent / "out" / "lengths" / ".splitter" / "records"
+
+    def look_too_late(upstream: Upstream):
+        wave = look(upstream)
+        while wave and not [*records.glob("*-compact")]:
+            time.sleep(0.01)
+        return wave
+
+    monkeypatch.setattr(journal, "FEW_RECORDS", 1)
+    monkeypatch.setattr(Upstream, "look", look_too_late)
+    assert len(pipeline.run(quiet=True)["copies"]) == 24
