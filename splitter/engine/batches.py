@@ -93,7 +93,7 @@ class Planner(BatchPlanner):
         """
         self._run, self._state, self._journal = run, state, journal
         found = run.survey
-        self._name, self._workers = _batch_names(run.job, journal), max(1, run.executor.workers)
+        self._name, self._workers = _batch_names(run.job, journal), max(1, run.executor.most_workers)
         together = self.TOGETHER_INPUTS if run.job.dataset.process_batch else None
         self._size = losses.size or run.options.batch_size or together
         self._failures = losses.failures

@@ -73,6 +73,11 @@ class Executor(ABC):
     def workers(self) -> int:
         """Return how many batches can be at work now."""
 
+    @property
+    def most_workers(self) -> int:
+        """Return how many batches may be at work later: more than now where a cluster grows."""
+        return self.workers
+
     def device(self, requested: str) -> str:
         """Return the device that `auto` means where batches run; refuse one that is not there."""
         return requested

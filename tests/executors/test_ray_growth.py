@@ -1,14 +1,25 @@
 """How a cluster that grows on demand grows: a simulated one, which has a node for each batch that Ray has."""
 
+import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from splitter.engine.assignment import read_assignment, read_request
+from splitter.engine.batches import Planner
+from splitter.engine.decide import decide
+from splitter.engine.display import Display
+from splitter.engine.lost_workers import LostWorkers
 from splitter.executors.base import Cluster, Limits
 from splitter.executors.ray import executor
 from splitter.executors.ray.executor import RayExecutor
+from splitter.ledger.journal import Journal
+from splitter.options import RunOptions
+from splitter.recipes.copy import Copy
+from splitter.storage.opening import storage_of
 from splitter.worker.messages import Batch, Report, WorkCounts
 
 NODES = 256
@@ -48,7 +59,7 @@ class Growing:
         self.done += 1
         return Report("b", counts=WorkCounts(inputs=1, failed=int(self.fails(self.done))))
 
-    def run(self, limits: Limits, batches: int = 5000) -> None:
+    def run(self, limits: Limits, batches: int = 1200) -> None:
         """Do so many batches."""
         ray = RayExecutor(limits, Cluster(address="auto"))
         job: Any = SimpleNamespace(storage=SimpleNamespace(run="run"))
@@ -89,3 +100,23 @@ def test_without_a_range_a_few_wait_for_each_slot(monkeypatch, workers):
     cluster = Growing(monkeypatch, NODES, never)
     cluster.run(Limits(workers))
     assert cluster.waves == [4, 8, 16, 32, 64] + [128, NODES] * (workers is None)
+
+
+@pytest.mark.parametrize(("least", "expected"), [(8, 128), (0, 2)])
+def test_a_shard_is_divided_for_the_nodes_that_are_to_come(tmp_path, monkeypatch, least, expected):
+    """While the cluster is still empty: a list is divided only once."""
+    Growing(monkeypatch, NODES, never)
+    with tarfile.open(tmp_path / "shard.tar", "w") as shard:
+        for number in range(128):
+            shard.addfile(tarfile.TarInfo(f"{number}.txt"))
+    quiet, storage = Display(quiet=True), storage_of(str(tmp_path / "out"))
+    request = read_request(Copy(str(tmp_path / "shard.tar")), storage, RunOptions(), quiet)
+    executor = RayExecutor(Limits(NODES, least=least), Cluster(address="auto"))
+    executor._connected = True
+    with (tmp_path / "list").open("w+b") as file:
+        run = replace(read_assignment(request, file, quiet, keep=False), executor=executor)
+        journal = Journal(storage)
+        journal.load()
+        planner = Planner(run, decide(run, journal).state, journal, LostWorkers())
+        assert executor.workers == 1
+        assert planner.batches == expected

@@ -108,6 +108,11 @@ class RayExecutor(Executor):
         most = self.limits.workers or self._slots
         return max(1, min(self._slots, most))
 
+    @property
+    def most_workers(self) -> int:
+        """Return what a range of --workers allows: a list is divided before the cluster has grown."""
+        return max(self.workers, (self.limits.workers or 0) if self.limits.least else 0)
+
     def device(self, requested: str) -> str:
         """Return `cuda` if batches take GPUs: Ray gives each batch its own."""
         if requested == "auto":
