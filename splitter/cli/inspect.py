@@ -1,5 +1,6 @@
 """`splitter verify`, `stats`, `split`, `manifest` and `recipes`: parse, call, print."""
 
+import os
 import shutil
 
 import click
@@ -11,6 +12,7 @@ from splitter.options import flag, other_tables
 from splitter.recipes.parameters import Parameter, first_line, recipe_parameters
 from splitter.recipes.registry import load_recipe
 from splitter.registry import RECIPES
+from splitter.text.urls import is_url
 
 # so many inputs show a recipe that has changed
 DEEP = 8
@@ -45,28 +47,37 @@ def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet:
         return summary.exit_code
 
 
-class _VerifyCommand(click.Command):
-    """`splitter verify`: the number of --deep may be left out before OUTPUT, too."""
+class VerifyCommand(click.Command):
+    """A command that verifies what its argument names, which may stand behind a --deep without a number."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take what follows --deep for OUTPUT if it is no number, and nothing else is OUTPUT."""
+        """Take what follows --deep for the argument if it is no number, and nothing else is the argument."""
         if "--deep" in args and not ctx.resilient_parsing:
             given, *_ = self.make_parser(ctx).parse_args([*args])
             deep = str(given.get("deep"))
-            if not isinstance(given.get("output"), str) and not (deep.isdecimal() or deep == "all"):
+            (name,) = (one.name for one in self.params if isinstance(one, click.Argument))
+            if not isinstance(given.get(name), str) and not (deep.isdecimal() or deep == "all"):
                 args = [f"--deep={DEEP}" if one == "--deep" else one for one in args]
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=_VerifyCommand, short_help="Check that every output is present and unchanged.")
-@click.argument("output", shell_complete=files)
-@click.option(
+deep_option = click.option(
     "--deep",
     metavar="[N|all]",
     is_flag=False,
     flag_value=str(DEEP),
     help=f"Also make the outputs of N inputs, or of all, again and compare them; without N, of {DEEP}.",
 )
+
+
+def deep_of(text: str | None) -> int | str | None:
+    """Return what --deep asks for, as `splitter.verify` takes it."""
+    return int(text) if text and text.isdecimal() else text
+
+
+@click.command(cls=VerifyCommand, short_help="Check that every output is present and unchanged.")
+@click.argument("output", shell_complete=files)
+@deep_option
 @click.option("--recipe", help="The recipe for --deep, if you made the outputs with your own: file.py:Class.")
 @click.option("--workers", type=click.INT, help="Number of processes that read. Default: all CPUs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
@@ -91,15 +102,17 @@ def verify(  # noqa: PLR0913 - what click gives
     finding, the first 20 of each kind and then a count of the rest, and exits with code 1 if there are any.
     """
     from splitter.engine.entry_points import verify as verified
+    from splitter.ledger.run_files import SAME_PIPELINE_RUN, SAME_RUN
     from splitter.outputs.tables import folder_of
     from splitter.verification.findings import Telling
 
     if recipe and not deep:
         raise Refused(f"--recipe {recipe}: only works with --deep; add --deep, or leave --recipe out")
-    many = int(deep) if deep and deep.isdecimal() else deep
-    telling = None if as_json else Telling(folder_of(output), click.echo, everything=verbose)
+    folder = folder_of(output)
+    command = SAME_PIPELINE_RUN if _is_stage(folder) else SAME_RUN
+    telling = None if as_json else Telling(folder, click.echo, everything=verbose, command=command)
     try:
-        verdict = verified(output, deep=many, recipe=recipe, workers=workers, tell=telling)
+        verdict = verified(output, deep=deep_of(deep), recipe=recipe, workers=workers, tell=telling)
     except Interrupted as interruption:
         return interruption.exit_code
     if telling:
@@ -107,6 +120,19 @@ def verify(  # noqa: PLR0913 - what click gives
     else:
         click.echo(verdict.to_json())
     return verdict.exit_code
+
+
+def _is_stage(folder: str) -> bool:
+    """Return whether an output folder is that of a stage of a pipeline."""
+    from splitter.ledger.run_files import PIPELINE
+    from splitter.storage.opening import storage_of
+
+    around = os.path.dirname(folder.rstrip("/") if is_url(folder) else os.path.abspath(folder))
+    try:
+        return storage_of(around).exists(PIPELINE.name)
+    except Refused:
+        # a bucket is no folder
+        return False
 
 
 @click.command(short_help="Divide the outputs into train, validation and test.")

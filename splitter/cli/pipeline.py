@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splitter.cli.completion import files
+from splitter.cli.inspect import VerifyCommand, deep_of, deep_option
 from splitter.cli.options import JobTable, read_toml, run_option
 from splitter.cli.run import asked, run_command, together
 from splitter.errors import Interrupted, Refused
@@ -270,14 +271,20 @@ def status(file: str, output: str | None) -> int:
     return 0
 
 
-@pipeline.command(short_help="Check the outputs of each stage.")
+@pipeline.command(cls=VerifyCommand, short_help="Check the outputs of each stage.")
 @_file
 @_output
-def verify(file: str, output: str | None) -> int:
+@deep_option
+def verify(file: str, output: str | None, deep: str | None) -> int:
     """Check that everything that the stages left is present and unchanged, as 'splitter verify' does."""
+    from splitter.engine.display import as_typed
     from splitter.pipeline.status import verify_stage
 
+    command = f"splitter pipeline run {as_typed(file)}" + (f" --output {as_typed(output)}" if output else "")
     try:
-        return max(verify_stage(stage, click.echo) for stage in read_pipeline(file, output).stages)
+        return max(
+            verify_stage(stage, click.echo, command=command, deep=deep_of(deep))
+            for stage in read_pipeline(file, output).stages
+        )
     except Interrupted as interruption:
         return interruption.exit_code

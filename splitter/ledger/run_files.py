@@ -14,7 +14,9 @@ from splitter.storage.layout import OWN_FOLDER, RECORDS
 
 Content = TypeVar("Content")
 
-RUN_AGAIN = "run the same 'splitter run' command to continue"
+SAME_RUN = "the same 'splitter run' command"
+SAME_PIPELINE_RUN = "the same 'splitter pipeline run' command"
+RUN_AGAIN = f"run {SAME_RUN} to continue"
 RESTORE = "restore it, or start over with --fresh"
 
 

@@ -17,6 +17,7 @@ from splitter.storage.names import is_output
 from splitter.text.conditions import columns_in
 from splitter.text.sizes import parse_size
 from splitter.text.spelling import nearest
+from splitter.text.urls import LONGEST_NAME
 
 if TYPE_CHECKING:
     from splitter.outputs.frame import Manifest
@@ -104,6 +105,12 @@ class Pipeline:
         """
         if not is_output(name) or "/" in name or name.startswith("."):
             raise Refused(f"stage {name!r}: its name is that of a folder; choose a plain one")
+        length = len(os.fsencode(name))
+        if length > LONGEST_NAME:
+            raise Refused(
+                f"stage {name[:40]!r}…: its name has {length} bytes, and that of a folder at most "
+                f"{LONGEST_NAME}; choose a shorter one"
+            )
         if same_name(name) in (same_name(stage.name) for stage in self.stages):
             raise Refused(f"stage {name}: there are two of this name; rename one")
         before = self._before(name, dataset)

@@ -10,6 +10,7 @@ from splitter.forecast.forecast import forecast
 from splitter.ledger.journal import Journal
 from splitter.ledger.list_copy import stored_list
 from splitter.ledger.records import DONE, FAILED, SKIPPED
+from splitter.ledger.run_files import LIST
 from splitter.ledger.status import InputStatus
 from splitter.pipeline.contents import keys_needed, to_do
 from splitter.pipeline.definition import Pipeline, Stage
@@ -89,17 +90,21 @@ def _status(stage: Stage) -> str:
     return f"{', '.join(parts) or 'nothing done'}; {outputs}" + ("; at work" if user else "")
 
 
-def verify_stage(stage: Stage, say: Callable[[str], object]) -> int:
-    """Check what is in the folder of a stage, and return an exit code."""
+def verify_stage(
+    stage: Stage, say: Callable[[str], object], *, command: str, deep: int | str | None = None
+) -> int:
+    """Check what is in the folder of a stage, and return an exit code; `command` runs the pipeline."""
     from splitter.engine.entry_points import verify
     from splitter.verification.findings import Telling
 
     folder, name = stage.outputs.folder, stage.name
-    if not storage_of(folder).is_output():
+    storage = storage_of(folder)
+    if not (storage.is_output() and (storage.exists(LIST.name) or Journal(storage).is_begun)):
         say(f"{name}: has not run yet")
         return 1
-    telling = Telling(folder, lambda line: say(f"{name}: {line}"))
-    verdict = verify(folder, tell=telling)
+    telling = Telling(folder, lambda line: say(f"{name}: {line}"), command=f"'{command}'")
+    recipe = None if deep is None else stage.dataset
+    verdict = verify(folder, deep=deep, recipe=recipe, tell=telling)
     telling.end(verdict)
     return verdict.exit_code
 

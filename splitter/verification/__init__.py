@@ -5,6 +5,7 @@ output_files        output files and shards against their rows, in one process o
 shards              a shard against its checksum, or each output in it against its row
 table_differences   the rows in which a table differs from the commit records
 own_files           the files of `.splitter`
+dropped_inputs      inputs that an earlier stage of a pipeline has dropped after use
 reproduce           --deep: inputs processed once more, and compared
 findings            what was found, and how it is told
 """

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from splitter.ledger.run_files import RUN_AGAIN
+from splitter.ledger.run_files import RUN_AGAIN, SAME_RUN
 from splitter.text.show import one_line, show_bytes, show_count, show_names, show_seconds
 
 # of a kind, before the rest is counted
@@ -14,12 +14,11 @@ NAMES_SHOWN = 3
 OF_NO_ROW = (
     "its input has changed or is no longer in the list; the next run replaces it, or --prune removes it"
 )
-REPAIR = "run the same 'splitter run' command with --repair to redo what is damaged or missing"
+REPAIR = f"run {SAME_RUN} with --repair to redo what is damaged or missing"
 # what can be said of an input that is left, and of many
 LEFT, CHANGED = f"is not done; {RUN_AGAIN}", f"has changed and is not redone yet; {RUN_AGAIN}"
 SAMPLES_WITHOUT_ROWS = (
-    "holds samples of inputs that are no longer in the list; the same 'splitter run' command with --prune "
-    "removes them"
+    f"holds samples of inputs that are no longer in the list; {SAME_RUN} with --prune removes them"
 )
 _MANY = {
     LEFT: f"are not done; {RUN_AGAIN}",
@@ -74,6 +73,8 @@ class Verdict:
         made_again: How many inputs were processed once more, and what came out compared.
         gone: How many inputs have outputs and are no longer in the list.
         dropped: How many output files a pipeline kept only until they were used.
+        inputs_dropped: How many inputs could not be processed once more, as an earlier stage of a pipeline
+            kept them only until they were used.
         unstated: How many shards an earlier version made, whose commit records state no checksum of them.
         seconds: How long it took.
         findings: What is wrong.
@@ -89,6 +90,7 @@ class Verdict:
     made_again: int = 0
     gone: int = 0
     dropped: int = 0
+    inputs_dropped: int = 0
     unstated: int = 0
     seconds: float = 0.0
     findings: list[Finding] = field(default_factory=list)
@@ -123,6 +125,7 @@ class Verdict:
             (self.failed, "failed, as errors.csv says"),
             (self.gone, "no longer in the list"),
             (self.dropped, "dropped after use"),
+            (self.inputs_dropped, "not made again, since their files were dropped after use"),
         ]
         more = "".join(f"; {count:,} {words}" for count, words in others if count)
         if self.unstated:
@@ -137,9 +140,17 @@ class Telling:
     Inputs that are not done are no damage: one line says how many there are, and how to continue.
     """
 
-    def __init__(self, output: str, say: Callable[[str], object], *, everything: bool = False) -> None:
-        """Print with `say`; with `everything`, each finding."""
+    def __init__(
+        self,
+        output: str,
+        say: Callable[[str], object],
+        *,
+        everything: bool = False,
+        command: str = SAME_RUN,
+    ) -> None:
+        """Print with `say`; with `everything`, each finding. `command` is what continues the run."""
         self._output, self._say, self._everything = output.rstrip("/"), say, everything
+        self._command = command
         self._counts: Counter[tuple[str, str]] = Counter()
         self._left: dict[str, list[str]] = {}
 
@@ -156,7 +167,7 @@ class Telling:
             self._line(f"{name}: {finding.message}")
 
     def _line(self, text: str) -> None:
-        self._say(one_line(text))
+        self._say(one_line(text.replace(SAME_RUN, self._command)))
 
     def end(self, verdict: Verdict) -> None:
         """Print what was only counted, and what the verification came to."""

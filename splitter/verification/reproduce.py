@@ -39,6 +39,7 @@ from splitter.stores.files import Found
 from splitter.system.cpus import usable_cpus
 from splitter.text.csv import Row, parse_rows
 from splitter.verification.check import Verification
+from splitter.verification.dropped_inputs import DroppedInputs
 from splitter.worker.messages import Batch, Job
 
 # what is made at a time, before it is compared and removed
@@ -134,6 +135,7 @@ class Reproduction:
         """Take all inputs that are done, or at most so many, spread evenly over the list."""
         self._recipe, self._most = recipe, most
         self._members = MemberIndex()
+        self._dropped: DroppedInputs
         self._reader: OutputReader | None = None
         # the column with the size of an output of an earlier stage
         self._size_at: int | None = None
@@ -158,6 +160,7 @@ class Reproduction:
             job = Job(self._recipe, storage, sink, layout, header, at, marks, retries=2, keep=keep)
             locations = (layout.location(table.listed(index)) for index in done.tolist())
             self._members = members_at(locations, listed.member)
+            self._dropped = DroppedInputs(listed)
             with temporary_output(job, Limits(self._workers)) as temporary:
                 self._size_at = header.index(listed.size_column) if listed.size_column else None
                 for some in self._at_once(verification.journal, keys, done):
@@ -196,7 +199,7 @@ class Reproduction:
         ):
             text = table.text(index)
             if not isinstance(found, Found):
-                verification.find("source", listed, f"cannot be made again: {found}")
+                self._note_missing(verification, listed, found)
                 continue
             mark = temporary.job.marks.of(text, *self._as_committed(text, found))
             if mark != journal.entries["fingerprint"][entry]:
@@ -231,6 +234,13 @@ class Reproduction:
                 verification.find("source" if file == name else "again", file, message)
         verification.verdict.made_again += len(batch)
         temporary.storage.remove(mine.outputs(made[made >= 0]))
+
+    def _note_missing(self, verification: Verification, listed: str, why: Exception) -> None:
+        """Note an input that cannot be processed once more: as a finding, unless it is gone by rule."""
+        if listed in self._dropped:
+            verification.verdict.inputs_dropped += 1
+        else:
+            verification.find("source", listed, f"cannot be made again: {why}")
 
     def _differences_of_pieces(
         self, committed: _Rows | None, made: _Rows | None, root: str

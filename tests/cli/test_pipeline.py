@@ -76,6 +76,7 @@ def refused(tmp_path, capfd):
         ('keep = "always"\n' + TOP + CUT, "line.toml: [keep] is a table of stages"),
         (TOP + CUT.replace('name = "cut"\n', ""), 'line.toml, stage 1: has no name; write name = "..."'),
         (TOP + CUT.replace('"cut"', '"a/b"'), "stage 'a/b': its name is that of a folder"),
+        (TOP + CUT.replace('"cut"', f'"{"é" * 150}"'), "its name has 300 bytes, and that of a folder"),
         (TOP + CUT + CUT.replace("cut", "Cut"), "stage Cut: there are two of this name; rename one"),
         (TOP + CUT + "num_char = 3\n", "stage cut: 'num_char' is not an option; did you mean 'num_chars'?"),
         (TOP + CUT + "fuse = true\n", "line.toml, stage cut: 'fuse' is not an option"),
@@ -222,6 +223,12 @@ class TestPipeline:
         verified = here(capfd, "pipeline", "verify", file)
         assert verified.code == 0
         assert verified.out.splitlines()[0].endswith("9 dropped after use")
+        deep = here(capfd, "pipeline", "verify", "--deep", file)
+        cut, judge, choose = deep.out.splitlines()
+        assert deep.code == 0, "what is gone by rule is no finding"
+        assert "2 inputs made again" in cut
+        assert judge.endswith("8 not made again, since their files were dropped after use")
+        assert choose.endswith("4 not made again, since their files were dropped after use")
         assert [
             line for line in here(capfd, "pipeline", "plan", file).out.splitlines() if "nothing" in line
         ] == [
@@ -259,7 +266,26 @@ def test_paths_start_from_the_file_and_a_failed_input_fails_alone(tmp_path, capf
     assert [row["from_part"] for row in read_table(tmp_path / "other" / "judge" / "errors.csv")] == ["ple"]
     chosen = read_table(tmp_path / "other" / "choose" / "manifest.csv")
     assert [row["from_part"] for row in chosen] == ["imp", "mpl"]
+    verified = here(capfd, "pipeline", "verify", "deep/line.toml", "-o", "other")
+    command = "splitter pipeline run deep/line.toml --output other"
+    assert verified.out.splitlines()[0].endswith(f"pytorch.txt: is not done; run '{command}' to continue")
+    assert "the same 'splitter pipeline run' command" in here(capfd, "verify", "other/cut").out
     assert not (tmp_path / "deep" / "made").exists()
+
+
+def test_a_file_that_is_kept_for_a_failed_input_is_no_dropped_one(tmp_path, capfd):
+    """Of a stage that drops what is used: gone by its rule, or lost."""
+    again = '[[stage]]\nname = "again"\nfrom = "cut"\nrecipe = "copy"\n'
+    file = fill(tmp_path, CUT_JUDGE.replace("Length", "Short") + again + '[keep]\ncut = "until used"\n')
+    assert here(capfd, "pipeline", "run", file, "--quiet").code == 1
+    (kept,) = (tmp_path / "made" / "cut").rglob("*.txt")
+    assert kept.read_text() == "ple"
+    kept.unlink()
+    said = here(capfd, "verify", tmp_path / "made" / "again", "--deep", "all")
+    assert (said.code, len(said.out.splitlines())) == (1, 2)
+    assert f"simple/{kept.name}: cannot be made again: " in said.out
+    content = json.loads(here(capfd, "verify", tmp_path / "made" / "again", "--deep", "--json").out)
+    assert (content["inputs_dropped"], len(content["findings"])) == (8 - 1, 1)
 
 
 def test_keep_before_then_is_of_the_recipe_it_stands_with(tmp_path, capfd, monkeypatch):

@@ -141,7 +141,7 @@ def test_the_json_is_one_object_of_a_fixed_shape(outputs, capfd):
     assert content["findings"] == [{"kind": "missing", "file": "a/0.txt", "message": "does not exist"}]
     assert list(content) == [
         *("output", "ok", "inputs", "done", "skipped", "failed", "outputs", "bytes", "made_again", "gone"),
-        *("dropped", "unstated", "seconds", "findings"),
+        *("dropped", "inputs_dropped", "unstated", "seconds", "findings"),
     ]
 
 

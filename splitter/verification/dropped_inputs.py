@@ -1,0 +1,68 @@
+"""Inputs that an earlier stage of a pipeline has dropped after use: gone by its rule, and not lost."""
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from splitter.errors import Refused
+from splitter.ledger.journal import Journal
+from splitter.ledger.list_copy import ListDescription, list_description
+from splitter.ledger.run_files import DROPPED, PIPELINE
+from splitter.storage.base import Storage
+from splitter.storage.layout import Layout, key_hash
+from splitter.storage.names import is_clean
+from splitter.storage.opening import storage_of
+
+
+class DroppedInputs:
+    """The inputs of a list, as far as an earlier stage keeps its files only until they are used."""
+
+    def __init__(self, listed: ListDescription) -> None:
+        """Take how the list names inputs; no other list than that of a stage has any."""
+        self._listed = listed
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a file is gone by rule; what a stage has failed on would have stayed for it."""
+        source = self._source
+        if source is None or source.exists(name):
+            return False
+        return not any(key_hash(layout.key(name)) in failed for layout, failed in self._failed)
+
+    @cached_property
+    def _source(self) -> Storage | None:
+        """The stage that has made the files, if it drops any."""
+        if not self._listed.size_column:
+            return None
+        source = storage_of(self._listed.root)
+        return source if source.is_output() and source.exists(DROPPED.name) else None
+
+    @cached_property
+    def _failed(self) -> list[tuple[Layout, set[int]]]:
+        """The keys that each stage which reads these files has failed on."""
+        return [*self._failures()]
+
+    def _failures(self) -> Iterator[tuple[Layout, set[int]]]:
+        pipeline = storage_of(os.path.dirname(self._listed.root))
+        for name in PIPELINE.load(pipeline, _stage_names) or []:
+            storage = storage_of(pipeline.path(name))
+            try:
+                listed = list_description(storage)
+            except Refused:
+                # it has not run yet
+                continue
+            if listed.root == self._listed.root and listed.size_column:
+                journal = Journal(storage)
+                journal.peek()
+                counting = journal.others(np.empty(0, "i8"))
+                failed = journal.entries["key"][np.intersect1d(counting, journal.failed())]
+                yield Layout(listed.root, listed.keep_extension), {*failed.tolist()}
+
+
+def _stage_names(content: dict[str, Any], _: bytes) -> list[str]:
+    names = [stage["name"] for stage in content["stages"]]
+    if not all(is_clean(name) and "/" not in name for name in names):
+        raise ValueError("its stages are wrong")
+    return names
