@@ -259,20 +259,6 @@ def advice_on_labels(path: str | os.PathLike[str]) -> str:
     )
 
 
-def annotation_files_among(names: Sequence[str]) -> set[str]:
-    """Return the names that an annotation file beside one of the other files may have.
-
-    >>> sorted(annotation_files_among(["a.wav", "a.TextGrid", "a.wav.csv", "b.rttm", "sub/a.txt"]))
-    ['a.TextGrid', 'a.wav.csv']
-    """
-    stems: dict[str, list[str]] = {}
-    for name in names:
-        endings = (one for one in (*ENDINGS, *LAST_ENDINGS) if name.lower().endswith(one.lower()))
-        stems[name] = [name[: -len(ending)] for ending in endings]
-    recordings = {stem for name in names if not stems[name] for stem in (name, os.path.splitext(name)[0])}
-    return {name for name in names if not recordings.isdisjoint(stems[name])}
-
-
 # -- reading ------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 import itertools
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused
@@ -61,7 +61,7 @@ def is_folder(path: str) -> bool:
 class FolderSource(InputSource):
     """A folder, here or at a URL, whose files are the inputs."""
 
-    takes = frozenset({"pattern", "folder_label", "companions", "all_rows"})
+    takes = frozenset({"pattern", "folder_label", "not_inputs", "all_rows"})
 
     def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
         """Take what is a folder; of a URL that may have to be asked."""
@@ -78,8 +78,8 @@ class FolderSource(InputSource):
                 refuse_option(listing.all_rows, "--all-rows", USES["all_rows"])
         elif left_out := left_out_of(location, reading.held):
             files = _without(left_out, files, reading)
-        if listing.companions:
-            files = _without_companions(files, listing.companions, reading)
+        if listing.not_inputs:
+            files = _without_others(files, listing, reading)
         if listing.folder_label is None:
             return SourceRows([listing.column], ([file] for file in files), location)
         # the folder that holds the file, as audiofolder and ImageFolder have it
@@ -130,15 +130,30 @@ def _files_of(path: str, patterns: Sequence[str], reading: ListReading) -> Itera
     return _unless_none(files, path, patterns)
 
 
-def _without_companions(
-    files: Iterable[str], companions: Callable[[Sequence[str]], Collection[str]], reading: ListReading
-) -> Iterator[str]:
-    """Yield the files that do not belong to others, and count those that do."""
-    names = list(files)
-    found = companions(names)
-    if found:
-        reading.tally.passed_over["annotation file"] += len(found)
-    yield from (name for name in names if name not in found)
+def _without_others(files: Iterable[str], listing: "InputList", reading: ListReading) -> Iterator[str]:
+    """Yield the files that may be inputs by their endings, and count the others; all, if there are no more.
+
+    What a pattern asks for by its ending is one.
+    """
+    asked = {_ending(pattern) for pattern in listing.patterns}
+    kinds = {ending: kind for ending, kind in (listing.not_inputs or {}).items() if ending not in asked}
+    others = []
+    nothing = True
+    for file in files:
+        if _ending(file) in kinds:
+            others.append(file)
+        else:
+            nothing = False
+            yield file
+    if nothing:
+        # the recipe says of each what it is
+        yield from others
+    else:
+        reading.tally.passed_over.update(kinds[_ending(file)] for file in others)
+
+
+def _ending(name: str) -> str:
+    return os.path.splitext(name)[1][1:].lower()
 
 
 def same_folder(one: str, other: str) -> bool:

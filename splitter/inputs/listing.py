@@ -1,7 +1,7 @@
 """What a user may give as inputs: one list or several, and how to read them."""
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ class InputList:
         member: Which field of each sample in a tar archive is the input, or which column of a Parquet file;
             alternatives separated by semicolons, such as `flac;wav`.
         all_rows: Whether to take also the outputs of a run that `--keep` left out.
-        companions: A function that tells which files of a folder source belong to others, and are no inputs.
+        not_inputs: Endings of files that a folder source leaves out, and what such files are.
         from_: Which tool wrote it, where its content does not tell, as --from says.
     """
 
@@ -45,7 +45,7 @@ class InputList:
     where: str | None = None
     member: str | None = None
     all_rows: bool | None = None
-    companions: Callable[[Sequence[str]], Collection[str]] | None = None
+    not_inputs: Mapping[str, str] | None = None
     from_: str | None = None
 
     def __post_init__(self) -> None:

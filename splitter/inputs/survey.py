@@ -21,7 +21,6 @@ from splitter.stores.files import Found, look_at_all
 from splitter.stores.listings import ListedFiles
 from splitter.system.pool import in_processes
 from splitter.text.csv import Row, parse_rows
-from splitter.text.endings import SOUND
 from splitter.text.urls import has_password, is_url, without_secrets
 
 # of remote inputs, which take longer to look at
@@ -222,7 +221,7 @@ def _refuse_collisions(table: InputTable, layout: Layout, found: Survey) -> None
     if twin:
         first, second = (table.listed(index) for index in twin[:2])
         one, other = (same_name(layout.key(listed)) for listed in (first, second))
-        remedy = _remedy(layout, helps=one != other) + _if_beside_sound(first, second)
+        remedy = _remedy(layout, helps=one != other)
         more = f", and so would those of {twin[2]:,} more" if twin[2] else ""
         raise Refused(
             f"{second}: its outputs would go to the same folder as those of {first}{more}; {remedy}"
@@ -296,15 +295,6 @@ def _first_needing(table: InputTable, layout: Layout, claim: int) -> tuple[int, 
 
 def _remedy(layout: Layout, *, helps: bool) -> str:
     return "use --keep-extension, or rename one" if helps and not layout.keep_extension else "rename one"
-
-
-def _if_beside_sound(*listed: str) -> str:
-    """Return what else helps if one of two files is sound and the other may be its transcript."""
-    others = [name for name in listed if os.path.splitext(name)[1][1:].lower() not in SOUND]
-    if len(others) != 1:
-        return ""
-    (other,) = others
-    return f"; if {other} is no recording, leave it out with --pattern, or read it with --annotations beside"
 
 
 def _first_inside(table: InputTable, layout: Layout, folder: str) -> str | None:

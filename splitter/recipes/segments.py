@@ -5,7 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from splitter.annotations import Annotation, annotation_files_among, annotations_of_rows, has_times
+from splitter.annotations import Annotation, annotations_of_rows, has_times
 from splitter.annotations.dividing import Share
 from splitter.annotations.merging import Merge
 from splitter.audio.base import SoundSource
@@ -59,9 +59,6 @@ class Segments(SoundRecipe):
         gap = DEFAULT_GAP if merge_gap is None else merge_gap
         refuse_negative(merge_gap=gap)
         self.merge = None if merge is None else Merge.parse(merge, gap=exactly(gap), speakers=merge_speakers)
-        if annotations is None:
-            # a folder has no rows with a start and an end
-            self.inputs = self.inputs.with_options(companions=annotation_files_among)
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Refuse also a column of labels where the rows of the list are the annotations."""

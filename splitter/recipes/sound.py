@@ -15,7 +15,6 @@ from splitter.annotations import (
     AnnotationFile,
     MinOverlap,
     advice_on_labels,
-    annotation_files_among,
     find_annotations,
 )
 from splitter.annotations.corpora import state_of_folder
@@ -35,6 +34,7 @@ from splitter.recipes.normalising import GAIN_KEYS, TRUE_PEAK, Loudness, Normali
 from splitter.recipes.parameters import take_parameters_of_base
 from splitter.records import Content, Expected, InputFile, OutputFile, Scalar
 from splitter.system.cpus import own_cpus
+from splitter.text.endings import NOT_SOUND
 from splitter.text.labels import join_labels
 from splitter.text.urls import is_url
 
@@ -161,8 +161,7 @@ class SoundRecipe(ProcessorDataset):
         self.measures = chosen_measures(measure)
         self.truncated: Truncated = truncated
         self.annotations = annotations
-        if annotations == BESIDE:
-            self.inputs = self.inputs.with_options(companions=annotation_files_among)
+        self.inputs = self.inputs.with_options(not_inputs=NOT_SOUND)
         self.label_column = label_column
         self._annotation_file: AnnotationFile | None = None
         if annotations and annotations != BESIDE and not annotations.startswith(IN_COLUMN):

@@ -23,14 +23,12 @@ def folder(tmp_path):
     return tmp_path / "in"
 
 
-@pytest.mark.parametrize(
-    "options", ["chunk --annotations beside", "segments --annotations beside", "segments"]
-)
+@pytest.mark.parametrize("options", ["chunk --annotations beside", "segments"])
 def test_annotation_files_are_no_recordings(folder, tmp_path, capfd, options):
     """They are left out and counted, whatever the recipe; their labels are read."""
     ran = here(capfd, "run", folder, "--recipe", *options.split(), "--workers", "1", "-o", tmp_path / "out")
     assert ran.code == 0, ran.err
-    assert ran.err.startswith("note: left out of the folder: 4 annotation files\n")
+    assert ran.err.startswith("note: left out of the folder: 1 table, 3 text files\n")
     rows = read_table(tmp_path / "out/manifest.csv")
     labels = "labels" if "chunk" in options else "label"
     assert [(row["input"], row[labels]) for row in rows] == list(
@@ -38,28 +36,27 @@ def test_annotation_files_are_no_recordings(folder, tmp_path, capfd, options):
     )
 
 
-def test_a_transcript_taken_for_a_recording_is_named_as_what_it_is(tmp_path, capfd):
-    """A folder of recordings with transcripts, and no option that says so: the error knows the option."""
-    write_files(tmp_path / "in", {"a.srt": "", "a.wav": ""})
-    ran = here(capfd, "run", tmp_path / "in", "-o", tmp_path / "out")
-    said = "; if a.srt is no recording, leave it out with --pattern, or read it with --annotations beside\n"
-    assert (ran.code, ran.err.endswith(said)) == (2, True), ran.err
-
-
-def test_only_what_belongs_to_a_recording_is_left_out(folder, tmp_path, capfd):
-    """Annotation files without one fail; without the option, each is an input, as a recording is."""
-    write_files(folder, {"all.rttm": "", "sub/b.txt": "", "c.csv": "", "c.csv.txt": ""})
-    run = ("run", folder, "--workers", "1", "-o")
-    ran = here(capfd, *run, tmp_path / "out", "--recipe", "chunk", "--annotations", "beside")
-    assert ran.code == 1
-    assert [row["input"] for row in read_table(tmp_path / "out/errors.csv")] == [
-        *("all.rttm", "c.csv", "c.csv.txt", "sub/b.txt")
-    ]
-    ran = here(capfd, *run, tmp_path / "plain", "--recipe", "chunk")
-    assert (ran.code, "left out" in ran.err) == (2, False)
-    assert "its outputs would go to the same folder as those of a.JSON" in ran.err
-    ran = here(
-        capfd, *run, tmp_path / "chosen", "--recipe", "chunk", "--annotations", "beside", "--pattern", "*.wav"
+def test_what_lies_between_recordings_is_left_out_and_counted(folder, tmp_path, capfd):
+    """By its ending, unless a pattern asks for it; what has any other ending is an input, and may fail."""
+    write_files(
+        folder, {"cover.JPG": "", "notes.md": "", "all.rttm": "", "book.pdf": "", "odd": "", "c.bin": ""}
     )
-    assert ran.code == 0, ran.err
-    assert "left out" not in ran.err
+    run = ("run", folder, "--workers", "1", "--recipe", "chunk", "-o")
+    ran = here(capfd, *run, tmp_path / "out")
+    assert ran.code == 1
+    said = "note: left out of the folder: 1 annotation file, 1 document, 1 image, 1 table, 4 text files\n"
+    assert ran.err.startswith(said)
+    assert [row["input"] for row in read_table(tmp_path / "out/errors.csv")] == ["c.bin", "odd"]
+    assert [row["input"] for row in read_table(tmp_path / "out/manifest.csv")] == RECORDINGS
+    ran = here(capfd, *run, tmp_path / "chosen", "--pattern", "*.wav", "--pattern", "n*.MD")
+    assert (ran.code, "left out" in ran.err) == (1, False)
+    assert [row["input"] for row in read_table(tmp_path / "chosen/errors.csv")] == ["notes.md"]
+    ran = here(capfd, *run, tmp_path / "all", "--pattern", "*")
+    assert ran.err.startswith(said)
+
+
+def test_a_folder_without_anything_else_says_what_it_has(tmp_path, capfd):
+    """Nothing is left out if nothing would stay: the error says what the files are."""
+    write_files(tmp_path / "in", {"a.txt": "a", "b.txt": "b"})
+    ran = here(capfd, "run", tmp_path / "in", "-o", tmp_path / "out")
+    assert (ran.code, "a.txt: is not sound: it is text" in ran.err) == (1, True), ran.err
