@@ -80,6 +80,16 @@ def test_many_samples_in_blocks(order, subtype):
         assert np.array_equal(numbers_in(content, BITS[subtype]), exactly_rounded(frames, BITS[subtype]))
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_each_sample_between_two_numbers(order):
+    """Halfway between two numbers of 16 bits, and next to that: to the even one, and to the nearest."""
+    halves = (np.arange(-32_768, 32_767, dtype=np.float32) + 0.5) / 32_768
+    columns = [np.nextafter(halves, towards) for towards in (np.float32(-2), halves, np.float32(2))]
+    frames = np.asarray(np.stack(columns, axis=1), order=order)
+    content = encode(lambda: [frames], len(frames), SoundFormat("WAV", "PCM_16", 3, 16_000))
+    assert np.array_equal(numbers_in(content, 16), exactly_rounded(frames, 16))
+
+
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_a_long_piece_of_vorbis(blocks):
     """What libvorbis is given at once must fit the stack: three million frames ended the process."""
