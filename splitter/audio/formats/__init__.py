@@ -10,6 +10,7 @@ flac      FLAC, cut by copying frames
 mp3       MP3, its frames counted, and cut by copying them
 ogg       Ogg, its pages checked
 av        the decoder of everything else, through PyAV
+asf       how much sound a WMA file states
 matroska  Opus in WebM and Matroska, cut by its packets
 headerless  what to do with formats that have no header
 others    the names of formats that only PyAV reads, by their first bytes

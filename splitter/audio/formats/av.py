@@ -12,6 +12,7 @@ import av.error
 import numpy as np
 
 from splitter.audio.decoders import Decoder, SoundFormat, Truncated, ends_early
+from splitter.audio.formats.asf import seconds_before_cut
 from splitter.audio.formats.mp3 import bit_rate_of
 from splitter.errors import AudioError
 
@@ -60,7 +61,8 @@ class AvDecoder(Decoder):
         if first is None:
             raise AudioError("none of its sound can be decoded")
         self._first, self._stated = first, _stated(stream, first.sample_rate)
-        self._seconds = seconds_stated(container, stream)
+        is_asf = container.format.name == "asf"
+        self._seconds = seconds_before_cut(self._path) if is_asf else seconds_stated(container, stream)
         self.format = _format_of(container, stream, first)
         self._kind = _kind(first)
         self._decoded_samples = av.AudioFifo()

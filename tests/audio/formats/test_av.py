@@ -53,6 +53,7 @@ def check_lost(path: Path, said: str) -> None:
         ("vorbis.mka", ("-c:a", "libvorbis")),
         ("mp3.mka", ("-c:a", "libmp3lame")),
         ("aac.mka", ("-c:a", "aac")),
+        ("a.wma", ()),
     ],
 )
 def test_a_file_that_was_cut(tmp_path, name, options):
@@ -138,7 +139,7 @@ WHOLE: dict[str, Callable[[Path, Path], object]] = {
     ),
     "pipe.mkv": lambda mp3, to: to.write_bytes(ffmpeg("-i", mp3, "-c", "copy", "-f", "matroska", "-")),
     "a.aac": lambda mp3, to: ffmpeg("-i", mp3, "-c:a", "aac", to),
-    "a.wma": lambda mp3, to: ffmpeg("-i", mp3, to),
+    "pipe.wma": lambda mp3, to: to.write_bytes(ffmpeg("-i", mp3, "-f", "asf", "-")),
     # a picture that goes on when the sound has ended, and sound that begins late, or in its middle
     "video.mp4": lambda mp3, to: ffmpeg(
         *("-f", "lavfi", "-i", "testsrc=d=12:s=64x64:r=5", "-i", mp3, "-c:v", "mpeg4", "-c:a", "aac", to)
