@@ -273,6 +273,10 @@ def checked_result(result: Any) -> Result:  # noqa: ANN401 - whatever a user's m
         files = hasattr(outputs, "__iter__") and not isinstance(outputs, (str, bytes, dict, OutputFile))
         if files and isinstance(metadata, (dict, Mapping)):
             return outputs, metadata
+        if isinstance(outputs, OutputFile):
+            raise BadResult(
+                "process returned an OutputFile, not a list of them; write: return [OutputFile(...)], {}"
+            )
     raise BadResult(
         f"process returned {_described(result)}; expected (output files, metadata), such as: "
         "return [OutputFile(...)], {}"

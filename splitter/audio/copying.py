@@ -12,7 +12,14 @@ import numpy as np
 import soundfile
 
 from splitter.audio.base import MANY_SAMPLES, SoundSource, keeps_samples, wav_header
-from splitter.audio.decoders import SoundFormat, Truncated, check_mp3, numbers, read_exactly
+from splitter.audio.decoders import (
+    KEEP_THEM,
+    SoundFormat,
+    Truncated,
+    check_mp3,
+    numbers,
+    read_exactly,
+)
 from splitter.audio.encode import encode_blocks, silent
 from splitter.audio.formats.flac import FlacError, FlacSource
 from splitter.audio.formats.mp3 import Mp3Source, seems_mp3
@@ -124,7 +131,7 @@ class FramesSource(SoundSource):
             return self._flac.reach(frame)
         except FlacError as error:
             if self._truncated == "error":
-                raise AudioError(f"{self._path}: {error}; use --truncated keep to keep them") from error
+                raise AudioError(f"{self._path}: {error}; {KEEP_THEM}") from error
             return min(frame, error.samples)
 
     @property

@@ -117,6 +117,10 @@ class Decoder(ABC):
         """Close the file."""
 
 
+# a parameter is part of every fingerprint
+KEEP_THEM = "use --truncated keep to keep them, which redoes all inputs"
+
+
 def check_whole(path: str, extent: Extent, truncated: Truncated) -> None:
     """Refuse a recording that ends before it should, or whose samples no number here can hold."""
     if extent.raw and extent.raw.subtype == "PCM_64":
@@ -140,7 +144,7 @@ def check_mp3(path: str, mp3: CountedMp3, truncated: Truncated) -> None:
 def ends_early(path: str, how: str, there: int, stated: int, unit: str = "samples") -> AudioError:
     """Return the error that says how much of a recording there is."""
     of = f" of {stated:,}" if stated else ""
-    return AudioError(f"{path}: {how}: {there:,}{of} {unit} exist; use --truncated keep to keep them")
+    return AudioError(f"{path}: {how}: {there:,}{of} {unit} exist; {KEEP_THEM}")
 
 
 # -- samples as they are -------------------------------------------------------------------------------------

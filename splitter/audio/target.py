@@ -90,9 +90,8 @@ class Target:
         if self.subtype not in known:
             raise Refused(f"--subtype {self.subtype}: is unknown; choose from {', '.join(sorted(known))}")
         if chosen and not _can_hold(chosen.name, self.subtype):
-            subtypes = sorted(soundfile.available_subtypes(chosen.name))
-            there = ", ".join(subtype for subtype in subtypes if _can_hold(chosen.name, subtype))
-            raise Refused(f"--subtype {self.subtype}: cannot be used in {self.format}; choose from {there}")
+            there = f"choose from {_subtypes_of(chosen.name)}"
+            raise Refused(f"--subtype {self.subtype}: cannot be used in {self.format}; {there}")
 
 
 # asked once: libsndfile's answers take longer to put together than a short recording takes to cut
@@ -104,6 +103,12 @@ def _can_hold(container: str, subtype: str) -> bool:
     """Return whether there is a writer for it."""
     about = BY_NAME.get(container)
     return not (about and subtype in about.not_written) and soundfile.check_format(container, subtype)
+
+
+def _subtypes_of(container: str) -> str:
+    """Return the encodings that it can hold, for a message."""
+    subtypes = sorted(soundfile.available_subtypes(container))
+    return ", ".join(subtype for subtype in subtypes if _can_hold(container, subtype))
 
 
 def made_format(recorded: SoundFormat, target: Target, path: str) -> SoundFormat:
@@ -118,11 +123,12 @@ def made_format(recorded: SoundFormat, target: Target, path: str) -> SoundFormat
     if subtype is None:
         raise AudioError(
             f"{path}: {container} cannot hold all of {recorded.holding or recorded.subtype}; "
-            "choose a supported --subtype, or --format wav"
+            f"choose a --subtype of {_subtypes_of(container)}, or --format wav"
         )
     _check_readable(channels, rate, path)
     if not _can_hold(container, subtype):
-        raise AudioError(f"{path}: {container} cannot hold {subtype}; choose another --format or --subtype")
+        there = f"choose from {_subtypes_of(container)}, or another --format"
+        raise AudioError(f"{path}: {container} cannot hold --subtype {subtype}; {there}")
     if not 1 / LARGEST_RATIO <= rate / recorded.rate <= LARGEST_RATIO:
         raise AudioError(f"{path}: cannot be resampled from {recorded.rate} Hz to {rate} Hz")
     return SoundFormat(container, subtype, channels, rate)

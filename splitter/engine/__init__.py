@@ -4,6 +4,7 @@ entry_points   `splitter.run`, `splitter.verify`, and what the command line call
 main           the main path: decide, begin, rounds, finish
 assignment     what a run works on: options checked, the list read, every input looked at
 decide         what is to be done, what stays and what goes
+changes        why inputs are done again, in words
 taken_names    which names of outputs other inputs still have
 begin          what a run says, removes and keeps before its work
 rounds         the work, round after round

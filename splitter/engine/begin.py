@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from splitter.engine.assignment import Assignment
+from splitter.engine.changes import changed_inputs
 from splitter.engine.decide import NAMES_SHOWN, Decision, compare, damaged_still
 from splitter.engine.display import Display
 from splitter.engine.rounds import Progress
+from splitter.inputs.labels import RowTally
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import KeepRule
 from splitter.ledger.list_copy import keep_list
@@ -17,8 +19,6 @@ from splitter.ledger.status import keep_stale
 from splitter.ledger.tables import take_away
 from splitter.ledger.unsynced import forget_unsynced, noted_now
 from splitter.text.show import show_count, show_names
-
-NO_INPUTS = "the dataset list has no inputs"
 
 
 def clear(run: Assignment, decision: Decision, journal: Journal, display: Display) -> Decision:
@@ -55,7 +55,9 @@ def announce(
     if len(changed):
         if not len(decision.displaced):
             _tell_changes(decision, display)
-        display.alert(f"{show_count(len(changed), 'finished input')} changed and will be redone")
+        why = _why(run, decision, journal, changed)
+        display.alert(f"{show_count(len(changed), 'finished input')} changed and will be redone{why}")
+    _tell_failed(run, decision, journal, display)
     if not (decision.has_work or progress.counts.inputs):
         display.say(_why_nothing(run, decision, journal))
 
@@ -63,6 +65,20 @@ def announce(
 def _tell_changes(decision: Decision, display: Display) -> None:
     if decision.changes:
         display.alert("; ".join(decision.changes))
+
+
+def _tell_failed(run: Assignment, decision: Decision, journal: Journal, display: Display) -> None:
+    """Say why inputs that failed are tried again, though nobody asked for it."""
+    tried = np.intersect1d(decision.state.todo, decision.state.stale)
+    tried = tried[journal.status(decision.state.entries[tried]) == FAILED]
+    if len(tried) and not run.options.retry_failed:
+        why = _why(run, decision, journal, tried)
+        display.say(f"{show_count(len(tried), 'failed input')} changed and will be tried again{why}")
+
+
+def _why(run: Assignment, decision: Decision, journal: Journal, changed: np.ndarray) -> str:
+    """Return what has changed, in brackets, unless that was said of all inputs."""
+    return "" if decision.changes else f" ({'; '.join(changed_inputs(run, journal, changed))})"
 
 
 def _tell_damage(run: Assignment, decision: Decision, journal: Journal, display: Display) -> None:
@@ -97,10 +113,17 @@ def _why_nothing(run: Assignment, decision: Decision, journal: Journal) -> str:
     if run.first_inputs is not None:
         entries = entries[run.first_inputs]
     if not len(entries):
-        return f"nothing to do: {NO_INPUTS if run.mine is None else 'this part has no inputs'}"
+        return f"nothing to do: {'this part has no inputs' if len(run.table) else why_no_inputs(run.tally)}"
     failed = int((journal.status(entries) == FAILED).sum())
     finished = f"nothing to do: {show_count(len(entries), 'input')}, all finished"
     return f"{finished}, {failed:,} of them failed (--retry-failed tries them again)" if failed else finished
+
+
+def why_no_inputs(tally: RowTally) -> str:
+    """Return why a list has no inputs."""
+    if not tally.not_kept:
+        return "the dataset list has no inputs"
+    return f"--keep of the earlier run keeps none of its {show_count(tally.not_kept, 'output')}"
 
 
 def begin(run: Assignment, decision: Decision, journal: Journal, progress: Progress) -> None:

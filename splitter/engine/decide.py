@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from splitter.engine.assignment import Assignment
+from splitter.engine.changes import changed_columns
 from splitter.engine.taken_names import refuse_taken
 from splitter.errors import Refused
 from splitter.ledger.journal import INDEX, Journal
@@ -62,7 +63,7 @@ class Decision:
         needed: Those whose outputs were dropped, and are needed again.
         unsynced: Which outputs of earlier runs may not be on disk.
         earlier: In which other ways the outputs were made that may stay for now.
-        changes: In words, what is processed in another way than before.
+        changes: In words, what is processed in another way than before, and which columns are new or gone.
         replaces: Whether tables of before would be wrong while the run is at work.
     """
 
@@ -147,7 +148,7 @@ def decide(
         needed=needed,
         unsynced=unsynced,
         earlier=earlier if stays else [],
-        changes=what_changed(run.how, earlier),
+        changes=what_changed(run.how, earlier) + changed_columns(run, left, state.entries[state.changed]),
         # where shards are made again, also what was good is in another place then
         replaces=bool(len(removed) or len(displaced) or (redone and len(state.todo))),
     )

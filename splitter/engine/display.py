@@ -171,6 +171,7 @@ def summary_lines(summary: "Summary") -> list[str]:
     return [
         f"{', '.join(counts)}; {made}",
         *_sound(summary),
+        *_keep(summary),
         _where(summary),
         *_not_listed(summary),
         f"{label}: {_next_step(summary)}",
@@ -183,7 +184,14 @@ def _sound(summary: "Summary") -> list[str]:
     if sound is None:
         return []
     recorded, kept = show_hours(sound.recorded), show_hours(sound.seconds)
-    return [f"sound: {recorded} recorded, {kept} in outputs ({sound.share_of_recordings} kept)"]
+    without = ", failed inputs not counted" if summary.failed else ""
+    return [f"sound: {recorded} recorded, {kept} in outputs ({sound.share_of_recordings} kept){without}"]
+
+
+def _keep(summary: "Summary") -> list[str]:
+    """Say how many outputs --keep keeps."""
+    keep = summary.keep
+    return [f"--keep: {keep.kept:,} of {show_count(keep.outputs, 'output')} kept"] if keep else []
 
 
 def _not_listed(summary: "Summary") -> list[str]:
@@ -258,7 +266,8 @@ def _after_the_end(summary: "Summary") -> str:
         why = f", which lists failures in errors.csv{first_failure(summary)}" if summary.failed else ""
         return f"when all {summary.part.of} parts are done: {command}{why}"
     if not summary.inputs:
-        return "check DATASET: it lists no inputs"
+        none_kept = "change --keep of the earlier run, or use --all-rows to take all its outputs"
+        return none_kept if summary.tally.not_kept else "check DATASET: it lists no inputs"
     return f"splitter report {as_typed(summary.output)}"
 
 

@@ -20,6 +20,7 @@ from splitter.engine.summary import Summary
 from splitter.errors import Refused, StorageError
 from splitter.inputs.survey import why_unreadable
 from splitter.ledger.journal import Journal
+from splitter.ledger.keeping import KeepTally
 from splitter.ledger.list_copy import stored_list
 from splitter.ledger.manifest import MANIFEST, columns_of, rows_of
 from splitter.ledger.recipe_record import forget_earlier, how_before
@@ -47,9 +48,13 @@ def finish(  # noqa: PLR0913 - what the commands know
     tell: Callable[[str], None] | None,
     compact: bool = True,
     unreadable: int = 0,
-) -> None:
-    """Write the tables, forget what only matters before they are complete, and merge the records."""
-    advice = write_tables(storage, journal, input_status, header, others=others)
+) -> KeepTally | None:
+    """Write the tables, forget what only matters before they are complete, and merge the records.
+
+    Return what --keep keeps of loose files.
+    """
+    tables = write_tables(storage, journal, input_status, header, others=others)
+    advice = tables.advice()
     if advice and tell:
         tell(advice)
     if not len(input_status.entries_with(STALE)):
@@ -60,6 +65,8 @@ def finish(  # noqa: PLR0913 - what the commands know
     if compact:
         listed = input_status.entries[input_status.entries >= 0]
         journal.compact(np.concatenate((listed, input_status.gone)))
+    # what shards do not keep is in none of them
+    return None if "keep" in how_before(storage)[0] else tables.keep_tally
 
 
 # -- after a run ---------------------------------------------------------------------------------------------
@@ -72,12 +79,14 @@ class _Ending:
     Attributes:
         fault: Why the storage ended it early, if it did.
         sound: The sound that the run has cut, and what it has made of it.
+        keep: With --keep, what it keeps.
         gone_names: The first inputs that are no longer in the list.
         failure: The first input that failed, and why.
     """
 
     fault: str = ""
     sound: OutputTally | None = None
+    keep: KeepTally | None = None
     gone_names: list[str] = field(default_factory=list)
     failure: tuple[str, str] | None = None
 
@@ -109,7 +118,7 @@ def finish_run(
             else _first_failure(run, journal, input_status, decision.state.todo)
         )
         if not ending.fault and run.mine is None:
-            finish(
+            ending.keep = finish(
                 storage,
                 journal,
                 input_status,
@@ -150,6 +159,7 @@ def _summary(  # noqa: PLR0913 - what the end of a run knows
         pruned=decision.pruned,
         work=progress.counts,
         sound=ending.sound,
+        keep=ending.keep,
         traceback=problems.traceback,
         seconds=time.monotonic() - progress.began,
         limited=run.options.limit is not None,
@@ -275,7 +285,7 @@ def assemble_manifest(
         gone_names = input_status.first_gone(journal, path_column)
         # a skipped input has neither
         made = journal.entries[input_status.entries_with(DONE)]
-        finish(storage, journal, input_status, header, others=others, tell=tell)
+        keep = finish(storage, journal, input_status, header, others=others, tell=tell)
         return Summary.of(
             input_status.status,
             output=storage.root,
@@ -284,6 +294,7 @@ def assemble_manifest(
             first_failure=failure,
             work=WorkCounts(outputs=int(made["outputs"].sum()), bytes=int(made["bytes"].sum())),
             seconds=time.monotonic() - began,
+            keep=keep,
             assembled=True,
         )
 

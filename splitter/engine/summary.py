@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splitter.inputs.labels import RowTally
+from splitter.ledger.keeping import KeepTally
 from splitter.ledger.manifest import MANIFEST
 from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED, STALE
 from splitter.options import RunPart
@@ -37,6 +38,7 @@ class Summary:
         pruned: How many inputs' outputs were removed.
         work: What this run itself did.
         sound: The lengths of the recordings that it cut and of what it made of them; None for other inputs.
+        keep: With --keep, how many of all outputs it keeps; None of shards, which hold nothing else.
         traceback: The user's own, if the recipe has ended the run early.
         seconds: How long it took.
         limited: Whether it was asked for the first inputs only.
@@ -63,6 +65,7 @@ class Summary:
     pruned: int = 0
     work: WorkCounts
     sound: "OutputTally | None" = None
+    keep: KeepTally | None = None
     traceback: str = ""
     seconds: float
     limited: bool = False

@@ -18,7 +18,8 @@ import numpy as np
 
 from splitter.dataset import ProcessorDataset
 from splitter.engine.assignment import Assignment, read_assignment, read_request
-from splitter.engine.begin import NO_INPUTS
+from splitter.engine.begin import why_no_inputs
+from splitter.engine.changes import changed_inputs
 from splitter.engine.decide import Decision, decide
 from splitter.engine.display import Display
 from splitter.forecast.estimate import LONGEST_TRIAL, NAMES_SHOWN, Outlook
@@ -62,6 +63,8 @@ class Forecast:
         faulty: How many have a header that cannot be read.
         faulty_first: The first few of them, with the reason.
         failed_first: The first few that failed when they were tried, with the reason.
+        no_inputs: Why the list has no inputs, if it has none.
+        changes: What differs from the runs that made what is there.
         first_name: With --name, that of the first output, as far as the list tells it.
     """
 
@@ -88,6 +91,8 @@ class Forecast:
     faulty: int = 0
     faulty_first: list[str] = field(default_factory=list)
     failed_first: list[str] = field(default_factory=list)
+    no_inputs: str = ""
+    changes: list[str] = field(default_factory=list)
     first_name: str = ""
 
     def to_json(self) -> str:
@@ -103,11 +108,13 @@ class Forecast:
         kinds = ("new", "changed", "done", "failed", "missing")
         counts = ", ".join(f"{getattr(self, kind):,} {kind}" for kind in kinds if getattr(self, kind))
         yield f"{show_count(self.inputs, 'input')}{counts and ': '}{counts}"
+        if self.changes:
+            yield f"what changed: {'; '.join(self.changes)}"
         if self.removed:
             yield f"the outputs of {show_count(self.removed, 'input')} would be removed first"
         if not self.to_do:
             again = " (--retry-failed tries failed inputs again)" if self.failed else ""
-            yield f"nothing to do{again}" if self.inputs else f"nothing to do: {NO_INPUTS}"
+            yield f"nothing to do{again}" if self.inputs else f"nothing to do: {self.no_inputs}"
         else:
             about = "" if self.exact else "about "
             gives = f"{about}{show_count(self.outputs, 'output')} (about {show_bytes(self.bytes)})"
@@ -162,6 +169,8 @@ def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, d
         decision = decide(run, journal)
         plan = Forecast(storage.root, free=_free(storage), removed=decision.pruned)
         _count(plan, run, decision, journal)
+        plan.changes = _changes(run, decision, journal)
+        plan.no_inputs = "" if len(run.table) else why_no_inputs(run.tally)
         plan.first_name = _first_name(run, decision)
         sizes = run.survey.sizes[decision.state.todo]
         todo = decision.state.todo[sizes != UNREADABLE]
@@ -195,6 +204,14 @@ def _count(plan: Forecast, run: Assignment, decision: Decision, journal: Journal
     for index in np.flatnonzero(missing)[:NAMES_SHOWN].tolist():
         listed = run.table.listed(index)
         plan.missing_first.append(one_line(why_unreadable(run.job.layout.location(listed)) or listed))
+
+
+def _changes(run: Assignment, decision: Decision, journal: Journal) -> list[str]:
+    """Return why finished inputs would be done again."""
+    changed = np.intersect1d(decision.state.changed, decision.state.stale)
+    if not len(changed) or decision.changes:
+        return decision.changes if len(changed) or len(decision.displaced) else []
+    return changed_inputs(run, journal, changed)
 
 
 def _first_name(run: Assignment, decision: Decision) -> str:

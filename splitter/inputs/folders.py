@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused
 from splitter.inputs.lists import LISTS, suffix_of
-from splitter.inputs.manifests import NOT_KEPT, left_out_of, manifest_in, schema_of
+from splitter.inputs.manifests import left_out_of, manifest_in, note_left_out, schema_of
 from splitter.inputs.pieces import CUT
 from splitter.inputs.source import USES, InputSource, ListReading, SourceRows, refuse_option
 from splitter.storage.layout import OWN_FOLDER, RESERVED_FOLDERS
@@ -107,8 +107,7 @@ def _without(left_out: Collection[int], files: Iterable[str], reading: ListReadi
             count += 1
         else:
             yield file
-    if count:
-        reading.tell(NOT_KEPT.format(count))
+    note_left_out(count, reading)
 
 
 def _files_of(path: str, patterns: Sequence[str], reading: ListReading) -> Iterator[str]:

@@ -18,6 +18,7 @@ class RowTally:
 
     Attributes:
         left_out: How many rows `--where` has left out.
+        not_kept: How many outputs of an earlier run its `--keep` has left out.
         chosen: Whether `--pattern` has chosen among the files of a folder.
         passed_over: How many files of folders are no inputs though the pattern is theirs, by what they are.
         unlabelled: How many rows have no labels in the file of labels: theirs are empty.
@@ -27,6 +28,7 @@ class RowTally:
     """
 
     left_out: int = 0
+    not_kept: int = 0
     chosen: bool = False
     passed_over: Counter[str] = field(default_factory=Counter)
     unlabelled: int = 0

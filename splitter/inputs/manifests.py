@@ -7,15 +7,16 @@ from typing import IO, Any
 
 from splitter.errors import Refused
 from splitter.inputs.lists import read_list
+from splitter.inputs.source import ListReading
 from splitter.ledger.keeping import COLUMN as KEPT
 from splitter.ledger.keeping import is_left_out
 from splitter.ledger.manifest import MANIFEST
 from splitter.ledger.records import OUTPUT_COLUMNS
 from splitter.stores.listings import content_beside
+from splitter.text.show import show_count
 from splitter.text.urls import is_url, joined, parent
 
 SCHEMA_BESIDE = ".splitter/schema.json"
-NOT_KEPT = "{:,} outputs are not kept, as --keep says: left out; --all-rows takes them, too"
 
 
 def schema_of(path: str) -> dict[str, Any]:
@@ -56,6 +57,17 @@ def keep_column(path: str, header: Sequence[str]) -> int | None:
 def manifest_in(folder: str) -> str:
     """Return where the manifest of an output folder is."""
     return joined(folder, MANIFEST) if is_url(folder) else os.path.join(folder, MANIFEST)
+
+
+def note_left_out(count: int, reading: ListReading) -> None:
+    """Say how many outputs --keep has left out, if any."""
+    if count:
+        reading.tally.not_kept += count
+        are, them = ("is", "it") if count == 1 else ("are", "them")
+        reading.tell(
+            f"{show_count(count, 'output')} {are} not kept, as --keep says: left out; --all-rows takes "
+            f"{them}, too"
+        )
 
 
 def left_out_of(folder: str, held: list[IO[bytes]]) -> set[int]:

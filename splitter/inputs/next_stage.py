@@ -12,13 +12,13 @@ dataset list of the second      label  input                                    
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from splitter.errors import Refused
 from splitter.inputs.folders import same_folder
 from splitter.inputs.lists import READERS, ListFileSource, suffix_of
-from splitter.inputs.manifests import NOT_KEPT, beside, keep_column, schema_of
+from splitter.inputs.manifests import beside, keep_column, note_left_out, schema_of
 from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE
 from splitter.inputs.roots import root_below
 from splitter.inputs.shards.index import InputShard, MemberIndex
@@ -128,7 +128,7 @@ class ManifestSource(ListFileSource):
             )
         rename = names_in_next_stage(found.header, labels, listing.rename or {})
         kept = None if listing.all_rows else keep_column(location, found.header)
-        rows = _with_output(found.rows, found.header.index(OUTPUT), kept, reading.tell)
+        rows = _with_output(found.rows, found.header.index(OUTPUT), kept, reading)
         if {CUT, SOURCE_SIZE, SOURCE_CHECKSUM} <= {*found.header}:
             root = root_below(found.home, os.fspath(listing.root or ""))
             pieces = EarlierPieces(location, found.header, Layout(root), {}, rename.get(CUT, CUT))
@@ -200,9 +200,7 @@ class EarlierPieces:
         return 2 * math.prod(numbers) if numbers else 0
 
 
-def _with_output(
-    rows: Iterable[Row], at: int, kept: int | None, tell: Callable[[str], None]
-) -> Iterator[Row]:
+def _with_output(rows: Iterable[Row], at: int, kept: int | None, reading: ListReading) -> Iterator[Row]:
     """Yield the rows of a manifest that have an output file, and are kept."""
     left_out = not_kept = 0
     for row in rows:
@@ -212,8 +210,7 @@ def _with_output(
             not_kept += 1
         else:
             yield row
-    if not_kept:
-        tell(NOT_KEPT.format(not_kept))
+    note_left_out(not_kept, reading)
     if left_out:
         rows_have = "row of the manifest has" if left_out == 1 else "rows of the manifest have"
-        tell(f"{left_out:,} {rows_have} no output file: left out")
+        reading.tell(f"{left_out:,} {rows_have} no output file: left out")

@@ -10,6 +10,7 @@ from splitter.errors import Refused
 from splitter.inputs.labels import RowTally
 from splitter.inputs.shards.index import MemberIndex
 from splitter.stores.listings import ListedFiles
+from splitter.text.conditions import matching
 from splitter.text.csv import Row
 
 if TYPE_CHECKING:
@@ -119,6 +120,14 @@ def refuse_option(value: object, option: str, use: str) -> None:
 def refuse_others(listing: "InputList", takes: frozenset[str]) -> None:
     """Refuse the options that were given and are not taken."""
     for name, use in USES.items():
-        if name not in takes:
-            value = next(iter(listing.patterns), None) if name == "pattern" else getattr(listing, name)
-            refuse_option(value, f"--{name.strip('_').replace('_', '-')}", use)
+        if name not in takes and name != "pattern":
+            refuse_option(getattr(listing, name), f"--{name.strip('_').replace('_', '-')}", use)
+    if "pattern" not in takes and listing.patterns:
+        pattern = listing.patterns[0]
+        # with --column output, that column is called input
+        column = "input" if listing.column == "output" else listing.column
+        like = matching(column, pattern, many="*", one="?", start="(^|/)")
+        raise Refused(
+            f"--pattern {pattern!r} is only for a folder; leave it out, or choose rows of a list: "
+            f'--where "{like}"'
+        )

@@ -26,6 +26,26 @@ OPTION = "--keep"
 KEPT = "splitter kept"
 
 
+@dataclass
+class KeepTally:
+    """How many output files there are, and how many of them are kept."""
+
+    outputs: int = 0
+    kept: int = 0
+
+    def counting(self, value_of: Callable[[Row], str], output_at: int) -> Callable[[Row], str]:
+        """Return the function that gives the column of a row, and counts the row if it has a file."""
+
+        def counted(row: Row) -> str:
+            kept = value_of(row)
+            if row[output_at]:
+                self.outputs += 1
+                self.kept += kept == "True"
+            return kept
+
+        return counted
+
+
 @dataclass(frozen=True)
 class KeepRule:
     """A rule that says which outputs are kept.

@@ -11,7 +11,7 @@ import numpy as np
 from splitter.errors import StorageError
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import COLUMN as KEPT
-from splitter.ledger.keeping import KeepRule, is_left_out
+from splitter.ledger.keeping import KeepRule, KeepTally, is_left_out
 from splitter.ledger.records import (
     DONE,
     ERROR_COLUMNS,
@@ -32,11 +32,16 @@ ERRORS = "errors.csv"
 
 
 class ManifestTables:
-    """The two tables; inputs that are stale, or not done, are in neither."""
+    """The two tables; inputs that are stale, or not done, are in neither.
+
+    Attributes:
+        keep_tally: With --keep, what it keeps, as far as rows have been made.
+    """
 
     def __init__(self, journal: Journal, input_status: InputStatus, columns: Sequence[str]) -> None:
         self._journal, self._storage = journal, journal.storage
         self._columns = tuple(columns)
+        self.keep_tally: KeepTally | None = None
         self._made = input_status.entries_with(DONE, SKIPPED)
         self._failed = input_status.entries_with(FAILED)
         self._is_complete = input_status.is_complete
@@ -136,6 +141,9 @@ class ManifestTables:
         added: AddedColumns = {}
         if keep := KeepRule.stored(self._storage):
             added[KEPT] = keep.of(union.names, self._storage.root)
+            if not keep.missing(union.names):
+                self.keep_tally = KeepTally()
+                added[KEPT] = self.keep_tally.counting(added[KEPT], union.names.index(OUTPUT_COLUMNS[0]))
         if rule := SplitRule.stored(self._storage):
             added[COLUMN] = _split_of(rule, union.names, self._storage.root, has_kept=bool(added))
         return _table(union.names, self._journal, self._made, positions, added)

@@ -26,8 +26,8 @@ def write_tables(
     columns: Row,
     *,
     others: Sequence[str] | None = None,
-) -> str:
-    """Write all tables, without inputs that are stale or not done; return advice for the user, if any.
+) -> ManifestTables:
+    """Write all tables, without inputs that are stale or not done; return what they were made by.
 
     `others` names the files beside manifest.csv and errors.csv; by default, those that exist are rewritten.
     """
@@ -47,7 +47,7 @@ def write_tables(
         made = {name: write_format(storage, name, MANIFEST, types) for name in names}
         if made != before:
             _note(storage, made)
-    return manifest.advice()
+    return manifest
 
 
 def _note(storage: Storage, checksums: dict[str, str]) -> None:

@@ -35,6 +35,8 @@ _WHOLE = re.compile(r"\s*[+-]?\d{1,300}\s*", re.ASCII)
 _PIECES = re.compile(
     r"`([^`]*)`|('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")|([^\W\d]\w*)|([~@])|\s*\n\s*", re.DOTALL
 )
+# as SQL asks for a pattern
+_LIKE = re.compile(r"(`[^`]*`|\w+)\s+(not\s+)?i?like\s+(?:'([^']*)'|\"([^\"]*)\")", re.IGNORECASE)
 _PLACE = "column_in_backquotes_"
 
 
@@ -65,6 +67,14 @@ def columns_in(text: str, option: str = WHERE) -> list[str]:
     return [*names]
 
 
+def matching(column: str, pattern: str, *, many: str, one: str, start: str = "^") -> str:
+    """Return a condition for a pattern, which has a sign for any text and one for any letter."""
+    signs = {many: ".*", one: "."}
+    expression = "".join(signs.get(sign) or re.escape(sign) for sign in pattern)
+    expression = f"{start}{expression}$".removeprefix(f"{start}.*").removesuffix(".*$")
+    return f"{column} ~ '{expression}'"
+
+
 class _ConditionParser:
     """Takes a condition apart."""
 
@@ -88,6 +98,9 @@ class _ConditionParser:
 
     def _hint(self) -> str:
         """Suggest what may be meant by what Python's parser rejects."""
+        if found := _LIKE.search(self._text):
+            like = matching(found[1], found[3] or found[4] or "", many="%", one="_")
+            return f"; instead of LIKE write {'not ' if found[2] else ''}{like}"
         if re.search(r"(?<![=!<>])=(?!=)", self._text):
             return "; equal is =="
         words = (piece[3] for piece in _PIECES.finditer(self._text))

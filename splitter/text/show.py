@@ -59,4 +59,4 @@ def show_clock(seconds: float) -> str:
 
 def show_hours(seconds: float) -> str:
     """Return hours; a short duration in smaller units."""
-    return show_seconds(seconds) if 0 < seconds < _LEAST_HOURS else f"{seconds / SECONDS_IN_HOUR:,.2f} h"
+    return show_seconds(seconds) if seconds < _LEAST_HOURS else f"{seconds / SECONDS_IN_HOUR:,.2f} h"

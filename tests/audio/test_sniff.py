@@ -38,7 +38,7 @@ from splitter.text.endings import READABLE
 FRAMES = noise(1000, 2)
 CONTENT = FRAMES.astype("<i2").tobytes()
 WAV = wav(CONTENT, channels=2)
-KEEP = "; use --truncated keep to keep them"
+KEEP = "; use --truncated keep to keep them, which redoes all inputs"
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,11 @@ class Alone(ProcessorDataset):
 class One(ProcessorDataset):
     def process(self, input_file):
         return OutputFile("out.wav", b"")
+
+
+class Bare(ProcessorDataset):
+    def process(self, input_file):
+        return OutputFile("out.wav", b""), {}
 """
 
 BAD_DEFAULT = """\
@@ -321,7 +326,7 @@ $ run list.csv --recipe words --manifest-format xml
 $ run list.csv --recipe words --root gone
 {here}/gone: the folder that input paths are relative to does not exist; check --root
 $ run list.csv --recipe words --pattern *.txt
---pattern '*.txt' is only for a folder; leave it out
+--pattern '*.txt' is only for a folder; leave it out, or choose rows of a list: --where "input ~ '\\.txt$'"
 $ run list.csv --recipe command
 Missing option '--command'; see splitter run --recipe command --help
 $ run list.csv --recipe command --command cat
@@ -456,6 +461,7 @@ BAD_RESULTS = {
     "Nothing": f"process returned None; {EXPECTED}",
     "Three": f"process returned tuple ([], {{}}, 3); {EXPECTED}",
     "One": f"process returned OutputFile('out.wav', <0 bytes>, {{}}); {EXPECTED}",
+    "Bare": "process returned an OutputFile, not a list of them; write: return [OutputFile(...)], {}",
     "Folder": "output name 'a/b.txt' is not one path component",
     "Content": "the content of 'b.txt' is of type int; expected bytes, str, a path or a callable",
     "Nested": "metadata 'list' is of type list; expected str, int, float, bool or None",

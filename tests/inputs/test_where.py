@@ -193,6 +193,9 @@ def test_any_text_is_a_condition_or_is_refused(text):
         (f"{'(' * 3000}split == 'x'{')' * 3000}", "--where"),
         (f"split == '{'x' * 20_000}'", "has more than 10,000 characters"),
         ("split == 'a\0'", "--where"),
+        ("split like 'a%'", "instead of LIKE write split ~ '^a'"),
+        ("class == 1 and input NOT LIKE '%.wav'", "instead of LIKE write not input ~ '\\.wav$'"),
+        ("`the split` like 'a_b'", "instead of LIKE write `the split` ~ '^a.b$'"),
     ],
 )
 def test_what_is_no_condition(folder, monkeypatch, text, message):

@@ -62,6 +62,7 @@ def test_rows_are_marked_and_nothing_else_changes(recordings, tmp_path, capfd):
     said = run(capfd, recordings, output)
     assert (said.code, "nothing to do" in said.err) == (0, True), said.err
     assert kept(output) == LOUD
+    assert "--keep: 4 of 12 outputs kept" in said.lines
     changed = {name for name, state in state_of(output).items() if before.get(name) != state}
     tables = {"manifest.csv", ".splitter/keep.json", ".splitter/schema.json"}
     assert {name for name in changed if name.startswith(("a/", "b/", ".splitter/records"))} == set()
@@ -329,6 +330,19 @@ def test_a_second_stage_over_the_folder_takes_what_is_kept(outputs, tmp_path, ca
     assert (said.code, "finish the run that made it, or use --all-rows" in said.err) == (2, True), said.err
     said = here(capfd, "run", folder / "a", "--all-rows", "--output", tmp_path / "none")
     assert (said.code, "--all-rows is only for the outputs of a run" in said.err) == (2, True), said.err
+
+
+def test_a_stage_after_one_that_keeps_nothing_says_so(recordings, outputs, tmp_path, capfd):
+    """It has no inputs, and whose --keep is to blame."""
+    folder = shutil.copytree(outputs, tmp_path / "out")
+    assert "--keep: 0 of 12 outputs kept" in run(capfd, recordings, folder, keep="rms > 0").lines
+    assert "0.0 s" in here(capfd, "stats", folder).out.splitlines()[-1]
+    for source in ([folder], [folder / "manifest.csv", "--column=output"]):
+        for command in ("plan", "run"):
+            said = here(capfd, command, *source, "--workers=0", "--output", tmp_path / "two")
+            why = "nothing to do: --keep of the earlier run keeps none of its 12 outputs"
+            assert why in (said.out if command == "plan" else said.err).splitlines()
+        assert said.lines[-1].startswith("next: change --keep of the earlier run, or use --all-rows")
 
 
 @pytest.mark.parametrize(

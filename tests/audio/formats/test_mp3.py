@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from nightly import depth
 from sounds import encoded_by_ffmpeg, needs_ffmpeg, noise, tone
 
+from splitter.audio.decoders import KEEP_THEM
 from splitter.audio.formats.mp3 import frame
 from splitter.audio.sniff import open_decoder
 from splitter.errors import AudioError
@@ -259,7 +260,7 @@ def test_a_file_that_was_cut(scratch, plain, off):
 def check_refused(content: bytes, scratch: Path, said: str) -> None:
     with pytest.raises(AudioError) as refused:
         read(content, scratch)
-    assert str(refused.value) == f"{scratch}/read.mp3: {said}; use --truncated keep to keep them"
+    assert str(refused.value) == f"{scratch}/read.mp3: {said}; {KEEP_THEM}"
 
 
 @pytest.mark.parametrize(

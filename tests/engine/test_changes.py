@@ -1,0 +1,55 @@
+"""A run, and its plan, say what has changed before they do finished work again."""
+
+from pathlib import Path
+
+from doors import Said, here, write_files
+
+WORDS = ["--workers=0", "--recipe=words"]
+
+
+def said_of(capfd, folder: Path, *options: str) -> tuple[Said, list[str]]:
+    """Plan, then run; the plan has to name what the run names."""
+    arguments = [folder / "list.csv", "--output", folder / "out", *WORDS, *options]
+    plan = here(capfd, "plan", *arguments)
+    assert plan.code == 0, plan.err
+    (why,) = (line.removeprefix("what changed: ") for line in plan.out.splitlines() if "what changed" in line)
+    return here(capfd, "run", *arguments), why.split("; ")
+
+
+def test_what_changed_is_named(folder, capfd):
+    """A parameter, a column, a label, a file: whichever it is, and of which input."""
+    write_files(folder, {"a.txt": "alpha", "b.txt": "beta"})
+    list_ = folder / "list.csv"
+    list_.write_text("input,who\na.txt,1\nb.txt,2\n")
+    assert here(capfd, "run", list_, "--output", folder / "out", *WORDS).code == 0
+
+    list_.write_text("input,who\na.txt,1\nb.txt,7\n")
+    (folder / "a.txt").write_text("other words")
+    said, why = said_of(capfd, folder)
+    assert why == ["a.txt: its file", "b.txt: who was '2', is '7'"]
+    note = "note: 2 finished inputs changed and will be redone"
+    assert said.lines[0] == f"{note} ({'; '.join(why)})"
+
+    list_.write_text("input,speaker\na.txt,1\nb.txt,7\n")
+    said, why = said_of(capfd, folder)
+    assert why == ["column speaker is new", "column who is gone"]
+    assert said.lines[:2] == [f"note: {'; '.join(why)}", note]
+
+    said, why = said_of(capfd, folder, "--num-chars=3")
+    assert why == ["parameter num_chars changed from 2 to 3"]
+    assert said.lines[:2] == [f"note: {why[0]}", note]
+
+
+def test_a_failed_input_that_was_replaced_is_tried_again_and_named(folder, capfd):
+    """Without --retry-failed: it is another input now."""
+    write_files(folder / "in", {"a.txt": "alpha"})
+    (folder / "in/b.txt").write_bytes(b"\xff\xfe\xff")
+    arguments = ["run", folder / "in", "--output", folder / "out", *WORDS]
+    assert here(capfd, *arguments).code == 1
+    assert "tried again (" not in here(capfd, *arguments).err
+    (folder / "in/b.txt").write_text("beta")
+    said = here(capfd, *arguments)
+    assert (said.code, said.lines[0]) == (
+        0,
+        "1 failed input changed and will be tried again (b.txt: its file)",
+    )
