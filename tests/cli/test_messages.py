@@ -198,7 +198,7 @@ No such option '--num-char'; did you mean '--num-chars'? See splitter run --reci
 $ run list.csv --recipe chnk
 --recipe chnk: is not a recipe; did you mean 'chunk'?
 $ run list.csv --recipe mine.py
---recipe mine.py: names a file; write mine.py:Class; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Typed, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone, One
+--recipe mine.py: names a file; write mine.py:Class; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Typed, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone, One, Bare
 $ run list.csv --recipe plain.py
 --recipe plain.py: names a file; it has no subclass of ProcessorDataset
 $ run list.csv --recipe bad.py
@@ -220,7 +220,7 @@ $ run list.csv --recipe raises.py:One
 $ run list.csv --recipe plain.py:One
 --recipe plain.py:One: One is not a ProcessorDataset in plain.py; it has no subclass of ProcessorDataset
 $ run list.csv --recipe mine.py:Txet
---recipe mine.py:Txet: Txet does not exist in mine.py; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Typed, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone, One
+--recipe mine.py:Txet: Txet does not exist in mine.py; it has Text, Nothing, Three, Folder, Content, Nested, Hides, Typed, Same, Clash, Needs, Lazy, Broken, Raises, Half, Empty, Alone, One, Bare
 $ run list.csv --recipe no_such_module:Text
 --recipe no_such_module: there is no such module; for a file, write path/to/file.py:Class
 $ run list.csv --recipe mine.py:Clash
