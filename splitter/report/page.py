@@ -40,6 +40,7 @@ STYLES = ("uPlot.min.css", "page.css")
 PROGRAMS = (
     "uPlot.iife.min.js",
     "data.js",
+    "theme.js",
     "plots.js",
     "sound.js",
     "selection.js",
@@ -230,23 +231,27 @@ def _filled(title: str, data: dict[str, str]) -> bytes:
     scripts = {
         name: f'<script type="text/plain" id="{name}">{content}</script>' for name, content in data.items()
     }
-    return with_policy(page_file("page.html"), title=title, styles=STYLES, programs=PROGRAMS, **scripts)
+    return with_policy("page.html", "splitter report", title, styles=STYLES, programs=PROGRAMS, **scripts)
 
 
 def with_policy(
-    template: str, *, title: str, styles: Sequence[str], programs: Sequence[str], **parts: str
+    template: str, kind: str, title: str, *, styles: Sequence[str], programs: Sequence[str], **parts: str
 ) -> bytes:
     """Return a filled template, whose policy allows these programs and no other."""
+    text = page_file(template)
+    for part in ("head", "theme"):
+        text = text.replace(f"{{{{{part}}}}}", page_file(f"{part}.html"))
     program = "".join(map(page_file, programs))
     digest = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
     parts = {
+        "kind": kind,
         "title": html.escape(title.encode("utf-8", "replace").decode()),
         "policy": html.escape(POLICY.format(programs=f"'sha256-{digest}'")),
         "style": "".join(map(page_file, styles)),
         "program": program,
         **parts,
     }
-    pieces = template.split("{{")
+    pieces = text.split("{{")
     filled = [pieces[0]]
     for piece in pieces[1:]:
         name, _, rest = piece.partition("}}")

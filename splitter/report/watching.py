@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 from splitter.errors import Refused, SplitterError
-from splitter.report.page import page_file, with_policy
+from splitter.report.page import with_policy
 from splitter.report.progress import RunWatch
 from splitter.report.serving import Body, NotThere, Served, path_of
 
@@ -21,10 +21,11 @@ class WatchPage:
         self._report: Served | None = None
         self._one_at_a_time = threading.Lock()
         self._page = with_policy(
-            page_file("watch.html"),
-            title=watch.title,
+            "watch.html",
+            "splitter run",
+            watch.title,
             styles=("uPlot.min.css", "page.css", "watch.css"),
-            programs=("uPlot.iife.min.js", "data.js", "watch.js"),
+            programs=("uPlot.iife.min.js", "data.js", "theme.js", "watch.js"),
         )
 
     def body(self, path: str) -> Body:

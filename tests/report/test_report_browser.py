@@ -436,6 +436,16 @@ def test_it_prints(chromium, speech_output):
     assert chromium.value("document.documentElement.dataset.theme") == "light"
     chromium.run("dispatchEvent(new Event('afterprint'))")
     assert chromium.value("document.documentElement.dataset.theme ?? ''") == ""
+    # the gallery is printed as one, four tiles wide, and stays
+    chromium.click("#as-gallery")
+    chromium.run("dispatchEvent(new Event('beforeprint'))")
+    assert len(chromium.texts(".tile")) == chromium.value("browser.rows.count") <= 40
+    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    lefts = "[...document.querySelectorAll('.tile')].map((one) => one.getBoundingClientRect().left)"
+    assert len({*chromium.value(lefts)}) == 4
+    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    chromium.run("dispatchEvent(new Event('afterprint'))")
+    assert chromium.value("Boolean(browser.gallery)")
 
 
 def test_a_hundred_thousand_rows_are_usable(chromium, many_output):

@@ -116,28 +116,17 @@ function onKeys(inspector) {
   });
 }
 
-function onTheme() {
-  const root = document.documentElement;
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const wear = (theme) => {
-    if (theme) root.dataset.theme = theme;
-    else delete root.dataset.theme;
-    $("theme-name").textContent = theme || "system";
-    drawPlots();
-  };
-  // the first click is seen: it is not what the system has
-  const themes = () => (system.matches ? ["", "light", "dark"] : ["", "dark", "light"]);
-  $("theme").addEventListener("click", () => wear(themes()[(themes().indexOf(root.dataset.theme || "") + 1) % 3]));
-  system.addEventListener("change", drawPlots);
+function onLook() {
+  const wear = themeSwitch(drawPlots);
   let before = "";
   addEventListener("beforeprint", () => {
-    before = root.dataset.theme || "";
+    before = document.documentElement.dataset.theme || "";
     wear("light");
-    if (browser) browser.printable();
+    if (browser) browser.print(true);
   });
   addEventListener("afterprint", () => {
     wear(before);
-    if (browser) browser.redraw();
+    if (browser) browser.print(false);
   });
   let wait = 0;
   addEventListener("resize", () => { clearTimeout(wait); wait = setTimeout(drawPlots, 100); });
@@ -162,7 +151,7 @@ showHead();
 showNumbers(summary);
 showGlance();
 showCauses();
-onTheme();
+onLook();
 drawPlots();
 addEventListener("DOMContentLoaded", () => showRows().catch((error) => {
   $("scope").hidden = false;

@@ -246,7 +246,7 @@ class Browser {
     $("empty").hidden = view.length > 0;
     $("nothing").textContent = rows.count ? "No row matches these filters." : "The manifest has no rows yet.";
     $("clear").hidden = !rows.count;
-    $("printed").textContent = view.length > PRINTED ? `The first ${PRINTED} of ${count(view.length, "row")}; manifest.csv has all of them.` : "";
+    this.tellPrinted();
     $("chips").replaceChildren(...[...filter.ranges].map(([name, { title, unit, low, high }]) =>
       el("button", { type: "button", class: "chip", title: "Remove this filter", click: () => { filter.ranges.delete(name); this.apply(); } },
         `${title} ${withUnit(low, unit)} to ${withUnit(high, unit)} ×`)));
@@ -283,8 +283,9 @@ class Browser {
     return this.gallery ? this.gallery.across : 1;
   }
 
-  draw(first, last) {
-    if (first === undefined) {
+  draw() {
+    let first = 0, last = Math.ceil(Math.min(PRINTED, this.view.length) / this.across);
+    if (!this.printing) {
       const { scrollTop, clientHeight } = this.table, around = this.gallery ? 1 : AROUND;
       first = Math.max(0, Math.floor(scrollTop / this.step) - around);
       last = Math.min(Math.ceil(this.view.length / this.across), Math.ceil((scrollTop + clientHeight) / this.step) + around);
@@ -426,12 +427,17 @@ class Browser {
     this.goTo(failures[(at + 1) % failures.length]);
   }
 
-  printable() {
-    this.showAs(false);
+  // The layout of paper may draw once more before all is printed.
+  print(printing) {
+    this.printing = printing;
     this.fit();
     this.redraw();
-    this.body.style.height = `${Math.min(PRINTED, this.view.length) * this.step}px`;
-    this.draw(0, Math.min(PRINTED, this.view.length));
+    this.tellPrinted();
+  }
+
+  tellPrinted() {
+    const shown = Math.ceil(PRINTED / this.across) * this.across, { length } = this.view;
+    $("printed").textContent = length > shown ? `The first ${shown} of ${count(length, "row")}; manifest.csv has all of them.` : "";
   }
 }
 

@@ -140,21 +140,11 @@ async function ask() {
   setTimeout(ask, EVERY);
 }
 
-function onTheme() {
-  const root = document.documentElement;
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const redraw = () => { if (chart) { chart.destroy(); chart = null; } if (seen) draw(); };
-  const themes = () => (system.matches ? ["", "light", "dark"] : ["", "dark", "light"]);
-  $("theme").addEventListener("click", () => {
-    const theme = themes()[(themes().indexOf(root.dataset.theme || "") + 1) % 3];
-    if (theme) root.dataset.theme = theme;
-    else delete root.dataset.theme;
-    $("theme").textContent = theme ? `Theme: ${theme}` : "Theme";
-    redraw();
-  });
-  system.addEventListener("change", redraw);
-  addEventListener("resize", redraw);
+function redraw() {
+  if (chart) { chart.destroy(); chart = null; }
+  if (seen) draw();
 }
 
-onTheme();
+themeSwitch(redraw);
+addEventListener("resize", redraw);
 ask();

@@ -1,0 +1,17 @@
+// The switch between light, dark and what the system has.
+
+function themeSwitch(redraw) {
+  const root = document.documentElement;
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const wear = (theme) => {
+    if (theme) root.dataset.theme = theme;
+    else delete root.dataset.theme;
+    $("theme-name").textContent = theme || "system";
+    redraw();
+  };
+  // the first click is seen: it is not what the system has
+  const themes = () => (system.matches ? ["", "light", "dark"] : ["", "dark", "light"]);
+  $("theme").addEventListener("click", () => wear(themes()[(themes().indexOf(root.dataset.theme || "") + 1) % 3]));
+  system.addEventListener("change", redraw);
+  return wear;
+}
