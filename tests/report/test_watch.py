@@ -52,7 +52,7 @@ def test_the_page_follows_a_run_to_its_report(chromium, folder):
         eventually((folder / "out/.splitter/list.json").exists)
         with serving(folder / "out", "--watch") as server:
             chromium.open(server.url)
-            chromium.wait("document.querySelector('td.doing')?.textContent === 'x.txt'")
+            chromium.wait("document.querySelector('.workers td:nth-child(2)')?.textContent === 'x.txt'")
             assert chromium.value("document.documentElement.dataset.state") == "running"
             numbers = dict(zip(chromium.texts("dt"), chromium.texts("dd:not(.more)"), strict=True))
             assert (numbers["inputs tried"], numbers["failed"], numbers["outputs"]) == ("4", "1", "3")

@@ -69,7 +69,7 @@ function showPace() {
     cursor: { show: false },
     scales: { x: { time: false }, y: { range: (_, __, most) => [0, Math.max(most * 1.05, 1e-9)] } },
     axes: [
-      { ...axis, size: 26, space: 90, grid: { show: false }, values: (_, all) => all.map((one) => lapse(one)) },
+      { ...axis, size: 26, space: 64, grid: { show: false }, values: (_, all) => all.map((one) => lapse(one)) },
       { ...axis, size: 56, values: (_, all) => all.map((one) => compact.format(one)) },
     ],
     series: [{}, { stroke: style("--accent"), fill: `${style("--accent")}30`, width: 1.5, points: { show: false } }],
@@ -100,7 +100,7 @@ function workerRow(worker) {
   const doing = worker.doing || "between batches";
   return el("tr", { class: silent ? "silent" : null },
     el("td", {}, String(worker.process)),
-    el("td", { class: worker.doing ? "doing" : null }, silent ? `${doing}; nothing heard for ${lapse(worker.ago)}` : doing),
+    el("td", {}, silent ? `${doing}; nothing heard for ${lapse(worker.ago)}` : doing),
     el("td", { class: "number" }, worker.doing ? lapse(worker.seconds + worker.ago) : ""),
     el("td", { class: "number" }, plain.format(worker.inputs)),
     el("td", { class: worker.failed ? "number bad" : "number" }, plain.format(worker.failed)));
