@@ -1,8 +1,9 @@
-"""Three stages as one pipeline, beside the same stages one by one and beside Ray Data; many children."""
+"""Three stages as one pipeline, beside the same one by one, Ray Data and NeMo Curator; many children."""
 
 import argparse
 import contextlib
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from harness import (
 )
 from many_rows import resident_kb
 from memory import children
-from stages import cut, spend
+from spending import cut, spend
 
 RECIPES = BENCHMARKS / "stages.py"
 AIM = 1.15
@@ -43,10 +44,12 @@ class Stages(NamedTuple):
     Attributes:
         scratch: The folder for everything.
         parents: How many inputs the first stage has.
+        curator: A Python that has NeMo Curator; empty without.
     """
 
     scratch: Path
     parents: int
+    curator: str = ""
 
     @property
     def pieces(self) -> int:
@@ -72,7 +75,8 @@ def main() -> None:
     print(describe_machine("torch", "numpy", "ray"))
     missed = False
     if "overlap" in arguments.parts:
-        missed = overlap(Stages(arguments.scratch, arguments.parents), arguments.rounds)
+        stages = Stages(arguments.scratch, arguments.parents, arguments.curator)
+        missed = overlap(stages, arguments.rounds)
     if "storage" in arguments.parts:
         storage(Stages(arguments.scratch, arguments.parents))
     if "children" in arguments.parts:
@@ -89,6 +93,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--children", type=int, default=1_000_000, help="of a thousand parents")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scratch", type=Path, default=DEFAULT_SCRATCH / "pipelines")
+    parser.add_argument("--curator", default="", metavar="PYTHON", help="one that has nemo-curator")
     parser.add_argument("--ray-data", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - set(parts):
@@ -119,8 +124,9 @@ def overlap(stages: Stages, rounds: int) -> bool:
     ratio = pipeline / (stages.seconds + fill)
     print(f"\npipeline / (slowest stage + one fill of {fill:.1f} s): {ratio:.2f}")
     print(f"pipeline / three stages one by one: {pipeline / sum(one_by_one.values()):.2f}")
-    if "ray data" in best:
-        print(f"pipeline / Ray Data: {pipeline / best['ray data']:.2f}")
+    for name in ("Ray Data", "NeMo Curator"):
+        if name in best:
+            print(f"pipeline / {name}: {pipeline / best[name]:.2f}")
     print(f"Aim: at most {AIM} of the slowest stage and one fill: {'met' if ratio <= AIM else 'MISSED'}")
     return ratio > AIM
 
@@ -146,11 +152,22 @@ def one_round(stages: Stages) -> Iterator[tuple[str, float]]:
     clear(out)
     if installed_version("ray"):
         command = [sys.executable, str(Path(__file__).resolve()), f"--parents={stages.parents}"]
-        yield "ray data", time_command([*command, "--ray-data", str(out)], log)
-        found = sum(1 for _ in out.glob("*.bin"))
-        if found != stages.pieces:
-            raise CommandFailedError(f"WRONG: Ray Data made {found} files, expected {stages.pieces}")
-        clear(out)
+        yield "Ray Data", time_command([*command, "--ray-data", str(out)], log)
+        check_files(out, stages.pieces)
+    if stages.curator:
+        work = {"pieces": PIECES, "size": PIECE_SIZE, "cost": COST, "batch": BATCH}
+        given = {**work, "seconds": SECONDS_PER_BATCH, "parents": stages.parents, "out": str(out)}
+        command = [stages.curator, str(BENCHMARKS / "curator.py"), json.dumps(given)]
+        yield "NeMo Curator", time_command(command, log)
+        check_files(out, stages.pieces)
+
+
+def check_files(out: Path, count: int) -> None:
+    """Refuse to print numbers of a contender that did not do its job, and remove what it has made."""
+    found = sum(1 for _ in out.glob("*.bin"))
+    if found != count:
+        raise CommandFailedError(f"WRONG: {found} files, expected {count}")
+    clear(out)
 
 
 def options(recipe: str, **values: float) -> Iterator[str]:

@@ -4,6 +4,8 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
+from spending import cut, spend
+
 from splitter import InputFile, OutputFile, ProcessorDataset
 
 
@@ -59,17 +61,3 @@ class Note(ProcessorDataset):
     def process(self, input_file: InputFile) -> tuple[list[OutputFile], dict[str, int]]:
         """Give the length of its name."""
         return [], {"letters": len(os.path.basename(input_file.input))}
-
-
-def cut(pieces: int, size: int, cost: float) -> Iterator[tuple[str, bytes]]:
-    """Yield pieces, each after some CPU time."""
-    for number in range(pieces):
-        spend(cost)
-        yield f"{number:04d}.bin", bytes([number % 256]) * size
-
-
-def spend(seconds: float) -> None:
-    """Keep a CPU busy for so long, not counting what others take of it."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
