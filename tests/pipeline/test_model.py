@@ -1,7 +1,6 @@
 """Random pipelines, changed and killed at random: in the end they hold what stages run one by one make."""
 
 import contextlib
-import csv
 import json
 import os
 import random
@@ -10,26 +9,22 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import chains
 import psutil
 import pytest
-from chains import REPAIRED, Spec, recipe_of
+from chains import REPAIRED, Spec
 from doors import write_files, write_list
 from launcher import Driver, Launcher, check_manifest, children
 from nightly import NIGHTLY
+from pipeline.one_by_one import content_of, one_by_one
 
 import splitter
-from splitter.inputs.listing import InputList
-from splitter.testing.published import published, read_table
 
 TRIALS = 60 if NIGHTLY else 1
 RUNS = 4 if NIGHTLY else 1
 TABLES = ("manifest.csv", "errors.csv")
 GROUPS = {"SPLITTER_TEST_GROUP": "4"}
-# columns that say where a sample is: a change of the list may group samples in another way
-WHERE_IN_SHARD = ("output", "shard_offset", "shard", "row")
 
 
 class Model:
@@ -178,19 +173,12 @@ class Model:
     # -- what must be there -------------------------------------------------------------------------------
 
     def expected(self, folder: Path) -> Iterator[tuple[Spec, Path]]:
-        """Run stage after stage by the door of a single run; yield the output folder of each."""
-        lists: dict[str, InputList] = {}
+        """What the stages make one by one, in the same groups."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("splitter.ledger.shard_groups.MOST_SMALL", int(GROUPS["SPLITTER_TEST_GROUP"]))
             if self.repaired:
                 patch.setenv(REPAIRED, "1")
-            for stage in self.spec["stages"]:
-                inputs = lists[stage["from"]] if "from" in stage else InputList(stage["list"])
-                output = folder / stage["name"]
-                recipe = recipe_of(stage, inputs.with_options(where=stage.get("where")))
-                recipe.run(output, **{**stage["options"], "workers": 0, "quiet": True})
-                yield stage, output
-                lists[stage["name"]] = _list_after(output, inputs, stage, folder)
+            yield from one_by_one(self.spec, folder)
 
     def check(self, driver: Driver) -> None:
         """The pipeline holds what the stages make one by one."""
@@ -198,7 +186,7 @@ class Model:
         for stage, expected in self.expected(folder):
             name, output = stage["name"], Path(self.spec["output"], stage["name"])
             assert output.is_dir(), (name, driver.stderr)
-            found, wanted = _content(output), _content(expected)
+            found, wanted = content_of(output), content_of(expected)
             if stage.get("until_used"):
                 wanted = {one: wanted[one] for one in wanted if one in (*TABLES, *found)}
                 assert {*found} <= {*TABLES} or driver.code, (name, driver.stderr)
@@ -208,39 +196,6 @@ class Model:
             for one in found:
                 assert found[one] == wanted[one], (name, one, driver.code, driver.stderr)
         shutil.rmtree(folder)
-
-
-def _list_after(output: Path, inputs: InputList, stage: Spec, folder: Path) -> InputList:
-    """The list that follows a stage, made by hand from its manifest."""
-    manifest, adds_columns = output / "manifest.csv", stage["recipe"] == "Judge"
-    rows = read_table(manifest)
-    # what was skipped is no output, so that this says nothing; a stage that follows never sees it
-    own = ("output", "size", "checksum", "skipped") if adds_columns else ("skipped",)
-    with manifest.open(newline="") as file:
-        header = [name for name in next(csv.reader(file)) if name not in own]
-    path = folder / f"{stage['name']}.csv" if adds_columns else manifest
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, header, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(row for row in rows if not row.get("skipped"))
-    if not adds_columns:
-        return InputList(str(path), column="output")
-    # the list of the stage before may be beside its files
-    home = Path(inputs.source).parent
-    return InputList(str(path), root=inputs.root or str(home))
-
-
-def _content(output: Path) -> dict[str, Any]:
-    """What a stage has published; samples of shards without saying in which shard they are."""
-    found: dict[str, Any] = published(output)
-    if not (output / "shards").exists():
-        return found
-    found = {name: content for name, content in found.items() if not name.startswith("shards/")}
-    rows = read_table(output / "manifest.csv")
-    found["manifest.csv"] = [
-        {name: value for name, value in row.items() if name not in WHERE_IN_SHARD} for row in rows
-    ]
-    return found
 
 
 @pytest.fixture

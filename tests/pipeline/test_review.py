@@ -13,9 +13,9 @@ from doors import write_files
 import splitter
 from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset
 from splitter.cli.main import exit_code
-from splitter.errors import Refused, RunStopped
+from splitter.errors import Refused, RunStopped, StorageError
 from splitter.ledger import journal
-from splitter.pipeline import neighbours
+from splitter.pipeline import driver, neighbours
 from splitter.pipeline.following import _Waves
 from splitter.pipeline.neighbours import StageState, Upstream
 from splitter.pipeline.status import plan_lines
@@ -32,6 +32,13 @@ class Halves(ProcessorDataset):
     def process(self, input_file: InputFile):
         text = input_file.read_text()
         return [OutputFile(f"{at}.txt", text[at::2] + self.mark) for at in range(2)], {}
+
+
+class Broken(ProcessorDataset):
+    """Works for nothing."""
+
+    def process(self, input_file: InputFile):
+        raise KeyError(input_file.input)
 
 
 class Length(ProcessorDataset):
@@ -219,3 +226,21 @@ def test_records_are_merged_while_they_are_read(inputs: Path, monkeypatch: pytes
     monkeypatch.setattr(journal, "FEW_RECORDS", 1)
     monkeypatch.setattr(Upstream, "look", look_too_late)
     assert len(pipeline.run(quiet=True)["copies"]) == 24
+
+
+def test_records_are_merged_while_a_stage_ends_early(inputs: Path, monkeypatch: pytest.MonkeyPatch):
+    """It looks once more, and says why it has ended."""
+    pipeline = Pipeline(inputs.parent / "out")
+    first = pipeline.stage("first", Halves(str(inputs)), workers=1)
+    pipeline.stage("second", Broken(first), workers=1)
+    run_to_end, merged = driver.run_to_end, []
+
+    def merging(request, *given, **more):
+        if request.executor.__class__.__name__ == "_EndedEarly" and not merged:
+            merged.append(request)
+            raise StorageError("cannot read a record")
+        return run_to_end(request, *given, **more)
+
+    monkeypatch.setattr(driver, "run_to_end", merging)
+    with pytest.raises(RunStopped, match=r"stage second: .*KeyError"):
+        pipeline.run(quiet=True)
