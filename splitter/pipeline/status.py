@@ -1,11 +1,13 @@
 """What `splitter pipeline plan` and `status` say: how far each stage is, by its commit records."""
 
+import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from splitter.engine.display import Display
 from splitter.engine.main import NOTHING
-from splitter.errors import Refused
+from splitter.errors import Refused, StorageError
 from splitter.forecast.forecast import forecast
 from splitter.ledger.journal import Journal
 from splitter.ledger.list_copy import stored_list
@@ -17,6 +19,9 @@ from splitter.pipeline.definition import Pipeline, Stage
 from splitter.storage.opening import storage_of
 from splitter.system.signals import signals_raise
 from splitter.text.show import one_line, show_bytes, show_count
+
+# at a stage whose records are being merged
+LOOKS, SECONDS_BETWEEN_LOOKS = 10, 0.1
 
 
 def plan_lines(stages: Sequence[Stage]) -> Iterator[str]:
@@ -65,7 +70,16 @@ def _has_list(stage: Stage) -> bool:
 def status_lines(pipeline: Pipeline) -> Iterator[str]:
     """Yield how far each stage is; nothing is written, and a pipeline may be at work."""
     for stage in pipeline.stages:
-        yield f"{stage.name}: {_status(stage)}"
+        yield f"{stage.name}: {_status_at_work(stage)}"
+
+
+def _status_at_work(stage: Stage) -> str:
+    """Return how far a stage is, though its records come and go while they are read."""
+    for _ in range(LOOKS - 1):
+        with contextlib.suppress(StorageError):
+            return _status(stage)
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    return _status(stage)
 
 
 def _status(stage: Stage) -> str:

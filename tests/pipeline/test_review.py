@@ -18,7 +18,7 @@ from splitter.ledger import journal
 from splitter.pipeline import driver, neighbours
 from splitter.pipeline.following import _Waves
 from splitter.pipeline.neighbours import StageState, Upstream
-from splitter.pipeline.status import plan_lines
+from splitter.pipeline.status import plan_lines, status_lines
 from splitter.recipes.copy import Copy
 
 
@@ -244,3 +244,13 @@ def test_records_are_merged_while_a_stage_ends_early(inputs: Path, monkeypatch: 
     monkeypatch.setattr(driver, "run_to_end", merging)
     with pytest.raises(RunStopped, match=r"stage second: .*KeyError"):
         pipeline.run(quiet=True)
+
+
+def test_records_are_merged_while_the_status_is_read(inputs: Path, monkeypatch: pytest.MonkeyPatch):
+    """As happened to one call in two hundred beside a pipeline at work."""
+    pipeline = _chain(inputs)
+    pipeline.run(until="first", quiet=True)
+    names, gone = journal.Journal.record_names, ["000001-000099"]
+    monkeypatch.setattr(journal.Journal, "record_names", lambda of: [*names(of), *(gone.pop() for _ in gone)])
+    assert next(iter(status_lines(pipeline))) == "first: 24 done; 48 outputs (158 bytes)"
+    assert not gone
