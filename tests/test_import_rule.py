@@ -51,7 +51,12 @@ SEAMS = {
 
 # What takes long to import, and where it is imported at once since nothing works there without it.
 HEAVY = {
-    "av": {"audio.formats.av", "audio.formats.matroska", "audio.formats.ogg.decoder"},
+    "av": {
+        "audio.formats.av",
+        "audio.formats.matroska",
+        "audio.formats.ogg.decoder",
+        "audio.formats.whole_stream",
+    },
     "librosa": set(),
     "pandas": {"outputs.frame", "report.looking", "report.summary", "report.table"},
     "pyarrow": set(),

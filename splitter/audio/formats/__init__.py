@@ -10,6 +10,8 @@ flac      FLAC, cut by copying frames
 mp3       MP3, its frames counted, and cut by copying them
 ogg       Ogg, its pages checked
 av        the decoder of everything else, through PyAV
+whole_stream  sound that FFmpeg reads and decodes on its own, in large blocks
+mp4       edit lists of M4A that only leave out what comes before the sound
 asf       how much sound a WMA file states
 matroska  Opus in WebM and Matroska, cut by its packets
 headerless  what to do with formats that have no header

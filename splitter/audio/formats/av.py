@@ -2,7 +2,7 @@
 
 import errno
 import io
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, suppress
 from fractions import Fraction
 from typing import Any
@@ -14,6 +14,8 @@ import numpy as np
 from splitter.audio.decoders import Decoder, SoundFormat, Truncated, ends_early
 from splitter.audio.formats.asf import seconds_before_cut
 from splitter.audio.formats.mp3 import bit_rate_of
+from splitter.audio.formats.mp4 import seconds_of_plain_edit
+from splitter.audio.formats.whole_stream import blocks_of
 from splitter.errors import AudioError
 
 # recordings only: a playlist would make FFmpeg open other files, and fetch them
@@ -27,6 +29,10 @@ _CONTAINERS = {"mov": "MP4", "asf": "WMA", "nistsphere": "NIST"}
 _HOLDING = {"u8": "PCM_U8", "s16": "PCM_16", "s32": "PCM_32", "dbl": "DOUBLE"}
 _ALAC_DEPTH_AT, _FLAC_DEPTH_AT, _FLAC_COUNT_AT = 17, 12, 13
 _FLAC_LARGEST_COUNT = (1 << 36) - 1
+# the way with less memory to follow edit lists: right for those that only leave out what comes first
+_SIMPLE_EDITS = {"advanced_editlist": "0"}
+# read in blocks of seconds; others have larger packets, or are rare
+_IN_SECONDS = ("mov", "aac")
 # a length is believed to this part of a second, and to so many blocks, of what seems to be missing
 _SHORT_SECONDS, _FEW_BLOCKS = 0.1, 2
 
@@ -34,20 +40,32 @@ _SHORT_SECONDS, _FEW_BLOCKS = 0.1, 2
 class AvDecoder(Decoder):
     """FFmpeg's reader: what the encoder has added before the sound is left out, as FFmpeg does."""
 
+    _blocks: Generator[av.AudioFrame, None, None]
+    _first: av.AudioFrame
+    _seconds: float
+
     def __init__(self, path: str, truncated: Truncated) -> None:
         self._path, self._truncated = path, truncated
         # up to which second there was sound, and whether some before that could not be decoded
         self._reached, self._is_damaged = 0.0, False
+        self._opened, self._edited = ExitStack(), seconds_of_plain_edit(path)
+        self._options = _SIMPLE_EDITS if self._edited else {}
         with ExitStack() as opened:
             file = opened.enter_context(SeekableFile(path))
             try:
-                self._open(file, opened)
+                container = opened.enter_context(open_container(file, **self._options))
+                stream = self._open(container)
             except av.error.FFmpegError as error:
                 raise AudioError(error.strerror or str(error)) from error
-            self._opened = opened.pop_all()
+            kind = container.format.name.partition(",")[0]
+            if (kind, stream.codec_context.name) == _IN_SECONDS and self._seconds:
+                self._blocks = self._in_seconds(kind, stream.index)
+            else:
+                self._add(self._first)
+                self._opened = opened.pop_all()
 
-    def _open(self, file: Any, opened: ExitStack) -> None:  # noqa: ANN401 - a file object
-        container = opened.enter_context(open_container(file))
+    def _open(self, container: Any) -> Any:  # noqa: ANN401 - PyAV's
+        """Look at the sound and its first block; return the stream."""
         if not container.streams.audio:
             raise AudioError("there is no sound in it")
         if container.format.name == "mp3" and bit_rate_of(self._path) == "none":
@@ -62,23 +80,31 @@ class AvDecoder(Decoder):
             raise AudioError("none of its sound can be decoded")
         self._first, self._stated = first, _stated(stream, first.sample_rate)
         is_asf = container.format.name == "asf"
-        self._seconds = seconds_before_cut(self._path) if is_asf else seconds_stated(container, stream)
+        stated = seconds_before_cut(self._path) if is_asf else seconds_stated(container, stream)
+        self._seconds = self._edited or stated
         self.format = _format_of(container, stream, first)
         self._kind = _kind(first)
         self._decoded_samples = av.AudioFifo()
-        self._add(first)
+        return stream
 
     def read(self, frames: int) -> np.ndarray:
         """Return the next frames."""
-        while self._decoded_samples.samples < frames and (block := next(self._blocks, None)) is not None:
-            self._add(block)
-        block = self._decoded_samples.read(frames, partial=True) if frames else None
+        block = self._next(frames) if frames else None
         if block is None:
             if frames and self._truncated == "error":
                 self._check_end()
             return np.empty((0, self.format.channels), self.format.dtype)
         self.frames += block.samples
         return self._numbers(block)
+
+    def _next(self, frames: int) -> av.AudioFrame | None:
+        waiting = self._decoded_samples
+        while waiting.samples < frames and (block := next(self._blocks, None)) is not None:
+            if not waiting.samples and block.samples == frames and _kind(block) == self._kind:
+                # not copied once more
+                return block
+            self._add(block)
+        return waiting.read(frames, partial=True)
 
     def _check_end(self) -> None:
         rate = self.format.rate
@@ -108,7 +134,41 @@ class AvDecoder(Decoder):
             numbers = (numbers.astype(np.int16) - 128) << 8
         return numbers.astype(self.format.dtype, copy=False)
 
-    def _decoded(self, container: Any, stream: Any) -> Iterator[av.AudioFrame]:  # noqa: ANN401 - PyAV's
+    def _in_seconds(self, kind: str, index: int) -> Generator[av.AudioFrame, None, None]:
+        """Yield what FFmpeg decodes on its own; from where it finds a fault, go packet by packet."""
+        rate, count, begin = self.format.rate, 0, 0.0
+        with suppress(av.error.FFmpegError, ValueError):
+            for block in blocks_of(self._path, kind, index, self.format.frames_at_once, self._options):
+                if _kind(block) != self._kind:
+                    break
+                if not count:
+                    begin = block.time or 0.0
+                count += block.samples
+                self._reached = begin + count / rate
+                yield block
+            if count and self._reached + 1 / rate > self._seconds:
+                return
+        yield from self._after(count, index)
+
+    def _after(self, count: int, index: int) -> Iterator[av.AudioFrame]:
+        """Yield what comes after so many frames."""
+        self._reached, waiting = 0.0, av.AudioFifo()
+        with SeekableFile(self._path) as file, open_container(file, **self._options) as container:
+            stream = container.streams[index]
+            stream.codec_context.thread_count = 1
+            for block in self._decoded(container, stream):
+                if block.samples <= count:
+                    count -= block.samples
+                elif not count:
+                    yield block
+                else:
+                    block.pts = None
+                    waiting.write(block)
+                    waiting.read(count)
+                    yield from filter(None, [waiting.read()])
+                    count = 0
+
+    def _decoded(self, container: Any, stream: Any) -> Generator[av.AudioFrame, None, None]:  # noqa: ANN401 - PyAV's
         """Yield all blocks that can be decoded; as FFmpeg does, skip what cannot."""
         failed = False
         for packet in packets_of(self._path, container, stream):
@@ -126,6 +186,7 @@ class AvDecoder(Decoder):
 
     def close(self) -> None:
         """Close the file."""
+        self._blocks.close()
         self._opened.close()
 
 
@@ -140,9 +201,9 @@ class SeekableFile(io.FileIO):
             return -errno.EINVAL
 
 
-def open_container(file: SeekableFile) -> Any:  # noqa: ANN401 - PyAV's
+def open_container(file: SeekableFile, **more: str) -> Any:  # noqa: ANN401 - PyAV's
     """Open a recording, and no other file."""
-    options = {"format_whitelist": _FORMATS, "protocol_whitelist": _NO_PROTOCOL}
+    options = {"format_whitelist": _FORMATS, "protocol_whitelist": _NO_PROTOCOL, **more}
     # tags need not be UTF-8, and nobody asks for them
     return av.open(file, options=options, metadata_errors="replace")
 

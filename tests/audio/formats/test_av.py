@@ -2,13 +2,18 @@
 
 import random
 import re
+import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import av
+import av.error
 import numpy as np
 import pytest
-from sounds import chunks_of, encoded_by_ffmpeg, ffmpeg, needs_ffmpeg, tone
+from sounds import chunks_of, encoded_by_ffmpeg, ffmpeg, needs_ffmpeg, samples_of, tone
 
+from splitter.audio.formats.mp4 import seconds_of_plain_edit
 from splitter.errors import AudioError
 
 pytestmark = [needs_ffmpeg, pytest.mark.slow]
@@ -174,3 +179,67 @@ def test_a_stream_without_a_length(tmp_path):
     content = path.read_bytes()
     path.write_bytes(content[3000:-200])
     assert frames_of(path) > 7 * RATE
+
+
+# -- M4A, which FFmpeg reads on its own until something is wrong ---------------------------------------------
+
+
+def check_against_packets(path: Path) -> np.ndarray:
+    """The pieces hold what is left when each packet is decoded, and those that cannot be are skipped."""
+    outputs, _ = chunks_of(path, seconds=1.7, truncated="keep", format="wav", subtype="FLOAT")
+    found = np.concatenate([samples_of(output.content, "float32") for output in outputs])
+    blocks = []
+    with av.open(str(path)) as container:
+        for packet in container.demux(audio=0):
+            with suppress(av.error.FFmpegError):
+                blocks += [block.to_ndarray().T for block in packet.decode()]
+    assert np.array_equal(found, np.concatenate(blocks))
+    return found
+
+
+@pytest.fixture(scope="module")
+def m4a(tmp_path_factory) -> bytes:
+    """M4A whose edit list leaves out the encoder's delay, and nothing else."""
+    return encoded(tmp_path_factory.mktemp("m4a") / "a.m4a").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "start", "is_plain"),
+    [
+        (8000, 1024, True),
+        (8000, 4000, True),
+        (8000, 3 * RATE, False),
+        (5000, 1024, False),
+        (5000, RATE, False),
+    ],
+)
+def test_edit_lists(tmp_path, m4a, milliseconds, start, is_plain):
+    """What is left out is the same at both ends, whether FFmpeg follows them with more memory or less."""
+    at = m4a.index(b"elst") + 12
+    assert struct.unpack(">Ii", m4a[at : at + 8]) == (8000, 1024)
+    path = tmp_path / "a.m4a"
+    path.write_bytes(m4a[:at] + struct.pack(">Ii", milliseconds, start) + m4a[at + 8 :])
+    expected = min(milliseconds * RATE // 1000, SECONDS * RATE + 1024 - start)
+    assert len(check_against_packets(path)) == pytest.approx(expected, abs=1024)
+    assert bool(seconds_of_plain_edit(str(path))) == is_plain
+
+
+def test_what_is_wrong_with_an_edit_list(tmp_path, m4a):
+    """Wherever the description is damaged: there is no plain edit list then, or the damage is elsewhere."""
+    at = m4a.index(b"moov")
+    for seed in range(300):
+        chance, damaged = random.Random(seed), bytearray(m4a)
+        for _ in range(4):
+            damaged[chance.randrange(at - 4, len(m4a))] = chance.randrange(256)
+        (tmp_path / "a.m4a").write_bytes(damaged)
+        assert seconds_of_plain_edit(str(tmp_path / "a.m4a")) >= 0
+
+
+@pytest.mark.parametrize("at", [0.2, 0.5, 0.8])
+def test_what_is_left_of_damaged_sound(tmp_path, m4a, at):
+    """Packets that cannot be decoded are left out, and nothing else is, twice or never."""
+    place = int(len(m4a) * at)
+    (tmp_path / "a.m4a").write_bytes(
+        m4a[:place] + bytes(byte ^ 0x5A for byte in m4a[place:][:600]) + m4a[place + 600 :]
+    )
+    assert len(check_against_packets(tmp_path / "a.m4a")) < SECONDS * RATE
