@@ -20,6 +20,7 @@ from splitter.inputs.labels import RowTally
 from splitter.inputs.listing import InputList
 from splitter.inputs.locations import marks_of
 from splitter.inputs.reading import ListSource, read_source, refuse_no_match
+from splitter.inputs.stages import StageOutputs
 from splitter.inputs.survey import Survey, advice_on_missing, survey
 from splitter.inputs.table import InputTable, copy_list
 from splitter.ledger.journal import Journal
@@ -28,7 +29,8 @@ from splitter.ledger.list_copy import ListDescription
 from splitter.ledger.part_shares import inputs_of_part
 from splitter.ledger.recipe_record import recipe_how
 from splitter.ledger.records import OUTPUT_COLUMNS, OWN_COLUMNS
-from splitter.ledger.shard_groups import Groups, deal
+from splitter.ledger.shard_groups import Groups
+from splitter.ledger.shard_ranges import deal_any
 from splitter.options import RunOptions
 from splitter.registry import EXECUTORS, SINKS
 from splitter.sinks.base import Sink
@@ -67,6 +69,9 @@ class RunHooks:
 
     def note_valid(self, run: "Assignment", state: "State", journal: Journal) -> None:
         """Take note of the inputs that were done before and have not changed."""
+
+    def inputs_in_range(self, found: Survey) -> int | None:
+        """Return how many inputs are to be done together, since what is made of them is used together."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +145,7 @@ def read_request(
         display.say_meanwhile(f"starting: executor {options.executor}{at}")
     executor = _executor(dataset, options)
     dataset.device = executor.device(options.device)
-    listing = _listing(dataset.inputs, options)
+    listing = listing_of(dataset.inputs, options)
     source = read_source(listing, leave_out=storage.root, group_rows=dataset.group_rows, tell=display.say)
     sink: Sink = SINKS.load(options.sink, Sink)(options)
     _refuse_for_shards(sink, options)
@@ -198,6 +203,7 @@ def read_assignment(
         group_rows,
         request.listing.member,
         source.size_column,
+        total_bytes=int(found.sizes[found.sizes > 0].sum()),
     )
     advice = advice_on_missing(request.listing, table, layout, found)
     return Assignment(
@@ -252,8 +258,9 @@ def _divide(request: RunRequest, found: Survey, *, keep: bool) -> tuple[Groups |
     """Return which inputs share a shard, and which belong to this part of the run."""
     storage, options, groups = request.storage, request.options, None
     if not request.sink.divisible:
-        shard_bytes, seed = options.shard_bytes, options.shuffle
-        groups = deal(storage, found, shard_bytes=shard_bytes, seed=seed, afresh=options.fresh, keep=keep)
+        shard_bytes, seed, source = options.shard_bytes, options.shuffle, request.listing.source
+        descent_of = source.descent if isinstance(source, StageOutputs) else None
+        groups = deal_any(storage, found, descent_of, shard_bytes, seed=seed, afresh=options.fresh, keep=keep)
     if groups is None or storage.part is None:
         return groups, inputs_of_part(storage, found, keep=keep)
     return groups, groups.of_part(found.keys, storage.part)
@@ -357,7 +364,7 @@ def _executor(recipe: ProcessorDataset, options: RunOptions) -> Executor:
     return EXECUTORS.load(options.executor, Executor)(limits, cluster)
 
 
-def _listing(inputs: InputList, options: RunOptions) -> InputList:
+def listing_of(inputs: InputList, options: RunOptions) -> InputList:
     """Return the list that the recipe was given, with what the options say about it."""
     names = (
         "from_",

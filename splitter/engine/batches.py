@@ -14,6 +14,7 @@ from splitter.engine.lost_workers import LostWorkers
 from splitter.errors import UnreadableInput
 from splitter.inputs.shards.index import InputShard
 from splitter.ledger.journal import Journal
+from splitter.ledger.manifest import positions_in_union
 from splitter.ledger.records import DONE
 from splitter.ledger.shard_groups import Group, GroupMember, Groups
 from splitter.storage.layout import file_with, shard_of
@@ -102,6 +103,8 @@ class Planner(BatchPlanner):
         self._stretches = [*self._stretches_of(state.todo[in_shards])]
         apart = state.todo[~in_shards]
         apart = self._largest_first(apart, found.sizes[apart])
+        if in_range := run.hooks.inputs_in_range(found):
+            apart = _together(apart, apart // in_range)
         self._alone, self._second = 0, None
         if careful:
             first, second = _to_try(state.todo if self._stretches else apart, found.sizes)
@@ -195,6 +198,12 @@ class Planner(BatchPlanner):
             stale = dict(zip(positions.tolist(), outputs, strict=True))
         batch = make_batch(name, self._run, chosen)
         return replace(batch, stale=stale, failures=_failures_by_index(self._failures, batch))
+
+
+def _together(inputs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
+    """Sort inputs so that those of a range come together, where the first of them has come."""
+    _, first, range_of = np.unique(ranges, return_index=True, return_inverse=True)
+    return inputs[np.argsort(first[range_of], kind="stable")]
 
 
 def _divided(inputs: np.ndarray, starts: np.ndarray, shard: InputShard, parts: int) -> list[np.ndarray]:
@@ -295,17 +304,18 @@ class GroupPlanner(BatchPlanner):
         self._entries = journal.find(groups.keys)
         self._changed = np.zeros(len(positions), bool)
         self._changed[state.changed] = True
-        self._todo = _first_of_each(positions[state.todo], groups.size, losses.size)
+        self._todo = self._first_of_each(np.sort(positions[state.todo]), losses.size)
         self._dropped = np.sort(groups.ranks(dropped))
+        self._renewed = np.unique(groups.groups_of(positions[state.renewed]))
         self._numbers = self._largest_first()
         self._careful = careful
 
     def _largest_first(self) -> np.ndarray:
         """Return the groups with something to do; those of nearly the same size stay in order."""
-        size = self._groups.size
-        numbers = np.unique(np.concatenate((self._todo, self._dropped)) // size)
+        of_todo, of_dropped = map(self._groups.groups_of, (self._todo, self._dropped))
+        numbers = np.unique(np.concatenate((of_todo, of_dropped, self._renewed)))
         sizes = np.maximum(self._run.survey.sizes[self._input_at[self._todo]], 0)
-        of_each = np.bincount(np.searchsorted(numbers, self._todo // size), sizes, minlength=len(numbers))
+        of_each = np.bincount(np.searchsorted(numbers, of_todo), sizes, minlength=len(numbers))
         return numbers[np.argsort(-np.log2(np.maximum(of_each, 1)).astype("i8"), kind="stable")]
 
     @property
@@ -335,10 +345,10 @@ class GroupPlanner(BatchPlanner):
             first = first and not len(batch)
 
     def _batch(self, number: int) -> Batch:
-        groups = self._groups
-        first = number * groups.size
+        groups, members = self._groups, self._groups.members(number)
+        first = members.start
         todo, dropped = (
-            positions[slice(*np.searchsorted(positions, [first, first + groups.size]))]
+            positions[slice(*np.searchsorted(positions, [first, members.stop]))]
             for positions in (self._todo, self._dropped)
         )
         inputs = self._input_at[todo]
@@ -349,6 +359,8 @@ class GroupPlanner(BatchPlanner):
             numbers,
             *self._members_of_group(number, dropped),
             dropped=groups.keys[dropped].tolist(),
+            renews=number in self._renewed,
+            digits=groups.digits,
         )
         batch = make_batch(self._name(number), self._run, inputs)
         failures = _failures_by_index(self._failures, batch)
@@ -364,9 +376,9 @@ class GroupPlanner(BatchPlanner):
     def _members_of_group(self, number: int, dropped: np.ndarray) -> tuple[list[GroupMember], list[str]]:
         """Return what inputs of a group have in its shards, and these shards."""
         journal, groups = self._journal, self._groups
-        first = number * groups.size
-        keys = groups.keys[first : first + groups.size]
-        entries = self._entries[first : first + groups.size]
+        members = groups.members(number)
+        first = members.start
+        keys, entries = groups.keys[members], self._entries[members]
         there = np.flatnonzero(entries >= 0)
         made = journal.entries[entries[there]]
         there = there[(made["status"] == DONE) & (made["outputs"] > 0)]
@@ -382,15 +394,24 @@ class GroupPlanner(BatchPlanner):
                 if rank not in gone:
                     mark = int(journal.entries["fingerprint"][entries[rank]])
                     called = int(groups.numbers[first + rank])
-                    kept.append(GroupMember(rank, called, int(keys[rank]), mark, head, rows))
+                    member = GroupMember(rank, called, int(keys[rank]), mark, head, rows)
+                    kept.append(self._with_columns(member))
         return kept, [*shards]
 
+    def _with_columns(self, member: GroupMember) -> GroupMember:
+        """Return a member with the columns of the list, where shards may have begun before all were known."""
+        columns = tuple(self._run.job.header)
+        if self._groups.first is None or member.head.columns == columns:
+            return member
+        head = replace(member.head, columns=columns)
+        positions = positions_in_union(member.head, head)
+        rows = [["" if at is None else row[at] for at in positions] for row in member.rows]
+        return replace(member, head=head, rows=rows)
 
-def _first_of_each(positions: np.ndarray, size: int, most: int | None) -> np.ndarray:
-    """Return the first few positions of each group, or all of them."""
-    positions = np.sort(positions)
-    if most is None or not len(positions):
-        return positions
-    groups = positions // size
-    starts = np.searchsorted(groups, groups)
-    return positions[np.arange(len(positions)) - starts < most]
+    def _first_of_each(self, positions: np.ndarray, most: int | None) -> np.ndarray:
+        """Return the first few positions of each group, or all of them."""
+        if most is None or not len(positions):
+            return positions
+        groups = self._groups.groups_of(positions)
+        starts = np.searchsorted(groups, groups)
+        return positions[np.arange(len(positions)) - starts < most]

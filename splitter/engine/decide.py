@@ -16,7 +16,7 @@ from splitter.errors import Refused
 from splitter.ledger.journal import INDEX, Journal
 from splitter.ledger.keeping import refuse_keep_column
 from splitter.ledger.recipe_record import how_before, what_changed
-from splitter.ledger.records import DONE, SKIPPED
+from splitter.ledger.records import DONE, FAILED, SKIPPED
 from splitter.ledger.run_files import DROPPED, PIPELINE
 from splitter.ledger.tables import refuse_column, refuse_in_the_way
 from splitter.ledger.unsynced import Unsynced
@@ -37,6 +37,7 @@ class State:
         stale: All that have something from before a change, also those that a limit leaves for later.
         unreadable: Finished before and cannot be read now: they keep what they have.
         gone: Entries whose inputs are no longer in the list.
+        renewed: In shards that began before all columns were known: made once more of what is in them.
     """
 
     entries: np.ndarray
@@ -45,6 +46,7 @@ class State:
     stale: np.ndarray
     unreadable: np.ndarray
     gone: np.ndarray
+    renewed: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Decision:
     @property
     def has_work(self) -> bool:
         """Whether a worker has anything to do."""
-        return bool(len(self.state.todo) or len(self.dropped))
+        return bool(len(self.state.todo) or len(self.dropped) or len(self.state.renewed))
 
 
 def decide(
@@ -122,7 +124,7 @@ def decide(
         _refuse_another_layout(run, journal, before)
     if sinks:
         _refuse_to_lose_shards(run, journal, sinks)
-    if run.groups is not None and not (options.fresh or options.prune):
+    if run.groups is not None and not (options.fresh or options.prune or run.listed.is_part):
         refuse_samples_without_rows(run, journal)
     removed, dropped = _removed(run, journal)
     left = journal.without(np.setdiff1d(removed, dropped))
@@ -150,7 +152,7 @@ def decide(
         earlier=earlier if stays else [],
         changes=what_changed(run.how, earlier) + changed_columns(run, left, state.entries[state.changed]),
         # where shards are made again, also what was good is in another place then
-        replaces=bool(len(removed) or len(displaced) or (redone and len(state.todo))),
+        replaces=bool(len(removed) or len(displaced) or (redone and len(state.todo)) or len(state.renewed)),
     )
 
 
@@ -173,7 +175,9 @@ def compare(run: Assignment, journal: Journal, damaged: np.ndarray, generation: 
         failed = journal.failed()
         again = np.union1d(again, failed[journal.is_older(failed, generation)])
     finished = (status == DONE) | (status == SKIPPED)
-    once_more = np.isin(entries, again)
+    narrow = _narrow(run, journal, entries)
+    # a column that comes later may be what such an input failed without
+    once_more = np.isin(entries, again) | (narrow & (status == FAILED))
     unreadable = finished & (~same | once_more) & (found.sizes < 0)
     todo = ~same & ~unreadable
     stale = todo & known
@@ -188,7 +192,18 @@ def compare(run: Assignment, journal: Journal, damaged: np.ndarray, generation: 
         stale=np.flatnonzero(stale).astype(INDEX),
         unreadable=np.flatnonzero(unreadable),
         gone=journal.others(entries),
+        renewed=np.flatnonzero(narrow & same & ~todo & journal.has_outputs(entries)),
     )
+
+
+def _narrow(run: Assignment, journal: Journal, entries: np.ndarray) -> np.ndarray:
+    """Return which inputs have rows with other columns than the list, as in shards that were made early."""
+    narrow = np.zeros(len(entries), bool)
+    if run.groups is not None and run.groups.first is not None and not run.listed.is_part:
+        columns, there = tuple(run.job.header), entries >= 0
+        others = np.array([head.columns != columns for head in journal.heads], bool)
+        narrow[there] = others[journal.entries["head"][entries[there]]]
+    return narrow
 
 
 def damaged_still(journal: Journal, damaged: np.ndarray, generation: int) -> np.ndarray:

@@ -79,8 +79,8 @@ def do_rounds(
     allowed = run.options.failures_allowed(len(state.todo))
     if decision.has_work and run.job.sink.needs_columns:
         run = _with_columns(run, progress, careful=careful)
-    while (len(state.todo) or len(dropped)) and not progress.stopped:
-        left = len(state.todo), len(dropped), len(losses.failures)
+    while (len(state.todo) or len(dropped) or len(state.renewed)) and not progress.stopped:
+        left = len(state.todo), len(dropped), len(losses.failures), len(state.renewed)
         undone = progress.counts.undone
         planner = (
             Planner(run, state, journal, losses, careful=careful)
@@ -90,7 +90,8 @@ def do_rounds(
         careful = False
         _start(run, planner.batches, state, journal, progress, display)
         reported = do_round(run, planner, progress, allowed, display)
-        if reported == len(state.todo) and not len(dropped) and progress.counts.undone == undone:
+        is_all = reported == len(state.todo) and not (len(dropped) or len(state.renewed))
+        if is_all and progress.counts.undone == undone:
             progress.tried = progress.tried[:0]
             return
         journal.recover()
@@ -99,7 +100,7 @@ def do_rounds(
         progress.count_committed(run, decision, journal)
         progress.tried = np.union1d(progress.tried, state.todo)
         dropped = dropped[journal.find(dropped) >= 0]
-        has_moved = (len(state.todo), len(dropped), len(losses.failures)) != left
+        has_moved = (len(state.todo), len(dropped), len(losses.failures), len(state.renewed)) != left
         rounds_without_progress = 0 if has_moved else rounds_without_progress + 1
         if rounds_without_progress == ROUNDS_WITHOUT_PROGRESS:
             progress.stopped = (

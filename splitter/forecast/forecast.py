@@ -176,7 +176,7 @@ def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, d
         todo = decision.state.todo[sizes != UNREADABLE]
         shards = 0
         if run.groups is not None:
-            shards = len(np.unique(run.groups.ranks(run.survey.keys[todo]) // run.groups.size))
+            shards = len(np.unique(run.groups.groups_of(run.groups.ranks(run.survey.keys[todo]))))
         Outlook(plan, run, todo, groups=shards, known_seconds=time.monotonic() - began).look()
     return plan
 

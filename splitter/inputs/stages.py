@@ -21,9 +21,10 @@ from splitter.ledger.keeping import KeepRule
 from splitter.ledger.list_copy import ListDescription, list_description, list_is_whole, stored_list
 from splitter.ledger.manifest import positions_in_union, rows_of, union_of
 from splitter.ledger.records import DONE, RowColumns
+from splitter.ledger.shard_ranges import Descent
 from splitter.ledger.status import InputStatus
 from splitter.storage.base import Storage
-from splitter.storage.layout import Layout
+from splitter.storage.layout import Layout, key_hash
 from splitter.storage.opening import storage_of
 from splitter.stores.files import Found
 from splitter.text.csv import Row
@@ -39,10 +40,12 @@ class Committed:
     Attributes:
         parts: Commit records, and the entries in them of these inputs.
         union: The columns that their rows have.
+        descent: What they are made of, if that is known already.
     """
 
     parts: tuple[tuple[Journal, np.ndarray], ...]
     union: RowColumns
+    descent: Descent | None = None
 
     @classmethod
     def all_of(cls, storage: Storage) -> "Committed":
@@ -77,7 +80,7 @@ class Committed:
             (journal, entries[~np.isin(journal.entries["key"][entries], again)])
             for journal, entries in self.parts
         )
-        return Committed((*earlier, *other.parts), other.union)
+        return Committed((*earlier, *other.parts), other.union, other.descent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,18 +92,51 @@ class StageOutputs:
         folder: Its output folder.
         adds_columns: Whether its own inputs go on, with its metadata as further columns.
         committed: The part of it that is meant; None for all that is there when it is read.
+        before: The outputs that it takes; None of a stage that takes a list.
     """
 
     name: str
     folder: str
     adds_columns: bool = False
     committed: Committed | None = None
+    before: "StageOutputs | None" = None
 
     def where(self, condition: str) -> "InputList":
         """Return those outputs that meet a condition, such as `quality > 0.6`."""
         from splitter.inputs.listing import InputList
 
         return InputList(self, where=condition)
+
+    def made_of(self, journal: Journal, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the keys of what follows some inputs, and for each the index of the input it is made of."""
+        if self.adds_columns:
+            return journal.entries["key"][entries], np.arange(len(entries))
+        layout, keys, indices = Layout(storage_of(self.folder).root), list[int](), list[int]()
+        for index, (head, rows) in enumerate(journal.rows_of_each(entries)):
+            at = len(head.columns)
+            made = [key_hash(layout.key(row[at])) for row in rows if row[at]]
+            keys += made
+            indices += [index] * len(made)
+        return np.array(keys, "u8"), np.array(indices, "i8")
+
+    def descent(self) -> Descent:
+        """Return what its outputs are made of: inputs of the first stage."""
+        if self.committed and self.committed.descent:
+            return self.committed.descent
+        line = [self]
+        while line[0].before:
+            line.insert(0, line[0].before)
+        storage = storage_of(line[0].folder)
+        _, _, first = stored_list(storage)
+        keys, ancestors = first, np.arange(len(first))
+        for stage in line:
+            journal = Journal(storage_of(stage.folder))
+            journal.load()
+            entries = journal.find(keys)
+            done = journal.status(entries) == DONE
+            keys, indices = stage.made_of(journal, entries[done])
+            ancestors = ancestors[done][indices]
+        return Descent(first, list_description(storage).total_bytes, keys, ancestors)
 
 
 class StageSource(InputSource):

@@ -11,6 +11,7 @@ recipe_record   how inputs were processed: the recipe, its parameters, the sink
 identity        what stands for the value of a parameter in fingerprints
 unsynced        outputs that a power cut may have taken
 shard_groups    which inputs share a shard
+shard_ranges    the same in a pipeline, by what they are made of
 manifest        the journal -> the rows of manifest.csv and errors.csv
 tables          manifest.csv, errors.csv and the other tables, written and removed
 formats         the manifest as Parquet, JSONL and metadata.csv

@@ -196,6 +196,12 @@ class Journal(CommitProtocol):
         """Return those of some entries that have output files."""
         return entries[self.entries["outputs"][entries] > 0]
 
+    def has_outputs(self, entries: np.ndarray) -> np.ndarray:
+        """Return which inputs are done and have output files, by the numbers of their entries."""
+        found = self.status(entries) == DONE
+        found[found] = self.entries["outputs"][entries[found]] > 0
+        return found
+
     def failed(self) -> np.ndarray:
         """Return the entries that are failures."""
         return np.flatnonzero(self.entries["status"] == FAILED)

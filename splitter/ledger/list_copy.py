@@ -34,6 +34,7 @@ class ListDescription:
         size_column: Of the outputs of an earlier stage, the column with their sizes; empty if there is none.
             Such rows count by the names of their columns. None for any other list.
         is_part: Whether it was only a part of the list, as of a stage that was killed while it followed.
+        total_bytes: The bytes of all inputs together, as far as they are known.
     """
 
     column: str
@@ -43,6 +44,7 @@ class ListDescription:
     member: str | None = None
     size_column: str | None = None
     is_part: bool = False
+    total_bytes: int = 0
 
 
 def keep_list(storage: Storage, listed: ListDescription, checksum: str) -> None:
@@ -96,6 +98,8 @@ def _description(content: dict[str, Any], _: bytes) -> ListDescription:
     texts = listed.column, listed.root, listed.member or "", listed.size_column or ""
     marks = listed.keep_extension, listed.group_rows, listed.is_part
     if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, bool) for one in marks):
+        raise ValueError("its values are wrong")
+    if type(listed.total_bytes) is not int:
         raise ValueError("its values are wrong")
     return listed
 

@@ -4,7 +4,7 @@
     shards      shard-000000  | shard-000001 | ...
 
 G follows from the dataset alone. New inputs fill up the last group; one that is no longer in the list stays
-in its group.
+in its group. `shard_ranges` deals to a later stage of a pipeline.
 """
 
 import contextlib
@@ -29,6 +29,11 @@ MOST_SMALL = 1000
 LEAST_SHUFFLED = 8
 # an input, and the number that its samples are called by
 _DEALT = np.dtype([("key", "<u8"), ("number", "<u4")])
+# the same in ranges, where the number says the group, too
+_IN_RANGES = np.dtype([("key", "<u8"), ("number", "<i8")])
+# more than there may ever be; with the number of the group before it, a number has some digits more
+NUMBERS_IN_RANGE = 100_000_000
+DIGITS, DIGITS_IN_RANGES = 8, 14
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class Group:
         members: Inputs that have something in its shards.
         shards: Those that there are.
         dropped: Inputs whose outputs are to go.
+        renews: Whether its shards are made once more, since rows have other columns than the list has now.
+        digits: How many a number has at least, in the names of samples.
     """
 
     number: int
@@ -71,21 +78,25 @@ class Group:
     members: list[GroupMember] = field(default_factory=list)
     shards: list[str] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
+    renews: bool = False
+    digits: int = DIGITS
 
 
 @dataclass(frozen=True)
 class Groups:
-    """All inputs that ever got a group, in that order.
+    """All inputs that ever got a group, group after group.
 
     Attributes:
-        size: How many are in a group.
+        size: How many are in a group, or how many inputs of the first stage are in a range.
         keys: What each is called in commit records.
-        numbers: What its samples are called by.
+        numbers: What its samples are called by; ascending in ranges.
+        first: The inputs of the first stage in the order of the ranges; None if there are none.
     """
 
     size: int
     keys: np.ndarray
     numbers: np.ndarray
+    first: np.ndarray | None = None
 
     def ranks(self, keys: np.ndarray) -> np.ndarray:
         """Return the index of each input among all that have a group, or -1."""
@@ -98,15 +109,39 @@ class Groups:
             ranks[same] = order[at[same]]
         return ranks
 
+    @property
+    def digits(self) -> int:
+        """How many digits a number has at least, in the names of samples."""
+        return DIGITS if self.first is None else DIGITS_IN_RANGES
+
+    def groups_of(self, ranks: np.ndarray) -> np.ndarray:
+        """Return the group of each input, by its index among all."""
+        return ranks // self.size if self.first is None else self.numbers[ranks] // NUMBERS_IN_RANGE
+
+    def members(self, group: int) -> slice:
+        """Return which inputs are in a group."""
+        bounds = np.array([group, group + 1])
+        if self.first is None:
+            return slice(*(bounds * self.size).tolist())
+        return slice(*np.searchsorted(self.numbers, bounds * NUMBERS_IN_RANGE).tolist())
+
     def of_part(self, keys: np.ndarray, part: RunPart) -> np.ndarray:
         """Return which inputs are for a part of a run: those of every so many groups."""
-        return self.ranks(keys) // self.size % part.of == part.number - 1
+        return self.groups_of(self.ranks(keys)) % part.of == part.number - 1
 
     def write(self, storage: Storage) -> None:
         """Store the groups for later runs."""
-        dealt = np.empty(len(self.keys), _DEALT)
+        dealt = np.empty(len(self.keys), _DEALT if self.first is None else _IN_RANGES)
         dealt["key"], dealt["number"] = self.keys, self.numbers
-        GROUPS.save(storage, {"size": self.size}, dealt.tobytes())
+        content, first = {"size": self.size}, b""
+        if self.first is not None:
+            content["first"], first = len(self.first), self.first.astype("<u8").tobytes()
+        GROUPS.save(storage, content, first + dealt.tobytes())
+
+    @classmethod
+    def stored(cls, storage: Storage) -> "Groups | None":
+        """Return the groups of an earlier run."""
+        return GROUPS.load(storage, _groups)
 
 
 def deal(  # noqa: PLR0913 - each is one thing to know
@@ -121,10 +156,11 @@ def deal(  # noqa: PLR0913 - each is one thing to know
     """Return the groups of an output, with new inputs added; without `keep` nothing is written."""
     part = storage.part if keep else None
     with storage.gate() if part else contextlib.nullcontext():
-        before = None if afresh else GROUPS.load(storage, _groups)
-        size = (
-            before.size if before else _inputs_in_group(found.sizes, shard_bytes, shuffled=seed is not None)
-        )
+        before = None if afresh else Groups.stored(storage)
+        total = int(found.sizes[found.sizes > 0].sum())
+        size = before.size if before else inputs_in_group(len(found.keys), total, shard_bytes)
+        if not before and seed is not None:
+            size = max(LEAST_SHUFFLED, size)
         keys = before.keys if before else np.empty(0, "u8")
         numbers = before.numbers if before else np.empty(0, "u4")
         new = np.flatnonzero(~np.isin(found.keys, keys))
@@ -141,13 +177,11 @@ def deal(  # noqa: PLR0913 - each is one thing to know
     return groups
 
 
-def _inputs_in_group(sizes: np.ndarray, shard_bytes: int, *, shuffled: bool) -> int:
+def inputs_in_group(inputs: int, total: int, shard_bytes: int) -> int:
     """Return how many inputs share a shard, so that shards are neither tiny nor large, nor too few."""
-    inputs, total = len(sizes), int(sizes[sizes > 0].sum())
     group_bytes = min(shard_bytes, max(LEAST_BYTES, total // GROUPS_WANTED))
     size = group_bytes * inputs // total if total else inputs
-    size = min(size, max(MOST_SMALL, inputs // GROUPS_WANTED))
-    return max(LEAST_SHUFFLED if shuffled else 1, size)
+    return max(1, min(size, max(MOST_SMALL, inputs // GROUPS_WANTED)))
 
 
 def _hashes(keys: np.ndarray, seed: int) -> np.ndarray:
@@ -155,5 +189,11 @@ def _hashes(keys: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _groups(content: dict[str, Any], rest: bytes) -> Groups:
-    dealt = np.frombuffer(rest, _DEALT)
-    return Groups(int(content["size"]), dealt["key"].copy(), dealt["number"].copy())
+    size, first = int(content["size"]), content.get("first")
+    if first is None:
+        dealt = np.frombuffer(rest, _DEALT)
+        return Groups(size, dealt["key"].copy(), dealt["number"].copy())
+    dealt = np.frombuffer(rest, _IN_RANGES, offset=8 * first)
+    return Groups(
+        size, dealt["key"].copy(), dealt["number"].copy(), np.frombuffer(rest, "<u8", count=first).copy()
+    )

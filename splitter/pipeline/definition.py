@@ -12,6 +12,8 @@ from splitter.errors import Refused
 from splitter.inputs.listing import ListSequence
 from splitter.inputs.stages import StageOutputs
 from splitter.options import OF_ALL_STAGES, RunOptions, flag
+from splitter.registry import SINKS
+from splitter.sinks.base import Sink
 from splitter.storage.layout import same_name
 from splitter.storage.names import is_output
 from splitter.text.conditions import columns_in
@@ -65,11 +67,25 @@ class Stage:
         return stage
 
     @property
+    def line(self) -> "list[Stage]":
+        """The stages before, from the one that takes a list."""
+        return [*self.before.line, self.before] if self.before else []
+
+    @property
     def follows(self) -> bool:
         """Whether it may begin before the stage before has ended."""
         options = self.options
         shares = str(options.max_failures).endswith("%")
-        return self.before is not None and options.sink == "files" and not (options.fresh or shares)
+        can = options.sink == "files" or self.takes_ranges
+        return self.before is not None and can and not (options.fresh or shares)
+
+    @property
+    def takes_ranges(self) -> bool:
+        """Whether it makes shards of ranges of the first stage's inputs, each when that range is complete."""
+        if self.before is None or self.options.sink == "files" or self.options.shuffle is not None:
+            return False
+        sink = SINKS.load(self.options.sink, Sink)
+        return not (sink.divisible or sink.needs_columns)
 
 
 class Pipeline:
@@ -116,7 +132,9 @@ class Pipeline:
         before = self._before(name, dataset)
         if until_used and adds_columns:
             raise Refused(f"stage {name}: adds columns, so it has no files to remove; leave 'until used' out")
-        outputs = StageOutputs(name, f"{self.output}/{name}", adds_columns)
+        outputs = StageOutputs(
+            name, f"{self.output}/{name}", adds_columns, before=before.outputs if before else None
+        )
         stage = Stage(dataset, options, RunOptions(), outputs, before, until_used)
         self.stages.append(_resolved(stage, {}))
         return outputs

@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,16 +12,19 @@ from splitter.engine.decide import Decision, State
 from splitter.engine.main import run_to_end
 from splitter.engine.rounds import Progress
 from splitter.engine.summary import Summary
-from splitter.errors import Interrupted, StorageError
+from splitter.errors import Interrupted, Refused, RunStopped, StorageError
 from splitter.executors.base import Executor
 from splitter.inputs.stages import Committed
+from splitter.inputs.survey import Survey
 from splitter.ledger.journal import Journal
-from splitter.ledger.records import DONE
+from splitter.ledger.records import NOT_DONE
+from splitter.ledger.shard_ranges import inputs_in_range
 from splitter.pipeline.contents import Contents
 from splitter.pipeline.definition import Stage
 from splitter.pipeline.display import StageDisplay
 from splitter.pipeline.following import follow
 from splitter.pipeline.neighbours import AT_WORK, COMPLETE, INCOMPLETE, StageState, Upstream
+from splitter.pipeline.ranges import Ranges
 from splitter.storage.opening import storage_of
 from splitter.worker.messages import Batch, Job, Report
 
@@ -32,9 +35,16 @@ class StageHooks(RunHooks):
     """What the stages after this one are told, and how they hold it back."""
 
     def __init__(
-        self, state: StageState, after: Iterable[StageState], queue: int, contents: Contents
+        self,
+        state: StageState,
+        after: Iterable[StageState],
+        queue: int,
+        contents: Contents,
+        shard_bytes: int | None,
     ) -> None:
+        """Take the stages that follow; `shard_bytes` is of one that makes shards of ranges of the inputs."""
         self._state, self._after, self._queue, self._contents = state, [*after], queue, contents
+        self._shard_bytes = shard_bytes
 
     def paced(self, batches: Iterable[Batch | None]) -> Generator[Batch | None, None, None]:
         """Give out no batch while those that follow have more than they can do."""
@@ -55,11 +65,17 @@ class StageHooks(RunHooks):
 
     def note_valid(self, run: Assignment, state: State, journal: Journal) -> None:
         """Tell them which inputs were done before; what this run has done they find in its records."""
-        done = journal.status(state.entries) == DONE
-        done[state.todo] = False
+        valid = journal.status(state.entries) != NOT_DONE
+        valid[state.todo] = False
         if self._state.generation:
-            done[done] = journal.is_older(state.entries[done], self._state.generation)
-        self._state.note_valid(run.survey.keys[done])
+            valid[valid] = journal.is_older(state.entries[valid], self._state.generation)
+        self._state.note_valid(run.survey.keys[valid])
+
+    def inputs_in_range(self, found: Survey) -> int | None:
+        """Return how many inputs are done together, where a later stage makes shards of ranges of them."""
+        if self._shard_bytes is None:
+            return None
+        return inputs_in_range(len(found.keys), int(found.sizes[found.sizes > 0].sum()), self._shard_bytes)
 
 
 class _EndedEarly(Executor):
@@ -87,7 +103,7 @@ class StageDriver:
         self,
         stage: Stage,
         state: StageState,
-        before: StageState | None,
+        line: Sequence[tuple[Stage, StageState]],
         hooks: StageHooks,
         contents: Contents,
         needed: np.ndarray,
@@ -95,14 +111,20 @@ class StageDriver:
     ) -> None:
         self._stage, self._state, self._hooks, self._contents = stage, state, hooks, contents
         self._needed, self._display = needed, display
-        before_outputs = stage.before and stage.before.outputs
-        self._upstream = Upstream(before_outputs, before) if before and before_outputs else None
+        self._upstream = self._followed(line) if line else None
+
+    def _followed(self, line: Sequence[tuple[Stage, StageState]]) -> Upstream | Ranges:
+        stage, (before, state) = self._stage, line[-1]
+        if stage.takes_ranges:
+            return Ranges(line, storage_of(stage.outputs.folder), stage.options.shard_bytes)
+        return Upstream(before.outputs, state)
 
     def drive(self) -> Summary | None:
         """Return what the stage has come to; None if the stage before has not come far enough."""
         progress, follows = Progress(), self._stage.follows and not len(self._needed)
         try:
             if self._upstream and follows and self._upstream.end == AT_WORK:
+                self._tell_wait()
                 progress = follow(
                     self._request, self._upstream, self._state, self._contents.used, self._display
                 )
@@ -111,23 +133,29 @@ class StageDriver:
             if self._state.generation:
                 self._rest(progress, INCOMPLETE, interruption)
             raise
-        if end == INCOMPLETE and not (follows or self._stage.options.sink == "files"):
-            return None
+        why = progress.stopped
+        if end == INCOMPLETE and self._stage.options.sink != "files":
+            if not progress.is_begun:
+                return None
+            # what shares a shard is not complete
+            why = why or "the stage before has not come to its end; run the same command to continue"
         problems = progress.problems
-        stopped = Report(problems=replace(problems, stop=progress.stopped)) if progress.stopped else None
-        return self._rest(progress, end, stopped)
+        return self._rest(progress, end, Report(problems=replace(problems, stop=why)) if why else None)
 
     def _wait(self) -> int:
         """Wait for the end of the stage before; return how it has ended."""
         if self._upstream is None or self._stage.before is None:
             return COMPLETE
-        if self._upstream.end == AT_WORK:
-            self._display.wait_for(self._stage.before.name)
+        self._tell_wait()
         while self._upstream.end == AT_WORK:
             time.sleep(SECONDS_TO_WAIT)
         return self._upstream.end
 
-    def _rest(self, progress: Progress, end: int, why_ended: Interrupted | Report | None) -> Summary:
+    def _tell_wait(self) -> None:
+        if self._upstream and self._stage.before and self._upstream.end == AT_WORK:
+            self._display.wait_for(self._stage.before.name)
+
+    def _rest(self, progress: Progress, end: int, why_ended: Interrupted | Report | None) -> Summary | None:
         """Do what is left, and make the manifest; remove what is in no list if that list is complete."""
         # what a stage before has no longer made is gone; a list may only be incomplete
         prunes = self._stage.options.prune if self._upstream is None else end == COMPLETE
@@ -138,6 +166,8 @@ class StageDriver:
                 raise
             # it ends early, while the stage before may be merging its records: those are there now
             summary = self._run_to_end(progress, why_ended, prune=prunes)
+        if summary is None:
+            return None
         before_stage = self._stage.before
         if before_stage and not (summary.inputs or before_stage.outputs.adds_columns):
             name = before_stage.name
@@ -149,12 +179,20 @@ class StageDriver:
 
     def _run_to_end(
         self, progress: Progress, why_ended: Interrupted | Report | None, *, prune: bool
-    ) -> Summary:
+    ) -> Summary | None:
         request = self._request(prune=prune)
         if why_ended is not None:
             request = replace(request, executor=_EndedEarly(request.executor, why_ended))
         before = Progress(began=progress.began, counts=progress.counts, problems=progress.problems)
-        return run_to_end(request, self._display, progress=before, needed=self._needed)
+        try:
+            return run_to_end(request, self._display, progress=before, needed=self._needed)
+        except Refused:
+            if prune or self._upstream is None or self._stage.options.sink == "files":
+                raise
+            # shards hold what such a list does not have: only a whole one tells what is to go
+            if progress.stopped:
+                raise RunStopped(progress.stopped) from None
+            return None
 
     def _request(self, committed: Committed | None = None, *, prune: bool = False) -> RunRequest:
         dataset, stage = copy.copy(self._stage.dataset), self._stage

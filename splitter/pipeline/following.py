@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from splitter.engine.assignment import Assignment, RunRequest, read_assignment
-from splitter.engine.batches import BatchPlanner, Pace, Planner
+from splitter.engine.batches import BatchPlanner, GroupPlanner, Pace, Planner
 from splitter.engine.begin import begin
 from splitter.engine.decide import State, compare, decide
 from splitter.engine.display import Display
 from splitter.engine.lost_workers import LostWorkers
+from splitter.engine.main import NOTHING
 from splitter.engine.rounds import FEW_INPUTS, ROUNDS_WITHOUT_PROGRESS, Progress, do_round, is_careful
 from splitter.engine.taken_names import TakenFolders
 from splitter.errors import Refused, StorageError
@@ -29,6 +30,7 @@ from splitter.ledger.recipe_record import how_before
 from splitter.ledger.run_files import LIST
 from splitter.ledger.tables import take_away
 from splitter.pipeline.neighbours import AT_WORK, StageState, Upstream
+from splitter.pipeline.ranges import Ranges
 from splitter.worker.messages import Batch, Report
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ SECONDS_TO_WAIT = 0.02
 
 def follow(
     request_of: Callable[[Committed], RunRequest],
-    upstream: Upstream,
+    upstream: Upstream | Ranges,
     state: StageState,
     used: Used,
     display: Display,
@@ -69,7 +71,9 @@ def follow(
     return progress
 
 
-def _first_request(request_of: Callable[[Committed], RunRequest], upstream: Upstream) -> RunRequest | None:
+def _first_request(
+    request_of: Callable[[Committed], RunRequest], upstream: Upstream | Ranges
+) -> RunRequest | None:
     """Wait for enough inputs to see whether the recipe works; return None if there is none in the end."""
     first: Committed | None = None
     while True:
@@ -94,7 +98,12 @@ class _Waves(BatchPlanner):
     """The batches of wave after wave of inputs, each of which the stage before has just committed."""
 
     def __init__(
-        self, request: RunRequest, upstream: Upstream, state: StageState, used: Used, display: Display
+        self,
+        request: RunRequest,
+        upstream: Upstream | Ranges,
+        state: StageState,
+        used: Used,
+        display: Display,
     ) -> None:
         self._request, self._upstream, self._state, self._used = request, upstream, state, used
         self._display, self._quiet = display, Display(quiet=True)
@@ -104,7 +113,7 @@ class _Waves(BatchPlanner):
         self._files = contextlib.ExitStack()
         # those that workers have, by name, and what they are of
         self._given: dict[str, tuple[Assignment, Batch]] = {}
-        self._inputs = 0
+        self._pace, self._inputs = Pace(), 0
         # bytes of inputs that are in the present waves, and not done
         self._size = 0
         self._is_over = False
@@ -118,7 +127,8 @@ class _Waves(BatchPlanner):
 
     def begin(self, progress: Progress, file: BinaryIO) -> bool:
         """Begin as a run does; return False if a part of the list cannot tell what is to be removed first."""
-        run = self._run = read_assignment(self._request, file, self._quiet)
+        run = read_assignment(self._request, file, self._quiet)
+        run = self._run = replace(run, listed=replace(run.listed, is_part=True))
         try:
             decision = decide(run, self._journal)
         except Refused:
@@ -130,15 +140,20 @@ class _Waves(BatchPlanner):
             return False
         if run.job.layout.naming is not None and len(decision.state.gone):
             return False
+        to_do = self._untouched(decision.state)
+        if len(decision.state.todo) and not len(to_do.todo):
+            # all of it was made before a change
+            return False
         run.executor.check(run.job, len(run.table))
         take_away(run.storage)
         earlier = [one for one in (*earlier, before) if one and one != run.how]
-        part = replace(run, listed=replace(run.listed, is_part=True))
-        begin(part, replace(decision, earlier=earlier), self._journal, progress)
+        begin(run, replace(decision, earlier=earlier), self._journal, progress)
         run.hooks.begun(run, decision, self._journal)
         self._generation = decision.generation
-        self._taken = TakenFolders(self._journal, decision.state.gone)
-        self._planner = self._plan(decision.state, careful=is_careful(run, decision.state, self._journal))
+        # outputs in shards take no folders
+        gone = decision.state.gone if run.groups is None else NOTHING
+        self._taken = TakenFolders(self._journal, gone)
+        self._planner = self._plan(to_do, careful=is_careful(run, to_do, self._journal))
         return True
 
     def do_rounds(self, progress: Progress) -> None:
@@ -155,15 +170,25 @@ class _Waves(BatchPlanner):
             self._journal.recover()
             self._journal.load()
             self._size = 0
-            self._planner = self._plan(self._compared(), pace=self._planner.pace)
+            self._planner = self._plan(self._compared())
 
     def _compared(self) -> State:
         """Return what is to be done now; what may meet outputs of another input waits for the whole list."""
-        state = compare(self._run, self._journal, np.empty(0, "u8"), self._generation)
+        state = self._untouched(compare(self._run, self._journal, NOTHING, self._generation))
         meets = self._taken.meet(self._run.survey, state.todo)
         return replace(state, todo=state.todo[~meets]) if meets.any() else state
 
-    def _plan(self, to_do: State, *, careful: bool = False, pace: Pace | None = None) -> Planner:
+    def _untouched(self, state: State) -> State:
+        """Return what is to be done without groups that have shards: these wait for the whole list."""
+        groups, journal = self._run.groups, self._journal
+        if groups is None:
+            return state
+        ranks = groups.ranks(journal.entries["key"][journal.with_outputs(journal.done())])
+        made = groups.groups_of(ranks[ranks >= 0])
+        of_each = groups.groups_of(groups.ranks(self._run.survey.keys[state.todo]))
+        return replace(state, todo=state.todo[~np.isin(of_each, made)])
+
+    def _plan(self, to_do: State, *, careful: bool = False) -> Planner | GroupPlanner:
         """Plan the present wave, and say how much more there is to do."""
         sizes = self._run.survey.sizes[to_do.todo]
         size = int(sizes[sizes > 0].sum())
@@ -171,7 +196,12 @@ class _Waves(BatchPlanner):
         self._tell_waiting()
         self._inputs += len(sizes)
         self._display.start(inputs=self._inputs, size=size)
-        return Planner(self._run, to_do, self._journal, LostWorkers(), careful=careful, pace=pace)
+        run, journal, losses = self._run, self._journal, LostWorkers()
+        if run.groups is None:
+            return Planner(run, to_do, journal, losses, careful=careful, pace=self._pace)
+        # known before any of it is committed, also if the list has changed meanwhile
+        run.groups.write(run.storage)
+        return GroupPlanner(run, to_do, journal, run.groups, NOTHING, losses, careful=careful)
 
     def _tell_waiting(self) -> None:
         """Tell the stage before how much waits, also of what is in no wave yet."""
@@ -228,11 +258,12 @@ class _Waves(BatchPlanner):
             self._files.close()
             file = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the next
             run = read_assignment(request, file, self._quiet, keep=False)
+            run = replace(run, listed=replace(run.listed, is_part=True))
             has_same_columns = run.job.header == self._run.job.header
             self._run = replace(run, job=self._run.job) if has_same_columns else run
             to_do = self._compared()
             run.hooks.note_valid(run, to_do, self._journal)
-            self._planner = self._plan(to_do, pace=self._planner.pace)
+            self._planner = self._plan(to_do)
             return has_same_columns
 
     def _request_for(self, wave: Committed) -> RunRequest | None:

@@ -36,7 +36,8 @@ class StageState:
     """Memory that all drivers share: how far a stage is.
 
     Attributes:
-        valid: A file with the keys of those inputs that were done before this run, and are still valid.
+        valid: A file with the keys of inputs that were done, skipped or failed before this run, and have not
+            changed.
     """
 
     def __init__(self) -> None:
@@ -77,14 +78,34 @@ class StageState:
             self._write(0, generation)
 
     def note_valid(self, keys: np.ndarray) -> None:
-        """Note inputs that were done before and have not changed."""
+        """Note inputs that were done, skipped or failed before and have not changed."""
         os.write(self.valid.fileno(), keys.astype("<u8").tobytes())
+
+    def valid_after(self, number: int) -> np.ndarray:
+        """Return the keys that were noted after so many."""
+        text = os.pread(self.valid.fileno(), 1 << 23, 8 * number)
+        return np.frombuffer(text[: len(text) // 8 * 8], "<u8")
 
     def _read(self, number: int) -> int:
         return int(_NUMBER.unpack_from(self._memory, number * _NUMBER.size)[0])
 
     def _write(self, number: int, value: int) -> None:
         _NUMBER.pack_into(self._memory, number * _NUMBER.size, value)
+
+
+class ColumnsSoFar:
+    """The columns of all that was handed on, so that those of a later part are no fewer."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, None] = {}
+        self._heads: dict[RowColumns, None] = {}
+
+    def committed(self, journal: Journal, entries: np.ndarray) -> Committed:
+        """Return some inputs of a stage, with the columns of these and of those before."""
+        for head in journal.heads_in_order(entries):
+            self._columns |= dict.fromkeys(head.columns)
+            self._heads[head] = None
+        return Committed(((journal, entries),), union_of(tuple(self._columns), self._heads))
 
 
 class Upstream:
@@ -96,12 +117,11 @@ class Upstream:
 
     def __init__(self, outputs: StageOutputs, state: StageState) -> None:
         self._storage, self._state = storage_of(outputs.folder), state
-        self.seconds = _SELDOM if is_url(outputs.folder) else _OFTEN
+        self.seconds = seconds_between_looks(outputs)
         self._before: Journal | None = None
-        self._read_to, self._told = 0, np.empty(0, INDEX)
+        self._valid, self._told = 0, np.empty(0, INDEX)
         self._seen: set[str] = set()
-        self._columns: dict[str, None] = {}
-        self._heads: dict[RowColumns, None] = {}
+        self._columns = ColumnsSoFar()
         self._looked_at = -_SELDOM
         # what was found and not taken, and whether this run has made it
         self._found: list[tuple[Journal, np.ndarray, bool]] = []
@@ -127,9 +147,9 @@ class Upstream:
                 self._found.insert(0, (journal, entries[stop:], is_new))
             left -= int(rows[:stop][-1])
             if is_new:
-                self.waiting -= _bytes_of(journal, entries[:stop])
+                self.waiting -= bytes_of(journal, entries[:stop])
             with contextlib.suppress(SplitterError):
-                wave = self._committed(journal, entries[:stop])
+                wave = self._columns.committed(journal, entries[:stop])
                 taken = taken.with_later(wave) if taken else wave
         return taken
 
@@ -147,7 +167,7 @@ class Upstream:
     def _add(self, journal: Journal, entries: np.ndarray, *, is_new: bool) -> None:
         if len(entries):
             self._found.append((journal, entries, is_new))
-            self.waiting += _bytes_of(journal, entries) if is_new else 0
+            self.waiting += bytes_of(journal, entries) if is_new else 0
 
     def _before_this_run(self, names: Sequence[str], generation: int) -> None:
         """Add what was done before, of the inputs that are known to be valid by now."""
@@ -155,10 +175,9 @@ class Upstream:
             before = Journal(self._storage)
             before.load_only([name for name in names if generation_of(name) < generation])
             self._before = before
-        text = os.pread(self._state.valid.fileno(), 1 << 23, self._read_to)
-        text = text[: len(text) // 8 * 8]
-        self._read_to += len(text)
-        entries = self._before.find(np.frombuffer(text, "<u8"))
+        keys = self._state.valid_after(self._valid)
+        self._valid += len(keys)
+        entries = self._before.find(keys)
         entries = entries[self._before.status(entries) == DONE]
         # which is noted when the stage begins to follow, and when it does the rest
         entries = np.setdiff1d(entries, self._told)
@@ -178,12 +197,12 @@ class Upstream:
         self._seen.update(fresh)
         self._add(journal, journal.done(), is_new=True)
 
-    def _committed(self, journal: Journal, entries: np.ndarray) -> Committed:
-        for head in journal.heads_in_order(entries):
-            self._columns |= dict.fromkeys(head.columns)
-            self._heads[head] = None
-        return Committed(((journal, entries),), union_of(tuple(self._columns), self._heads))
+
+def seconds_between_looks(outputs: StageOutputs) -> float:
+    """Return how long to wait between looks at the records of a stage."""
+    return _SELDOM if is_url(outputs.folder) else _OFTEN
 
 
-def _bytes_of(journal: Journal, entries: np.ndarray) -> int:
+def bytes_of(journal: Journal, entries: np.ndarray) -> int:
+    """Return the bytes of the outputs of some inputs."""
     return int(journal.entries["bytes"][entries].sum())

@@ -10,7 +10,7 @@ import multiprocessing.connection
 import os
 import signal
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -181,8 +181,8 @@ class _Drivers:
         driver = StageDriver(
             stage,
             state,
-            self._states[stage.before.name] if stage.before else None,
-            StageHooks(state, after, self._pipeline.queue, contents),
+            [(one, self._states[one.name]) for one in stage.line if one.name in self._states],
+            StageHooks(state, after, self._pipeline.queue, contents, _shard_bytes(stage, self._stages)),
             contents,
             self._needed[stage.name],
             StageDisplay(theirs),
@@ -246,6 +246,12 @@ class _Drivers:
             if process.is_alive() and process.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, number)
+
+
+def _shard_bytes(stage: Stage, stages: Iterable[Stage]) -> int | None:
+    """Return the size of the shards that another stage makes of ranges of the inputs of a first stage."""
+    sizes = (one.options.shard_bytes for one in stages if one.takes_ranges and stage in one.line[:1])
+    return next(sizes, None)
 
 
 def _drive(driver: StageDriver, connection: Connection, others: Sequence[Connection]) -> None:

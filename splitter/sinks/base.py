@@ -40,6 +40,7 @@ class OutputOwner:
         types: The types of its metadata, by name.
         at: The index of the column that names the output.
         rows: Its rows of the manifest, in which a shard fills in where each output is.
+        digits: How many the number is written with at least, so that keys sort like the manifest.
     """
 
     rank: int
@@ -48,6 +49,7 @@ class OutputOwner:
     types: Mapping[str, str]
     at: int
     rows: list[Row]
+    digits: int = 8
 
 
 class SinkWriter(ABC):

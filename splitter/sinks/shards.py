@@ -227,7 +227,7 @@ class ShardsWriter(GroupWriter):
             if new:
                 # what an older shard has is kept, even if no such output would be made now
                 self._sink.check(typed)
-            key = f"{owner.number:08d}-{index:06d}"
+            key = f"{owner.number:0{owner.digits}d}-{index:06d}"
             extension = self._extension(output.name)
             sample = ShardSample(key, extension, output.size, output.checksum, output.content, typed)
             waiting.append((sample, row, at))

@@ -108,14 +108,15 @@ class GroupInProgress(BatchInProgress):
     ) -> None:
         """Give the outputs of an input to the shards."""
         head, rows = self.tools.rows.rows(self.rows[index][0], made, metadata)
-        owner = _owner(self._group.ranks[index], self._group.numbers[index], head, rows)
+        group = self._group
+        owner = _owner(group, group.ranks[index], group.numbers[index], head, rows)
         self.sink.keep_input(owner)
         self._made.append((index, owner, head, outputs, size))
         self.finished.add(index)
 
     def _carry(self, member: GroupMember, older: OlderShards) -> None:
         """Take over what an input has in an older shard."""
-        owner = _owner(member.rank, member.number, member.head, member.rows)
+        owner = _owner(self._group, member.rank, member.number, member.head, member.rows)
         try:
             contents = [
                 older.read(Address(name, size, checksum, offset))
@@ -136,10 +137,11 @@ class GroupInProgress(BatchInProgress):
         If something was taken over from those, the batch is promised first, so that recovery can finish it.
         """
         batch, group, storage, journal = self.batch, self._group, self.job.storage, self.tools.journal
-        if not (self.finished or group.dropped or self.report.counts.undone):
+        is_for_others = bool(group.dropped or group.renews or self.report.counts.undone)
+        if not (self.finished or is_for_others):
             return
         loose = [name for index in sorted(self.finished) for name in batch.stale.get(index, [])]
-        if not (self._made or loose or group.dropped or self.report.counts.undone):
+        if not (self._made or loose or is_for_others):
             # the shards do not change
             journal.commit(batch.name, self.record)
             storage.unstage(batch.name)
@@ -198,9 +200,9 @@ def _in_reading_order(ranks: list[int], locations: dict[int, MemberLocation]) ->
     return [next(in_sequence) if rank in starts else rank for rank in ranks]
 
 
-def _owner(rank: int, number: int, head: RowColumns, rows: list[Row]) -> OutputOwner:
+def _owner(group: Group, rank: int, number: int, head: RowColumns, rows: list[Row]) -> OutputOwner:
     types = {"size": "int", **dict((*head.outputs, *head.inputs))}
-    return OutputOwner(rank, number, head.names, types, len(head.columns), rows)
+    return OutputOwner(rank, number, head.names, types, len(head.columns), rows, group.digits)
 
 
 def _outputs_of(owner: OutputOwner) -> list[tuple[str, int, str, int]]:

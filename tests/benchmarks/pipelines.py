@@ -35,6 +35,8 @@ PIECES, PIECE_SIZE, BATCH = 32, 100_000, 16
 SECONDS_PER_BATCH = 0.25
 COST = SECONDS_PER_BATCH / BATCH * 2 / 3
 QUEUE = "10MB"
+# so that a range is two parents
+SHARD_SIZE = "8MB"
 LOOKS_PER_SECOND = 5
 
 
@@ -62,7 +64,7 @@ class Stages(NamedTuple):
         return self.pieces / BATCH * SECONDS_PER_BATCH
 
     def listed(self) -> Path:
-        """Make the list, and the empty files in it."""
+        """Make the list, and the files in it."""
         return make_parents(self.scratch / "parents", self.parents)
 
 
@@ -186,8 +188,8 @@ def run_pipeline(stages: Stages, log: Path) -> float:
     return seconds
 
 
-def written(stages: Stages, keep: str, queue: str = "1GB") -> Path:
-    """Write the pipeline's file."""
+def written(stages: Stages, keep: str, queue: str = "1GB", **more: str) -> Path:
+    """Write the pipeline's file, with `more` options of the last stage."""
     tables = [
         stage(
             "cut", "Cut", dataset=str(stages.listed()), pieces=PIECES, size=PIECE_SIZE, cost=COST, workers=2
@@ -198,7 +200,7 @@ def written(stages: Stages, keep: str, queue: str = "1GB") -> Path:
             workers=1,
             batch_size=BATCH,
         ),
-        stage("pack", "Pack", **{"from": "judge", "cost": COST, "workers": 2}),
+        stage("pack", "Pack", **{"from": "judge", "cost": COST, "workers": 2, **more}),
         f'[keep]\ncut = "{keep}"\n',
     ]
     return write_pipeline(stages.scratch, tables, queue)
@@ -257,17 +259,25 @@ def ray_data(parents: int, out: Path) -> None:
 def storage(stages: Stages) -> None:
     """Print how much the first stage has on storage, at most and at the end."""
     rows = []
-    for keep, queue in (("always", "1GB"), ("until used", "1GB"), ("until used", QUEUE)):
+    shards = {"sink": "webdataset", "shard_size": SHARD_SIZE}
+    ways: list[tuple[str, str, dict[str, str]]] = [
+        ("always", "1GB", {}),
+        ("until used", "1GB", {}),
+        ("until used", QUEUE, {}),
+        ("until used", QUEUE, shards),
+    ]
+    for keep, queue, more in ways:
         out, log, peak = clear(stages.scratch / "out"), stages.scratch / "pipelines.log", 0
         began = time.perf_counter()
-        file = written(stages, keep, queue)
+        file = written(stages, keep, queue, **more)
         with running([*SPLITTER, "pipeline", "run", str(file), "--quiet"], log) as process:
             for _ in looks(process):
                 peak = max(peak, size_of(out / "cut"))
         seconds = time.perf_counter() - began
         check_rows(out / "pack" / "manifest.csv", stages.pieces)
         sizes = (peak, size_of(out / "cut"), stages.pieces * PIECE_SIZE)
-        rows.append([f"{keep}, queue {queue}", f"{seconds:.1f}", *(f"{size / 1e6:.1f}" for size in sizes)])
+        what = f"{keep}, queue {queue}{', into shards' if more else ''}"
+        rows.append([what, f"{seconds:.1f}", *(f"{size / 1e6:.1f}" for size in sizes)])
         clear(out)
     print()
     print(format_table(("cut is kept", "seconds", "peak MB", "at the end MB", "made MB"), rows))
@@ -327,13 +337,14 @@ def many_children(scratch: Path, count: int) -> None:
 
 
 def make_parents(folder: Path, count: int) -> Path:
-    """Make a list of empty files, once."""
-    listed = folder / f"parents-{count}.csv"
+    """Make a list of files as large as what is made of them, but empty on disk, once."""
+    listed = folder / f"parents-of-a-size-{count}.csv"
     if not listed.exists():
         folder.mkdir(parents=True, exist_ok=True)
         names = [f"{number:05d}.txt" for number in range(count)]
         for name in names:
             (folder / name).touch()
+            os.truncate(folder / name, PIECES * PIECE_SIZE)
         listed.write_text("\n".join(["input", *names, ""]), encoding="utf-8")
     return listed
 

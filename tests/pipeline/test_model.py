@@ -21,6 +21,8 @@ from nightly import NIGHTLY
 from pipeline.one_by_one import content_of, one_by_one
 
 import splitter
+import splitter.errors
+from splitter.ledger import shard_groups, shard_ranges
 
 TRIALS = 60 if NIGHTLY else 1
 RUNS = 4 if NIGHTLY else 1
@@ -199,6 +201,11 @@ class Model:
         shutil.rmtree(folder)
 
 
+def shards_of(output: str | Path) -> dict[str, bytes]:
+    """The content of each shard that a pipeline has made."""
+    return {path.name: path.read_bytes() for path in sorted(Path(output).glob("*/shards/*"))}
+
+
 @pytest.fixture
 def models(folder: Path, launcher: Launcher, chance: random.Random) -> Callable[[], "Model"]:
     """Makes a pipeline after the other."""
@@ -241,4 +248,31 @@ def test_changes_and_kills(models):
         shutil.rmtree(model.folder)
     print(TRIALS, "pipelines", len(kills), "kills", Counter(kills))  # noqa: T201 - shown with -rP
     if NIGHTLY:
-        assert len(kills) >= 50
+        assert len(kills) >= 50, kills
+
+
+@pytest.mark.skipif(not NIGHTLY, reason="the gate kills pipelines in the test above")
+def test_shards_after_kills_are_those_of_stages_one_by_one(models, monkeypatch):
+    """Shards that were made early, in a pipeline that was killed and continued, are the same bytes."""
+    monkeypatch.setattr(shard_groups, "MOST_SMALL", int(GROUPS["SPLITTER_TEST_GROUP"]))
+    monkeypatch.setattr(shard_ranges, "FEWEST_RANGES", 2)
+    for _ in range(20):
+        model = models()
+        last = model.spec["stages"][-1]
+        if last["recipe"] == "Judge":
+            last["recipe"] = "Change"
+        last["options"]["sink"] = "webdataset"
+        # so that later stages have begun when it is at work
+        model.spec["stages"][0]["parameters"]["seconds"] = 0.2
+        model.write()
+        model.seconds = 4.0
+        for _ in range(3):
+            model.run_and_kill()
+        driver = model.run()
+        other = model.folder / "one by one"
+        for stage in model.spec["stages"]:
+            pipeline = chains.pipeline_of({**model.spec, "output": str(other)})
+            with contextlib.suppress(splitter.errors.RunStopped):
+                pipeline.run(only=stage["name"], workers=0, quiet=True, retry_failed=True)
+        assert shards_of(model.spec["output"]) == shards_of(other), (model.spec, model.kills, driver.stderr)
+        shutil.rmtree(model.folder)

@@ -233,7 +233,7 @@ def _fork(request: dict[str, Any]) -> int:
             for number, file in ((0, nothing), (1, lines), (2, errors)):
                 os.dup2(file.fileno(), number)
         from splitter.cli.main import exit_code
-        from splitter.ledger import shard_groups
+        from splitter.ledger import shard_groups, shard_ranges
 
         if request["arguments"][0].endswith(".py"):
             program, *request["arguments"] = request["arguments"]
@@ -246,6 +246,7 @@ def _fork(request: dict[str, Any]) -> int:
         if "SPLITTER_TEST_GROUP" in os.environ:
             # so many small inputs share a shard
             shard_groups.MOST_SMALL = int(os.environ["SPLITTER_TEST_GROUP"])
+            shard_ranges.FEWEST_RANGES = 2
         # as the program itself begins
         end_at_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

@@ -907,7 +907,7 @@ def test_what_is_stated_of_shards_outlives_the_merging_of_records(folder, sink, 
         newest = max((outputs / ".splitter/records").iterdir())
         stated_there.append(json.loads(newest.read_bytes().partition(b"\n")[0])["shards"])
 
-    monkeypatch.setattr("splitter.ledger.shard_groups._inputs_in_group", lambda *_, **__: 2)
+    monkeypatch.setattr("splitter.ledger.shard_groups.inputs_in_group", lambda *_, **__: 2)
     monkeypatch.setattr("splitter.ledger.journal.FEW_RECORDS", 0)
     for inputs in (1, 2, 3):
         run(inputs)

@@ -1,0 +1,115 @@
+"""Groups of a later stage of a pipeline: dealt from ranges of the first stage's inputs.
+
+inputs of the first stage    0 1 ... R-1 | R ... 2R-1 | 2R ...
+what is made of them         group 0     | group 1    | ...
+
+R follows from the list of the first stage alone, so a group is the same whatever comes first, and can be made
+as soon as its range is complete.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from splitter.ledger.part_shares import Measured
+from splitter.ledger.shard_groups import NUMBERS_IN_RANGE, Groups, deal, inputs_in_group
+from splitter.storage.base import Storage
+
+# with fewer, more workers are busy if groups are dealt from the stage's own list
+FEWEST_RANGES = 16
+
+
+@dataclass(frozen=True)
+class Descent:
+    """What is made of the inputs of a pipeline's first stage.
+
+    Attributes:
+        first: The keys of these inputs, in the order of their list.
+        size: Their bytes.
+        keys: The inputs of a later stage, in the order of the first ones.
+        ancestors: For each of them the index of the input that it is made of.
+    """
+
+    first: np.ndarray
+    size: int
+    keys: np.ndarray
+    ancestors: np.ndarray
+
+
+def inputs_in_range(inputs: int, size: int, shard_bytes: int) -> int | None:
+    """Return how many inputs of a first stage are in a range, by their bytes; None if there are too few."""
+    each = inputs_in_group(inputs, size, shard_bytes)
+    return each if inputs > each * (FEWEST_RANGES - 1) else None
+
+
+def with_later(first: np.ndarray | None, listed: np.ndarray) -> np.ndarray:
+    """Return the inputs of the first stage in the order in which they came to be known."""
+    return listed if first is None else np.concatenate((first, listed[~np.isin(listed, first)]))
+
+
+def index_of(there: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Return the index of each key among others, or -1."""
+    order = np.argsort(there, kind="stable")
+    if not len(order):
+        return np.full(len(keys), -1)
+    at = order[np.minimum(np.searchsorted(there, keys, sorter=order), len(order) - 1)]
+    return np.where(there[at] == keys, at, -1)
+
+
+def deal_any(  # noqa: PLR0913 - each is one thing to know
+    storage: Storage,
+    found: Measured,
+    descent_of: Callable[[], Descent] | None,
+    shard_bytes: int,
+    *,
+    seed: int | None,
+    afresh: bool,
+    keep: bool,
+) -> Groups:
+    """Return the groups of an output: of ranges in a pipeline, unless shuffled, or dealt otherwise before."""
+    groups = None
+    if descent_of:
+        before = None if afresh else Groups.stored(storage)
+        if seed is None if before is None else before.first is not None:
+            groups = deal_ranges(before, found.keys, descent_of, shard_bytes)
+    return groups or deal(storage, found, shard_bytes=shard_bytes, seed=seed, afresh=afresh, keep=keep)
+
+
+def deal_ranges(
+    before: Groups | None, keys: np.ndarray, descent_of: Callable[[], Descent], shard_bytes: int
+) -> Groups | None:
+    """Return the groups with new inputs added; None if they are to be dealt from the stage's own list.
+
+    An input stays in its group. Where there are new ones, all of the group are numbered by the order of what
+    they are made of, those that are no longer listed last.
+    """
+    ranks = np.full(len(keys), -1) if before is None else before.ranks(keys)
+    if before is not None and (ranks >= 0).all():
+        return before
+    descent = descent_of()
+    first = with_later(None if before is None else before.first, descent.first)
+    size = inputs_in_range(len(first), descent.size, shard_bytes) if before is None else before.size
+    if size is None:
+        return None
+    if before is None:
+        before = Groups(size, np.empty(0, "u8"), np.empty(0, "i8"), first)
+    at = index_of(descent.keys, keys)
+    # what is made of nothing that is listed now, as after a run of a single stage, joins the last ones
+    ancestors = np.full(len(keys), len(first) - 1)
+    ancestors[at >= 0] = index_of(first, descent.first)[descent.ancestors[at[at >= 0]]]
+    groups = ancestors // size
+    groups[ranks >= 0] = before.groups_of(ranks[ranks >= 0])
+    grown = np.unique(groups[ranks < 0])
+    stay = ~np.isin(before.groups_of(np.arange(len(before.keys))), grown)
+    chosen = np.isin(groups, grown)
+    gone = np.flatnonzero(~stay & ~np.isin(before.keys, keys))
+    added = np.concatenate((keys[chosen], before.keys[gone]))
+    of = np.concatenate((groups[chosen], before.groups_of(gone)))
+    made_of = np.concatenate((ancestors[chosen], np.full(len(gone), len(first))))
+    order = np.lexsort((made_of, of))
+    added, of = added[order], of[order]
+    numbers = of * NUMBERS_IN_RANGE + np.arange(len(of)) - np.searchsorted(of, of)
+    numbers = np.concatenate((before.numbers[stay], numbers))
+    order = np.argsort(numbers)
+    return Groups(size, np.concatenate((before.keys[stay], added))[order], numbers[order], first)
