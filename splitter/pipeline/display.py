@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from splitter.engine.display import Display, summary_lines
 from splitter.engine.progress import SECONDS_BETWEEN_LINES, Snapshot, write_event
+from splitter.ledger.run_files import SAME_PIPELINE_RUN, SAME_RUN
 from splitter.text.show import one_line, show_bytes
 from splitter.worker.messages import WorkCounts
 
@@ -166,7 +167,7 @@ class PipelineDisplay:
         """Print a line, marked by the stage that it is of."""
         if self._quiet and not (loud or text.startswith("note: ")):
             return
-        text = f"{name}: {text}" if name else text
+        text = (f"{name}: {text}" if name else text).replace(SAME_RUN, SAME_PIPELINE_RUN)
         if self._live:
             self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:

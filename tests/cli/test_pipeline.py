@@ -271,6 +271,11 @@ def test_paths_start_from_the_file_and_a_failed_input_fails_alone(tmp_path, capf
     assert verified.out.splitlines()[0].endswith(f"pytorch.txt: is not done; run '{command}' to continue")
     assert "the same 'splitter pipeline run' command" in here(capfd, "verify", "other/cut").out
     assert not (tmp_path / "deep" / "made").exists()
+    (tmp_path / "other" / "cut" / ".splitter" / "run.json").write_text("{")
+    said = here(capfd, "pipeline", "run", "deep/line.toml", "-o", "other", "--limit", "1", "--quiet")
+    assert said.code == 1
+    assert "stopped: stage cut: " in said.err
+    assert "remove it, and run the same 'splitter pipeline run' command to continue" in said.err
 
 
 def test_a_file_that_is_kept_for_a_failed_input_is_no_dropped_one(tmp_path, capfd):
