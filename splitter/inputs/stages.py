@@ -6,7 +6,7 @@ dataset list of what follows  label  from_input  input   from_size  from_checksu
 A stage that adds columns makes no files: its own inputs go on, with its metadata as further columns.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +154,7 @@ class StageSource(InputSource):
         header, rows = union.names, committed.rows()
         if keep := KeepRule.stored(storage):
             kept = keep.of(header, storage.root)
-            rows = (row for row in rows if kept(row) == "True")
+            rows = _only_kept(rows, kept, header.index(OUTPUT), reading)
         if location.adds_columns:
             rename = names_after_columns(header, listing.rename)
             stay = [at for at, name in enumerate(header) if name in rename]
@@ -172,6 +172,17 @@ class StageSource(InputSource):
             new = [rename.get(name, name) for name in header]
             rows = _noted(rows, layout, new.index(column), new.index(size_column), reading)
         return SourceRows(header, rows, home, rename, column, size_column)
+
+
+def _only_kept(
+    rows: Iterable[Row], kept: Callable[[Row], str], output: int, reading: ListReading
+) -> Iterator[Row]:
+    """Yield the rows that --keep keeps, and count the other files."""
+    for row in rows:
+        if kept(row) == "True":
+            yield row
+        elif row[output]:
+            reading.tally.not_kept += 1
 
 
 def _without_files(rows: Iterable[Row], output: int, stay: Sequence[int], name: str) -> Iterator[Row]:

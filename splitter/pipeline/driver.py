@@ -169,7 +169,8 @@ class StageDriver:
         if summary is None:
             return None
         before_stage = self._stage.before
-        if before_stage and not (summary.inputs or before_stage.outputs.adds_columns):
+        has_inputs = summary.inputs or summary.tally.not_kept
+        if before_stage and not (has_inputs or before_stage.outputs.adds_columns):
             name = before_stage.name
             self._display.warn(
                 f"{name} has made no files to work on; if it makes metadata only, describe the stages in a "

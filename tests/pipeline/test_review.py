@@ -104,8 +104,8 @@ def test_files_that_were_dropped_are_missed_by_name(inputs: Path):
     assert (output / "first" / ".splitter" / "dropped.json").exists()
 
 
-def test_more_is_kept_of_files_that_were_dropped(inputs: Path):
-    """Files that --keep left out were used by none, and dropped as well."""
+def test_more_is_kept_of_files_that_were_dropped(inputs: Path, capfd: pytest.CaptureFixture[str]):
+    """Files that --keep left out were used by none, and dropped as well; a stage without any says why."""
 
     def pipeline(keep: str) -> Pipeline:
         pipeline = Pipeline(inputs.parent / "out")
@@ -115,7 +115,10 @@ def test_more_is_kept_of_files_that_were_dropped(inputs: Path):
         pipeline.stage("second", Copy(first), workers=1)
         return pipeline
 
-    pipeline("size > 3").run(quiet=True)
+    pipeline("size > 3").run()
+    said = capfd.readouterr().err
+    assert "second: nothing to do: --keep of the earlier run keeps none of its 2 outputs" in said
+    assert "made no files" not in said
     assert len(_files(inputs.parent / "out" / "second")) == 0
     pipeline("size > 2").run(quiet=True)
     assert len(_files(inputs.parent / "out" / "second")) == 2
