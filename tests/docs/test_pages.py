@@ -370,7 +370,9 @@ SET_UP = "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -
 def first_run(tmp_path_factory) -> Path:
     """A folder with data_samples, in which the first command was run after its set-up."""
     command = readme_command("first command")
-    assert command.startswith(f"{SET_UP}. && .venv/bin/splitter ")
+    # who waits for the first sound need not wait for modules that it does not use
+    set_up = SET_UP.replace(" -c ", " --no-compile -c ")
+    assert command.startswith(f"{set_up}. && .venv/bin/splitter ")
     folder = tmp_path_factory.mktemp("first")
     shutil.copytree(CHECKOUT / "data_samples", folder / "data_samples")
     said = program(*command.rpartition(".venv/bin/splitter ")[2].split(), cwd=folder)
