@@ -82,9 +82,12 @@ class Stage:
     @property
     def takes_ranges(self) -> bool:
         """Whether it makes shards of ranges of the first stage's inputs, each when that range is complete."""
-        if self.before is None or self.options.sink == "files" or self.options.shuffle is not None:
+        options = self.options
+        # a name may be made of a column that comes late
+        needs_all = options.shuffle is not None or options.name is not None
+        if self.before is None or options.sink == "files" or needs_all:
             return False
-        sink = SINKS.load(self.options.sink, Sink)
+        sink = SINKS.load(options.sink, Sink)
         return not (sink.divisible or sink.needs_columns)
 
 

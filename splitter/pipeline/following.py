@@ -31,6 +31,7 @@ from splitter.ledger.run_files import LIST
 from splitter.ledger.tables import take_away
 from splitter.pipeline.neighbours import AT_WORK, StageState, Upstream
 from splitter.pipeline.ranges import Ranges
+from splitter.text.conditions import columns_in
 from splitter.worker.messages import Batch, Report
 
 if TYPE_CHECKING:
@@ -143,6 +144,8 @@ class _Waves(BatchPlanner):
         to_do = self._untouched(decision.state)
         if len(decision.state.todo) and not len(to_do.todo):
             # all of it was made before a change
+            return False
+        if run.groups is not None and not _has_columns(run):
             return False
         run.executor.check(run.job, len(run.table))
         take_away(run.storage)
@@ -277,3 +280,10 @@ class _Waves(BatchPlanner):
             )
             source.rows = rows = [*source.rows]
         return replace(request, listing=listing, source=source) if rows else None
+
+
+def _has_columns(run: Assignment) -> bool:
+    """Return whether the columns that make samples are there, and none of them may come later."""
+    header, keys_of = run.job.header, getattr(run.job.dataset, "metadata_keys", None)
+    names = {*run.options.fields_asked.values(), *(columns_in(run.job.keep) if run.job.keep else ())}
+    return names <= {*header, *(keys_of(header) if keys_of else ())}

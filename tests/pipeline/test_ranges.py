@@ -19,13 +19,13 @@ from splitter.storage.opening import storage_of
 from splitter.testing.published import read_table
 
 INPUTS, PARTS, IN_RANGE = 12, 4, 2
-SECONDS_TO_WAIT = 20
 
 
 class Parts(ProcessorDataset):
     """Some parts of a text; the last of all texts has metadata that no other has, and may be waited with."""
 
     watched: Path | None = None
+    seconds_to_wait = 20.0
 
     def process(self, input_file: InputFile):
         text = input_file.read_text()
@@ -39,7 +39,7 @@ class Parts(ProcessorDataset):
 
     def _wait(self) -> None:
         """Note which shard another stage has made already, whose files are gone."""
-        end = time.monotonic() + SECONDS_TO_WAIT
+        end = time.monotonic() + self.seconds_to_wait
         while self.watched and time.monotonic() < end:
             shards = sorted(path.name for path in self.watched.glob("train/shards/*.tar"))
             if shards and (self.watched / "pick").is_dir() and not _files_of_first_range(self.watched):
@@ -113,6 +113,23 @@ def test_a_shard_is_there_and_its_files_are_gone_while_the_first_stage_is_at_wor
     grown = shards(output)
     assert {name: grown[name] for name in found} == found
     assert len(grown) == len(found) + 1
+
+
+@pytest.mark.usefixtures("small")
+def test_a_field_of_a_column_that_comes_late(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its shards wait for the whole list, where inputs without it would fail."""
+    monkeypatch.setattr(Parts, "watched", folder)
+    monkeypatch.setattr(Parts, "seconds_to_wait", 1.0)
+    write_files(
+        folder, {f"in/{number:02}.txt": f"text {number}" for number in range(8)} | {"in/z.txt": "last"}
+    )
+    pipeline = Pipeline(folder / "out")
+    cut = pipeline.stage("cut", Parts(str(folder / "in")), workers=0, batch_size=1)
+    more = {"field": ["late=from_late"], "max_failures": 1}
+    pipeline.stage("train", Copy(cut), sink="webdataset", workers=0, **more)
+    manifests = pipeline.run(quiet=True)
+    assert len(manifests["train"]) == 9 * PARTS
+    assert not (folder / "out" / "train" / "errors.csv").exists()
 
 
 @given(st.data())
