@@ -66,7 +66,7 @@ class StageHooks(RunHooks):
     def note_valid(self, run: Assignment, state: State, journal: Journal) -> None:
         """Tell them which inputs were done before; what this run has done they find in its records."""
         valid = journal.status(state.entries) != NOT_DONE
-        valid[state.todo] = False
+        valid[state.todo] = valid[state.stale] = False
         if self._state.generation:
             valid[valid] = journal.is_older(state.entries[valid], self._state.generation)
         self._state.note_valid(run.survey.keys[valid])

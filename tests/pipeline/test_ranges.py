@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import splitter
 from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset, Skip
+from splitter.inputs.survey import Survey
 from splitter.ledger import shard_groups, shard_ranges
 from splitter.ledger.shard_groups import Groups
-from splitter.ledger.shard_ranges import Descent, deal_ranges
+from splitter.ledger.shard_ranges import Descent, deal_any, deal_ranges
 from splitter.recipes.copy import Copy
 from splitter.storage.opening import storage_of
 from splitter.testing.published import read_table
@@ -179,3 +180,8 @@ def test_groups_stay_as_they_were_stored(tmp_path: Path):
     step = shard_groups.NUMBERS_IN_RANGE
     # 5 comes of nothing that is known
     assert named == {70: 0, 71: 1, 80: 2, 90: step, 110: 2 * step, 5: 2 * step + 1}
+    # what an earlier version has dealt
+    Groups(2, keys, np.arange(3)).write(storage)
+    found = Survey(np.append(keys, 5).astype("u8"), *[np.zeros(4, "i8")] * 6)
+    older = deal_any(storage, found, lambda: now, 100, seed=None, afresh=False, keep=False)
+    assert (older.first, older.size, older.keys.tolist()) == (None, 2, found.keys.tolist())
