@@ -22,24 +22,21 @@ from splitter import OutputFile, ProcessorDataset
 
 
 class Meeting(ProcessorDataset):
-    """Wait until as many inputs are at work as can be, and say how many have met and who did the work."""
+    """Wait until as many workers are at an input as can be, and say how many met and who did the work."""
 
     def __init__(self, inputs, folder: str = ".", expected: int = 1):
         super().__init__(inputs)
         self.folder, self.expected = folder, expected
 
     def process(self, input_file):
-        here = f"{self.folder}/{input_file.input}"
-        open(here, "w").close()
-        most, end = 0, time.monotonic() + 10
-        while most < self.expected and time.monotonic() < end:
-            most = max(most, len(os.listdir(self.folder)))
+        # each worker's first, second, ... inputs meet
+        self.round = getattr(self, "round", 0) + 1
+        open(f"{self.folder}/{self.round}-{os.getpid()}", "w").close()
+        met, end = 0, time.monotonic() + 60
+        while met < self.expected and time.monotonic() < end:
+            met = sum(name.startswith(f"{self.round}-") for name in os.listdir(self.folder))
             time.sleep(0.01)
-        # nobody leaves before the others have seen him
-        time.sleep(0.3)
-        most = max(most, len(os.listdir(self.folder)))
-        os.remove(here)
-        return [], {"most": most, "process": os.getpid()}
+        return [], {"most": met, "process": os.getpid()}
 
 
 class Together(ProcessorDataset):
@@ -472,7 +469,7 @@ def test_max_failures(capfd, four, failing, allowed, stops):
 def test_limits_of_an_input(capfd, four):
     """--timeout and --memory end an input that takes more; the others are done."""
     write_files(four.parent, {"inputs/b.txt": "sleep", "inputs/c.txt": "eat"})
-    how = ["--timeout", "1.5", "--memory", "60MB", "--workers", "1", "--batch-size", "4"]
+    how = ["--timeout", "4", "--memory", "60MB", "--workers", "1", "--batch-size", "4"]
     said, rows = go(capfd, four, "Sleeps", *how)
     assert said.code == 1
     assert [row["input"] for row in rows] == ["a.txt", "d.txt"]
@@ -483,7 +480,7 @@ def test_limits_of_an_input(capfd, four):
         "b.txt": "TimedOut",
         "c.txt": "MemoryExceeded",
     }
-    assert "no result in 1.5 s" in errors["b.txt"][1]
+    assert "no result in 4 s" in errors["b.txt"][1]
     assert "60,000,000 bytes" in errors["c.txt"][1]
 
 
@@ -508,7 +505,7 @@ def test_a_setup_that_takes_long_is_said(capfd, four, monkeypatch):
 def test_temporary_files_of_a_worker_that_was_ended(capfd, four):
     """They are gone when the next input begins, and not only at the end: a week of timeouts fills no disk."""
     write_files(four.parent, {"inputs/a.txt": "sleep", "inputs/b.txt": "crash"})
-    how = ["--folder", four.parent / "out", "--timeout", "1", "--workers", "1", "--batch-size", "2"]
+    how = ["--folder", four.parent / "out", "--timeout", "4", "--workers", "1", "--batch-size", "2"]
     said, rows = go(capfd, four, "Litters", *how)
     assert said.code == 1
     assert [(row["input"], row["found"]) for row in rows] == [("c.txt", "1"), ("d.txt", "1")]
@@ -623,7 +620,7 @@ def test_the_summary_of_a_run_with_failures(capfd, four):
     assert first.startswith("2 of 4 inputs done, 2 failed; 2 outputs (2 bytes) made in ")
     assert second.endswith(f"errors: {four.parent}/out/errors.csv")
     assert third == (
-        "next: see errors.csv (first: b.txt: ValueError in line 94 of r.py: bad), fix the cause, "
+        "next: see errors.csv (first: b.txt: ValueError in line 91 of r.py: bad), fix the cause, "
         "and run again with --retry-failed"
     )
     # and when nothing is done again
@@ -635,7 +632,7 @@ def test_the_failure_that_is_shown_is_the_first_of_the_list(capfd, four):
     """And the first row of errors.csv, whichever was met first: the largest inputs are begun first."""
     write_files(four.parent, {"inputs/b.txt": "fail", "inputs/c.txt": "fail" + " " * 1000})
     said, _ = go(capfd, four, "Sleeps", "--workers", "1", "--batch-size", "1")
-    assert "(first: b.txt: ValueError in line 94 of r.py: bad)" in said.lines[-1]
+    assert "(first: b.txt: ValueError in line 91 of r.py: bad)" in said.lines[-1]
     # of those that failed now, if any did
     write_files(four.parent, {"inputs/c.txt": "fail"})
     said, _ = go(capfd, four, "Sleeps", "--workers", "1")

@@ -387,7 +387,7 @@ def test_an_output_folder_in_use(capfd, place):
         read = [here(capfd, command, "outputs") for command in ("stats", "report")]
         assert first.poll() is None
         write_files(place, {"go": ""})
-        assert first.wait(30) == 0
+        assert first.wait(120) == 0
     assert said.code == 2
     assert f"is in use by process {first.pid} on " in said.err
     for one in read:

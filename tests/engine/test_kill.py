@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from doors import tree
-from faulty import noted
+from faulty import HOLD, noted
 from launcher import (
     FAULTY,
     Driver,
@@ -57,7 +57,15 @@ class Work:
     def start(self, output: Path, size: int, *options: object) -> Driver:
         recipe = ("--recipe", f"{FAULTY}:Parts", "--size", size, "--seconds", 0.01)
         fixed = ("--output", output, "--workers", 2, "--batch-size", 3)
-        return self.launcher.start("run", self.dataset, *recipe, *fixed, *options)
+        held = {HOLD: str(self.folder / "hold")}
+        return self.launcher.start("run", self.dataset, *recipe, *fixed, *options, environ=held)
+
+    def hold(self) -> None:
+        """No input is done that is not done yet, however slow this test is."""
+        (self.folder / "hold").write_text("")
+
+    def let_go(self) -> None:
+        (self.folder / "hold").unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +80,12 @@ def undisturbed(
 
 
 @pytest.fixture
-def work(undisturbed: Work, launcher: Launcher) -> Work:
+def work(undisturbed: Work, launcher: Launcher) -> Iterator[Work]:
     """The same, for runs of one test."""
     work = copy(undisturbed)
     work.launcher = launcher
-    return work
+    yield work
+    work.let_go()
 
 
 def check_whole(output: Path, *trees: Mapping[str, bytes]) -> None:
@@ -144,12 +153,14 @@ def test_workers_are_gone_after_the_driver(launcher: Launcher, folder: Path):
 def test_a_new_run_waits_for_a_dead_runs_workers(work: Work, folder: Path):
     """A run that is started while workers of a killed one still live waits for them, and then continues."""
     output = folder / "outputs"
-    dead = work.start(output, SMALL, "--seconds", 0.1)
+    work.hold()
+    dead = work.start(output, SMALL)
     dead.until(dead.runners)
     workers = dead.others()
     signal_all(workers, signal.SIGSTOP)
     dead.kill()
     dead.wait()
+    work.let_go()
     new = work.start(output, SMALL)
     time.sleep(1)
     assert new.guards() == []
@@ -162,11 +173,13 @@ def test_a_new_run_waits_for_a_dead_runs_workers(work: Work, folder: Path):
 def test_a_killed_run_whose_end_nobody_has_seen(work: Work, folder: Path):
     """A killed driver is dead, also while the program that started it has not asked how it ended."""
     output = folder / "outputs"
+    work.hold()
     dead = work.start(output, SMALL)
     dead.until(dead.runners)
     workers = dead.others()
     signal_all(workers, signal.SIGSTOP)
     dead.kill()
+    work.let_go()
     eventually(lambda: psutil.Process(dead.pid).status() == psutil.STATUS_ZOMBIE, lambda: "no zombie")
     new = work.start(output, SMALL)
     time.sleep(0.5)
@@ -213,6 +226,7 @@ def test_guards_killed_at_random_moments(work: Work, folder: Path, chance: rando
     # by what is done, not by the clock: however slow the machine is now, eight of twelve batches are left
     done = chance.randint(0, 4)
     driver.until(lambda: len(committed(output)) >= done)
+    work.hold()
     time.sleep(chance.uniform(0, 0.1))
     first = driver.guards()
     for guard in first if killed == "both" else first[:1]:
@@ -221,6 +235,7 @@ def test_guards_killed_at_random_moments(work: Work, folder: Path, chance: rando
         driver.until(lambda: set(driver.guards()) - set(first))
         time.sleep(chance.uniform(0, 0.3))
         kill_one_of([guard for guard in driver.guards() if guard not in first], chance)
+    work.let_go()
     assert driver.wait() == 0, driver.stderr
     assert "a worker process was lost" in driver.stderr
     assert "Traceback" not in driver.stderr
@@ -233,10 +248,11 @@ def test_guards_killed_while_they_are_started(work: Work, folder: Path, number: 
     """A guard that is killed before all of them are there is a lost one as any other."""
     for trial in range(depth(1)):
         output = folder / f"outputs {trial}"
+        work.hold()
         driver = work.start(output, SMALL, "--workers", 8)
         driver.until(driver.guards)
-        for guard in driver.guards():
-            guard.send_signal(number)
+        signal_all(driver.guards(), number)
+        work.let_go()
         assert driver.wait() == 0, driver.stderr
         assert "a worker process was lost" in driver.stderr
         assert "Traceback" not in driver.stderr

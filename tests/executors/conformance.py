@@ -3,7 +3,6 @@
 import gzip
 import uuid
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from doors import write_files, write_list
@@ -21,7 +20,7 @@ from nightly import NIGHTLY
 from tar_archives import tar_bytes
 from web_server import web_server
 
-from splitter.testing.executors import TEN, ExecutorConformance, good_inputs
+from splitter.testing.executors import TEN, TIMEOUT, ExecutorConformance, good_inputs
 from splitter.testing.published import read_table
 
 # what goes wrong only in a batch that is done together, or there as well
@@ -29,14 +28,11 @@ TOGETHER = [
     *("one result too few", "one result too many", "no results", "generator that raises"),
     *("raise", "sys.exit", "segfault", "os._exit", "hang in C"),
 ]
-SIZE = 4
+SIZE = 3
 
 
 class LaunchedConformance(ExecutorConformance):
     """The suite in processes that are forked, which is quicker, and known."""
-
-    # how long after the driver its workers may end
-    seconds_to_end: ClassVar[float] = 0
 
     @pytest.fixture(autouse=True)
     def _in_a_folder(self, folder: Path, launcher: Launcher, tmp_path: Path) -> None:
@@ -150,10 +146,9 @@ class LaunchedConformance(ExecutorConformance):
     # -- process_batch -----------------------------------------------------------------------------------
 
     @pytest.mark.quick
-    @pytest.mark.parametrize("text", ["plain", "generator"])
-    def test_a_batch_done_together(self, text: str):
+    def test_a_batch_done_together(self):
         """process_batch gives one result for each input, as a list or a generator; process is not called."""
-        texts = {**good_inputs(10), "part 0/wörd-0003.txt": text}
+        texts = {**good_inputs(10), "part 0/wörd-0003.txt": "generator"}
         dataset = make_inputs(self.folder / "data", texts)
         run = self.run("Together", dataset, "--workers", 2, "--batch-size", 4, "--log", self.log)
         assert run.code == 0, run.stderr
@@ -171,10 +166,10 @@ class LaunchedConformance(ExecutorConformance):
         texts |= {names[2]: text for text, names in wrong.items()}
         dataset = make_inputs(self.folder / "data", texts)
         # the time for a batch that is done together is that of all its inputs
-        options = ("--workers", 2, "--batch-size", SIZE, "--timeout", 1, "--log", self.log)
+        options = ("--workers", 2, "--batch-size", SIZE, "--timeout", TIMEOUT, "--log", self.log)
         run = self.run("Together", dataset, *options, "--max-failures", "100%")
         assert run.code == 1, run.stderr
-        self.check_split(texts, timeout=1)
+        self.check_split(texts)
         alone = set(noted(self.log, "process"))
         assert alone.isdisjoint(name for names in batches[::2] for name in names)
         for text, names in wrong.items():
@@ -184,17 +179,20 @@ class LaunchedConformance(ExecutorConformance):
 
     # -- what user code starts -----------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("fault", ["hang", "segfault"])
-    def test_children_end_with_their_input(self, fault: str):
+    def test_children_end_with_their_input(self):
         """When an input is killed, or crashes, what it had started is gone before the next input is tried."""
         token = uuid.uuid4().hex
-        dataset = make_inputs(self.folder / "data", {"a.txt": fault, "b.txt": "look"})
-        options = ("--workers", 1, "--batch-size", 2, "--timeout", 2, "--log", self.log, "--token", token)
+        texts = {"a.txt": "hang", "b.txt": "look", "c.txt": "segfault", "d.txt": "look"}
+        dataset = make_inputs(self.folder / "data", texts)
+        options = ("--workers", 1, "--batch-size", 4, "--timeout", 4, "--log", self.log, "--token", token)
         run = self.run("Parent", dataset, *options)
         assert run.code == 1, run.stderr
-        assert list(self.errors()) == ["a.txt"]
-        assert len(noted(self.log, "child")) == 4
-        assert [row["alive"] for row in self.done()["b.txt"]] == ["0"]
+        assert list(self.errors()) == ["a.txt", "c.txt"]
+        assert len(noted(self.log, "child")) == 8
+        assert {name: [row["alive"] for row in rows] for name, rows in self.done().items()} == {
+            "b.txt": ["0"],
+            "d.txt": ["0"],
+        }
 
     @pytest.mark.quick
     def test_children_end_with_the_run(self):
@@ -204,5 +202,5 @@ class LaunchedConformance(ExecutorConformance):
         run = self.run("Parent", dataset, "--workers", 2, "--log", self.log, "--token", token)
         assert run.code == 0, run.stderr
         assert len(noted(self.log, "child")) == 8
-        eventually(lambda: not with_argument(token), lambda: str(with_argument(token)), self.seconds_to_end)
+        eventually(lambda: not with_argument(token), lambda: str(with_argument(token)))
         run.check_gone()

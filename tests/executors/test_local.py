@@ -175,7 +175,7 @@ def test_spawned_workers_end_with_the_driver(launcher: Launcher, folder: Path, n
     try:
         eventually(lambda: len(hanging.keys() & set(noted(log, "process"))) == 2, stderr.read_text)
         driver.send_signal(number)
-        eventually(lambda: not writing_to(stderr), lambda: f"still there: {writing_to(stderr)}", 5)
+        eventually(lambda: not writing_to(stderr), lambda: f"still there: {writing_to(stderr)}")
     finally:
         driver.kill()
     assert driver.wait(LONG) == (-signal.SIGKILL if number == signal.SIGKILL else 130)

@@ -10,7 +10,6 @@ class TestRay(LaunchedConformance):
 
     executor = "ray"
     most_workers = 3
-    seconds_to_end = 5.0
 
     @pytest.fixture(autouse=True)
     def _cluster(self, cluster: RayNodes, _in_a_folder: None) -> None:

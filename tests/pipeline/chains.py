@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from faulty import wait_while_held
+
 import splitter
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.errors import Interrupted, SplitterError
@@ -35,6 +37,7 @@ class _Step(ProcessorDataset):
     def text_of(self, input_file: InputFile) -> str:
         time.sleep(self.seconds)
         text = input_file.read_text()
+        wait_while_held(text)
         if f"fail-{self.mark}" in text and not os.environ.get(REPAIRED):
             raise ValueError(f"no good: {text[:20]}")
         if f"skip-{self.mark}" in text:

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import random
 import shutil
 import signal
@@ -16,7 +15,7 @@ import psutil
 import pytest
 from chains import REPAIRED, Spec
 from doors import write_files, write_list
-from launcher import Driver, Launcher, check_manifest, children
+from launcher import Driver, Launcher, check_manifest, children, left_in
 from nightly import NIGHTLY
 from pipeline.one_by_one import content_of, one_by_one
 
@@ -171,7 +170,7 @@ class Model:
         """Nothing is left of a run, and nothing is printed that is not for its user."""
         driver.check_gone()
         assert "Traceback" not in driver.stderr, driver.stderr
-        assert os.listdir(self.folder / "tmp") == [], driver.stderr
+        assert left_in(self.folder / "tmp") == [], driver.stderr
 
     # -- what must be there -------------------------------------------------------------------------------
 

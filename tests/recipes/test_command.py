@@ -14,6 +14,9 @@ from doors import here, read_table, tree, write_files, write_list
 from splitter.errors import Refused
 from splitter.recipes.command import Command
 
+# each starts programs
+pytestmark = pytest.mark.slow
+
 # says on disk what arguments it was given, one a line, as Python literals
 SHOW = "import sys; open(sys.argv[1] + '/args', 'w').write(repr(sys.argv[2:]) + open(sys.argv[-1]).read())"
 
@@ -297,10 +300,10 @@ def test_it_cannot_read_the_terminal(a, tmp_path):
 def test_it_ends_with_its_worker(a, tmp_path):
     """A program that hangs is gone when its input has timed out."""
     code = "import sys, os, time; open(sys.argv[2], 'w').write(str(os.getpid())); time.sleep(100)"
-    result = run(a, tmp_path / "out", python(code, "{output}", str(tmp_path / "pid")), timeout=1)
+    result = run(a, tmp_path / "out", python(code, "{output}", str(tmp_path / "pid")), timeout=5)
     assert list(result.failed["error"]) == ["TimedOut"]
     pid = int((tmp_path / "pid").read_text())
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while time.monotonic() < end and Path(f"/proc/{pid}").exists():
         time.sleep(0.02)
     with pytest.raises(ProcessLookupError):

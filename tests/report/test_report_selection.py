@@ -149,7 +149,7 @@ def test_a_list_of_what_is_marked_can_be_run(chromium, page, rows, tmp_path, cap
 
 
 def _wait_for(path: Path) -> None:
-    for _ in range(200):
+    for _ in range(2000):
         if path.exists() and path.stat().st_size:
             return
         time.sleep(0.05)

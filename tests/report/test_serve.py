@@ -54,7 +54,7 @@ def asking(url):
     address = urlsplit(url)
 
     def ask(path, method="GET", **headers):
-        with closing(http.client.HTTPConnection(address.hostname, address.port, timeout=20)) as connection:
+        with closing(http.client.HTTPConnection(address.hostname, address.port, timeout=120)) as connection:
             connection.putrequest(method, path, skip_host="Host" in headers)
             for name, value in headers.items():
                 connection.putheader(name.replace("_", "-"), value)
@@ -261,7 +261,7 @@ def test_an_old_report_is_not_shown(home, tmp_path, serving):
         assert server.url.startswith("http://127.0.0.2:")
         assert b"splitter report" in asking(server.url)("/")[2]
         server.process.terminate()
-        _, err = server.process.communicate(timeout=20)
+        _, err = server.process.communicate(timeout=120)
     old = "splitter: report.html is older than the manifest: a new one is shown but not written"
     assert err.splitlines() == [old, "splitter: stopped"]
     assert page.read_text() == "<html>of yesterday</html>"
@@ -301,7 +301,7 @@ def test_it_ends_in_one_line(home, serving, number, code):
         with socket.create_connection((address.hostname, address.port)) as idle:
             idle.send(b"GET / HT")
             server.process.send_signal(number)
-            out, err = server.process.communicate(timeout=20)
+            out, err = server.process.communicate(timeout=120)
     assert (server.process.returncode, out, err) == (code, "", "splitter: stopped\n")
 
 

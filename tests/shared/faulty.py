@@ -1,5 +1,6 @@
 """Recipes that do to each input what its text says; each call is noted in a log that the test reads."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -20,6 +21,18 @@ from splitter.testing.faults import FAULTS, Faulty, NeverSetUp, SetUp, halves, n
 __all__ = ["FAULTS", "Faulty", "NeverSetUp", "SetUp", "note", "noted"]
 
 
+# names a file: while it is there, no input is done whose text has the words in it
+HOLD = "SPLITTER_TEST_HOLD"
+
+
+def wait_while_held(text: str) -> None:
+    """Wait as long as a test wants it, so that it finds the run at work, however slow it is."""
+    path = Path(os.environ.get(HOLD) or os.devnull)
+    with contextlib.suppress(FileNotFoundError):
+        while path.is_file() and path.read_text() in text:
+            time.sleep(0.01)
+
+
 class Noting(ProcessorDataset):
     """Keeps a log."""
 
@@ -38,6 +51,7 @@ class Parts(ProcessorDataset):
     def process(self, input_file: InputFile) -> Result:
         text = input_file.read_text()
         time.sleep(self.seconds)
+        wait_while_held(text)
         return self.parts(text), {"length": len(text)}
 
     def parts(self, text: str) -> Iterator[OutputFile]:

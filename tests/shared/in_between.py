@@ -12,7 +12,8 @@ from splitter.dataset import Result
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import RecordWriter
 
-SLOW_SECONDS, TIMEOUT = 3.0, 1.5
+# a machine may stand still for some seconds
+SLOW_SECONDS, TIMEOUT = 5.0, 4.0
 
 
 class SlowStore(Noting):

@@ -28,7 +28,7 @@ from splitter.system.exit_signals import end_at_signals
 
 ROLES = ("driver", "guard", "runner")
 LONG = 60.0
-SECONDS_TO_BE_GONE = 5.0
+SECONDS_TO_BE_GONE = 30.0
 # of a process that was told to end while it was held
 SECONDS_HELD = 0.1
 CHANGING = ("put_object", "copy_object", "delete_object", "delete_objects", "complete_multipart_upload")

@@ -40,7 +40,7 @@ class Disk:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for _ in range(100):
+        for _ in range(600):
             # what was killed may be about to end
             with contextlib.suppress(subprocess.CalledProcessError):
                 _tool("umount", self.folder)
@@ -149,7 +149,7 @@ def cut(disk: Disk, run: list[str], when: str, chance: random.Random, name: str)
     process = subprocess.Popen(command, env=environment(), start_new_session=True, **silent)
     try:
         if when == "after it":
-            assert process.wait(60) == 0
+            assert process.wait(120) == 0
         while process.poll() is None and set(records.iterdir()) <= before:
             time.sleep(0.001)
         time.sleep(chance.uniform(0, 0.2) if when == "in the run" else chance.uniform(0, 2))

@@ -14,7 +14,8 @@ from typing import ClassVar
 import psutil
 import pytest
 from doors import Said, here, program, tree, write_files, write_list
-from launcher import FAULTY, Driver, Launcher, eventually, make_inputs, signal_all
+from faulty import HOLD
+from launcher import FAULTY, Driver, Launcher, eventually, left_in, make_inputs, signal_all
 from nightly import depth
 from object_store import ACCESS, Bucket, S3Server, bucket_of
 
@@ -26,6 +27,8 @@ from splitter.stores import objects
 OUTPUT = "it's/out put"
 LOCK = ".splitter/lock-"
 TEXTS = {f"part {number % 3}/wörd {number}.txt": f"text {number} " * (number % 6) for number in range(18)}
+
+LAST = "text 17"
 
 
 class Work:
@@ -43,8 +46,16 @@ class Work:
     def start(self, *options: object, output: object = None, size: int = 3, seconds: float = 0.01) -> Driver:
         recipe = ("--recipe", f"{FAULTY}:Parts", "--size", size, "--seconds", seconds)
         target = self.bucket.url(OUTPUT) if output is None else output
+        environ = {HOLD: str(self.folder / "hold")}
         fixed = ("--output", target, "--workers", 2, "--batch-size", 2)
-        return self.launcher.start("run", self.dataset, *recipe, *fixed, *options)
+        return self.launcher.start("run", self.dataset, *recipe, *fixed, *options, environ=environ)
+
+    def hold(self, text: str = "") -> None:
+        """Inputs with this text are not done, however slow this test is."""
+        (self.folder / "hold").write_text(text)
+
+    def let_go(self) -> None:
+        (self.folder / "hold").unlink()
 
     def expected(self, size: int = 3, limit: int = len(TEXTS)) -> dict[str, bytes]:
         """What a run into a folder makes, that nobody disturbs; the same in every test."""
@@ -64,7 +75,7 @@ class Work:
         assert self.bucket.tree(OUTPUT) == self.expected(size, limit)
         assert not [name for name in self.records() if name.endswith(".begun")]
         assert self.bucket.uploads() == []
-        assert list(self.temporary.iterdir()) == []
+        assert left_in(self.temporary) == []
 
 
 @pytest.fixture
@@ -149,16 +160,18 @@ def test_a_store_that_fails_and_a_driver_that_is_killed(faulty_work: Work, chanc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_keeps_what_it_has(work: Work, number: int):
     """Its workers are gone within seconds, the manifest is valid, the lock free, and nothing is on disk."""
-    driver = work.start(seconds=0.2)
+    work.hold(LAST)
+    driver = work.start()
     driver.until(lambda: any(key.endswith("/0.txt") for key in work.bucket.keys(OUTPUT)))
     workers = driver.others()
     driver.signal(number)
-    eventually(lambda: not any(process.is_running() for process in workers), lambda: f"{workers}", timeout=4)
+    eventually(lambda: not any(process.is_running() for process in workers), lambda: f"{workers}")
     assert driver.wait() == 128 + number, driver.stderr
     made = work.bucket.tree(OUTPUT)
     manifest = splitter.read_manifest(work.bucket.url(OUTPUT))
     assert {name for name in made if name != "manifest.csv"} == {*manifest["output"]} - {""}
-    assert list(work.temporary.iterdir()) == []
+    assert left_in(work.temporary) == []
+    work.let_go()
     work.check(work.start())
 
 
@@ -177,36 +190,45 @@ def write_lock(bucket: Bucket, number: int, **owner: object) -> None:
 
 def test_a_second_run_is_refused_while_the_first_is_at_work(work: Work):
     """It is named; the first notices nothing."""
-    first = work.start(seconds=0.6)
+    work.hold()
+    first = work.start()
     first.until(first.runners)
     second = work.start()
     assert second.wait() == 2
     assert f"{work.bucket.url(OUTPUT)}: is in use by process {first.pid} on " in second.stderr
     assert second.stderr.count("\n") == 1
+    work.let_go()
     work.check(first)
 
 
 def test_of_two_that_come_together_one_works(work: Work):
     """Also where both find the lock of a run that is dead."""
     for _ in range(2):
-        both = [work.start("--fresh", seconds=0.3), work.start("--fresh", seconds=0.3)]
+        work.hold()
+        both = [work.start("--fresh"), work.start("--fresh")]
+        eventually(lambda: any(run.poll() is not None for run in both), lambda: f"{both}")  # noqa: B023
+        work.let_go()
         codes = sorted(run.wait() for run in both)
         assert codes == [0, 2], [run.stderr for run in both]
-        dead = work.start(seconds=0.3, size=2)
+        work.hold()
+        dead = work.start(size=2)
         dead.until(dead.runners)
         dead.kill()
         dead.wait()
+    work.let_go()
     work.check(work.start())
 
 
 def test_a_new_run_waits_for_the_workers_of_a_dead_one(work: Work):
     """Those of this machine hold a folder on local disk, which goes with the last of them."""
-    dead = work.start(seconds=0.1)
+    work.hold()
+    dead = work.start()
     dead.until(dead.runners)
     workers = dead.others()
     signal_all(workers, signal.SIGSTOP)
     dead.kill()
     dead.wait()
+    work.let_go()
     new = work.start()
     time.sleep(2)
     assert new.guards() == []
@@ -221,7 +243,7 @@ def test_workers_of_a_dead_driver_leave_nothing_on_disk(work: Work):
     driver.kill()
     driver.wait()
     driver.check_gone()
-    eventually(lambda: not [*work.temporary.iterdir()], lambda: str([*work.temporary.rglob("*")]))
+    eventually(lambda: not left_in(work.temporary), lambda: str([*work.temporary.rglob("*")]))
 
 
 def test_a_run_on_another_machine_that_is_silent_is_taken_over(
@@ -269,7 +291,8 @@ def test_a_run_on_another_machine_that_lives_is_not_disturbed(s3: Bucket, words:
 
 def test_a_run_that_was_taken_over_stops(work: Work):
     """In one line; it changes nothing any more, not even the manifest or the lock."""
-    driver = work.start(seconds=0.3)
+    work.hold(LAST)
+    driver = work.start()
     driver.until(lambda: any(key.endswith("/0.txt") for key in work.bucket.keys(OUTPUT)))
     write_lock(work.bucket, 2, beat=1)
     assert driver.wait() == 1
@@ -277,8 +300,9 @@ def test_a_run_that_was_taken_over_stops(work: Work):
     assert "Traceback" not in driver.stderr
     assert f"{OUTPUT}/manifest.csv" not in work.bucket.keys(OUTPUT)
     assert locks(work.bucket)["lock-000002"]["host"] == "elsewhere"
-    assert list(work.temporary.iterdir()) == []
+    assert left_in(work.temporary) == []
     write_lock(work.bucket, 2, free=True)
+    work.let_go()
     work.check(work.start())
 
 
@@ -477,8 +501,12 @@ def test_an_upload_that_a_dead_process_has_left_open_is_ended(s3: Bucket, words:
     assert s3.uploads() == ["out/mine.bin"]
 
 
-def test_a_small_output_is_one_put_and_a_batch_a_few_requests_more(recorded_s3: Bucket, folder: Path, capfd):
-    """However many inputs it has."""
+def test_a_small_output_is_one_put_and_a_batch_a_few_requests_more(
+    recorded_s3: Bucket, folder: Path, capfd, monkeypatch: pytest.MonkeyPatch
+):
+    """However many inputs it has; a run that takes long asks now and then whether it still has its lock."""
+    monkeypatch.setattr(remote, "SECONDS_OF_TRUST", 1e6)
+    monkeypatch.setattr(ownership, "SECONDS_BETWEEN_BEATS", 1e6)
     counts = {}
     for inputs in (1, 40):
         texts = {f"{number}.txt": "simple" for number in range(inputs)}

@@ -189,7 +189,7 @@ def started(folder, *arguments):
 
 
 def wait_until(condition):
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.01)

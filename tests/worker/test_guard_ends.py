@@ -47,7 +47,7 @@ def test_a_signal_while_a_guard_hangs_up(launcher: Launcher, folder: Path, tmp_p
     )
     run = launcher.run("run", dataset, *recipe, environ={"A_LOG": str(log)})
     assert run.code == 0, run.stderr
-    eventually(lambda: not with_argument(token), lambda: str(with_argument(token)), 5)
+    eventually(lambda: not with_argument(token), lambda: str(with_argument(token)))
 
 
 # killed from outside, as by the kernel, at the starts and the commits that are named
