@@ -3,12 +3,15 @@
 import contextlib
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
 
 from splitter.errors import Interrupted
 
 ASKING_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SECONDS_TO_RAISE_AGAIN = 0.01
 
 
 @contextlib.contextmanager
@@ -56,11 +59,39 @@ def signals_raise() -> Iterator[None]:
     numbers = [number for number in ASKING_TO_END if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     old = {number: signal.signal(number, interrupt) for number in numbers}
     try:
-        with still_interrupted():
+        with still_interrupted(), _nothing_lost():
             yield
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _nothing_lost() -> Iterator[None]:
+    """Raise Interrupted again when Python has ignored it.
+
+    It does where a signal strikes in a `__del__`, or in what is called after each fork, as while Ray starts.
+    """
+    before = sys.unraisablehook
+
+    def look(ignored: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(ignored.exc_value, Interrupted):
+            before(ignored)
+            return
+        # from here it would be ignored again, and this is not the second signal
+        _asked.clear()
+        threading.Thread(target=_send_later, args=[ignored.exc_value.signal_number], daemon=True).start()
+
+    sys.unraisablehook = look
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _send_later(number: int) -> None:
+    time.sleep(SECONDS_TO_RAISE_AGAIN)
+    os.kill(os.getpid(), number)
 
 
 @contextlib.contextmanager
