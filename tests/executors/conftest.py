@@ -1,20 +1,14 @@
 """Fixtures for what runs on Ray."""
 
 import contextlib
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from doors import CHECKOUT
-from executors.ray_nodes import RayNodes
+from executors.ray_nodes import PATH_OF_WORKERS, RayNodes
 from launcher import eventually
-from nightly import NIGHTLY
 
 CPUS = (2, 1)
 SECONDS_TO_END = 10
-# first in the path of the nodes; those of the other clusters, and of a private Ray, have torch itself
-WITHOUT_TORCH = [] if NIGHTLY else [Path(__file__).parent / "without_torch"]
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +29,7 @@ def cluster(_clusters: list[RayNodes], tmp_path_factory: pytest.TempPathFactory)
     if _clusters and not is_whole(_clusters[-1]):
         _clusters.pop().end()
     if not _clusters:
-        path = os.pathsep.join(map(str, (*WITHOUT_TORCH, CHECKOUT)))
-        _clusters.append(RayNodes(tmp_path_factory.mktemp("cluster"), CPUS, PYTHONPATH=path))
+        _clusters.append(RayNodes(tmp_path_factory.mktemp("cluster"), CPUS, PYTHONPATH=PATH_OF_WORKERS))
     return _clusters[-1]
 
 

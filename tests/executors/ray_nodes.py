@@ -5,6 +5,7 @@ remains, whatever becomes of the tests.
 """
 
 import contextlib
+import os
 import secrets
 import shutil
 import subprocess
@@ -14,12 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
+from doors import CHECKOUT
 from launcher import LONG, children, environment, eventually
+from nightly import NIGHTLY
 from served import Server
 
 MARK = "SPLITTER_TEST_CLUSTER"
 SERVER = Path(__file__).parent / "ray_server.py"
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
+# Torch takes a worker longer to import than all else. It is there on the cluster of test_ray_code.py, in two
+# private Rays at a time, and where a recipe needs it.
+_WITHOUT_TORCH = [] if NIGHTLY else [Path(__file__).parent / "without_torch"]
+PATH_OF_WORKERS = os.pathsep.join(map(str, [*_WITHOUT_TORCH, CHECKOUT]))
 
 
 class RayNodes:
@@ -72,7 +79,7 @@ class RayNodes:
         try:
             self._server.close()
             left = self.processes()
-            eventually(lambda: not self.processes(), lambda: f"still there: {left}", 10)
+            eventually(lambda: not self.processes(), lambda: f"still there: {left}", 30)
         finally:
             self._server.process.kill()
             for process in self.processes():
@@ -128,6 +135,7 @@ def ray_start(*options: str) -> Iterator[dict[str, str]]:
     """A cluster of one node, by `ray start --head`; gives the environment to reach it."""
     mark, place = secrets.token_hex(16), tempfile.mkdtemp(prefix="head-", dir="/tmp")
     environ = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_TMPDIR": place}
+    environ["PYTHONPATH"] = PATH_OF_WORKERS
     head = ["--head", "--port=0", "--num-cpus=2", "--object-store-memory=80000000", "--disable-usage-stats"]
     try:
         started = subprocess.run(

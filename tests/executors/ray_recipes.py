@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import psutil
-from faulty import FAULTS, halves, note
+from faulty import FAULTS, halves, note, noted
 
 from splitter import InputFile, ProcessorDataset, Skip
 from splitter.dataset import Result
@@ -20,15 +21,32 @@ from splitter.dataset import Result
 class Located(ProcessorDataset):
     """Two outputs for an input; notes which node it is done on, and when it begins and ends.
 
+    However slow a test is, it finds them at work: none is done before so many have been at work at a time
+    as are to be `together`, and, while there is a file log.hold, none but the first few, as many as it says.
+
     runner <- guard <- stand-in <- Ray worker <- raylet, which is the node.
     """
 
-    def __init__(self, inputs: Any = (), log: Path = Path(os.devnull), seconds: float = 0.0) -> None:
+    def __init__(
+        self, inputs: Any = (), log: Path = Path(os.devnull), seconds: float = 0.0, together: int = 0
+    ) -> None:
         super().__init__(inputs)
-        self.log, self.seconds = Path(log), seconds
+        self.log, self.seconds, self.together = Path(log), seconds, together
 
     def setup(self) -> None:
         note(self.log, "setup", os.getpid())
+
+    def _wait(self) -> None:
+        while self._is_held() or (self.together and most_at_work(self.log) < self.together):
+            time.sleep(0.02)
+        time.sleep(self.seconds)
+
+    def _is_held(self) -> bool:
+        try:
+            free = int(self.log.with_suffix(".hold").read_text())
+        except FileNotFoundError:
+            return False
+        return len(noted(self.log, "worked")) > free
 
     def process(self, input_file: InputFile) -> Result:
         note(self.log, "at work", 1)
@@ -38,7 +56,7 @@ class Located(ProcessorDataset):
         for node in psutil.Process().parents()[3:4]:
             note(self.log, "node", node.pid)
         text = input_file.read_text()
-        time.sleep(self.seconds)
+        self._wait()
         if text in ENDS:
             ENDS[text]()
         if text in FAULTS:
@@ -49,12 +67,17 @@ class Located(ProcessorDataset):
         return halves(text), {"length": len(text)}
 
 
+def most_at_work(log: Path) -> int:
+    """How many inputs were at work at a time, at the most."""
+    return max(accumulate(map(int, noted(log, "at work"))), default=0)
+
+
 class Held(Located):
     """Stops while shards are exchanged: at the rename whose number stands in a file beside the log."""
 
     def setup(self) -> None:
         renamed: list[str] = []
-        wanted = self.log.with_suffix(".hold")
+        wanted = self.log.with_suffix(".step")
 
         def look(event: str, arguments: tuple[Any, ...]) -> None:
             if event != "os.rename" or not (renamed or str(arguments[1]).endswith(".begun")):

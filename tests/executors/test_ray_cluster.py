@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-from itertools import accumulate
 from pathlib import Path
 
 import pytest
 from doors import CHECKOUT, write_list
-from executors.ray_nodes import RayNodes
+from executors.ray_nodes import PATH_OF_WORKERS, RayNodes
+from executors.ray_recipes import most_at_work
 from faulty import noted
 from launcher import FAULTY, LONG, Driver, Launcher, check_manifest, environment, make_inputs, published
 
@@ -39,10 +39,6 @@ class Work:
         fixed = ("--recipe", recipe, "--output", self.folder / output)
         return self.launcher.run("run", self.dataset, *fixed, *options)
 
-    def most_at_work(self) -> int:
-        """How many inputs were at work at a time, at the most."""
-        return max(accumulate(map(int, noted(self.log, "at work"))))
-
 
 @pytest.fixture
 def work(launcher: Launcher, cluster: RayNodes, folder: Path) -> Work:
@@ -69,21 +65,21 @@ def test_the_same_as_on_this_machine(work: Work):
 def test_nodes_at_work(work: Work):
     """Batches are spread over the nodes, a worker process is set up once, and keeps what it has loaded."""
     run = work.run(
-        good_inputs(24), LOCATED, "--log", work.log, "--seconds", 0.1, "--batch-size", 2, "--workers", 5
+        good_inputs(24), LOCATED, "--log", work.log, "--together", 3, "--batch-size", 2, "--workers", 5
     )
     assert run.code == 0, run.stderr
     assert len(set(noted(work.log, "node"))) >= 2
     runners = noted(work.log, "setup")
     assert len(runners) == len(set(runners)) == 3
     assert set(noted(work.log, "worked")) <= set(runners)
-    assert work.most_at_work() <= 3
+    assert most_at_work(work.log) == 3
     assert "note: the cluster has room for 3 batches at a time now, less than --workers 5" in run.stderr
 
 
 def test_what_a_batch_takes(work: Work):
     """No more batches are at work than there is room for, each in a worker that is set up once."""
     node = work.cluster.add(num_cpus=4, num_gpus=1, resources={"disk": 1, "wide": 9, "bound": 9})
-    options = ("--log", work.log, "--seconds", 0.2, "--batch-size", 1)
+    options = ("--log", work.log, "--seconds", 0.1, "--batch-size", 1)
     try:
         for takes, most in [
             # two share the GPU, and their workers live on from task to task
@@ -92,9 +88,9 @@ def test_what_a_batch_takes(work: Work):
             (["--resources", "wide=1", "--num-cpus", 2], 2),
             (["--resources", "bound=1", "--workers", "1:2"], 2),
         ]:
-            run = work.run(good_inputs(8), LOCATED, *options, *takes, "--fresh")
+            run = work.run(good_inputs(8), LOCATED, *options, *takes, "--together", most, "--fresh")
             assert run.code == 0, run.stderr
-            assert work.most_at_work() == most, takes
+            assert most_at_work(work.log) == most, takes
             runners = noted(work.log, "setup")
             assert len(runners) == len(set(runners))
             assert set(noted(work.log, "worked")) == set(runners)
@@ -187,7 +183,7 @@ def test_a_ray_with_other_internals(cluster: RayNodes, folder: Path, *, joined: 
             *(["--address", cluster.address] if joined else []),
         ],
         cwd=folder,
-        env=environment(**cluster.environ if joined else {}),
+        env=environment(PYTHONPATH=PATH_OF_WORKERS, **cluster.environ if joined else {}),
         capture_output=True,
         text=True,
         timeout=LONG,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from doors import CHECKOUT, SHARED
-from executors.ray_nodes import MARK, with_variable
+from doors import SHARED
+from executors.ray_nodes import MARK, PATH_OF_WORKERS, with_variable
 from faulty import noted
 from launcher import LONG, Launcher, environment, make_inputs, published
 from nightly import NIGHTLY
@@ -54,7 +54,7 @@ class Hosts:
             "RAY_TMPDIR": self._place,
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_enable_metrics_collection": "0",
-            "PYTHONPATH": os.pathsep.join([str(CHECKOUT), str(SHARED)]),
+            "PYTHONPATH": os.pathsep.join([PATH_OF_WORKERS, str(SHARED)]),
             MARK: self._mark,
         }
         self._said = Path(self._place, "said.txt")
@@ -141,10 +141,20 @@ def test_two_hosts(hosts: Hosts, launcher: Launcher, folder: Path):
         assert local.code == 1, local.stderr
         # so few inputs share one shard
         size = ("--batch-size", "2") if sink == "files" else ()
-        options = ("--executor", "ray", "--address", hosts.cluster, *size, "--log", str(log))
+        options = (
+            "--executor",
+            "ray",
+            "--address",
+            hosts.cluster,
+            *size,
+            "--log",
+            str(log),
+            "--together",
+            "2",
+        )
         splitter = [sys.executable, "-m", "splitter", "run", str(dataset), *recipe, *options]
         command = hosts.on(1, *splitter, "--output", str(folder / f"ray {sink}"))
-        run = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=3 * LONG, check=False)
         assert run.returncode == 1, run.stderr
         assert published(folder / f"ray {sink}") == published(folder / f"local {sink}")
     assert set(noted(log, "host")) == set(hosts.names)

@@ -1,42 +1,51 @@
 """What a run on Ray refuses before any work: one line that says what to do, and exit code 2."""
 
 import contextlib
+import random
+import shutil
 import socket
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from executors.ray_nodes import RayNodes
-from launcher import LONG, Driver, Launcher, make_inputs
+from launcher import LONG, SPLITTER, Driver, Launcher, environment, make_inputs
 from nightly import NIGHTLY
 
 RECIPES = Path(__file__).parent / "ray_recipes.py"
-QUICK = 20.0
 
 
-def refused(
-    launcher: Launcher, folder: Path, *options: object, seconds: float = QUICK, **environ: str
-) -> str:
+def refused(launcher: Launcher, folder: Path, *options: object, **environ: str) -> str:
     """The one line of a run that is refused, without its mark; nothing was written."""
     dataset = make_inputs(folder / "data", {"a.txt": "one"})
     ray = ("--recipe", f"{RECIPES}:Located", "--executor", "ray", "--output", folder / "outputs")
     run: Driver = launcher.start("run", dataset, *ray, *options, environ=environ)
-    assert run.wait(seconds) == 2, run.stderr
+    assert run.wait() == 2, run.stderr
     assert run.stderr.count("\n") == 1, run.stderr
     assert not (folder / "outputs").exists()
     return run.stderr.strip().removeprefix("splitter: ")
 
 
 def a_free_port() -> int:
-    """One where nothing listens."""
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
-        port: int = server.getsockname()[1]
-        return port
+    """One that is nobody's, and none of those that systems and Ray give to whoever asks for any."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """One where nothing listens, and nobody else can."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{port}", "ray://127.0.0.1:{port}", "localhost:{port}"])
-def test_an_address_where_nothing_is(launcher: Launcher, folder: Path, address: str):
-    address = address.format(port=a_free_port())
+def test_an_address_where_nothing_is(launcher: Launcher, folder: Path, silent_port: int, address: str):
+    address = address.format(port=silent_port)
     said = refused(launcher, folder, "--address", address)
     assert (
         said
@@ -65,18 +74,29 @@ def test_options_that_make_no_sense(launcher: Launcher, folder: Path, options: l
     assert refused(launcher, folder, *options).startswith(says)
 
 
-def test_no_cluster_to_find(launcher: Launcher, folder: Path):
-    """--address auto without a cluster on this machine."""
-    if any(process.name() == "gcs_server" for process in psutil.process_iter()):
-        pytest.skip("a cluster of somebody else's is at work on this machine")
-    said = refused(launcher, folder, "--address", "auto", RAY_TMPDIR=str(folder))
-    assert said.startswith("--address auto: Could not find any running Ray instance")
+def test_no_cluster_to_find(folder: Path):
+    """--address auto where no process of a cluster is seen: others may be at work on this machine."""
+    hidden = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*hidden, "true"], check=False).returncode:
+        pytest.skip("needs unshare (Debian: util-linux), and a container that may unshare its processes")
+    dataset = make_inputs(folder / "data", {"a.txt": "one"})
+    ray = ["--recipe", "words", "--executor", "ray", "--address", "auto", "--output", folder / "outputs"]
+    run = subprocess.run(
+        [*hidden, *SPLITTER, "run", dataset, *ray],
+        env=environment(RAY_TMPDIR=str(folder)),
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
+    assert (run.returncode, run.stderr.count("\n")) == (2, 1), run.stderr
+    assert run.stderr.startswith("splitter: --address auto: Could not find any running Ray instance")
+    assert not (folder / "outputs").exists()
 
 
 def test_a_private_ray_without_the_gpu(launcher: Launcher, folder: Path):
     """A batch is not left waiting for a GPU that this machine does not have."""
-    # first it starts a Ray of its own
-    said = refused(launcher, folder, "--num-gpus", 0.5, seconds=LONG, CUDA_VISIBLE_DEVICES="")
+    said = refused(launcher, folder, "--num-gpus", 0.5, CUDA_VISIBLE_DEVICES="")
     assert said.startswith("no node of the Ray cluster has 1 CPU, 0.5 GPU for a batch; ask for less")
 
 
@@ -116,6 +136,6 @@ def test_an_environment_that_cannot_be_made(launcher: Launcher, folder: Path, cl
     if kind == "pip":
         (folder / "environment.yaml").write_text("pip: [/nowhere/no-wheel-1.0-py3-none-any.whl]")
     options = ("--address", cluster.address, "--runtime-env", "environment.yaml")
-    said = refused(launcher, folder, *options, seconds=LONG, **cluster.environ)
+    said = refused(launcher, folder, *options, **cluster.environ)
     node = cluster.address.partition(":")[0]
     assert said.startswith(f"node {node}: the runtime environment cannot be set up: ")

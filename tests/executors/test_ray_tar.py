@@ -82,7 +82,7 @@ def check_gone(begun: list[list[str]]) -> None:
     def left() -> list[list[str]]:
         return [one for one in begun if not is_gone(*one)]
 
-    eventually(lambda: not left(), lambda: f"still there: {left()}", 20)
+    eventually(lambda: not left(), lambda: f"still there: {left()}")
 
 
 def test_an_archive_whose_worker_is_lost_is_done_again(
@@ -116,7 +116,7 @@ def test_nothing_is_left_of_a_job_that_is_ended(
     assert driver.wait() == (143 if number == signal.SIGTERM else -number)
     check_gone(programs(folder))
     there = ["in-0.tar", "in-1.tar", "in-2.tar", "out-2.tar"]
-    eventually(lambda: sorted(tree(folder)) == there, lambda: f"there: {sorted(tree(folder))}", 20)
+    eventually(lambda: sorted(tree(folder)) == there, lambda: f"there: {sorted(tree(folder))}")
 
 
 @pytest.mark.parametrize(

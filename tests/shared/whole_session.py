@@ -19,8 +19,15 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 CHECKOUT = Path(__file__).parents[2]
+OWN_CLUSTERS = re.compile(r"test_ray_(client|code|data|display|growth|hosts|job)\.|a-cluster")
 # a cluster ends by itself now and then: so many tests on Ray may need a second try
 MOST_TRIED_AGAIN = 2
+# large parts of what is installed that nothing here imports
+UNUSED = re.compile(
+    r"/(tests|sympy|sklearn|_inductor|_dynamo|torch/onnx|numba/cuda|mypyc?|setuptools|"
+    r"ray/(rllib|serve|tune|train|llm)|moto/(?!core|cloudwatch|events|iam|moto|s3|util)[a-z0-9]+|mpmath|"
+    r"narwhals|devtools|onnxruntime/(quantization|tools|transformers))/"
+)
 # what starts processes, servers and browsers
 SLOW_FIXTURES = {
     *("launcher_process", "mounting_process", "server", "s3_server", "disk", "site"),
@@ -57,8 +64,7 @@ def _compile() -> None:
     compileall.compile_dir(CHECKOUT / "splitter", quiet=2)
     ray = find_spec("ray")
     if ray and ray.cached and not os.path.exists(ray.cached):
-        unused = re.compile(r"/(tests|sympy|sklearn|_inductor|_dynamo|rllib)/")
-        compileall.compile_dir(sysconfig.get_path("platlib"), quiet=2, workers=0, rx=unused)
+        compileall.compile_dir(sysconfig.get_path("platlib"), quiet=2, workers=0, rx=UNUSED)
 
 
 def pytest_collection_finish() -> None:
@@ -94,16 +100,19 @@ def is_slow(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
-    """With several processes (`-n 2`) a file is one process's, and all that starts clusters is one's.
+    """With several processes (`-n 2`) a file is one process's, and all that share a cluster are one's.
 
-    So a module's fixtures are made once, and no two clusters take each other's CPUs.
+    So a module's fixtures are made once. Those that start clusters of their own are another's, one by one.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "ray" if of_ray(Path(file).name) else file
+            name = Path(file).name
+            if not of_ray(name):
+                return file
+            return "own clusters" if OWN_CLUSTERS.match(name) else "ray"
 
     config.option.loadscopereorder = False
     return ByFile(config, log)
