@@ -31,6 +31,7 @@ def manifest(words: Path) -> list[dict[str, str]]:
     return read_table(words.parent / "outputs" / "manifest.csv")
 
 
+@pytest.mark.slow
 def test_a_recipe_of_another_package(words: Path):
     """It is run by its name, with options from its signature."""
     said = run(words, "--recipe", "shout", "--mark", "?", "--root", "inputs", "--workers", "2")
@@ -42,6 +43,7 @@ def test_a_recipe_of_another_package(words: Path):
     assert [row["letters"] for row in rows] == [str(len(text)) for text in LOUD]
 
 
+@pytest.mark.slow
 def test_a_sink_of_another_package(words: Path, outside: None, capfd):
     """It stores the outputs, and fills in a column of its own; the folder can be verified and continued."""
     said = run(words, "--recipe", "words", "--root", "inputs", "--sink", "kinds", "--workers", "2")
@@ -55,6 +57,7 @@ def test_a_sink_of_another_package(words: Path, outside: None, capfd):
     assert here(capfd, "verify", words.parent / "outputs").code == 0
 
 
+@pytest.mark.slow
 def test_an_executor_of_another_package(words: Path):
     """It runs the batches, with the options of a run that it takes."""
     said = run(words, "--recipe", "words", "--root", "inputs", "--executor", "one", "--timeout", "60")

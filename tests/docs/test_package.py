@@ -19,6 +19,8 @@ from doors import CHECKOUT
 import splitter
 from splitter.cli.main import exit_code
 
+pytestmark = pytest.mark.slow
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:

@@ -21,6 +21,8 @@ from splitter.pipeline.neighbours import StageState, Upstream
 from splitter.pipeline.status import plan_lines, status_lines
 from splitter.recipes.copy import Copy
 
+pytestmark = pytest.mark.slow
+
 
 class Halves(ProcessorDataset):
     """Both halves of a text."""

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from splitter.errors import Refused
 from splitter.recipes.speech import Speech, merged, padded
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = CHECKOUT / "data_samples/speech"
 # one of each kind that all readers read alike; with and without a change of rate, mono and stereo
 HEARD = [

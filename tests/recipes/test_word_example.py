@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from doors import WORDS, here, program, read_table, tree
 
+pytestmark = pytest.mark.slow
+
 RECIPE = '''\
 from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.recipes.words import split_word

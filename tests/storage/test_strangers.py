@@ -17,6 +17,8 @@ from strangers import HOSTILE, at_most, pictured, victim_tree
 import splitter
 from splitter.errors import SplitterError, StorageError
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60
 # of the table so many pairs are tried in the gate: one in
 SAMPLE = 1 if NIGHTLY else 8
