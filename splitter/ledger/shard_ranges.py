@@ -68,11 +68,12 @@ def deal_any(  # noqa: PLR0913 - each is one thing to know
     keep: bool,
 ) -> Groups:
     """Return the groups of an output: of ranges in a pipeline, unless shuffled, or dealt otherwise before."""
-    groups = None
-    if descent_of:
-        before = None if afresh else Groups.stored(storage)
-        if seed is None if before is None else before.first is not None:
-            groups = deal_ranges(before, found.keys, descent_of, shard_bytes)
+    before, groups = None if afresh else Groups.stored(storage), None
+    if before and before.first is not None:
+        of_nothing = Descent(before.first, 0, np.empty(0, "u8"), np.empty(0, "i8"))
+        groups = deal_ranges(before, found.keys, descent_of or (lambda: of_nothing), shard_bytes)
+    elif descent_of and before is None and seed is None:
+        groups = deal_ranges(None, found.keys, descent_of, shard_bytes)
     return groups or deal(storage, found, shard_bytes=shard_bytes, seed=seed, afresh=afresh, keep=keep)
 
 

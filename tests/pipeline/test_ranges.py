@@ -180,8 +180,11 @@ def test_groups_stay_as_they_were_stored(tmp_path: Path):
     step = shard_groups.NUMBERS_IN_RANGE
     # 5 comes of nothing that is known
     assert named == {70: 0, 71: 1, 80: 2, 90: step, 110: 2 * step, 5: 2 * step + 1}
+    # a list that is no stage, as of a run into the same folder
+    found = Survey(np.append(keys, 5).astype("u8"), *[np.zeros(4, "i8")] * 6)
+    single = deal_any(storage, found, None, 100, seed=None, afresh=False, keep=False)
+    assert (single.keys.tolist(), single.numbers.tolist()) == ([*keys, 5], [0, 1, step, step + 1])
     # what an earlier version has dealt
     Groups(2, keys, np.arange(3)).write(storage)
-    found = Survey(np.append(keys, 5).astype("u8"), *[np.zeros(4, "i8")] * 6)
     older = deal_any(storage, found, lambda: now, 100, seed=None, afresh=False, keep=False)
     assert (older.first, older.size, older.keys.tolist()) == (None, 2, found.keys.tolist())
