@@ -160,16 +160,17 @@ def _finite(frames: np.ndarray) -> np.ndarray:
 
 def _rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
     """Return the nearest numbers that an encoding with fewer bits holds; libsndfile rounds down."""
-    bits, have = INTEGERS.get(subtype), _BITS.get(frames.dtype.name)
+    name = frames.dtype.name
+    bits, have = INTEGERS.get(subtype), _BITS.get(name)
     if bits is None or (have and bits >= min(have, 24)):
         return frames
     largest = 1 << (bits - 1)
     # 24 bits are exact in a float32, more are not
-    kind = "float32" if frames.dtype.name == "float32" and bits <= _FLOAT32_BITS else "float64"
+    kind = "float32" if name == "float32" and bits <= _FLOAT32_BITS else "float64"
     factor = 2.0 ** (bits - have) if have else largest
     array = "int16" if bits <= _BITS["int16"] else "int32"
     rounded: np.ndarray = np.empty(frames.shape, array)
-    is_usual = (frames.dtype.name, bits) == ("float32", _BITS["int16"])
+    is_usual = (name, bits) == ("float32", _BITS["int16"])
     channels = zip(frames.T, rounded.T, strict=True) if _is_planar(frames) else [(frames, rounded)]
     for exact, nearest in channels:
         # in parts that stay in the processor's cache
