@@ -139,3 +139,20 @@ def test_an_environment_that_cannot_be_made(launcher: Launcher, folder: Path, cl
     said = refused(launcher, folder, *options, **cluster.environ)
     node = cluster.address.partition(":")[0]
     assert said.startswith(f"node {node}: the runtime environment cannot be set up: ")
+
+
+def test_a_machine_too_busy_for_ray_to_start(monkeypatch: pytest.MonkeyPatch):
+    """Ray gives up with a plain Exception, which is one line and no traceback."""
+    from splitter.errors import RunStopped
+    from splitter.executors.base import Cluster
+    from splitter.executors.ray import cluster
+
+    def too_slow(**_: object) -> None:
+        raise Exception("The current node timed out during startup. This could happen.")  # noqa: TRY002
+
+    monkeypatch.setattr(cluster.ray, "init", too_slow)
+    with (
+        pytest.raises(RunStopped, match=r"here: The current node timed out .+; run the same command to try"),
+        cluster.private_cluster({}, Cluster()),
+    ):
+        pass

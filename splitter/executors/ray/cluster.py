@@ -106,8 +106,9 @@ def private_cluster(size: dict[str, Any], cluster: Cluster) -> Iterator[None]:
                 **size,
                 **_settings(cluster),
             )
-        except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
-            raise RunStopped(f"Ray cannot be started here: {reason_of_ray(error)}") from None
+        except Exception as error:  # noqa: BLE001 - Ray raises a plain one where a node starts too slowly
+            why = f"{reason_of_ray(error)}; run the same command to try again"
+            raise RunStopped(f"Ray cannot be started here: {why}") from None
         yield
 
 
