@@ -154,7 +154,7 @@ class StageSource(InputSource):
         header, rows = union.names, committed.rows()
         if keep := KeepRule.stored(storage):
             kept = keep.of(header, storage.root)
-            rows = _kept_rows(rows, kept, header.index(OUTPUT), reading)
+            rows = _counting_others(rows, kept, header.index(OUTPUT), reading)
         if location.adds_columns:
             rename = names_after_columns(header, listing.rename)
             stay = [at for at, name in enumerate(header) if name in rename]
@@ -174,7 +174,7 @@ class StageSource(InputSource):
         return SourceRows(header, rows, home, rename, column, size_column)
 
 
-def _kept_rows(
+def _counting_others(
     rows: Iterable[Row], kept: Callable[[Row], str], output: int, reading: ListReading
 ) -> Iterator[Row]:
     """Yield the rows that --keep keeps, and count the other files."""
