@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from splitter.pipeline.definition import Pipeline
 
 OF_A_PIPELINE = ("output", "queue", "keep", "stage")
-OF_A_STAGE = ("name", "dataset", "from", "adds")
+OF_A_STAGE = ("name", "dataset", "from", "adds", "fuse")
 ALWAYS, UNTIL_USED, COLUMNS = "always", "until used", "columns"
 
 
@@ -56,6 +56,9 @@ def read_pipeline(path: str, output: str | None = None) -> "Pipeline":
         adds = table.get("adds")
         if adds not in (None, COLUMNS):
             raise Refused(f"{where}: adds = {adds!r}; write {COLUMNS!r}, or leave it out")
+        fuse = table.get("fuse", False)
+        if not isinstance(fuse, bool):
+            raise Refused(f"{where}: fuse = {fuse!r}; write true, or leave it out")
         values = {**shared, **{key: value for key, value in table.items() if key not in OF_A_STAGE}}
         # a template for names of files, where `name` is that of the stage
         values |= {"name": values.pop("name_template")} if "name_template" in values else {}
@@ -65,7 +68,12 @@ def read_pipeline(path: str, output: str | None = None) -> "Pipeline":
             values.pop("limit", None)
         dataset, options = _recipe(JobTable.of(where, values), _inputs(where, table, folder, made))
         made[name] = pipeline.stage(
-            name, dataset, adds_columns=adds is not None, until_used=name in until_used, **options
+            name,
+            dataset,
+            adds_columns=adds is not None,
+            until_used=until_used.get(name),
+            fuse=fuse,
+            **options,
         )
     return pipeline
 
@@ -115,8 +123,8 @@ def _text(where: str, table: Mapping[str, Any], key: str) -> str:
     return value
 
 
-def _until_used(path: str, keep: Any, names: Sequence[Any]) -> list[str]:  # noqa: ANN401 - whatever TOML holds
-    """Return the stages whose files go when they are used."""
+def _until_used(path: str, keep: Any, names: Sequence[Any]) -> dict[str, bool]:  # noqa: ANN401 - what TOML holds
+    """Return, for the stages that say so, whether their files go when they are used."""
     if not isinstance(keep, dict):
         raise Refused(f"{path}: [keep] is a table of stages")
     for name, value in keep.items():
@@ -125,7 +133,7 @@ def _until_used(path: str, keep: Any, names: Sequence[Any]) -> list[str]:  # noq
             raise Refused(f"{path}, [keep]: there is no stage {name!r}{hint}")
         if value not in (ALWAYS, UNTIL_USED):
             raise Refused(f"{path}, [keep]: {name} = {value!r}; choose {ALWAYS!r} or {UNTIL_USED!r}")
-    return [name for name, value in keep.items() if value == UNTIL_USED]
+    return {name: value == UNTIL_USED for name, value in keep.items()}
 
 
 def _beside(folder: str, path: str) -> str:

@@ -73,6 +73,9 @@ class RunHooks:
     def inputs_in_range(self, found: Survey) -> int | None:
         """Return how many inputs are to be done together, since what is made of them is used together."""
 
+    def lost(self) -> None:
+        """Take note that a worker was lost, and with it what it was at."""
+
 
 @dataclass(frozen=True)
 class RunRequest:

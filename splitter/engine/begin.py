@@ -149,7 +149,9 @@ def _note_unsynced(run: Assignment, decision: Decision, journal: Journal) -> Non
     """Note, before the first batch, what a power cut may take from now on."""
     before = decision.unsynced
     damaged = bool(len(damaged_still(journal, decision.damaged, decision.generation)))
-    if len(decision.state.todo) and not run.job.durable and run.job.sink.divisible:
+    # where only a part of the list is known, there may be more to do
+    has_work = len(decision.state.todo) or run.listed.is_part
+    if has_work and not run.job.durable and run.job.sink.divisible:
         noted_now(run.storage, decision.generation, before, lost=damaged)
     elif before and before.is_restarted and not damaged:
         forget_unsynced(run.storage)

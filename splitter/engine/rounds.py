@@ -94,6 +94,7 @@ def do_rounds(
         if is_all and progress.counts.undone == undone:
             progress.tried = progress.tried[:0]
             return
+        run.hooks.lost()
         journal.recover()
         journal.load()
         state = compare(run, journal, decision.once_more, decision.generation)

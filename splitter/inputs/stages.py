@@ -27,7 +27,7 @@ from splitter.storage.base import Storage
 from splitter.storage.layout import Layout, key_hash
 from splitter.storage.opening import storage_of
 from splitter.stores.files import Found
-from splitter.text.csv import Row
+from splitter.text.csv import Row, parse_rows
 
 if TYPE_CHECKING:
     from splitter.inputs.listing import InputList
@@ -83,6 +83,31 @@ class Committed:
         return Committed((*earlier, *other.parts), other.union, other.descent)
 
 
+@dataclass(frozen=True)
+class AboutToBeCommitted:
+    """Inputs of a stage that are done in a worker, which has not committed them yet.
+
+    Attributes:
+        columns: Those of their list.
+        texts: The columns and the rows of each.
+    """
+
+    columns: tuple[str, ...]
+    texts: tuple[tuple[RowColumns, bytes], ...]
+
+    @property
+    def union(self) -> RowColumns:
+        """The columns that their rows have."""
+        return union_of(self.columns, dict.fromkeys(head for head, _ in self.texts))
+
+    def rows(self) -> Iterator[Row]:
+        """Yield their rows of the manifest."""
+        union = self.union
+        for head, text in self.texts:
+            positions = positions_in_union(head, union)
+            yield from (["" if at is None else row[at] for at in positions] for row in parse_rows(text))
+
+
 @dataclass(frozen=True, eq=False)
 class StageOutputs:
     """What a stage has committed, as inputs.
@@ -98,7 +123,7 @@ class StageOutputs:
     name: str
     folder: str
     adds_columns: bool = False
-    committed: Committed | None = None
+    committed: Committed | AboutToBeCommitted | None = None
     before: "StageOutputs | None" = None
 
     def where(self, condition: str) -> "InputList":
@@ -121,7 +146,7 @@ class StageOutputs:
 
     def descent(self) -> Descent:
         """Return what its outputs are made of: inputs of the first stage."""
-        if self.committed and self.committed.descent:
+        if isinstance(self.committed, Committed) and self.committed.descent:
             return self.committed.descent
         line = [self]
         while line[0].before:
@@ -196,7 +221,9 @@ def _without_files(rows: Iterable[Row], output: int, stay: Sequence[int], name: 
         yield [row[at] for at in stay]
 
 
-def _add_members(committed: Committed, at: int, listed: ListDescription, reading: ListReading) -> None:
+def _add_members(
+    committed: Committed | AboutToBeCommitted, at: int, listed: ListDescription, reading: ListReading
+) -> None:
     """Note where inputs are that stand in shards."""
     layout = Layout(listed.root)
     add_members((layout.location(row[at]) for row in committed.rows()), listed.member, reading.members)

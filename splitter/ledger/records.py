@@ -18,7 +18,7 @@ The first line of a batch that publishes shards has their sizes and checksums, t
 import json
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -55,7 +55,8 @@ ENTRY = np.dtype(
         ("text", "<u8"),
     ]
 )
-_PACK = struct.Struct("<QQBIIQQ").pack
+_ENTRY = struct.Struct("<QQBIIQQ")
+_PACK, _UNPACK = _ENTRY.pack, _ENTRY.unpack
 # how a record ends
 DIGEST, DIGEST_BYTES = "xxh128", 16
 _READ_AT_ONCE = 8 << 20
@@ -64,7 +65,7 @@ _LONGEST_LINE = 1 << 26
 # what metadata is; nothing of what was always None
 _TYPES = ("", "str", "int", "float", "bool")
 
-assert struct.calcsize("<QQBIIQQ") == ENTRY.itemsize  # noqa: S101 - two descriptions of one layout
+assert _ENTRY.size == ENTRY.itemsize  # noqa: S101 - two descriptions of one layout
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,14 @@ class RecordWriter:
     def add_not_done(self, key: int) -> None:
         """Add an input that is not done, whatever older records say."""
         self.add(key, 0, NOT_DONE, head=RowColumns(()), outputs=0, size=0, text=b"")
+
+    def done(self) -> Iterator[tuple[RowColumns, bytes]]:
+        """Yield the columns and the rows of each input that is done."""
+        heads = [*self._heads]
+        for entry, text in zip(self._entries, self._texts, strict=True):
+            _, _, status, head, *_ = _UNPACK(entry)
+            if status == DONE:
+                yield heads[head], text
 
     def to_bytes(self) -> bytes:
         """Return the record."""

@@ -4,6 +4,7 @@ definition  `Pipeline`: stages, and which takes the outputs of which
 running     one driver process for each stage, from the first to the last
 driver      one stage: it follows the stage before, then makes its manifest
 following   the outputs of the stage before, done as they are committed
+fusing      stages whose work the workers of the stage before do
 ranges      ranges of the first stage's inputs, for a stage that makes shards of them
 neighbours  what the drivers of stages tell each other
 contents    files that are only kept until they are used

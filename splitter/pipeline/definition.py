@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,8 @@ class Stage:
         outputs: What it makes, as the inputs of another stage.
         before: The stage whose outputs it takes; None for a stage that takes a list.
         until_used: Whether its files go when all later stages have used them.
+        keeps: Whether its files are kept, as far as that was said.
+        fuse: Whether the workers of the stage before do its work as well, where they can.
     """
 
     dataset: ProcessorDataset
@@ -52,6 +54,8 @@ class Stage:
     outputs: StageOutputs
     before: "Stage | None"
     until_used: bool = False
+    keeps: bool | None = None
+    fuse: bool = False
 
     @property
     def name(self) -> str:
@@ -109,8 +113,9 @@ class Pipeline:
         dataset: ProcessorDataset,
         /,
         *,
-        until_used: bool = False,
+        until_used: bool | None = None,
         adds_columns: bool = False,
+        fuse: bool = False,
         **options: Any,  # noqa: ANN401 - see RunOptions
     ) -> StageOutputs:
         """Add a stage, and return what it makes: the inputs of a later stage.
@@ -118,8 +123,11 @@ class Pipeline:
         Args:
             name: The name of the stage, and of its folder.
             dataset: The recipe with its inputs: a list, or what another stage makes.
-            until_used: Whether to remove its files as soon as all later stages have used them.
+            until_used: Whether to remove its files as soon as all later stages have used them. Default: if
+                all of these are fused with the stages before them.
             adds_columns: Whether it makes metadata only; see `columns`.
+            fuse: Whether the workers of the stage before do the work of this one as well, on files that need
+                not be stored in between.
             options: Those of `RunOptions`.
         """
         if not is_output(name) or "/" in name or name.startswith("."):
@@ -138,8 +146,9 @@ class Pipeline:
         outputs = StageOutputs(
             name, f"{self.output}/{name}", adds_columns, before=before.outputs if before else None
         )
-        stage = Stage(dataset, options, RunOptions(), outputs, before, until_used)
-        self.stages.append(_resolved(stage, {}))
+        keeps = None if until_used is None else not until_used
+        stage = Stage(dataset, options, RunOptions(), outputs, before, keeps=keeps, fuse=fuse)
+        self.stages = _linked([*self.stages, _resolved(stage, {})])
         return outputs
 
     def columns(self, name: str, dataset: ProcessorDataset, /, **options: Any) -> StageOutputs:  # noqa: ANN401
@@ -198,11 +207,7 @@ class Pipeline:
                 raise Refused(f"{name!r} is not an option of a whole pipeline{hint}")
         other = Pipeline(self.output)
         other.queue = self.queue
-        made: dict[str, Stage] = {}
-        for stage in self.stages:
-            before = made[stage.before.name] if stage.before else None
-            made[stage.name] = _resolved(dataclasses.replace(stage, before=before), given)
-        other.stages = [*made.values()]
+        other.stages = _linked([_resolved(stage, given) for stage in self.stages])
         return other
 
     def described(self) -> dict[str, Any]:
@@ -213,6 +218,7 @@ class Pipeline:
                 "from": stage.before.name if stage.before else None,
                 "adds_columns": stage.outputs.adds_columns,
                 "until_used": stage.until_used,
+                "fuse": stage.fuse,
             }
             for stage in self.stages
         )
@@ -258,6 +264,52 @@ def _resolved(stage: Stage, given: Mapping[str, Any]) -> Stage:
         raise Refused(f"stage {stage.name}: {error}") from None
     _refuse_options(stage, asked)
     return dataclasses.replace(stage, options=options)
+
+
+def _linked(stages: Sequence[Stage]) -> list[Stage]:
+    """Return the stages with each other as they are now; refuse to fuse what cannot be."""
+    made: dict[str, Stage] = {}
+    for stage in stages:
+        users = [one for one in stages if one.files_from and one.files_from.name == stage.name]
+        is_fused = bool(users) and all(one.fuse for one in users)
+        before = made[stage.before.name] if stage.before else None
+        until_used = is_fused if stage.keeps is None else not stage.keeps
+        made[stage.name] = dataclasses.replace(stage, before=before, until_used=until_used)
+        if stage.fuse:
+            _refuse_fused(made[stage.name], before)
+    return [*made.values()]
+
+
+def _refuse_fused(stage: Stage, before: Stage | None) -> None:
+    """Refuse to fuse a stage with the one before where one worker cannot do both."""
+    fused = f"stage {stage.name}: fuse"
+    if before is None:
+        raise Refused(f"{fused} is for a stage that takes what another one makes; leave it out")
+    both = ((stage.name, stage.options), (before.name, before.options))
+    if stage.options.sink != "files":
+        raise Refused(
+            f"{fused}, but its sink {stage.options.sink} makes shards of many inputs; leave fuse out, or "
+            "make shards in a stage after it"
+        )
+    if before.outputs.adds_columns and not before.fuse:
+        raise Refused(f"{fused}, but {before.name} makes no files and is not fused itself; fuse that as well")
+    for option, why in (("name", "names are given at the end"), ("memory", "it is that of a single recipe")):
+        name = next((name for name, options in both if getattr(options, option) is not None), None)
+        if name is not None:
+            raise Refused(f"{fused}, but {name} has {flag(option)}: {why}; leave one of them out")
+    if stage.options.labels is not None or stage.dataset.inputs.labels is not None:
+        raise Refused(f"{fused}, but it has --labels; give these to the first stage, or leave fuse out")
+    if len({(options.executor, options.address) for _, options in both}) > 1:
+        raise Refused(f"{fused}, but it has another executor than {before.name}; leave one of them out")
+    asked, there = (
+        one.dataset.num_gpus if one.options.num_gpus is None else one.options.num_gpus
+        for one in (stage, before)
+    )
+    if stage.options.executor == "ray" and asked > there:
+        raise Refused(
+            f"{fused}: the workers of {before.name} do its work, and take {there:g} GPUs, not {asked:g}; "
+            f"give {before.name} num_gpus = {asked:g}"
+        )
 
 
 def _here(asked: dict[str, Any]) -> dict[str, Any]:

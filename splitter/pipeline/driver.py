@@ -23,6 +23,7 @@ from splitter.pipeline.contents import Contents
 from splitter.pipeline.definition import Stage
 from splitter.pipeline.display import StageDisplay
 from splitter.pipeline.following import follow
+from splitter.pipeline.fusing import FusedUsers, FusedWork
 from splitter.pipeline.neighbours import AT_WORK, COMPLETE, INCOMPLETE, StageState, Upstream
 from splitter.pipeline.ranges import Ranges
 from splitter.storage.opening import storage_of
@@ -34,31 +35,39 @@ SECONDS_TO_WAIT = 0.05
 class StageHooks(RunHooks):
     """What the stages after this one are told, and how they hold it back."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a stage knows of the others
         self,
         state: StageState,
         after: Iterable[StageState],
         queue: int,
         contents: Contents,
         shard_bytes: int | None,
+        fused: FusedUsers,
     ) -> None:
         """Take the stages that follow; `shard_bytes` is of one that makes shards of ranges of the inputs."""
         self._state, self._after, self._queue, self._contents = state, [*after], queue, contents
         self._shard_bytes = shard_bytes
+        self._fused = fused
+        self._journal: Journal | None = None
 
     def paced(self, batches: Iterable[Batch | None]) -> Generator[Batch | None, None, None]:
-        """Give out no batch while those that follow have more than they can do."""
+        """Give out no batch while those that follow have more than they can do, or may begin to be fused."""
         for batch in batches:
-            while self._is_full():
+            while self._is_full() or not self._fused.are_decided:
                 time.sleep(SECONDS_TO_WAIT)
                 yield None
-            yield batch
+            yield self._fused.with_them(batch, self._journal) if batch and self._journal else batch
+
+    def lost(self) -> None:
+        """Fuse nothing any more."""
+        self._fused.stop()
 
     def _is_full(self) -> bool:
         return any(state.waiting > self._queue and state.end == AT_WORK for state in self._after)
 
     def begun(self, run: Assignment, decision: Decision, journal: Journal) -> None:
         """Let those that follow begin."""
+        self._journal = journal
         self._contents.begin(run.storage)
         self.note_valid(run, decision.state, journal)
         self._state.begin(decision.generation)
@@ -112,6 +121,7 @@ class StageDriver:
         self._stage, self._state, self._hooks, self._contents = stage, state, hooks, contents
         self._needed, self._display = needed, display
         self._upstream = self._followed(line) if line else None
+        self._fused = FusedWork(stage, state, storage_of(stage.outputs.folder)) if stage.fuse else None
 
     def _followed(self, line: Sequence[tuple[Stage, StageState]]) -> Upstream | Ranges:
         stage, (before, state) = self._stage, line[-1]
@@ -125,10 +135,15 @@ class StageDriver:
         try:
             if self._upstream and follows and self._upstream.end == AT_WORK:
                 self._tell_wait()
+                used = self._contents.used
                 progress = follow(
-                    self._request, self._upstream, self._state, self._contents.used, self._display
+                    self._request, self._upstream, self._state, used, self._display, self._fused
                 )
+            elif self._fused:
+                self._fused.decline()
             end = self._wait() if not progress.stopped else INCOMPLETE
+            if self._fused:
+                progress.counts += self._fused.count()
         except Interrupted as interruption:
             if self._state.generation:
                 self._rest(progress, INCOMPLETE, interruption)
@@ -140,7 +155,13 @@ class StageDriver:
             # what shares a shard is not complete
             why = why or "the stage before has not come to its end; run the same command to continue"
         problems = progress.problems
-        return self._rest(progress, end, Report(problems=replace(problems, stop=why)) if why else None)
+        stopped = Report(problems=replace(problems, stop=why)) if why else None
+        summary = self._rest(progress, end, stopped)
+        if summary is None:
+            return None
+        # where nothing is left to do, that does not say it
+        shown = problems.traceback or summary.traceback
+        return replace(summary, stopped=why or summary.stopped, traceback=shown)
 
     def _wait(self) -> int:
         """Wait for the end of the stage before; return how it has ended."""
@@ -197,10 +218,13 @@ class StageDriver:
 
     def _request(self, committed: Committed | None = None, *, prune: bool = False) -> RunRequest:
         dataset, stage = copy.copy(self._stage.dataset), self._stage
+        options = replace(stage.options, prune=prune)
         if committed is not None:
             source = replace(dataset.inputs.source, committed=committed)
             dataset.inputs = replace(dataset.inputs, source=source)
-        options = replace(stage.options, prune=prune)
+            if not committed.parts:
+                # it may be about columns that nobody knows yet
+                dataset.inputs, options = replace(dataset.inputs, where=None), replace(options, where=None)
         request = read_request(dataset, storage_of(stage.outputs.folder), options, self._display)
         return replace(request, hooks=self._hooks)
 

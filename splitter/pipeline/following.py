@@ -29,6 +29,7 @@ from splitter.ledger.journal import Journal
 from splitter.ledger.recipe_record import how_before
 from splitter.ledger.run_files import LIST
 from splitter.ledger.tables import take_away
+from splitter.pipeline.fusing import FusedWork
 from splitter.pipeline.neighbours import AT_WORK, StageState, Upstream
 from splitter.pipeline.ranges import Ranges
 from splitter.text.conditions import columns_in
@@ -46,16 +47,18 @@ MERGED = (StorageError, OSError)
 SECONDS_TO_WAIT = 0.02
 
 
-def follow(
+def follow(  # noqa: PLR0913, PLR0917 - all that a stage knows of the others
     request_of: Callable[[Committed], RunRequest],
     upstream: Upstream | Ranges,
     state: StageState,
     used: Used,
     display: Display,
+    fused: FusedWork | None = None,
 ) -> Progress:
     """Do inputs as they come, until the stage before has ended, or something stops this one."""
     progress = Progress()
-    request = _first_request(request_of, upstream)
+    early = _early_request(request_of, upstream, fused) if fused and isinstance(upstream, Upstream) else None
+    request = early or _first_request(request_of, upstream)
     if request is None:
         return progress
     storage = request.storage
@@ -65,15 +68,34 @@ def follow(
         storage.unless_refused(),
         contextlib.closing(request.executor),
         storage.working_file(LIST.name) as file,
-        contextlib.closing(_Waves(request, upstream, state, used, display)) as waves,
+        contextlib.closing(_Waves(request, upstream, state, used, display, fused)) as waves,
     ):
-        if waves.begin(progress, file):
-            waves.do_rounds(progress)
+        try:
+            if waves.begin(progress, file) and (early is None or waves.wait_for_work()):
+                waves.do_rounds(progress)
+        finally:
+            if fused:
+                fused.leave(storage, upstream, is_stopped=bool(progress.stopped))
     return progress
 
 
+def _early_request(
+    request_of: Callable[[Committed], RunRequest], upstream: Upstream, fused: FusedWork
+) -> RunRequest | None:
+    """Return a request for no input yet; None if there must be some to see whether it makes sense."""
+    nothing = upstream.nothing()
+    try:
+        request = request_of(nothing) if nothing else None
+    except Refused:
+        request = None
+    if request is None:
+        fused.decline()
+        return None
+    return request
+
+
 def _first_request(
-    request_of: Callable[[Committed], RunRequest], upstream: Upstream | Ranges
+    request_of: Callable[[Committed], RunRequest | None], upstream: Upstream | Ranges
 ) -> RunRequest | None:
     """Wait for enough inputs to see whether the recipe works; return None if there is none in the end."""
     first: Committed | None = None
@@ -85,11 +107,13 @@ def _first_request(
         first = first.with_later(wave) if first else wave
         if first is None:
             return None
+        request: RunRequest | None = None
         rows: list[Row] = []
         with contextlib.suppress(*MERGED):
             request = request_of(first)
-            request.source.rows = rows = [*request.source.rows]
-        if len(rows) > FEW_INPUTS or (wave is None and rows):
+            rows = [*request.source.rows] if request else []
+        if request and (len(rows) > FEW_INPUTS or (wave is None and rows)):
+            request.source.rows = rows
             return request
         if wave is None:
             return None
@@ -98,16 +122,17 @@ def _first_request(
 class _Waves(BatchPlanner):
     """The batches of wave after wave of inputs, each of which the stage before has just committed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a stage knows of the others
         self,
         request: RunRequest,
         upstream: Upstream | Ranges,
         state: StageState,
         used: Used,
         display: Display,
+        fused: FusedWork | None,
     ) -> None:
         self._request, self._upstream, self._state, self._used = request, upstream, state, used
-        self._display, self._quiet = display, Display(quiet=True)
+        self._display, self._quiet, self._fused = display, Display(quiet=True), fused
         self._journal = Journal(request.storage)
         self._journal.recover()
         self._journal.load()
@@ -128,6 +153,7 @@ class _Waves(BatchPlanner):
 
     def begin(self, progress: Progress, file: BinaryIO) -> bool:
         """Begin as a run does; return False if a part of the list cannot tell what is to be removed first."""
+        self._progress = progress
         run = read_assignment(self._request, file, self._quiet)
         run = self._run = replace(run, listed=replace(run.listed, is_part=True))
         try:
@@ -157,6 +183,23 @@ class _Waves(BatchPlanner):
         gone = decision.state.gone if run.groups is None else NOTHING
         self._taken = TakenFolders(self._journal, gone)
         self._planner = self._plan(to_do, careful=is_careful(run, to_do, self._journal))
+        if self._fused:
+            listing = replace(self._request.listing, where=self._fused.where)
+            self._request = replace(self._request, listing=listing)
+            self._fused.offer(run, listing, decision.generation)
+        return True
+
+    def wait_for_work(self) -> bool:
+        """Wait for something that other workers have left; return False if they have done everything."""
+        allowed = self._run.options.failures_allowed(0)
+        while not self._planner.inputs and self._progress.counts.failed <= allowed:
+            # nobody is to be held back by what others do
+            self._state.waiting = 0
+            request = _first_request(self._request_for, self._upstream)
+            if request is None or self._is_cut_off:
+                return False
+            self._take(request, careful=True)
+        self._run.executor.check(self._run.job, len(self._run.table))
         return True
 
     def do_rounds(self, progress: Progress) -> None:
@@ -168,15 +211,22 @@ class _Waves(BatchPlanner):
             idle = idle + 1 if progress.counts.inputs == inputs else 0
             if self._is_over or progress.stopped:
                 return
+            if self._given:
+                self._run.hooks.lost()
+            if self._fused is None:
+                self._journal.recover()
+                self._journal.load()
+            elif self._given:
+                # nothing is recovered while other workers are at work here
+                return
             # of earlier waves the run that comes after this finds what a lost worker has left
             self._given.clear()
-            self._journal.recover()
-            self._journal.load()
             self._size = 0
             self._planner = self._plan(self._compared())
 
     def _compared(self) -> State:
         """Return what is to be done now; what may meet outputs of another input waits for the whole list."""
+        self._count_fused()
         state = self._untouched(compare(self._run, self._journal, NOTHING, self._generation))
         meets = self._taken.meet(self._run.survey, state.todo)
         return replace(state, todo=state.todo[~meets]) if meets.any() else state
@@ -191,6 +241,14 @@ class _Waves(BatchPlanner):
         of_each = groups.groups_of(groups.ranks(self._run.survey.keys[state.todo]))
         return replace(state, todo=state.todo[~np.isin(of_each, made)])
 
+    def _count_fused(self) -> None:
+        """Take note of what other workers have done."""
+        if self._fused is not None:
+            self._journal.load_new()
+            counts = self._fused.count()
+            self._inputs += counts.inputs
+            self._progress.counts += counts
+
     def _plan(self, to_do: State, *, careful: bool = False) -> Planner | GroupPlanner:
         """Plan the present wave, and say how much more there is to do."""
         sizes = self._run.survey.sizes[to_do.todo]
@@ -199,12 +257,18 @@ class _Waves(BatchPlanner):
         self._tell_waiting()
         self._inputs += len(sizes)
         self._display.start(inputs=self._inputs, size=size)
+        self._display.update(self._progress.counts)
         run, journal, losses = self._run, self._journal, LostWorkers()
         if run.groups is None:
             return Planner(run, to_do, journal, losses, careful=careful, pace=self._pace)
         # known before any of it is committed, also if the list has changed meanwhile
         run.groups.write(run.storage)
         return GroupPlanner(run, to_do, journal, run.groups, NOTHING, losses, careful=careful)
+
+    @property
+    def _is_cut_off(self) -> bool:
+        """Whether what comes now may be half done here: that is for the run that comes after this."""
+        return self._fused is not None and self._fused.is_cut_off
 
     def _tell_waiting(self) -> None:
         """Tell the stage before how much waits, also of what is in no wave yet."""
@@ -248,7 +312,7 @@ class _Waves(BatchPlanner):
         """Wait for more; return False if workers must know of a new column first, or if no more will come."""
         while True:
             end, wave = self._upstream.end, self._upstream.look()
-            if wave is None and end != AT_WORK:
+            if self._is_cut_off or (wave is None and end != AT_WORK):
                 self._is_over = True
                 return False
             request = self._request_for(wave) if wave else None
@@ -257,17 +321,22 @@ class _Waves(BatchPlanner):
                 time.sleep(SECONDS_TO_WAIT)
                 yield None
                 continue
-            # of the wave before everything has been given out
-            self._files.close()
-            file = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the next
-            run = read_assignment(request, file, self._quiet, keep=False)
-            run = replace(run, listed=replace(run.listed, is_part=True))
-            has_same_columns = run.job.header == self._run.job.header
-            self._run = replace(run, job=self._run.job) if has_same_columns else run
-            to_do = self._compared()
-            run.hooks.note_valid(run, to_do, self._journal)
-            self._planner = self._plan(to_do)
-            return has_same_columns
+            return self._take(request)
+
+    def _take(self, request: RunRequest, *, careful: bool = False) -> bool:
+        """Take up a wave; return whether it has the same columns as the one before."""
+        # of which everything has been given out
+        self._files.close()
+        file = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the next
+        run = read_assignment(request, file, self._quiet, keep=False)
+        run = replace(run, listed=replace(run.listed, is_part=True))
+        has_same_columns = run.job.header == self._run.job.header
+        self._run = replace(run, job=self._run.job) if has_same_columns else run
+        to_do = self._compared()
+        run.hooks.note_valid(run, to_do, self._journal)
+        careful = careful and is_careful(run, to_do, self._journal)
+        self._planner = self._plan(to_do, careful=careful)
+        return has_same_columns
 
     def _request_for(self, wave: Committed) -> RunRequest | None:
         """Return the request for a wave; None if no row of it meets the condition of the stage."""

@@ -16,6 +16,7 @@ import numpy as np
 from splitter.errors import SplitterError
 from splitter.inputs.stages import Committed, StageOutputs
 from splitter.ledger.journal import INDEX, Journal
+from splitter.ledger.list_copy import stored_rows
 from splitter.ledger.manifest import union_of
 from splitter.ledger.protocol import BEGUN, generation_of
 from splitter.ledger.records import DONE, RowColumns
@@ -26,6 +27,7 @@ from splitter.text.urls import is_url
 _NUMBER = struct.Struct("q")
 # when it has not ended; all its inputs are done or failed; something is left
 AT_WORK, COMPLETE, INCOMPLETE = range(3)
+_DECLINED = -1
 # seconds between looks at the records of a stage; requests to a store cost money
 _OFTEN, _SELDOM = 0.2, 2.0
 # so many outputs are handed on at once, about, since their rows are in memory then
@@ -41,13 +43,15 @@ class StageState:
     """
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 3 * _NUMBER.size)
+        self._memory = mmap.mmap(-1, 4 * _NUMBER.size)
         self.valid = nameless_file()
+        self._offer, self._order = nameless_file(), b""
 
     def close(self) -> None:
         """Give the memory back."""
         self._memory.close()
         self.valid.close()
+        self._offer.close()
 
     @property
     def generation(self) -> int:
@@ -85,6 +89,28 @@ class StageState:
         """Return the keys that were noted after so many."""
         text = os.pread(self.valid.fileno(), 1 << 23, 8 * number)
         return np.frombuffer(text[: len(text) // 8 * 8], "<u8")
+
+    def offer(self, order: bytes) -> None:
+        """Let the workers of the stage before do the work of this one, fused with their own."""
+        os.pwrite(self._offer.fileno(), order, 0)
+        self._write(3, len(order))
+
+    def decline(self) -> None:
+        """Leave the work of this stage to its own workers."""
+        self._write(3, _DECLINED)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a stage that may be fused has said so, or will not say it any more."""
+        return self._read(3) != 0 or self.end != AT_WORK
+
+    @property
+    def order(self) -> bytes:
+        """What the workers of the stage before need to know of this one; empty if it is not fused."""
+        size = max(0, self._read(3))
+        if len(self._order) != size:
+            self._order = os.pread(self._offer.fileno(), size, 0)
+        return self._order
 
     def _read(self, number: int) -> int:
         return int(_NUMBER.unpack_from(self._memory, number * _NUMBER.size)[0])
@@ -131,6 +157,15 @@ class Upstream:
     def end(self) -> int:
         """Whether the stage has ended, and how."""
         return self._state.end
+
+    def nothing(self) -> Committed | None:
+        """Return that nothing is committed, once the work has begun; None if it has ended before."""
+        while not self._state.generation:
+            if self.end != AT_WORK:
+                return None
+            time.sleep(_OFTEN)
+        _, header, _ = stored_rows(self._storage)
+        return Committed((), union_of(tuple(header), ()))
 
     def look(self) -> Committed | None:
         """Return what is new, or a part of it; None if nothing is, or if the records are being merged.

@@ -36,6 +36,7 @@ from splitter.pipeline.contents import (
 from splitter.pipeline.definition import Pipeline, Stage
 from splitter.pipeline.display import PipelineDisplay, StageDisplay, lines_of
 from splitter.pipeline.driver import StageDriver, StageHooks, is_complete
+from splitter.pipeline.fusing import FusedUsers
 from splitter.pipeline.neighbours import COMPLETE, INCOMPLETE, StageState
 from splitter.storage.opening import storage_of
 from splitter.system.children import die_with_parent, parent_process
@@ -178,11 +179,14 @@ class _Drivers:
         users = users_of(stage.files_from, self._pipeline.stages) if stage.files_from else []
         contents = Contents(stage, users)
         state = self._states[stage.name]
+        fused = FusedUsers(stage, self._stages, self._states, self._pipeline.stages)
         driver = StageDriver(
             stage,
             state,
             [(one, self._states[one.name]) for one in stage.line if one.name in self._states],
-            StageHooks(state, after, self._pipeline.queue, contents, _shard_bytes(stage, self._stages)),
+            StageHooks(
+                state, after, self._pipeline.queue, contents, _shard_bytes(stage, self._stages), fused
+            ),
             contents,
             self._needed[stage.name],
             StageDisplay(theirs),

@@ -10,7 +10,7 @@ from splitter.engine.main import NOTHING
 from splitter.errors import Refused, StorageError
 from splitter.forecast.forecast import forecast
 from splitter.ledger.journal import Journal
-from splitter.ledger.list_copy import stored_list
+from splitter.ledger.list_copy import list_description, stored_list
 from splitter.ledger.records import DONE, FAILED, SKIPPED
 from splitter.ledger.run_files import LIST
 from splitter.ledger.status import InputStatus
@@ -91,7 +91,9 @@ def _status(stage: Stage) -> str:
     journal = Journal(storage)
     journal.peek()
     found = InputStatus.of(storage, journal, keys)
-    entries = journal.others(found.gone) if stage.before else found.entries[found.entries >= 0]
+    # a stage that follows knows its list only at the end
+    gone = NOTHING if list_description(storage).is_part else found.gone
+    entries = journal.others(gone) if stage.before else found.entries[found.entries >= 0]
     status, made = journal.status(entries), journal.entries[entries]
     parts = [
         f"{int((status == kind).sum()):,} {word}" for kind, word in _WORDS.items() if (status == kind).any()

@@ -112,6 +112,13 @@ class FilesWriter(SinkWriter):
     def names(self) -> list[str]:
         return [name for _, names in self._folders for name in names] + [name for _, name in self._files]
 
+    def staged(self) -> dict[str, str]:
+        """Return where each output is until it is published."""
+        of_folders = {
+            name: f"{folder}/{os.path.basename(name)}" for folder, names in self._folders for name in names
+        }
+        return of_folders | {name: path for path, name in self._files}
+
     def publish(self) -> None:
         self._storage.publish_all(self._folders)
         self._storage.publish_files(self._files)

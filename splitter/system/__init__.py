@@ -12,6 +12,7 @@ stderr              the error stream of C libraries, silenced
 memory              the memory that a process takes, and files in memory
 cpus                the CPUs that this process may use
 pickling            a value pickled together with the code of its class
+recipe_code         a recipe's code, on its way to another machine
 imports             heavy imports, made quick
 temporary_folders   temporary folders, and what killed processes left of them
 durability          files and folders forced to disk, and whether the machine was restarted

@@ -51,6 +51,8 @@ from splitter.worker.tools import WorkerTools
 BETWEEN_INPUTS = -1
 TOGETHER = -2
 SECOND = -5
+# in a fused stage it is this, less the milliseconds that what it does now may take; 0 of them for any time
+FUSED = -1000
 # a batch in which all inputs failed waits so long for the one that shows whether the recipe works
 SECONDS_FOR_VERDICT = 10.0
 

@@ -17,7 +17,7 @@ from splitter.worker.messages import Failure
 LONGEST_MESSAGE = 10_000
 SCRATCH_SHOWN = "{scratch}"
 # the modules that a traceback runs through before it reaches the user's code
-_OWN = {"splitter.worker.worker", "splitter.worker.batch", "splitter.worker.group", "splitter.dataset"}
+_OWN = {f"splitter.worker.{name}" for name in ("worker", "batch", "fused", "group")} | {"splitter.dataset"}
 _PACKAGE = f"{PACKAGE_FOLDER}/"
 _WILL_NOT_PASS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 _SCRATCH = re.compile(

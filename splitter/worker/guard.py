@@ -13,6 +13,8 @@ import signal
 import time
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from splitter.errors import Crashed, MemoryExceeded, TimedOut
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import DONE, FAILED, SKIPPED, Record
@@ -21,8 +23,8 @@ from splitter.system.children import adopt_orphans, die_with_parent, lives, pare
 from splitter.system.gate import Gate
 from splitter.system.programs import signal_name
 from splitter.text.csv import parse_rows
-from splitter.worker.batch import BETWEEN_INPUTS, SECOND, TOGETHER
-from splitter.worker.messages import SECOND_NAME, Batch, Failure, Job, Problems, Report, WorkCounts
+from splitter.worker.batch import BETWEEN_INPUTS, FUSED, SECOND, TOGETHER
+from splitter.worker.messages import SECOND_NAME, Batch, Failure, Fused, Job, Problems, Report, WorkCounts
 from splitter.worker.runner import HARM_DONE, IDLE, SETUP, Runner
 from splitter.worker.surroundings import CLOSED, HARM
 
@@ -57,6 +59,7 @@ class Guard:
         # the batch that it is at
         self._name = self._runner.scratch
         self._is_leaving = False
+        self._deaths_when_fused = 0
         self._notebook = Notebook(job.storage)
         self._counts = WorkCounts()
 
@@ -73,6 +76,8 @@ class Guard:
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; an input that ends the runner is one failed input."""
         total = Report(batch.name)
+        if self._deaths_when_fused >= TRIES_IF_KILLED:
+            batch = replace(batch, fused=None)
         pieces = [*reversed(batch.steps())]
         attempt = 0
         killed: dict[int, int] = {}
@@ -147,6 +152,8 @@ class Guard:
         return min(_LOOK_SELDOM, max(0.005, since + limit - time.monotonic()))
 
     def _limit(self, index: int, size: int) -> float | None:
+        if index <= FUSED:
+            return (FUSED - index) / 1000 or None
         if self._timeout is None or index in (BETWEEN_INPUTS, IDLE, SETUP):
             return None
         return self._timeout * size if index == TOGETHER else self._timeout
@@ -157,7 +164,7 @@ class Guard:
             self._runner.capture.trim(index)
         limit = self._limit(index, size)
         if limit is not None and time.monotonic() - since > limit:
-            return Failure(TimedOut.__name__, f"no result in {self._timeout:g} s (--timeout)")
+            return Failure(TimedOut.__name__, f"no result in {self._timeout or limit:g} s (--timeout)")
         if not self._memory or index == SETUP:
             return None
         if self._runner.memory() > self._memory:
@@ -212,10 +219,12 @@ class Guard:
         self._journal.release(name)
         if is_committed:
             killed.pop(IDLE, None)
-            total += _report_of(Record.read(self._job.storage, name), len(batch))
+            # it could not report any more
+            record = Record.read(self._job.storage, name)
+            total += Report(counts=counts_of(record.entries, len(batch)))
             return []
         index = death.index
-        if index in (SECOND, TOGETHER):
+        if index in (SECOND, TOGETHER) or index <= FUSED:
             return [self._without(index, batch, death, total)]
         # killed from outside: by the kernel for want of memory, or by someone; the input may be innocent
         suspect = batch.keys[index] if index >= 0 else IDLE
@@ -247,6 +256,10 @@ class Guard:
             if self._gate:
                 self._gate.open()
             return replace(batch, second=None)
+        if index <= FUSED:
+            # the stage's own workers find out which of its inputs that was
+            self._deaths_when_fused += 1
+            return replace(batch, fused=replace(batch.fused or Fused(), dead=batch.name))
         total.counts.one_by_one += 1
         total.problems += Problems(one_by_one_why=f"ended its process: {death.failure.message}")
         return replace(batch, one_by_one=True)
@@ -272,18 +285,17 @@ class _Death:
     by_itself: bool
 
 
-def _report_of(record: Record, inputs: int) -> Report:
-    """Return the numbers of a batch whose runner committed it and died before it could report."""
-    status = record.entries["status"]
-    counts = WorkCounts(
+def counts_of(entries: np.ndarray, inputs: int) -> WorkCounts:
+    """Return the numbers of a batch, as far as its commit record has them."""
+    status = entries["status"]
+    return WorkCounts(
         inputs=inputs,
         done=int((status == DONE).sum()),
         skipped=int((status == SKIPPED).sum()),
         failed=int((status == FAILED).sum()),
-        outputs=int(record.entries["outputs"].sum()),
-        bytes=int(record.entries["bytes"].sum()),
+        outputs=int(entries["outputs"].sum()),
+        bytes=int(entries["bytes"].sum()),
     )
-    return Report(counts=counts)
 
 
 def _harmed(harm: int) -> Failure:

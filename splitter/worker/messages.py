@@ -1,6 +1,7 @@
 """What travels between a driver and its workers: jobs and batches out, reports back."""
 
-from dataclasses import dataclass, field
+import copy
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from splitter.errors import RecipeError, RunStopped
@@ -53,6 +54,12 @@ class Job:
     items: tuple[Any, ...] = ()
     cpus: int = 1
 
+    def without_inputs(self) -> "Job":
+        """Return the job without the list of inputs, which may be large: a batch brings its own."""
+        dataset = copy.copy(self.dataset)
+        dataset.inputs = type(dataset.inputs)(())
+        return replace(self, dataset=dataset)
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -62,6 +69,22 @@ class Failure:
     message: str
     traceback: str = ""
     attempts: int = 1
+
+
+@dataclass(frozen=True)
+class Fused:
+    """Stages of a pipeline that do what a batch makes, in its own worker, before it is committed.
+
+    Attributes:
+        stages: Each stage, pickled, and what is fused with it in turn.
+        drops: Whether these are all that read the files of the batch, and nobody keeps them.
+        dead: The name under which a runner has died with the batch in one of these stages: they are not
+            tried again, and what was begun there is undone.
+    """
+
+    stages: "tuple[tuple[bytes, Fused], ...]" = ()
+    drops: bool = False
+    dead: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,6 +107,7 @@ class Batch:
         group: What is to be known of inputs that share a shard.
         members: By index in the batch, where inputs are that stand in shards.
         step: How many inputs are committed at once; None for all.
+        fused: The stages of a pipeline that are fused with this one.
     """
 
     name: str
@@ -100,6 +124,7 @@ class Batch:
     step: int | None = None
     second: "Batch | None" = None
     waits_for_verdict: bool = False
+    fused: Fused | None = None
 
     def __len__(self) -> int:
         """Return how many inputs it has."""
@@ -120,6 +145,7 @@ class Batch:
             members={at - start: where for at, where in self.members.items() if start <= at < stop},
             second=None if start else self.second,
             waits_for_verdict=self.waits_for_verdict,
+            fused=self.fused,
         )
 
     def steps(self) -> "list[Batch]":

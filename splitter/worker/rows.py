@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from splitter.errors import BadResult
 from splitter.ledger.manifest import merged_type
@@ -12,6 +12,9 @@ from splitter.ledger.records import OUTPUT_COLUMNS, OWN_COLUMNS, SKIPPED_COLUMN,
 from splitter.records import Scalar
 from splitter.sinks.base import StoredOutput
 from splitter.text.csv import ENCODING, ESCAPE, CsvText, Row
+
+if TYPE_CHECKING:
+    from splitter.worker.messages import Job
 
 NO_FILE = ("",) * len(OUTPUT_COLUMNS)
 
@@ -50,6 +53,12 @@ class RowMaker:
         self._heads: dict[tuple[Types, Types], RowColumns] = {}
         self._csv = CsvText()
         self._skipped = RowColumns(self._columns, (), ((SKIPPED_COLUMN, "str"),))
+
+    @classmethod
+    def of(cls, job: "Job") -> "RowMaker":
+        """Return what makes the rows of a run."""
+        sink = job.sink
+        return cls(job.header, job.dataset.metadata_types, sink.columns, sink.types, sink.own_columns)
 
     def location(self, stored: StoredOutput) -> Sequence[str]:
         """Return the values that say where an output is; a sink may fill in its own when the batch ends."""

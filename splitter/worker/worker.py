@@ -18,6 +18,7 @@ from splitter.system.gate import Gate
 from splitter.text.conditions import Value, condition_over
 from splitter.worker.batch import BatchInProgress, TrialInProgress
 from splitter.worker.failures import in_one_line, line_of, shown_from_own
+from splitter.worker.fused import FusedStages, FusingInProgress
 from splitter.worker.group import GroupInProgress
 from splitter.worker.messages import Batch, Job, Report
 from splitter.worker.rows import Metadata, RowMaker
@@ -49,13 +50,12 @@ class Worker:
         it so, `give_up` ends it.
         """
         self._needed, self._give_up = needed, give_up
-        sink, dataset = job.sink, job.dataset
         folder = scratch or job.storage.scratch()
         fetcher = Fetcher(Scratch(folder), ahead=scratch is not None, announce=announce)
-        rows = RowMaker(job.header, dataset.metadata_types, sink.columns, sink.types, sink.own_columns)
-        self._tools = WorkerTools(
+        rows = RowMaker.of(job)
+        self.tools = WorkerTools(
             job=job,
-            process=one_at_a_time(dataset),
+            process=one_at_a_time(job.dataset),
             rows=rows,
             journal=Journal(job.storage),
             surroundings=Surroundings(),
@@ -67,19 +67,23 @@ class Worker:
             announce=announce,
             gate=gate,
         )
+        # what is fused fetches nothing
+        others = partial(Worker, scratch=folder, announce=announce, needed=needed, give_up=give_up)
+        self._fused = FusedStages(others, mark, job.cpus)
 
     def close(self) -> None:
         """Remove what was fetched, and restore the process."""
-        self._tools.members.close()
-        self._tools.fetcher.close()
-        self._tools.surroundings.close()
+        self._fused.close()
+        self.tools.members.close()
+        self.tools.fetcher.close()
+        self.tools.surroundings.close()
 
     def setup(self) -> None:
         """Let the recipe load what it needs."""
         # now, since what the client of a store needs of memory is not an input's
-        self._tools.job.storage.confirm()
-        dataset = self._tools.job.dataset
-        take_cpus(self._tools.job.cpus)
+        self.tools.job.storage.confirm()
+        dataset = self.tools.job.dataset
+        take_cpus(self.tools.job.cpus)
         try:
             dataset.ready()
         except Interrupted:
@@ -90,15 +94,15 @@ class Worker:
             in_line = f" ({where})" if where else ""
             message = f"{what}{in_line}; fix it, then run the same command to continue"
             raise SetupError(message, shown_from_own(error)) from error
-        self._tools.surroundings.close()
-        self._tools = replace(self._tools, surroundings=Surroundings(self._needed, self._give_up))
+        self.tools.surroundings.close()
+        self.tools = replace(self.tools, surroundings=Surroundings(self._needed, self._give_up))
 
     def run(self, batch: Batch) -> Report:
         """Do a batch to its end; raises StorageError when the output cannot be written."""
-        if batch.waits_for_verdict and self._tools.gate:
-            self._tools.gate.wait(SECONDS_BEHIND)
+        if batch.waits_for_verdict and self.tools.gate:
+            self.tools.gate.wait(SECONDS_BEHIND)
         began = time.perf_counter()
-        storage = self._tools.job.storage
+        storage = self.tools.job.storage
         storage.confirm(lately=True)
         with contextlib.closing(self._begin(batch)) as in_progress:
             try:
@@ -111,10 +115,14 @@ class Worker:
 
     def _begin(self, batch: Batch) -> BatchInProgress:
         if batch.trial:
-            return TrialInProgress(batch, self._tools)
+            return TrialInProgress(batch, self.tools)
         if batch.group is not None:
-            return GroupInProgress(batch, self._tools, batch.group)
-        return BatchInProgress(batch, self._tools)
+            return GroupInProgress(batch, self.tools, batch.group)
+        if batch.fused is not None and batch.fused.dead:
+            self._fused.undo(batch.fused, batch.fused.dead)
+        elif batch.fused is not None:
+            return FusingInProgress(batch, self.tools, self._fused)
+        return BatchInProgress(batch, self.tools)
 
 
 def _value_of(rows: RowMaker, name: str) -> Value:

@@ -37,6 +37,8 @@ COST = SECONDS_PER_BATCH / BATCH * 2 / 3
 QUEUE = "10MB"
 # so that a range is two parents
 SHARD_SIZE = "8MB"
+FUSED = "fused"
+OWN_FOLDER = ".splitter"
 LOOKS_PER_SECOND = 5
 
 
@@ -190,6 +192,7 @@ def run_pipeline(stages: Stages, log: Path) -> float:
 
 def written(stages: Stages, keep: str, queue: str = "1GB", **more: str) -> Path:
     """Write the pipeline's file, with `more` options of the last stage."""
+    fused = {"fuse": True} if keep == FUSED else {}
     tables = [
         stage(
             "cut", "Cut", dataset=str(stages.listed()), pieces=PIECES, size=PIECE_SIZE, cost=COST, workers=2
@@ -199,17 +202,20 @@ def written(stages: Stages, keep: str, queue: str = "1GB", **more: str) -> Path:
             **{"from": "cut", "adds": "columns", "seconds": SECONDS_PER_BATCH},
             workers=1,
             batch_size=BATCH,
+            **fused,
         ),
-        stage("pack", "Pack", **{"from": "judge", "cost": COST, "workers": 2, **more}),
-        f'[keep]\ncut = "{keep}"\n',
+        stage("pack", "Pack", **{"from": "judge", "cost": COST, "workers": 2}, **fused, **more),
     ]
+    if not fused:
+        tables.append(f'[keep]\ncut = "{keep}"\n')
     return write_pipeline(stages.scratch, tables, queue)
 
 
 def stage(name: str, recipe: str, **values: Any) -> str:
     """Give a stage as TOML."""
     values = {"name": name, "recipe": f"{RECIPES}:{recipe}", **values}
-    return "\n".join(["[[stage]]", *(f"{key} = {value!r}" for key, value in values.items()), ""])
+    lines = (f"{key} = {'true' if value is True else repr(value)}" for key, value in values.items())
+    return "\n".join(["[[stage]]", *lines, ""])
 
 
 def write_pipeline(scratch: Path, tables: Sequence[str], queue: str = "1GB") -> Path:
@@ -257,7 +263,7 @@ def ray_data(parents: int, out: Path) -> None:
 
 
 def storage(stages: Stages) -> None:
-    """Print how much the first stage has on storage, at most and at the end."""
+    """Print how much the first stage has on disk, with what is staged, and as outputs."""
     rows = []
     shards = {"sink": "webdataset", "shard_size": SHARD_SIZE}
     ways: list[tuple[str, str, dict[str, str]]] = [
@@ -265,22 +271,23 @@ def storage(stages: Stages) -> None:
         ("until used", "1GB", {}),
         ("until used", QUEUE, {}),
         ("until used", QUEUE, shards),
+        (FUSED, "1GB", {}),
     ]
     for keep, queue, more in ways:
-        out, log, peak = clear(stages.scratch / "out"), stages.scratch / "pipelines.log", 0
+        out, log, peak, most = clear(stages.scratch / "out"), stages.scratch / "pipelines.log", 0, 0
         began = time.perf_counter()
         file = written(stages, keep, queue, **more)
         with running([*SPLITTER, "pipeline", "run", str(file), "--quiet"], log) as process:
             for _ in looks(process):
-                peak = max(peak, size_of(out / "cut"))
+                peak, most = max(peak, size_of(out / "cut")), max(most, size_of(out / "cut", OWN_FOLDER))
         seconds = time.perf_counter() - began
         check_rows(out / "pack" / "manifest.csv", stages.pieces)
-        sizes = (peak, size_of(out / "cut"), stages.pieces * PIECE_SIZE)
+        sizes = (peak, most, size_of(out / "cut", OWN_FOLDER), stages.pieces * PIECE_SIZE)
         what = f"{keep}, queue {queue}{', into shards' if more else ''}"
         rows.append([what, f"{seconds:.1f}", *(f"{size / 1e6:.1f}" for size in sizes)])
         clear(out)
     print()
-    print(format_table(("cut is kept", "seconds", "peak MB", "at the end MB", "made MB"), rows))
+    print(format_table(("cut is kept", "seconds", "peak MB", "outputs' peak", "at the end", "made MB"), rows))
 
 
 def looks(process: subprocess.Popen[bytes]) -> Iterator[None]:
@@ -290,10 +297,11 @@ def looks(process: subprocess.Popen[bytes]) -> Iterator[None]:
         time.sleep(1 / LOOKS_PER_SECOND)
 
 
-def size_of(folder: Path) -> int:
-    """Add up the files below a folder, what is staged among them; they may go meanwhile."""
+def size_of(folder: Path, but: str = "") -> int:
+    """Add up the files below a folder, without folders of one name; they may go meanwhile."""
     size = 0
-    for path, _, names in os.walk(folder):
+    for path, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != but]
         for name in names:
             with contextlib.suppress(OSError):
                 size += os.lstat(os.path.join(path, name)).st_size

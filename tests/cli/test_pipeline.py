@@ -79,7 +79,7 @@ def refused(tmp_path, capfd):
         (TOP + CUT.replace('"cut"', f'"{"é" * 150}"'), "its name has 300 bytes, and that of a folder"),
         (TOP + CUT + CUT.replace("cut", "Cut"), "stage Cut: there are two of this name; rename one"),
         (TOP + CUT + "num_char = 3\n", "stage cut: 'num_char' is not an option; did you mean 'num_chars'?"),
-        (TOP + CUT + "fuse = true\n", "line.toml, stage cut: 'fuse' is not an option"),
+        (TOP + CUT + "fused = true\n", "line.toml, stage cut: 'fused' is not an option"),
         (TOP + CUT + 'output = "x"\n', "stage cut: 'output' is not an option of a stage; leave it out"),
         (TOP + CUT + 'part = "1/2"\n', "stage cut: --part divides a single run"),
         (TOP + CUT + "num_gpus = -1\n", "stage cut: --num-gpus -1.0: must be at least 0"),

@@ -12,8 +12,8 @@ from executors.ray_nodes import RayNodes
 from launcher import CHECKOUT, Launcher, make_inputs, published
 
 import splitter
-from splitter.executors.ray.code import code_beside
 from splitter.registry import RECIPES
+from splitter.system.recipe_code import code_beside
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux"

@@ -115,7 +115,7 @@ def pipeline_of(spec: Spec) -> splitter.Pipeline:
         source = made[stage["from"]] if "from" in stage else stage["list"]
         recipe = recipe_of(stage, InputList(source, where=stage.get("where")))
         add = pipeline.columns if stage["recipe"] == "Judge" else pipeline.stage
-        more = {"until_used": True} if stage.get("until_used") else {}
+        more = {name: stage[name] for name in ("until_used", "fuse") if name in stage}
         made[stage["name"]] = add(stage["name"], recipe, **stage.get("options", {}), **more)
     return pipeline
 

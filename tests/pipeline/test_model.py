@@ -73,6 +73,7 @@ class Model:
         for stage in stages:
             self._choose_where(stage)
             self._choose_keep(stage)
+            self._choose_fuse(stage)
 
     def _choose_where(self, stage: Spec) -> None:
         stage.pop("where", None)
@@ -81,17 +82,35 @@ class Model:
             stage["where"] = f"q{before['parameters']['mark']} > {self.chance.randint(-1, 4)}"
 
     def _choose_keep(self, stage: Spec) -> None:
-        is_used = any(other.get("from") == stage["name"] for other in self.spec["stages"])
-        if stage["recipe"] != "Judge" and is_used:
+        stage.pop("until_used", None)
+        if stage["recipe"] != "Judge" and self._users(stage) and self.chance.random() < 0.7:
             stage["until_used"] = self.chance.random() < 0.5
+
+    def _choose_fuse(self, stage: Spec) -> None:
+        stage.pop("fuse", None)
+        before = self.stage_before(stage)
+        passes_on = before and (before["recipe"] != "Judge" or before.get("fuse"))
+        if passes_on and stage["options"].get("sink", "files") == "files":
+            stage["fuse"] = self.chance.random() < 0.6
+
+    def _users(self, stage: Spec) -> list[Spec]:
+        """The stages that read the files of one."""
+        users = [one for one in self.spec["stages"] if one.get("from") == stage["name"]]
+        return users + [other for one in users if one["recipe"] == "Judge" for other in self._users(one)]
+
+    def drops(self, stage: Spec) -> bool:
+        """Whether the files of a stage go when they are used."""
+        users = stage["recipe"] != "Judge" and self._users(stage)
+        return stage.get("until_used", bool(users) and all(one.get("fuse") for one in users))
 
     def stage_before(self, stage: Spec) -> Spec | None:
         return next((one for one in self.spec["stages"] if one["name"] == stage.get("from")), None)
 
-    def change(self) -> str:
+    def change(self) -> str:  # noqa: C901 - one after the other
         """Change something that a user may change between runs."""
         chance = self.chance
-        what = chance.choice(["rows", "text", "label", "parameter", "version", "where", "keep", "repair"])
+        kinds = ["rows", "text", "label", "parameter", "version", "where", "keep", "fuse", "repair"]
+        what = chance.choice(kinds)
         stage = chance.choice(self.spec["stages"])
         names = [*self.texts]
         if what == "rows":
@@ -110,6 +129,9 @@ class Model:
             self._choose_where(stage)
         elif what == "keep":
             self._choose_keep(stage)
+        elif what == "fuse":
+            for one in self.spec["stages"]:
+                self._choose_fuse(one)
         else:
             self.repaired = True
         return f"{what} {stage['name']}"
@@ -189,7 +211,7 @@ class Model:
             name, output = stage["name"], Path(self.spec["output"], stage["name"])
             assert output.is_dir(), (name, driver.stderr)
             found, wanted = content_of(output), content_of(expected)
-            if stage.get("until_used"):
+            if self.drops(stage):
                 wanted = {one: wanted[one] for one in wanted if one in (*TABLES, *found)}
                 assert {*found} <= {*TABLES} or driver.code, (name, driver.stderr)
             verdict = splitter.verify(output, workers=1)

@@ -3,5 +3,4 @@
 executor        a task for each batch
 cluster         a cluster joined, or a private one started
 guard_process   starts a guard for a Ray worker, and passes batches and reports between them
-code            the recipe's code, on its way to another machine
 """

@@ -6,7 +6,6 @@ more, so Ray's own retries are off.
 """
 
 import contextlib
-import copy
 import math
 import os
 import pickle
@@ -30,12 +29,11 @@ from splitter.executors.ray.cluster import (
     reason_of_ray,
     takes_token,
 )
-from splitter.executors.ray.code import code_beside
-from splitter.inputs.listing import InputList
 from splitter.storage.base import SHARED
 from splitter.storage.layout import OWN_FOLDER
 from splitter.system.cpus import usable_cpus
 from splitter.system.pickling import by_value
+from splitter.system.recipe_code import code_beside
 from splitter.system.signals import still_interrupted
 from splitter.text.show import show_count
 from splitter.text.urls import is_url
@@ -184,7 +182,7 @@ class RayExecutor(Executor):
             return pickle.dumps(job)
         recipe = type(job.dataset)
         try:
-            pickled = by_value(_without_inputs(job), recipe)
+            pickled = by_value(job.without_inputs(), recipe)
         except Exception as error:  # noqa: BLE001 - a user's objects may raise anything
             reason = " ".join(str(error).split())
             raise Refused(
@@ -384,13 +382,6 @@ class RayExecutor(Executor):
 def _nodes() -> list[dict[str, Any]]:
     """Return the nodes that are alive."""
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-
-
-def _without_inputs(job: Job) -> Job:
-    """Return the job without the list of inputs, which may be large: a batch brings its own."""
-    dataset = copy.copy(job.dataset)
-    dataset.inputs = InputList(())
-    return replace(job, dataset=dataset)
 
 
 def _finished(references: list[Any]) -> list[Any]:

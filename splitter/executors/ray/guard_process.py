@@ -25,9 +25,9 @@ from importlib.metadata import version
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from splitter.executors.ray.code import ModuleText, TextImporter
 from splitter.system.children import adopt_orphans, die_with_parent, end_descendants
 from splitter.system.reaper import is_reaper
+from splitter.system.recipe_code import ModuleText, TextImporter
 from splitter.worker.messages import Report
 
 if TYPE_CHECKING:

@@ -1,0 +1,162 @@
+"""Stages that are fused with the one before: what the drivers of both have to do with it.
+
+The driver of such a stage begins its run before there is anything to do, and offers its job to the driver
+before it, whose workers then do both. Whatever these leave it does as any stage does.
+"""
+
+import contextlib
+import os
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from splitter.engine.assignment import Assignment
+from splitter.engine.batches import Planner
+from splitter.engine.main import NOTHING
+from splitter.errors import SplitterError
+from splitter.inputs.listing import InputList
+from splitter.ledger.journal import Journal
+from splitter.ledger.protocol import BEGUN, generation_of
+from splitter.pipeline.contents import users_of
+from splitter.pipeline.definition import Stage
+from splitter.pipeline.neighbours import AT_WORK, StageState, Upstream
+from splitter.pipeline.ranges import Ranges
+from splitter.storage.base import Storage
+from splitter.system.pickling import by_value
+from splitter.system.recipe_code import code_beside
+from splitter.text.urls import is_url
+from splitter.worker.fused import MARK, FusedOrder, SentOrder
+from splitter.worker.guard import counts_of
+from splitter.worker.messages import Batch, Fused, WorkCounts
+
+SECONDS_TO_LEAVE = 1.0
+MOST_BYTES = 2_000_000
+
+
+class FusedUsers:
+    """The stages that are fused with one, as its driver knows them."""
+
+    def __init__(
+        self, stage: Stage, stages: Sequence[Stage], states: Mapping[str, StageState], others: Iterable[Stage]
+    ) -> None:
+        """Take the stages that run now and their states, and all that there are."""
+        self._stage, self._all_users = stage, {*users_of(stage, others)}
+        self._users = [
+            (states[one.name], FusedUsers(one, stages, states, others))
+            for one in stages
+            if one.before is stage and one.fuse
+        ]
+        # a batch that is lost with its worker may be half done in the folder of another stage
+        self._is_off = False
+
+    def stop(self) -> None:
+        """Leave the rest to their own workers."""
+        self._is_off = True
+        for state, users in self._users:
+            state.decline()
+            users.stop()
+
+    @property
+    def are_decided(self) -> bool:
+        """Whether each has said if it is fused now."""
+        return all(
+            state.is_decided and (not state.order or users.are_decided) for state, users in self._users
+        )
+
+    def with_them(self, batch: Batch, journal: Journal) -> Batch:
+        """Return a batch with what is fused with it; only what was never done is as usual."""
+        known = np.array(batch.keys, "u8")
+        if self._is_off or not self._users or (journal.find(known) >= 0).any():
+            return batch
+        fused, _ = self._now()
+        return replace(batch, fused=fused if fused.stages else None)
+
+    def _now(self) -> tuple[Fused, set[Stage]]:
+        """Return what is fused with a batch, and all stages in it."""
+        stages: list[tuple[bytes, Fused]] = []
+        there: set[Stage] = set()
+        for state, users in self._users:
+            if order := state.order:
+                inner, below = users._now()  # noqa: SLF001 - its own class
+                stages.append((order, inner))
+                there |= {users._stage, *below}  # noqa: SLF001
+        drops = self._stage.until_used and self._all_users <= there
+        return Fused(tuple(stages), drops), there
+
+
+class FusedWork:
+    """What the workers of the stage before do of a stage, as its own driver sees it."""
+
+    def __init__(self, stage: Stage, state: StageState, storage: Storage) -> None:
+        self._stage, self._state, self._storage = stage, state, storage
+        self._generation = 0
+        self._counted: set[str] = set()
+
+    @property
+    def where(self) -> str | None:
+        """The condition by which the stage takes what the one before makes."""
+        where = self._stage.options.where
+        return self._stage.dataset.inputs.where if where is None else where
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the stage before has lost a worker, which may have left something half done here."""
+        return bool(self._generation and not self._state.order)
+
+    def decline(self) -> None:
+        """Let the stage before go on without it."""
+        self._state.decline()
+
+    def leave(self, storage: Storage, upstream: Upstream | Ranges, *, is_stopped: bool) -> None:
+        """Have other workers leave the folder; one that is not to go on with its work is waited for."""
+        self.decline()
+        with contextlib.suppress(SplitterError):
+            while self._generation and upstream.end == AT_WORK:
+                if storage.wait_for_workers(SECONDS_TO_LEAVE) or not is_stopped:
+                    return
+
+    def offer(self, run: Assignment, listing: InputList, generation: int) -> None:
+        """Let the workers of the stage before do what this one is to do."""
+        source = listing.source
+        folder = source.folder if is_url(source.folder) else os.path.abspath(source.folder)
+        recipe, options = run.job.dataset, run.options
+        together = Planner.TOGETHER_INPUTS if recipe.process_batch else None
+        order = FusedOrder(
+            run.job.without_inputs(),
+            replace(listing, source=replace(source, folder=folder, committed=None, before=None)),
+            generation,
+            options.timeout,
+            options.batch_size or together,
+        )
+        try:
+            pickled = by_value(order, type(recipe))
+        except Exception:  # noqa: BLE001 - a user's objects may raise anything
+            self.decline()
+            return
+        sources = code_beside(type(recipe)) if run.executor.elsewhere else {}
+        content = pickle.dumps(SentOrder(pickled, sources))
+        # it goes with each batch
+        if len(content) > MOST_BYTES:
+            self.decline()
+            return
+        self._generation = generation
+        self._state.offer(content)
+
+    def count(self) -> WorkCounts:
+        """Return what was committed since the last time."""
+        if not self._generation:
+            return WorkCounts()
+        journal = Journal(self._storage)
+        try:
+            names = [name for name in journal.record_names() if name not in self._counted]
+            names = [name for name in names if MARK in name and not name.endswith(BEGUN)]
+            names = [name for name in names if generation_of(name) == self._generation]
+            journal.load_only(names)
+        except (SplitterError, OSError):
+            return WorkCounts()
+        self._counted.update(names)
+        # without what was undone
+        made = journal.entries[journal.others(NOTHING)]
+        return counts_of(made, len(made))

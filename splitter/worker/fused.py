@@ -1,0 +1,340 @@
+"""Stages of a pipeline that are fused with the one before: done in its worker, on files that are not stored.
+
+    parent   process ─┐                              ┌─ commit, without files that all have used
+    child             └─ process ── publish ── commit ─┘
+
+What the child does is an ordinary batch of its own run, in its own folder. Whatever is not as usual is left
+to the child's own workers: then the files of the parent are published, as if the stages were not fused.
+"""
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from splitter.errors import NameTaken, SetupError, SplitterError, StorageError
+from splitter.inputs.listing import InputList
+from splitter.inputs.reading import ListSource, read_source
+from splitter.inputs.stages import AboutToBeCommitted, stated
+from splitter.ledger.journal import Journal
+from splitter.ledger.protocol import BEGUN
+from splitter.records import Content, InputFile, Scratch
+from splitter.sinks.base import SinkWriter, StoredOutput
+from splitter.sinks.files import FilesWriter
+from splitter.storage.layout import key_hash
+from splitter.system.recipe_code import ModuleText, TextImporter
+from splitter.text.csv import CsvText, Row
+from splitter.text.urls import without_secrets
+from splitter.worker.batch import BETWEEN_INPUTS, FUSED, TOGETHER, BatchInProgress
+from splitter.worker.messages import Batch, Failure, Fused, Job
+from splitter.worker.rows import RowMaker
+from splitter.worker.tools import WorkerTools
+
+if TYPE_CHECKING:
+    from splitter.inputs.fetching import RemoteInput
+    from splitter.worker.worker import Worker
+
+# after the generation in the names of records: they sort before those of the stage's own batches
+MARK = "--fused-"
+
+
+class LeftToOwnWorkers(StorageError):
+    """Something is not as usual, so that the stage's own workers do this batch."""
+
+
+class LeftHalfDone(StorageError):
+    """What was begun in the folder of the stage cannot be undone, so nothing may go on as if it were."""
+
+
+@dataclass(frozen=True)
+class FusedOrder:
+    """What a worker of the stage before needs to know of a stage.
+
+    Attributes:
+        job: As its own workers have it; rows may have other columns.
+        listing: How the rows of the stage before become its own.
+        generation: That of its run.
+        timeout: Seconds for one input.
+        step: How many inputs are done, and committed, at once; None for all.
+    """
+
+    job: Job
+    listing: InputList
+    generation: int
+    timeout: float | None
+    step: int | None
+
+    def name_of(self, batch: str) -> str:
+        """Return the name of the stage's own batch that is made of one of the stage before."""
+        return f"{self.generation:06d}{MARK}{batch}"
+
+    @property
+    def takes_files(self) -> bool:
+        """Whether it takes what the stage before makes; or else what that takes itself."""
+        return not self.listing.source.adds_columns
+
+
+class SentOrder(NamedTuple):
+    """An order on its way, pickled, and the recipe's code where a worker may not have it."""
+
+    order: bytes
+    sources: Mapping[str, ModuleText]
+
+
+class FusingInProgress(BatchInProgress):
+    """A batch of a stage that others are fused with."""
+
+    def __init__(self, batch: Batch, tools: WorkerTools, stages: "FusedStages") -> None:
+        super().__init__(batch, tools)
+        self._stages = stages
+        # whether all that are fused have done what they take, and what this one takes itself
+        self._is_used = False
+        self.is_passed = True
+
+    def own_files(self) -> Mapping[str, str]:
+        """Return where the inputs are that are not stored, by what is listed."""
+        return {}
+
+    def _commit(self) -> None:
+        if self.batch.fused is not None and isinstance(self.sink, FilesWriter) and not self.batch.stale:
+            self._is_used = self._do_fused(self.sink.staged(), self.batch.fused)
+        super()._commit()
+
+    def _do_fused(self, staged: Mapping[str, str], fused: Fused) -> bool:
+        made = AboutToBeCommitted(tuple(self.job.header), tuple(self.record.done()))
+        is_used = True
+        for content, inner in fused.stages:
+            stage = self._stages.of(content)
+            takes_files = stage is not None and stage.order.takes_files
+            files = staged if takes_files else self.own_files()
+            is_done = stage is not None and stage.do(made, files, self.batch.name, inner)
+            self.is_passed = self.is_passed and (is_done or takes_files)
+            is_used = is_used and is_done
+        self.tools.surroundings.after_user_code()
+        self.tools.mark(BETWEEN_INPUTS)
+        return is_used and fused.drops
+
+    def publish(self, keys: list[int], vanish: list[str], *, durable: bool) -> None:
+        """Commit only, where all that read the files have used them."""
+        if not self._is_used:
+            super().publish(keys, vanish, durable=durable)
+            return
+        self.job.storage.confirm()
+        self.tools.journal.commit(self.batch.name, self.record)
+        self.job.storage.unstage(self.batch.name)
+
+
+class _FusedInProgress(FusingInProgress):
+    """A batch of a fused stage, whose inputs are files that are not stored."""
+
+    def __init__(
+        self, batch: Batch, tools: WorkerTools, stage: "FusedStage", files: Mapping[str, str]
+    ) -> None:
+        self._stage, self._files = stage, files
+        super().__init__(batch, tools, stage.stages)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nobody will ask for its inputs again."""
+        return self.is_passed and not self.report.counts.failed and len(self.finished) == len(self.batch)
+
+    def own_files(self) -> Mapping[str, str]:
+        return self._files
+
+    def _open_sink(self) -> SinkWriter:
+        return _NewFilesWriter(self.job.storage, self.batch.name)
+
+    def _remote_inputs(self) -> "dict[int, RemoteInput]":
+        return {}
+
+    def _path(self, index: int) -> str:
+        return self._files[self.rows[index][0][self.job.at]]
+
+    def _take(self, index: int) -> InputFile:
+        return super()._take(index)._replace(local_path=self._path(index))
+
+    def _in_words_of_the_list(self, index: int, failure: Failure) -> Failure:
+        """Return the failure with the folder that the file would be in."""
+        location = self.job.layout.location(self.rows[index][0][self.job.at])
+        here, there = (os.path.dirname(path) for path in (self._path(index), without_secrets(location)))
+        return replace(failure, message=failure.message.replace(here, there))
+
+    def _commit(self) -> None:
+        self._stage.see_whether_it_works(self)
+        super()._commit()
+
+
+class _NewFilesWriter(FilesWriter):
+    """Publishes nothing where something is already."""
+
+    def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
+        try:
+            return super().store(folder, name, content, scratch)
+        except NameTaken as error:
+            raise LeftToOwnWorkers(str(error)) from error
+
+    def _refuse_taken(self, stored: StoredOutput) -> None:
+        raise LeftToOwnWorkers(f"{stored.output}: its folder exists")
+
+
+class FusedStage:
+    """A stage in the worker of the stage before."""
+
+    def __init__(self, order: FusedOrder, stages: "FusedStages") -> None:
+        self.order, self.stages = order, stages
+        self._worker: Worker | None = None
+        self._inputs = 1
+        # whether its recipe has worked here, and whether it cannot
+        self._works = self._is_broken = False
+        self._tools: dict[tuple[str, ...], WorkerTools] = {}
+
+    def close(self) -> None:
+        """Restore the process."""
+        if self._worker is not None:
+            self._worker.close()
+
+    def do(self, made: AboutToBeCommitted, files: Mapping[str, str], batch: str, fused: Fused) -> bool:
+        """Do what a batch of the stage before has made; return whether nobody will ask for it again."""
+        if self._is_broken:
+            return False
+        self.stages.mark(FUSED)
+        try:
+            listing = self.order.listing
+            source = read_source(replace(listing, source=replace(listing.source, committed=made)))
+            rows = [*source.rows]
+            if not rows:
+                return True
+            at = source.header.index(source.column)
+            if not all(row[at] in files for row in rows):
+                return False
+            tools = self._tools_for(source)
+            whole = replace(
+                _batch_of(self.order.name_of(batch), source, rows, tools), fused=fused, step=self.order.step
+            )
+            with tools.job.storage.at_work():
+                finished = [self._do_step(step, tools, files) for step in whole.steps()]
+            return all(finished)
+        except LeftHalfDone:
+            raise
+        except SetupError:
+            self._is_broken = True
+        except (SplitterError, OSError):
+            # what it is, the stage's own workers will find out
+            pass
+        return False
+
+    def _do_step(self, batch: Batch, tools: WorkerTools, files: Mapping[str, str]) -> bool:
+        self._inputs = len(batch)
+        tools.surroundings.after_user_code()
+        in_progress = _FusedInProgress(batch, tools, self, files)
+        try:
+            in_progress.run()
+        except (SplitterError, OSError):
+            tools.job.storage.unstage(batch.name)
+            try:
+                tools.journal.finish_batch(batch.name)
+            except SplitterError as error:
+                raise LeftHalfDone(str(error)) from error
+            raise
+        return in_progress.is_finished
+
+    def undo(self, batch: str) -> None:
+        """Undo what was begun under this name, or in a step of it."""
+        storage = self.order.job.storage
+        journal = Journal(storage)
+        with storage.at_work():
+            for begun in journal.open_batches(journal.record_names()):
+                if begun.startswith(batch):
+                    journal.finish_batch(begun.removesuffix(BEGUN))
+
+    def see_whether_it_works(self, batch: BatchInProgress) -> None:
+        """Commit no batch in which all have failed before the recipe has worked here."""
+        counts = batch.report.counts
+        self._works = self._works or counts.done + counts.skipped > 0
+        if not self._works:
+            raise LeftToOwnWorkers(f"{batch.batch.name}: everything failed")
+
+    def _tools_for(self, source: ListSource) -> WorkerTools:
+        """Return the tools for rows with these columns; a stage gets columns as it goes on."""
+        if self._worker is None:
+            worker = self.stages.begin(self.order.job, self._mark)
+            try:
+                worker.setup()
+            except BaseException:
+                worker.close()
+                raise
+            self._worker = worker
+        header = tuple(source.header)
+        if header not in self._tools:
+            job, at = self.order.job, source.header.index(source.column)
+            job = replace(job, header=source.header, at=at, marks=replace(job.marks, header=source.header))
+            self._tools[header] = replace(self._worker.tools, job=job, rows=RowMaker.of(job))
+        return self._tools[header]
+
+    def _mark(self, index: int) -> None:
+        """Note how long what begins now may take."""
+        inputs = self._inputs if index == TOGETHER else int(index >= 0)
+        self.stages.mark(FUSED - int(1000 * inputs * (self.order.timeout or 0)))
+
+
+class FusedStages:
+    """The fused stages of a worker, each begun when there is something to do."""
+
+    def __init__(
+        self,
+        begin: "Callable[[Job, Callable[[int], None]], Worker]",
+        mark: Callable[[int], None],
+        cpus: int,
+    ) -> None:
+        """Take what makes a worker for a job, and what is told where it is."""
+        self._begin, self.mark, self._cpus = begin, mark, cpus
+        self._stages: dict[bytes, FusedStage | None] = {}
+
+    def of(self, content: bytes) -> FusedStage | None:
+        """Return a stage; None if its recipe cannot be loaded here."""
+        if content not in self._stages:
+            self._stages[content] = self._loaded(content)
+        return self._stages[content]
+
+    def _loaded(self, content: bytes) -> FusedStage | None:
+        sent: SentOrder = pickle.loads(content)  # noqa: S301 - from the driver of this pipeline
+        if sent.sources:
+            sys.meta_path.insert(0, TextImporter(sent.sources))
+        try:
+            order: FusedOrder = pickle.loads(sent.order)  # noqa: S301 - the same
+        except Exception:  # noqa: BLE001 - a user's module may raise anything while it is imported
+            return None
+        return FusedStage(order, self)
+
+    def undo(self, fused: Fused, batch: str) -> None:
+        """Undo what a dead runner has begun in the stages, with a batch of this name."""
+        for content, inner in fused.stages:
+            stage = self.of(content)
+            if stage is not None:
+                name = stage.order.name_of(batch)
+                stage.undo(name)
+                self.undo(inner, name)
+
+    def begin(self, job: Job, mark: Callable[[int], None]) -> "Worker":
+        """Return a worker for a stage."""
+        return self._begin(replace(job, cpus=self._cpus), mark)
+
+    def close(self) -> None:
+        """Restore the process."""
+        for stage in self._stages.values():
+            if stage is not None:
+                stage.close()
+
+
+def _batch_of(name: str, source: ListSource, rows: list[Row], tools: WorkerTools) -> Batch:
+    """Return the inputs of a stage as a batch, as its own driver would make it."""
+    job, csv = tools.job, CsvText()
+    keys = [key_hash(job.layout.key(row[job.at])) for row in rows]
+    if len({*keys}) < len(keys) or len(source.reading.members) or not source.size_column:
+        raise LeftToOwnWorkers(f"{name}: its inputs are no plain files")
+    size_at = source.header.index(source.size_column)
+    found = [stated(row[size_at]) for row in rows]
+    texts = [csv.encode([row]) for row in rows]
+    return Batch(name, texts, keys, [one.size for one in found], [one.changed for one in found])
