@@ -2,6 +2,7 @@
 
 SplitterError
 ├── Refused             the run cannot start as asked: exit code 2, nothing was done
+│   └── UnknownColumn   a column that an option names is not there
 ├── RunStopped          the run cannot go on, committed work is kept: exit code 1
 │   ├── StorageError    the output folder cannot be written or read
 │   ├── TarError        an archive cannot be read, or its samples cannot be written
@@ -38,6 +39,10 @@ class SplitterError(Exception):
 
 class Refused(SplitterError):
     """A run that cannot start; the message says what to change."""
+
+
+class UnknownColumn(Refused):
+    """A column that an option names is not there; in a pipeline it may come later."""
 
 
 class RunStopped(SplitterError):

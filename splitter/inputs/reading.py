@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from splitter.errors import Refused
+from splitter.errors import Refused, UnknownColumn
 from splitter.inputs.labels import LabelTable, RowTally, columns_to_join_by
 from splitter.inputs.listing import InputList, ListSequence
 from splitter.inputs.lists import names_shown, read_list, refuse_twins
@@ -62,7 +62,7 @@ def _read(listing: InputList, reading: ListReading, *, more: bool = False) -> Li
         _join(found, listing)
     for old in () if more else reading.unnamed:
         there = names_shown(found.header)
-        raise Refused(f"--rename {old}=…: the dataset list has no column {old!r}; it has {there}")
+        raise UnknownColumn(f"--rename {old}=…: the dataset list has no column {old!r}; it has {there}")
     if listing.where is not None:
         matches = _condition_on(found.header, listing.where)
         found.rows = _matching(found.rows, matches, reading.tally)
@@ -83,7 +83,7 @@ def _condition_on(header: Row, where: str) -> Condition:
 def _join(found: ListSource, listing: InputList) -> None:
     own, other = columns_to_join_by(listing.on, found.column)
     if own not in found.header:
-        raise Refused(
+        raise UnknownColumn(
             f"--on {own}: the dataset list has no column {own!r}; it has {names_shown(found.header)}"
         )
     if isinstance(listing.labels, (str, bytes, os.PathLike)):

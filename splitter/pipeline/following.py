@@ -22,7 +22,7 @@ from splitter.engine.lost_workers import LostWorkers
 from splitter.engine.main import NOTHING
 from splitter.engine.rounds import FEW_INPUTS, ROUNDS_WITHOUT_PROGRESS, Progress, do_round, is_careful
 from splitter.engine.taken_names import TakenFolders
-from splitter.errors import Refused, StorageError
+from splitter.errors import Refused, StorageError, UnknownColumn
 from splitter.inputs.reading import read_source
 from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal
@@ -58,7 +58,7 @@ def follow(  # noqa: PLR0913, PLR0917 - all that a stage knows of the others
     """Do inputs as they come, until the stage before has ended, or something stops this one."""
     progress = Progress()
     early = _early_request(request_of, upstream, fused) if fused and isinstance(upstream, Upstream) else None
-    request = early or _first_request(request_of, upstream)
+    request = early or _first_request(request_of, upstream, display)
     if request is None:
         return progress
     storage = request.storage
@@ -95,10 +95,16 @@ def _early_request(
 
 
 def _first_request(
-    request_of: Callable[[Committed], RunRequest | None], upstream: Upstream | Ranges
+    request_of: Callable[[Committed], RunRequest | None],
+    upstream: Upstream | Ranges,
+    display: Display,
 ) -> RunRequest | None:
-    """Wait for enough inputs to see whether the recipe works; return None if there is none in the end."""
+    """Wait for enough inputs to see whether the recipe works; return None if there is none in the end.
+
+    A column that an option names may come late: that it never does, the run that comes after this says.
+    """
     first: Committed | None = None
+    is_told = False
     while True:
         end, wave = upstream.end, upstream.look()
         if wave is None and end == AT_WORK:
@@ -110,8 +116,13 @@ def _first_request(
         request: RunRequest | None = None
         rows: list[Row] = []
         with contextlib.suppress(*MERGED):
-            request = request_of(first)
-            rows = [*request.source.rows] if request else []
+            try:
+                request = request_of(first)
+                rows = [*request.source.rows] if request else []
+            except UnknownColumn as error:
+                if not is_told:
+                    display.warn(f"{error}; waiting, as it may come later")
+                is_told = True
         if request and (len(rows) > FEW_INPUTS or (wave is None and rows)):
             request.source.rows = rows
             return request
@@ -195,7 +206,7 @@ class _Waves(BatchPlanner):
         while not self._planner.inputs and self._progress.counts.failed <= allowed:
             # nobody is to be held back by what others do
             self._state.waiting = 0
-            request = _first_request(self._request_for, self._upstream)
+            request = _first_request(self._request_for, self._upstream, self._display)
             if request is None or self._is_cut_off:
                 return False
             self._take(request, careful=True)

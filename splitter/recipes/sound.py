@@ -27,7 +27,7 @@ from splitter.audio.probe import probed_length
 from splitter.audio.sources import UnreadSource
 from splitter.audio.target import Channels, FileFormat, Lossy, Target, made_format
 from splitter.dataset import ProcessorDataset, Result, refuse_hidden
-from splitter.errors import AnnotationError, AudioError, InputError, Refused, Skip
+from splitter.errors import AnnotationError, AudioError, InputError, Refused, Skip, UnknownColumn
 from splitter.measures.base import Sound
 from splitter.measures.chosen import chosen_measures, columns_of
 from splitter.recipes.normalising import GAIN_KEYS, TRUE_PEAK, Loudness, NormalisedSource, open_sound
@@ -182,7 +182,9 @@ class SoundRecipe(ProcessorDataset):
         where = self.annotations or ""
         if where.startswith(IN_COLUMN) and where.removeprefix(IN_COLUMN) not in columns:
             column, there = where.removeprefix(IN_COLUMN), ", ".join(map(repr, columns[:10]))
-            raise Refused(f"--annotations {where}: the dataset list has no column {column!r}; it has {there}")
+            raise UnknownColumn(
+                f"--annotations {where}: the dataset list has no column {column!r}; it has {there}"
+            )
 
     def metadata_keys(self, columns: Sequence[str]) -> set[str]:  # noqa: ARG002 - some look at them
         """Return the metadata keys that there will be, whatever the recordings are."""

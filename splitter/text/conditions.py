@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from splitter.errors import Refused
+from splitter.errors import Refused, UnknownColumn
 from splitter.text.show import one_line
 from splitter.text.spelling import nearest
 
@@ -204,7 +204,7 @@ class _ConditionParser:
         try:
             return self._column_of(name)
         except ValueError as error:
-            raise self._refused(str(error)) from None
+            raise UnknownColumn(str(self._refused(str(error)))) from None
 
     def _shown(self, node: ast.expr) -> str:
         text = ast.unparse(node)
