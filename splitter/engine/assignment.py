@@ -262,7 +262,9 @@ def _divide(request: RunRequest, found: Survey, *, keep: bool) -> tuple[Groups |
     storage, options, groups = request.storage, request.options, None
     if not request.sink.divisible:
         shard_bytes, seed, source = options.shard_bytes, options.shuffle, request.listing.source
-        descent_of = source.descent if isinstance(source, StageOutputs) else None
+        # tables wait for the whole list
+        in_ranges = isinstance(source, StageOutputs) and not request.sink.needs_columns
+        descent_of = source.descent if in_ranges else None
         groups = deal_any(storage, found, descent_of, shard_bytes, seed=seed, afresh=options.fresh, keep=keep)
     if groups is None or storage.part is None:
         return groups, inputs_of_part(storage, found, keep=keep)

@@ -9,6 +9,7 @@ as soon as its range is complete.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -69,12 +70,18 @@ def deal_any(  # noqa: PLR0913 - each is one thing to know
 ) -> Groups:
     """Return the groups of an output: of ranges in a pipeline, unless shuffled, or dealt otherwise before."""
     before, groups = None if afresh else Groups.stored(storage), None
-    if before and before.first is not None:
-        of_nothing = Descent(before.first, 0, np.empty(0, "u8"), np.empty(0, "i8"))
-        groups = deal_ranges(before, found.keys, descent_of or (lambda: of_nothing), shard_bytes)
-    elif descent_of and before is None and seed is None:
+    if before is not None and before.first is not None:
+        # also by a run of its own, where what is new is made of nothing else
+        groups = deal_ranges(before, found.keys, descent_of or partial(_own, before, found.keys), shard_bytes)
+    elif before is None and descent_of and seed is None:
         groups = deal_ranges(None, found.keys, descent_of, shard_bytes)
     return groups or deal(storage, found, shard_bytes=shard_bytes, seed=seed, afresh=afresh, keep=keep)
+
+
+def _own(before: Groups, keys: np.ndarray) -> Descent:
+    """Return what inputs are made of that come of no pipeline: new ones are like inputs of a first stage."""
+    new = keys[before.ranks(keys) < 0]
+    return Descent(new, 0, new, np.arange(len(new)))
 
 
 def deal_ranges(
@@ -97,7 +104,7 @@ def deal_ranges(
         before = Groups(size, np.empty(0, "u8"), np.empty(0, "i8"), first)
     at = index_of(descent.keys, keys)
     # what is made of nothing that is listed now, as after a run of a single stage, joins the last ones
-    ancestors = np.full(len(keys), len(first) - 1)
+    ancestors = np.where(ranks >= 0, -1, len(first) - 1)
     ancestors[at >= 0] = index_of(first, descent.first)[descent.ancestors[at[at >= 0]]]
     groups = ancestors // size
     groups[ranks >= 0] = before.groups_of(ranks[ranks >= 0])

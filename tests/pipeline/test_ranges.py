@@ -117,8 +117,8 @@ def test_a_shard_is_there_and_its_files_are_gone_while_the_first_stage_is_at_wor
 
 
 @pytest.mark.usefixtures("small")
-def test_a_field_of_a_column_that_comes_late(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """Its shards wait for the whole list, where inputs without it would fail."""
+def test_a_field_or_a_condition_of_a_column_that_comes_late(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its stage waits for it, where inputs without it would fail; and tables are not dealt in ranges."""
     monkeypatch.setattr(Parts, "watched", folder)
     monkeypatch.setattr(Parts, "seconds_to_wait", 1.0)
     write_files(
@@ -128,8 +128,12 @@ def test_a_field_of_a_column_that_comes_late(folder: Path, monkeypatch: pytest.M
     cut = pipeline.stage("cut", Parts(str(folder / "in")), workers=0, batch_size=1)
     more = {"field": ["late=from_late"], "max_failures": 1}
     pipeline.stage("train", Copy(cut), sink="webdataset", workers=0, **more)
+    pipeline.stage("late", Copy(cut.where("from_late == 'yes'")), workers=0)
+    pipeline.stage("table", Copy(cut), sink="parquet", workers=0)
     manifests = pipeline.run(quiet=True)
-    assert len(manifests["train"]) == 9 * PARTS
+    assert (len(manifests["train"]), len(manifests["late"])) == (9 * PARTS, PARTS)
+    dealt = [Groups.stored(storage_of(f"{pipeline.output}/{name}")) for name in ("train", "table")]
+    assert [one and one.first is None for one in dealt] == [False, True]
     assert not (folder / "out" / "train" / "errors.csv").exists()
 
 
@@ -180,11 +184,14 @@ def test_groups_stay_as_they_were_stored(tmp_path: Path):
     step = shard_groups.NUMBERS_IN_RANGE
     # 5 comes of nothing that is known
     assert named == {70: 0, 71: 1, 80: 2, 90: step, 110: 2 * step, 5: 2 * step + 1}
-    # a list that is no stage, as of a run into the same folder
-    found = Survey(np.append(keys, 5).astype("u8"), *[np.zeros(4, "i8")] * 6)
-    single = deal_any(storage, found, None, 100, seed=None, afresh=False, keep=False)
-    assert (single.keys.tolist(), single.numbers.tolist()) == ([*keys, 5], [0, 1, step, step + 1])
+    # by a run of its own, new inputs join what is there, as if they were of the first stage
+    dealt.write(storage)
+    found = Survey(np.append(dealt.keys, [6, 4]).astype("u8"), *[np.zeros(8, "i8")] * 6)
+    alone = deal_any(storage, found, None, 100, seed=None, afresh=False, keep=False)
+    assert alone.keys.tolist() == [*dealt.keys.tolist(), 6, 4]
+    assert alone.numbers.tolist() == [*dealt.numbers.tolist(), 2 * step + 2, 3 * step]
     # what an earlier version has dealt
     Groups(2, keys, np.arange(3)).write(storage)
+    found = Survey(np.append(keys, 5).astype("u8"), *[np.zeros(4, "i8")] * 6)
     older = deal_any(storage, found, lambda: now, 100, seed=None, afresh=False, keep=False)
     assert (older.first, older.size, older.keys.tolist()) == (None, 2, found.keys.tolist())
