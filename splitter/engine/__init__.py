@@ -3,6 +3,7 @@
 entry_points   `splitter.run`, `splitter.verify`, and what the command line calls
 main           the main path: decide, begin, rounds, finish
 assignment     what a run works on: options checked, the list read, every input looked at
+sink_rules     which options make no sense with a sink
 decide         what is to be done, what stays and what goes
 changes        why inputs are done again, in words
 taken_names    which names of outputs other inputs still have

@@ -14,6 +14,7 @@ from splitter.dataset import (
     refuse_missing_programs,
 )
 from splitter.engine.display import Display
+from splitter.engine.sink_rules import refuse_for_shards, refuse_own_columns, refuse_virtual
 from splitter.errors import Refused
 from splitter.executors.base import Cluster, Executor, Limits
 from splitter.inputs.labels import RowTally
@@ -28,17 +29,16 @@ from splitter.ledger.keeping import OPTION, KeepRule
 from splitter.ledger.list_copy import ListDescription
 from splitter.ledger.part_shares import inputs_of_part
 from splitter.ledger.recipe_record import recipe_how
-from splitter.ledger.records import OUTPUT_COLUMNS, OWN_COLUMNS
+from splitter.ledger.records import OWN_COLUMNS
 from splitter.ledger.shard_groups import Groups
 from splitter.ledger.shard_ranges import deal_any
 from splitter.options import RunOptions
 from splitter.registry import EXECUTORS, SINKS
 from splitter.sinks.base import Sink
 from splitter.storage.base import Storage
-from splitter.storage.layout import SHARD_SUFFIXES, Layout
+from splitter.storage.layout import Layout
 from splitter.storage.naming import Naming
 from splitter.text.conditions import columns_in
-from splitter.text.csv import in_unicode
 from splitter.text.name_template import BUILT_IN
 from splitter.text.show import show_count, show_names
 from splitter.text.spelling import nearest
@@ -151,10 +151,10 @@ def read_request(
     listing = listing_of(dataset.inputs, options)
     source = read_source(listing, leave_out=storage.root, group_rows=dataset.group_rows, tell=display.say)
     sink: Sink = SINKS.load(options.sink, Sink)(options)
-    _refuse_for_shards(sink, options)
+    refuse_for_shards(sink, options)
     if not sink.makes_files:
-        _refuse_virtual(dataset, options)
-    _refuse_own_columns(source.header, listing, sink)
+        refuse_virtual(dataset, options)
+    refuse_own_columns(source.header, listing, sink)
     refuse_columns(dataset, source.header)
     if not executor.elsewhere:
         refuse_missing_programs(dataset)
@@ -387,69 +387,3 @@ def listing_of(inputs: InputList, options: RunOptions) -> InputList:
     if options.column != "input":
         given["column"] = options.column
     return inputs.with_options(**given, rename=options.new_names)
-
-
-def _refuse_for_shards(sink: Sink, options: RunOptions) -> None:
-    if sink.divisible:
-        return
-    if sink.suffix not in SHARD_SUFFIXES:
-        raise Refused(
-            f"--sink {options.sink}: its shards end in {sink.suffix!r}, which nothing reads back; give "
-            f"{type(sink).__name__} the suffix of the format that it writes, {' or '.join(SHARD_SUFFIXES)}"
-        )
-    if options.batch_size is not None:
-        raise Refused(
-            f"--batch-size: with --sink {options.sink} a batch is what a shard is made of; leave it out"
-        )
-    if options.audiofolder:
-        raise Refused(f"--audiofolder: is for loose files; leave --sink {options.sink} out")
-
-
-def _refuse_virtual(dataset: ProcessorDataset, options: RunOptions) -> None:
-    """Refuse what cannot be cut out of recordings when it is read."""
-    # it loads what reads sound
-    from splitter.recipes.sound import SoundRecipe
-
-    name = f"--sink {options.sink}"
-    if (
-        not isinstance(dataset, SoundRecipe)
-        or type(dataset).process is not SoundRecipe.process
-        or type(dataset).contents is not SoundRecipe.contents
-    ):
-        recipe = type(dataset).__name__
-        raise Refused(
-            f"{name}: {recipe} does not only cut pieces out of recordings, so its outputs cannot be made "
-            "when they are read; use --sink files"
-        )
-    if options.audiofolder:
-        raise Refused(f"--audiofolder: is for loose files; leave {name} out")
-    if dataset.loudness is not None:
-        raise Refused(
-            f"{name}: the gain of a piece is not applied when it is read; leave --loudness out, or use "
-            "--sink files"
-        )
-    if dataset.device != "cpu" and dataset.target.sample_rate is not None:
-        raise Refused(
-            f"{name}: pieces are resampled again when they are read, on a CPU; leave --device out, or use "
-            "--sink files"
-        )
-
-
-def _refuse_own_columns(header: list[str], listing: InputList, sink: Sink) -> None:
-    for name in header:
-        if name in sink.own_columns:
-            raise Refused(
-                f"the dataset list has a column {name!r}, which the shards use themselves; use --rename "
-                f"{name}=NEW"
-            )
-        if sink.needs_columns and name != in_unicode(name):
-            raise Refused(
-                f"the dataset list has a column {name!r}, which is not UTF-8, as names in shards must be; "
-                "use --rename"
-            )
-        if name in (*OWN_COLUMNS, *dict(sink.columns)):
-            message = f"the dataset list has a column {name!r}, which the manifest uses itself"
-            message += f"; use --rename {name}=NEW"
-            if name == OUTPUT_COLUMNS[0] != listing.column:
-                message += f", or --column {name} to process the output files of a manifest"
-            raise Refused(message)

@@ -1,0 +1,78 @@
+"""Which options make no sense with a sink: said before any work."""
+
+from splitter.dataset import ProcessorDataset
+from splitter.errors import Refused
+from splitter.inputs.listing import InputList
+from splitter.ledger.records import OUTPUT_COLUMNS, OWN_COLUMNS
+from splitter.options import RunOptions
+from splitter.sinks.base import Sink
+from splitter.storage.layout import SHARD_SUFFIXES
+from splitter.text.csv import in_unicode
+
+
+def refuse_for_shards(sink: Sink, options: RunOptions) -> None:
+    """Refuse what is for loose files, or what shards cannot be read back with."""
+    if sink.divisible:
+        return
+    if sink.suffix not in SHARD_SUFFIXES:
+        raise Refused(
+            f"--sink {options.sink}: its shards end in {sink.suffix!r}, which nothing reads back; give "
+            f"{type(sink).__name__} the suffix of the format that it writes, {' or '.join(SHARD_SUFFIXES)}"
+        )
+    if options.batch_size is not None:
+        raise Refused(
+            f"--batch-size: with --sink {options.sink} a batch is what a shard is made of; leave it out"
+        )
+    if options.audiofolder:
+        raise Refused(f"--audiofolder: is for loose files; leave --sink {options.sink} out")
+
+
+def refuse_virtual(dataset: ProcessorDataset, options: RunOptions) -> None:
+    """Refuse what cannot be cut out of recordings when it is read."""
+    # it loads what reads sound
+    from splitter.recipes.sound import SoundRecipe
+
+    name = f"--sink {options.sink}"
+    if (
+        not isinstance(dataset, SoundRecipe)
+        or type(dataset).process is not SoundRecipe.process
+        or type(dataset).contents is not SoundRecipe.contents
+    ):
+        recipe = type(dataset).__name__
+        raise Refused(
+            f"{name}: {recipe} does not only cut pieces out of recordings, so its outputs cannot be made "
+            "when they are read; use --sink files"
+        )
+    if options.audiofolder:
+        raise Refused(f"--audiofolder: is for loose files; leave {name} out")
+    if dataset.loudness is not None:
+        raise Refused(
+            f"{name}: the gain of a piece is not applied when it is read; leave --loudness out, or use "
+            "--sink files"
+        )
+    if dataset.device != "cpu" and dataset.target.sample_rate is not None:
+        raise Refused(
+            f"{name}: pieces are resampled again when they are read, on a CPU; leave --device out, or use "
+            "--sink files"
+        )
+
+
+def refuse_own_columns(header: list[str], listing: InputList, sink: Sink) -> None:
+    """Refuse a list with columns that the manifest or the shards use themselves."""
+    for name in header:
+        if name in sink.own_columns:
+            raise Refused(
+                f"the dataset list has a column {name!r}, which the shards use themselves; use --rename "
+                f"{name}=NEW"
+            )
+        if sink.needs_columns and name != in_unicode(name):
+            raise Refused(
+                f"the dataset list has a column {name!r}, which is not UTF-8, as names in shards must be; "
+                "use --rename"
+            )
+        if name in (*OWN_COLUMNS, *dict(sink.columns)):
+            message = f"the dataset list has a column {name!r}, which the manifest uses itself"
+            message += f"; use --rename {name}=NEW"
+            if name == OUTPUT_COLUMNS[0] != listing.column:
+                message += f", or --column {name} to process the output files of a manifest"
+            raise Refused(message)
