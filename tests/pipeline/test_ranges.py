@@ -1,5 +1,6 @@
 """Shards of a pipeline: made of ranges of the first stage's inputs, each as soon as its range is complete."""
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -43,9 +44,11 @@ class Parts(ProcessorDataset):
         end = time.monotonic() + self.seconds_to_wait
         while self.watched and time.monotonic() < end:
             shards = sorted(path.name for path in self.watched.glob("train/shards/*.tar"))
-            if shards and (self.watched / "pick").is_dir() and not _files_of_first_range(self.watched):
-                (self.watched / "seen.txt").write_text(shards[0])
-                return
+            # a folder may go while it is listed
+            with contextlib.suppress(FileNotFoundError):
+                if shards and (self.watched / "pick").is_dir() and not _files_of_first_range(self.watched):
+                    (self.watched / "seen.txt").write_text(shards[0])
+                    return
             time.sleep(0.02)
 
 

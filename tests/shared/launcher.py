@@ -321,8 +321,15 @@ def signal_all(processes: Sequence[psutil.Process], number: int) -> None:
 
 def eventually(holds: Callable[[], object], complaint: Callable[[], str], timeout: float = LONG) -> None:
     """Wait until something holds."""
+
+    def holds_now() -> object:
+        # a folder may go while it is listed
+        with contextlib.suppress(FileNotFoundError):
+            return holds()
+        return False
+
     give_up, pause = time.monotonic() + timeout, 0.005
-    while not holds():
+    while not holds_now():
         assert time.monotonic() < give_up, complaint()
         time.sleep(pause)
         pause = min(0.03, 1.1 * pause)
