@@ -100,14 +100,7 @@ class Groups:
 
     def ranks(self, keys: np.ndarray) -> np.ndarray:
         """Return the index of each input among all that have a group, or -1."""
-        ranks = np.full(len(keys), -1, "i8")
-        if len(self.keys):
-            order = np.argsort(self.keys, kind="stable")
-            sorted_keys = self.keys[order]
-            at = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
-            same = sorted_keys[at] == keys
-            ranks[same] = order[at[same]]
-        return ranks
+        return index_of(self.keys, keys)
 
     @property
     def digits(self) -> int:
@@ -175,6 +168,15 @@ def deal(  # noqa: PLR0913 - each is one thing to know
             # the others must deal alike
             groups.write(storage)
     return groups
+
+
+def index_of(there: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Return the index of each key among others, or -1."""
+    order = np.argsort(there, kind="stable")
+    if not len(order):
+        return np.full(len(keys), -1)
+    at = order[np.minimum(np.searchsorted(there, keys, sorter=order), len(order) - 1)]
+    return np.where(there[at] == keys, at, -1)
 
 
 def inputs_in_group(inputs: int, total: int, shard_bytes: int) -> int:

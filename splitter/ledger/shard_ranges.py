@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from splitter.ledger.part_shares import Measured
-from splitter.ledger.shard_groups import NUMBERS_IN_RANGE, Groups, deal, inputs_in_group
+from splitter.ledger.shard_groups import NUMBERS_IN_RANGE, Groups, deal, index_of, inputs_in_group
 from splitter.storage.base import Storage
 
 # with fewer, more workers are busy if groups are dealt from the stage's own list
@@ -47,15 +47,6 @@ def inputs_in_range(inputs: int, size: int, shard_bytes: int) -> int | None:
 def with_later(first: np.ndarray | None, listed: np.ndarray) -> np.ndarray:
     """Return the inputs of the first stage in the order in which they came to be known."""
     return listed if first is None else np.concatenate((first, listed[~np.isin(listed, first)]))
-
-
-def index_of(there: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Return the index of each key among others, or -1."""
-    order = np.argsort(there, kind="stable")
-    if not len(order):
-        return np.full(len(keys), -1)
-    at = order[np.minimum(np.searchsorted(there, keys, sorter=order), len(order) - 1)]
-    return np.where(there[at] == keys, at, -1)
 
 
 def deal_any(  # noqa: PLR0913 - each is one thing to know

@@ -5,7 +5,6 @@ which were ready first. As with those, it is only an early start.
 """
 
 import contextlib
-import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +19,8 @@ from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import KeepRule
 from splitter.ledger.list_copy import list_description, stored_list
 from splitter.ledger.records import DONE
-from splitter.ledger.shard_groups import Groups
-from splitter.ledger.shard_ranges import Descent, index_of, inputs_in_range, with_later
+from splitter.ledger.shard_groups import Groups, index_of
+from splitter.ledger.shard_ranges import Descent, inputs_in_range, with_later
 from splitter.pipeline.definition import Stage
 from splitter.pipeline.neighbours import (
     AT_WORK,
@@ -164,14 +163,11 @@ class Ranges:
             return None
         for one in taken:
             self._handed = self._handed.and_also(one.outputs)
-        parts = [
-            (journal, np.concatenate([one.entries for one in some]))
-            for journal, some in itertools.groupby(taken, lambda one: one.journal)
-        ]
+        parts = tuple((one.journal, one.entries) for one in taken)
         for part in parts:
             union = self._columns[-1].committed(*part).union
         descent = Descent(self._first, self._size, self._handed.keys, self._handed.ancestors)
-        return Committed(tuple(parts), union, descent)
+        return Committed(parts, union, descent)
 
     def gather(self) -> None:
         """Find what is new, and count it."""
@@ -181,7 +177,8 @@ class Ranges:
         with contextlib.suppress(SplitterError, OSError):
             if not self._has_begun:
                 self._begin()
-        for number, one in enumerate(self._line):
+        # without ranges there is nothing to follow, and it waits for the end
+        for number, one in enumerate(self._line if len(self._first) else ()):
             # records may be merged just now
             with contextlib.suppress(SplitterError, OSError):
                 one.look()
