@@ -77,13 +77,16 @@ class Journal(CommitProtocol):
         """Read the index of every record."""
         self.load_only([name for name in self.record_names() if not name.endswith(BEGUN)])
 
-    def load_new(self) -> np.ndarray:
+    def load_new(self, *, merged: bool = True) -> np.ndarray:
         """Read the index of the records that came since the last look; return the numbers of their entries.
 
-        Those of records that were merged meanwhile stay, and say the same.
+        Those of records that were merged meanwhile stay, and say the same; without `merged`, what these were
+        merged to is left out, since it is newer than what it holds.
         """
         known, before = {*self._names}, len(self.entries)
         names = [name for name in self.record_names() if not name.endswith(BEGUN)]
+        if not merged:
+            names = [name for name in names if not name.endswith(MERGED)]
         self._append([name for name in names if name not in known])
         return np.arange(before, len(self.entries))
 

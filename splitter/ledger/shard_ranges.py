@@ -39,7 +39,12 @@ class Descent:
 
 
 def inputs_in_range(inputs: int, size: int, shard_bytes: int) -> int | None:
-    """Return how many inputs of a first stage are in a range, by their bytes; None if there are too few."""
+    """Return how many inputs of a first stage are in a range, by their bytes.
+
+    None if there are too few, or if nobody knows their bytes, as where an earlier version has kept the list.
+    """
+    if not size:
+        return None
     each = inputs_in_group(inputs, size, shard_bytes)
     return each if inputs > each * (FEWEST_RANGES - 1) else None
 

@@ -59,7 +59,7 @@ class StageProgress:
             journal.load()
             self.journal, self._has_ended = journal, True
             return
-        self.journal.load_new()
+        self.journal.load_new(merged=False)
         self._valid = np.concatenate((self._valid, self.state.valid_after(len(self._valid))))
 
     def are_over(self, keys: np.ndarray) -> np.ndarray:

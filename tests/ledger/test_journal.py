@@ -12,6 +12,7 @@ import pytest
 from doors import read_table, run_words, tree
 
 from splitter.errors import StorageError
+from splitter.ledger import journal as journal_module
 from splitter.ledger.journal import Journal
 from splitter.ledger.manifest import ManifestTables
 from splitter.ledger.protocol import BEGUN
@@ -70,6 +71,22 @@ def test_the_newest_record_of_an_input_counts(storage: LocalStorage):
     commit(storage, "000010-000000", {3: ["3/newest"]})
     commit(storage, "000009-000000", {3: ["3/old"]})
     assert done(storage) == {1: ["1/new"], 2: ["2/old"], 3: ["3/newest"]}
+
+
+def test_what_came_since_the_last_look(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch):
+    """Records that are merged are newer than what they hold, and can be passed over."""
+    monkeypatch.setattr(journal_module, "FEW_RECORDS", 1)
+    watching, passing_over = Journal(storage), Journal(storage)
+    commit(storage, "000001-000000", {1: ["1/0"]})
+    assert [len(one.load_new()) for one in (watching, passing_over)] == [1, 1]
+    commit(storage, "000001-000001", {2: ["2/0"]})
+    merging = Journal(storage)
+    merging.load()
+    merging.compact(merging.done())
+    assert len(watching.load_new()) == 2
+    assert len(passing_over.load_new(merged=False)) == 0
+    assert passing_over.is_older(passing_over.done(), 2).all()
+    assert not watching.is_older(watching.done(), 2).any()
 
 
 def test_an_attempt_that_was_undone_does_not_undo_the_next(storage: LocalStorage):
