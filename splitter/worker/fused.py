@@ -14,16 +14,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from splitter.errors import NameTaken, SetupError, SplitterError, StorageError
 from splitter.inputs.listing import InputList
 from splitter.inputs.reading import ListSource, read_source
 from splitter.inputs.stages import AboutToBeCommitted, stated
 from splitter.ledger.journal import Journal
-from splitter.ledger.protocol import BEGUN
+from splitter.ledger.protocol import BEGUN, generation_of
 from splitter.records import Content, InputFile, Scratch
 from splitter.sinks.base import SinkWriter, StoredOutput
 from splitter.sinks.files import FilesWriter
-from splitter.storage.layout import key_hash
+from splitter.storage.layout import key_hash, same_name
 from splitter.system.recipe_code import ModuleText, TextImporter
 from splitter.text.csv import CsvText, Row
 from splitter.text.urls import without_secrets
@@ -189,6 +191,7 @@ class FusedStage:
         # whether its recipe has worked here, and whether it cannot
         self._works = self._is_broken = False
         self._tools: dict[tuple[str, ...], WorkerTools] = {}
+        self._keys_before: np.ndarray | None = None
 
     def close(self) -> None:
         """Restore the process."""
@@ -213,6 +216,9 @@ class FusedStage:
             whole = replace(
                 _batch_of(self.order.name_of(batch), source, rows, tools), fused=fused, step=self.order.step
             )
+            if np.isin(np.array(whole.keys, "u8"), self._done_before()).any():
+                # what is stale has to go, also if nothing comes in its place
+                return False
             with tools.job.storage.at_work():
                 finished = [self._do_step(step, tools, files) for step in whole.steps()]
             return all(finished)
@@ -248,6 +254,15 @@ class FusedStage:
             for begun in journal.open_batches(journal.record_names()):
                 if begun.startswith(batch):
                     journal.finish_batch(begun.removesuffix(BEGUN))
+
+    def _done_before(self) -> np.ndarray:
+        """Return the inputs of which an earlier run has made files."""
+        if self._keys_before is None:
+            journal = Journal(self.order.job.storage)
+            names = [name for name in journal.record_names() if not name.endswith(BEGUN)]
+            journal.load_only([name for name in names if generation_of(name) < self.order.generation])
+            self._keys_before = journal.entries["key"][journal.with_outputs(journal.done())]
+        return self._keys_before
 
     def see_whether_it_works(self, batch: BatchInProgress) -> None:
         """Commit no batch in which all have failed before the recipe has worked here."""
@@ -331,10 +346,13 @@ class FusedStages:
 def _batch_of(name: str, source: ListSource, rows: list[Row], tools: WorkerTools) -> Batch:
     """Return the inputs of a stage as a batch, as its own driver would make it."""
     job, csv = tools.job, CsvText()
-    keys = [key_hash(job.layout.key(row[job.at])) for row in rows]
-    if len({*keys}) < len(keys) or len(source.reading.members) or not source.size_column:
+    keys = [job.layout.key(row[job.at]) for row in rows]
+    folders = {same_name(job.layout.folder(key)) for key in keys}
+    if len(folders) < len(keys) or len(source.reading.members) or not source.size_column:
         raise LeftToOwnWorkers(f"{name}: its inputs are no plain files")
     size_at = source.header.index(source.size_column)
     found = [stated(row[size_at]) for row in rows]
     texts = [csv.encode([row]) for row in rows]
-    return Batch(name, texts, keys, [one.size for one in found], [one.changed for one in found])
+    return Batch(
+        name, texts, [*map(key_hash, keys)], [one.size for one in found], [one.changed for one in found]
+    )

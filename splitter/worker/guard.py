@@ -226,6 +226,9 @@ class Guard:
         index = death.index
         if index in (SECOND, TOGETHER) or index <= FUSED:
             return [self._without(index, batch, death, total)]
+        if index == BETWEEN_INPUTS and batch.fused is not None and not batch.fused.dead:
+            # what is fused may be committed already, and its inputs may come out in another way now
+            batch = replace(batch, fused=replace(batch.fused, dead=batch.name))
         # killed from outside: by the kernel for want of memory, or by someone; the input may be innocent
         suspect = batch.keys[index] if index >= 0 else IDLE
         killed[suspect] = killed.get(suspect, 0) + 1

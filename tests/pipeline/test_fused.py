@@ -1,6 +1,7 @@
 """Stages that are fused with the one before: nothing is stored in between, and what comes out is the same."""
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from doors import write_files
 from launcher import check_manifest
 
 import splitter
-from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset
+from splitter import InputFile, OutputFile, Pipeline, ProcessorDataset, Skip
 from splitter.errors import RecipeError, Refused, RunStopped
 from splitter.ledger.journal import Journal
 from splitter.pipeline.running import run_stages
@@ -229,6 +230,64 @@ def test_without_workers_and_with_changes(inputs: Path):
     assert any(MARK not in record for record in records)
     assert any(MARK in record for record in records if not record.startswith("000001"))
     _check(pipeline)
+
+
+class Gone(ProcessorDataset):
+    """Makes a copy, or nothing any more."""
+
+    def process(self, input_file: InputFile):
+        text = input_file.read_text()
+        if "skip" in text:
+            raise Skip("not wanted")
+        return [] if "none" in text else [OutputFile("copy.txt", text)], {}
+
+
+def test_stale_outputs_of_a_stage_before_that_is_new(inputs: Path):
+    """What the stage has made of files that the one before has no record of goes with these, too."""
+    pipeline = Pipeline(inputs.parent / "out")
+    pipeline.stage("last", Gone(pipeline.stage("all", Copy(str(inputs)), workers=0)), fuse=True, workers=0)
+    pipeline.run(quiet=True)
+    shutil.rmtree(Path(pipeline.output, "all"))
+    for number, fate in enumerate(("skip", "none")):
+        (inputs / f"{number:02}.txt").write_text(fate)
+    pipeline.run(quiet=True)
+    assert len(_texts(Path(pipeline.output, "last"))) == INPUTS - 2
+    _check(pipeline)
+
+
+def test_an_input_that_changes_after_a_death(inputs: Path, monkeypatch: pytest.MonkeyPatch):
+    """What was made of it before is stale, also for the next runner."""
+    publish = FusingInProgress.publish
+
+    def dies(self: FusingInProgress, *args: Any, **more: Any) -> None:
+        if MARK not in self.batch.name and not (inputs.parent / "died").exists():
+            for (row,) in self.rows:
+                (inputs / row[0]).write_text("skip")
+            _die_once(inputs.parent, 0)
+        publish(self, *args, **more)
+
+    monkeypatch.setattr(FusingInProgress, "publish", dies)
+    pipeline = Pipeline(inputs.parent / "out")
+    pipeline.stage("last", Gone(pipeline.stage("all", Copy(str(inputs)), workers=1)), fuse=True, workers=1)
+    pipeline.run(quiet=True)
+    assert len(_texts(Path(pipeline.output, "last"))) < INPUTS
+    _check(pipeline)
+
+
+class Twins(ProcessorDataset):
+    """Two files whose names differ by their endings."""
+
+    def process(self, input_file: InputFile):
+        return [OutputFile(f"a.{ending}", ending) for ending in ("txt", "md")], {}
+
+
+def test_files_whose_outputs_would_meet(inputs: Path):
+    """They are refused as without fuse, and nothing is published before."""
+    pipeline = Pipeline(inputs.parent / "out")
+    pipeline.stage("last", Copy(pipeline.stage("twins", Twins(str(inputs)), workers=0)), fuse=True, workers=0)
+    with pytest.raises(Refused, match=r"stage last: .* use --keep-extension, or rename one"):
+        pipeline.run(quiet=True)
+    assert _texts(Path(pipeline.output, "last")) == []
 
 
 @pytest.mark.parametrize(
