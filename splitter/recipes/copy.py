@@ -4,10 +4,13 @@ import shutil
 from functools import partial
 from typing import Any, BinaryIO
 
+from splitter.audio.headers import HEADER_COLUMNS
 from splitter.dataset import ProcessorDataset, Result
 from splitter.inputs.locations import look_at
+from splitter.inputs.next_stage import INPUT
 from splitter.records import Expected, InputFile, OutputFile
 from splitter.storage.content import READ_AT_ONCE
+from splitter.text.labels import EARLIER, name_when_made
 
 
 class Copy(ProcessorDataset):
@@ -22,7 +25,21 @@ class Copy(ProcessorDataset):
 
     def process(self, input_file: InputFile) -> Result:
         """Return one output file with the name and the content of the input."""
-        return [OutputFile(input_file.name, partial(_copy, input_file))], {}
+        metadata = _still_true(input_file.columns)
+        return [OutputFile(input_file.name, partial(_copy, input_file), metadata)], {}
+
+
+def _still_true(columns: dict[str, str]) -> dict[str, int]:
+    """Return what the stage that made an input has stated of its sound, which holds for a copy as well."""
+    # what that stage has stated comes after the names of its outputs; what is before is of earlier files
+    names = [*columns]
+    stated = names[names.index(INPUT) + 1 :] if INPUT in columns else []
+    found = {name_when_made(name): columns[name] for name in stated if name.startswith(EARLIER)}
+    return {
+        name: int(found[name])
+        for name in HEADER_COLUMNS
+        if name not in columns and found.get(name, "").isdecimal()
+    }
 
 
 def _copy(input_file: InputFile, target: BinaryIO) -> None:

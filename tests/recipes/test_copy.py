@@ -1,14 +1,16 @@
 """The recipe `copy`: what comes out is what went in, wherever that is."""
 
+import json
 import tarfile
 from pathlib import Path
 
 import pytest
+import soundfile
 from doors import CHECKOUT, here, read_table, write_files
 from web_server import web_server
 
 import splitter
-from splitter import InputList
+from splitter import InputList, OutputFile, ProcessorDataset
 from splitter.recipes.chunk import Chunk
 from splitter.recipes.copy import Copy
 from splitter.recipes.words import Words
@@ -21,6 +23,13 @@ FILES = {
     "in/été.tar.gz": b"\0\r\n",
     "in/a.bin": b"other",
 }
+
+
+class Names(ProcessorDataset):
+    """A file with the name of its input."""
+
+    def process(self, input_file):
+        return [OutputFile("name.txt", input_file.name)], {}
 
 
 class TestCopy(RecipeConformance):
@@ -97,3 +106,33 @@ def test_inputs_that_are_no_files_here(folder):
     copied = [contents_of(folder / f"copy of {sink}") for sink in ("files", "virtual")]
     assert len(copied[0]) > 1
     assert copied[0] == copied[1]
+
+
+def test_what_an_earlier_stage_says_of_sound_still_holds(folder, capfd):
+    """Of what made the input, not of the stage before that; a label of that name is left alone."""
+    sounds = CHECKOUT / "data_samples/speech"
+    greeting = InputList(["greeting.wav"], root=sounds)
+    first = Chunk(greeting, seconds=2, tail="keep", sample_rate=8000, format="wav")
+    first.run(folder / "cut", workers=0, quiet=True)
+    cut = sorted((folder / "cut").rglob("*.wav"))
+    pieces = [soundfile.info(piece) for piece in cut]
+    stated = {"sample_rate": [8000] * 3, "channels": [1] * 3, "frames": [one.frames for one in pieces]}
+    lists = [InputList(folder / "cut/manifest.csv", column="output")]
+    for name, sink in (("copied", "files"), ("again", "webdataset")):
+        Copy(lists[-1]).run(folder / name, workers=0, quiet=True, sink=sink)
+        manifest = splitter.read_manifest(folder / name)
+        assert {column: [*manifest[column]] for column in stated} == stated
+        lists.append(InputList(folder / name / "manifest.csv", column="output"))
+    tally = json.loads(here(capfd, "stats", folder / "again", "--json").out)
+    assert tally["total"]["hours"] == pytest.approx(sum(stated["frames"]) / 8000 / 3600)
+    assert here(capfd, "split", folder / "again", "--by", "input").code == 0
+    assert here(capfd, "export", folder / "again", "--to", "nemo", "-o", folder / "nemo").code == 0
+    assert here(capfd, "verify", folder / "again", "--deep").code == 0
+    # what a recipe has made of the pieces is no longer what the cutting stage has said
+    Names(lists[0]).run(folder / "names", workers=0, quiet=True)
+    made = Copy(InputList(folder / "names/manifest.csv", column="output"))
+    renamed = Copy(InputList(folder / "cut/manifest.csv", column="output", rename={"frames": "channels"}))
+    for number, (one, columns) in enumerate([(made, set()), (renamed, {"sample_rate"})]):
+        one.run(folder / str(number), workers=0, quiet=True)
+        schema = json.loads((folder / str(number) / ".splitter/schema.json").read_text())
+        assert {*schema["types"]} & {*stated} == columns
