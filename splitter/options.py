@@ -98,7 +98,8 @@ class RunOptions:
 
     Attributes:
         column: The column of the dataset list that holds the paths.
-        from_: Which tool wrote the dataset, where its content does not tell: lhotse, nemo, kaldi, ...
+        from_: Which tool wrote the dataset, where its content does not tell: lhotse, nemo, kaldi,
+            common-voice, ljspeech, piper, huggingface or label-studio.
         root: The folder or URL that relative paths start from; itself relative to the list's folder.
         delimiter: Column delimiter of the list. Default: a comma, or a tab in .tsv files.
         pattern: Which files of a folder to take, such as '*.wav'; case is ignored. May be repeated. Files
@@ -136,7 +137,7 @@ class RunOptions:
         audiofolder: Also write metadata.csv, so that Hugging Face opens the output folder as audiofolder or
             imagefolder; with --manifest-format csv,parquet it is metadata.parquet.
         executor: What runs the batches: worker processes on this machine, or tasks on a Ray cluster.
-        workers: Number of worker processes; 0 runs in this process without protection, for a debugger.
+        workers: Number of worker processes; 0 works in this process, for a debugger: a crash ends the run.
             Default: the CPUs this process may use, or as many as fit on the Ray cluster. With Ray also
             LEAST:MOST, for a cluster that grows on demand.
         address: The Ray cluster: auto, host:port or ray://host:port. Default: a private one on this machine.

@@ -107,7 +107,7 @@ def _readable() -> Line:
 
     known = soundfile.available_formats()
     # several entries are one format
-    own = dict.fromkeys(one.name for one in OF_LIBSNDFILE if one.name in known)
+    own = dict.fromkeys(_with_codecs(one.name) for one in OF_LIBSNDFILE if one.name in known)
     others: list[str] = []
     missing: list[str] = []
     try:
@@ -120,6 +120,13 @@ def _readable() -> Line:
     version = soundfile.__libsndfile_version__
     text = f"{', '.join(own)} (libsndfile {version}); {', '.join(others)} (PyAV {av.__version__}){lacking}"
     return Line("reads", text, is_fault=bool(missing))
+
+
+def _with_codecs(name: str) -> str:
+    """Return the name of a format; of Ogg, which is only a container, also what may be in it."""
+    import soundfile
+
+    return f"{name} ({', '.join(soundfile.available_subtypes(name).values())})" if name == "OGG" else name
 
 
 def _writable() -> Iterator[Line]:

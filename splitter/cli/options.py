@@ -35,6 +35,8 @@ def recipe_option(parameter: Parameter) -> click.Option:
 
 # options that people may repeat, and what to write instead
 _ONCE = {"where": ", with 'and' between the conditions", "labels": ""}
+# what stands for a value that has too many names for one line
+_METAVARS = {"from_": "TOOL"}
 
 
 def run_option(parameter: Parameter) -> click.Option:
@@ -47,6 +49,7 @@ def run_option(parameter: Parameter) -> click.Option:
     option = recipe_option(parameter)
     if parameter.name in OF_OPTIONS:
         option.type = RegisteredName(OF_OPTIONS[parameter.name])
+        option.metavar = _METAVARS.get(parameter.name)
     return option
 
 

@@ -1,9 +1,10 @@
 """`splitter run` and `splitter plan`: parse, call, print."""
 
+import contextlib
 import itertools
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from splitter.errors import Interrupted, Refused
 from splitter.options import RunOptions
 from splitter.recipes.parameters import field_parameters, first_line, recipe_parameters
 from splitter.recipes.registry import DEFAULT, load_recipe
+from splitter.registry import INPUTS
 from splitter.system.exit_signals import saying_so
 from splitter.text.endings import SOUND
 from splitter.text.show import show_count
@@ -43,6 +45,9 @@ class RunCommand(click.Command):
             return self._parse_unfinished(ctx, args)
         table = ctx.obj if isinstance(ctx.obj, JobTable) else job_file(value_of_option("--config", args))
         config = table.values
+        if table is not ctx.obj and not {*ctx.help_option_names} & {*args}:
+            # before the recipe, which takes seconds to import
+            _refuse_missing(itertools.takewhile(lambda one: not one.startswith("-"), args))
         chosen = value_of_option("--recipe", args)
         name = str(config.get("recipe", DEFAULT)) if chosen is None else chosen
         ctx.meta["recipe"] = recipe = load_recipe(name)
@@ -61,11 +66,15 @@ class RunCommand(click.Command):
         ctx.default_map = {key: as_given(known[key], value, table.name) for key, value in config.items()}
         given = [*args]
         try:
-            return super().parse_args(ctx, args)
+            left = super().parse_args(ctx, args)
         except click.MissingParameter as error:
             if error.param is not None and error.param.name == "dataset":
                 _suggest_folder(ctx.command_path, given)
             raise
+        if table is not ctx.obj:
+            # those behind an option
+            _refuse_missing(ctx.params["dataset"])
+        return left
 
     def _parse_unfinished(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse a line that a shell wants to complete."""
@@ -107,6 +116,35 @@ def _suggest_folder(command: str, args: list[str]) -> None:
         raise Refused(f"no dataset is named, but this folder holds {found}; type: {suggestion}")
 
 
+def _refuse_missing(sources: Iterable[str]) -> None:
+    """Refuse what can only be a path, and is not there; URLs and patterns are left to what reads them."""
+    for source in sources:
+        path = os.path.abspath(os.path.expanduser(source))
+        if _PATTERN & {*source} or ":" in source or _is_there(path) or _is_of_package(path):
+            continue
+        beside: list[str] = []
+        with contextlib.suppress(OSError), os.scandir(os.path.dirname(path)) as found:
+            beside = [one.name for one in itertools.islice(found, _LOOKED_AT)]
+        hint = nearest(os.path.basename(path), beside) or "; check its path"
+        raise Refused(f"{path}: no such file or folder{hint}")
+
+
+def _is_there(path: str) -> bool:
+    """Return whether a path is there, or may be: one that cannot be looked at is refused by what reads it."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        pass
+    return True
+
+
+def _is_of_package(path: str) -> bool:
+    return os.path.splitext(path)[1][1:].lower() in INPUTS.names()
+
+
+_PATTERN = {*"*?[]{}"}
 # names that are looked at, so that the message comes at once on a disk with millions of files
 _LOOKED_AT = 10_000
 _OWN = ("dataset", "recipe", "output", "config", "help", "dry_run", "as_json", "then")

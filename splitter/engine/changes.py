@@ -10,23 +10,34 @@ from splitter.text.csv import parse_rows
 from splitter.text.show import one_line
 
 INPUTS_SHOWN = 3
+COLUMNS_SHOWN = 5
 _LONGEST_VALUE = 40
 
 
 def changed_columns(run: Assignment, journal: Journal, entries: np.ndarray) -> list[str]:
     """Return which columns of the list are other ones than when these inputs were done."""
     there = run.table.header
-    found: dict[str, None] = {}
+    all_new: dict[str, None] = {}
+    all_gone: dict[str, None] = {}
+    moved = False
     for head in journal.heads_in_order(entries):
         before = [*head.columns]
         new, gone = (
             [name for name in one if name not in other] for one, other in ((there, before), (before, there))
         )
-        found |= dict.fromkeys(f"column {name} is new" for name in new)
-        found |= dict.fromkeys(f"column {name} is gone" for name in gone)
-        if before != there and not (new or gone):
-            found["the columns are in another order"] = None
-    return [*found]
+        all_new |= dict.fromkeys(new)
+        all_gone |= dict.fromkeys(gone)
+        moved |= before != there and not (new or gone)
+    order = ["the columns are in another order"] if moved else []
+    return [*_together([*all_new], "new"), *_together([*all_gone], "gone"), *order]
+
+
+def _together(names: list[str], what: str) -> list[str]:
+    if len(names) <= 1:
+        return [f"column {name} is {what}" for name in names]
+    more = len(names) - COLUMNS_SHOWN
+    others = f" and {more:,} more" if more > 0 else ""
+    return [f"columns {', '.join(names[:COLUMNS_SHOWN])}{others} are {what}"]
 
 
 def changed_inputs(run: Assignment, journal: Journal, indexes: np.ndarray) -> list[str]:

@@ -66,9 +66,16 @@ class SplitRule:
         whole = math.fsum(fraction for _, fraction in self.fractions)
         if abs(whole - 1) > _ROUNDING:
             named = ", ".join(f"{name} {fraction:g}" for name, fraction in self.fractions)
-            raise Refused(f"{named or 'no fractions'}: must sum to 1, not {whole:g}")
+            raise Refused(
+                f"{named or 'no fractions'}: must sum to 1, not {whole:g}{self._missing(1 - whole)}"
+            )
         if not _is_number(self.seed) or self.seed != int(self.seed) or not 0 <= self.seed < _ALL:
             raise Refused(f"seed {self.seed!r}: must be an integer, 0 or more")
+
+    def _missing(self, share: float) -> str:
+        """Return what to add where the fractions leave a share to none."""
+        others = [f"--{name} {share:g}" for name in USUAL if name not in dict(self.fractions)]
+        return f"; add {' or '.join(others)}" if others and share > 0 else ""
 
     @cached_property
     def _some(self) -> list[tuple[str, float]]:
@@ -162,7 +169,10 @@ def group_column(columns: Sequence[str], by: str | None, usual: Sequence[str] = 
     """Return the column of the groups; by default what all pieces of one recording have in common."""
     if by is not None:
         if by not in columns:
-            raise Refused(f"by {by!r}: the manifest has no such column; it has {', '.join(columns)}")
+            raise Refused(
+                f"by {by!r}: the manifest has no such column; it has {', '.join(columns)} (labels of an "
+                "earlier run come along with: splitter run DIR/manifest.csv --column output)"
+            )
         return by
     for name in usual:
         if name in columns:

@@ -43,7 +43,9 @@ def place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # -- help, version, recipes --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["nonsense"], []])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["-h"], ["--version"], ["nonsense"], ["run", "nothing-here"], []]
+)
 def test_help_is_instant(arguments):
     """Nothing that is slow to import is imported to show help, or to say that something is missing."""
     code = (
@@ -298,7 +300,7 @@ def test_no_list(capfd, place):
     """A missing argument, a missing list and a damaged one: one line each."""
     assert "Missing argument 'DATASET...'" in here(capfd, "run").err
     (place / "dataset.csv").unlink()
-    assert "dataset.csv: the dataset list cannot be read" in refused(capfd)
+    assert "dataset.csv: no such file or folder" in refused(capfd)
 
 
 @pytest.mark.parametrize("recording", ["greeting.wav", "lecture.flac", "podcast.mp3", "story.ogg"])

@@ -24,7 +24,7 @@ def test_one_screen_tells_what_a_bug_report_needs(capfd):
     for package in ("torch", "ray", "soundfile", "av"):
         assert f"{package} {importlib.metadata.version(package)}" in text
     assert "writes wav, flac, ogg, mp3 CPUs" in text
-    for name in ("FLAC", "MP3", "M4A (AAC)", "WMA"):
+    for name in ("FLAC", "OGG (Vorbis, Opus)", "MP3", "M4A (AAC)", "WMA"):
         assert name in text
     free = shutil.disk_usage(".").free / 1e9
     shown = float(text.partition(" GB free")[0].rpartition(": ")[2])

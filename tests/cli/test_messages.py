@@ -240,9 +240,13 @@ $ plan words --pattern *.wav --pattern *.flac
 $ run list.csv --recipe words --where speaker==9
 --where 'speaker==9': none of 2 rows matches; fix the condition
 $ run gone.csv
-{here}/gone.csv: the dataset list cannot be read: No such file or directory; check its path
+{here}/gone.csv: no such file or folder; did you mean 'one.csv'?
 $ run gone
-{here}/gone: the dataset list cannot be read: No such file or directory; check its path
+{here}/gone: no such file or folder; check its path
+$ run no_inputs.csv --recipe no-matter
+{here}/no_inputs.csv: no such file or folder; did you mean 'no_input.csv'?
+$ run --recipe words no_inputs.csv
+{here}/no_inputs.csv: no such file or folder; did you mean 'no_input.csv'?
 $ run nothing.csv --recipe words
 {here}/nothing.csv: is empty; a dataset list starts with a line of column names
 $ run no_input.csv --recipe words
@@ -346,7 +350,7 @@ $ run list.csv --config gone.toml
 $ run list.csv --recipe words --num-chars 2 --overlap 2
 overlap 2: must be at least 0 and less than num-chars, which is 2
 $ plan gone.csv
-{here}/gone.csv: the dataset list cannot be read: No such file or directory; check its path
+{here}/gone.csv: no such file or folder; did you mean 'one.csv'?
 $ plan list.csv --recipe chnk
 --recipe chnk: is not a recipe; did you mean 'chunk'?
 $ manifest gone

@@ -35,6 +35,13 @@ def test_what_changed_is_named(folder, capfd):
     assert why == ["column speaker is new", "column who is gone"]
     assert said.lines[:2] == [f"note: {'; '.join(why)}", note]
 
+    list_.write_text("input,a,b,c,d,e,f,g\na.txt,1,,,,,,\nb.txt,7,,,,,,\n")
+    _, why = said_of(capfd, folder)
+    assert why == ["columns a, b, c, d, e and 2 more are new", "column speaker is gone"]
+    list_.write_text("input,speaker\na.txt,1\nb.txt,7\n")
+    said, why = said_of(capfd, folder)
+    assert why == ["column speaker is new", "columns a, b, c, d, e and 2 more are gone"]
+
     said, why = said_of(capfd, folder, "--num-chars=3")
     assert why == ["parameter num_chars changed from 2 to 3"]
     assert said.lines[:2] == [f"note: {why[0]}", note]

@@ -576,7 +576,11 @@ def test_the_report_says_how_much_is_where(outputs: Path, capfd):
     ("arguments", "message"),
     [
         (["--by", "nobody"], "by 'nobody': the manifest has no such column; it has input, speaker"),
-        (["--train", "0.5"], "train 0.5: must sum to 1, not 0.5"),
+        (
+            ["--by", "nobody"],
+            "(labels of an earlier run come along with: splitter run DIR/manifest.csv --column",
+        ),
+        (["--train", "0.8"], "train 0.8: must sum to 1, not 0.8; add --validation 0.2 or --test 0.2\n"),
         (["--label", "nobody"], "--label nobody: the manifest has no such column; it has input, speaker"),
         (["--balance", "nobody"], "--balance nobody: the manifest has no such column; it has input, speaker"),
         (["--remove", "--by", "speaker"], "leave out the other options"),
