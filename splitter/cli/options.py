@@ -135,7 +135,8 @@ def read_toml(path: str, option: str = "") -> dict[str, Any]:
         with open(path, "rb") as file:
             return tomllib.load(file)
     except OSError as error:
-        raise Refused(f"{option}{path}: cannot be read: {error.strerror}") from None
+        advice = "; check its path" if isinstance(error, FileNotFoundError) else ""
+        raise Refused(f"{option}{path}: cannot be read: {error.strerror}{advice}") from None
     except UnicodeDecodeError as error:
         raise Refused(f"{option}{path}: is not UTF-8 at byte {error.start}; save it as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -216,6 +216,13 @@ def _chosen(made: "Pipeline", values: Mapping[str, Any]) -> "tuple[Pipeline, Any
     return made, made.chosen(until=values.get("until"), only=values.get("only"))
 
 
+def _command(file: str, output: str | None) -> str:
+    """Return the command that runs a pipeline, or continues."""
+    from splitter.engine.display import as_typed
+
+    return f"splitter pipeline run {as_typed(file)}" + (f" --output {as_typed(output)}" if output else "")
+
+
 def _run(file: str, output: str | None, **values: Any) -> int:  # noqa: ANN401 - what click has parsed
     return run_pipeline(*_chosen(read_pipeline(file, output), values))
 
@@ -274,7 +281,7 @@ def status(file: str, output: str | None) -> int:
     """Show how far each stage is, also while the pipeline is at work."""
     from splitter.pipeline.status import status_lines
 
-    for line in status_lines(read_pipeline(file, output)):
+    for line in status_lines(read_pipeline(file, output), command=_command(file, output)):
         click.echo(line)
     return 0
 
@@ -285,10 +292,9 @@ def status(file: str, output: str | None) -> int:
 @deep_option
 def verify(file: str, output: str | None, deep: str | None) -> int:
     """Check that everything that the stages left is present and unchanged, as 'splitter verify' does."""
-    from splitter.engine.display import as_typed
     from splitter.pipeline.status import verify_stage
 
-    command = f"splitter pipeline run {as_typed(file)}" + (f" --output {as_typed(output)}" if output else "")
+    command = _command(file, output)
     try:
         return max(
             verify_stage(stage, click.echo, command=command, deep=deep_of(deep))

@@ -103,8 +103,8 @@ class Forecast:
         """Return the numbers, for other programs."""
         return asdict(self)
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines for a person."""
+    def lines(self, *, gives_columns: bool = False) -> Iterator[str]:
+        """Yield the lines for a person; `gives_columns`: the recipe is to make metadata only."""
         kinds = ("new", "changed", "done", "failed", "missing")
         counts = ", ".join(f"{getattr(self, kind):,} {kind}" for kind in kinds if getattr(self, kind))
         yield f"{show_count(self.inputs, 'input')}{counts and ': '}{counts}"
@@ -118,6 +118,8 @@ class Forecast:
         else:
             about = "" if self.exact else "about "
             gives = f"{about}{show_count(self.outputs, 'output')} (about {show_bytes(self.bytes)})"
+            if gives_columns and not self.outputs:
+                gives = "columns, no files"
             known = self.exact or self.tried
             to_do = f"to do: {show_count(self.to_do, 'input')} ({show_bytes(self.input_bytes)})"
             yield f"{to_do}, which give {gives}" if known else f"{to_do}; number of outputs unknown"

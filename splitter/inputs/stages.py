@@ -126,6 +126,19 @@ class StageOutputs:
     committed: Committed | AboutToBeCommitted | None = None
     before: "StageOutputs | None" = None
 
+    @property
+    def without_files(self) -> str:
+        """What to do if the stage has done inputs and made no file for another; empty if it has made some."""
+        journal = Journal(storage_of(self.folder))
+        journal.load()
+        done = journal.done()
+        if self.adds_columns or not len(done) or journal.entries["outputs"][done].any():
+            return ""
+        return (
+            f"{self.name} has made no files to work on; if it makes metadata only, describe the stages in a "
+            'file, with adds = "columns" for that one'
+        )
+
     def where(self, condition: str) -> "InputList":
         """Return those outputs that meet a condition, such as `quality > 0.6`."""
         from splitter.inputs.listing import InputList

@@ -1,5 +1,6 @@
 """One stage: it follows the stage before, then does the rest as an ordinary run, and makes its manifest."""
 
+import contextlib
 import copy
 import time
 from collections.abc import Generator, Iterable, Sequence
@@ -12,7 +13,7 @@ from splitter.engine.decide import Decision, State
 from splitter.engine.main import run_to_end
 from splitter.engine.rounds import Progress
 from splitter.engine.summary import Summary
-from splitter.errors import Interrupted, Refused, RunStopped, StorageError
+from splitter.errors import Interrupted, Refused, RunStopped, StorageError, UnknownColumn
 from splitter.executors.base import Executor
 from splitter.inputs.stages import Committed
 from splitter.inputs.survey import Survey
@@ -27,6 +28,7 @@ from splitter.pipeline.fusing import FusedUsers, FusedWork
 from splitter.pipeline.neighbours import AT_WORK, COMPLETE, INCOMPLETE, StageState, Upstream
 from splitter.pipeline.ranges import Ranges
 from splitter.storage.opening import storage_of
+from splitter.text.labels import EARLIER
 from splitter.worker.messages import Batch, Job, Report
 
 SECONDS_TO_WAIT = 0.05
@@ -190,13 +192,8 @@ class StageDriver:
         if summary is None:
             return None
         before_stage = self._stage.before
-        has_inputs = summary.inputs or summary.tally.not_kept
-        if before_stage and not (has_inputs or before_stage.outputs.adds_columns):
-            name = before_stage.name
-            self._display.warn(
-                f"{name} has made no files to work on; if it makes metadata only, describe the stages in a "
-                'file, with adds = "columns" for that one'
-            )
+        if before_stage and not summary.inputs and (advice := before_stage.outputs.without_files):
+            self._display.warn(advice)
         return summary
 
     def _run_to_end(
@@ -225,8 +222,21 @@ class StageDriver:
             if not committed.parts:
                 # it may be about columns that nobody knows yet
                 dataset.inputs, options = replace(dataset.inputs, where=None), replace(options, where=None)
-        request = read_request(dataset, storage_of(stage.outputs.folder), options, self._display)
+        try:
+            request = read_request(dataset, storage_of(stage.outputs.folder), options, self._display)
+        except UnknownColumn as error:
+            raise UnknownColumn(self._advised(str(error))) from None
         return replace(request, hooks=self._hooks)
+
+    def _advised(self, why: str) -> str:
+        """Return why a column is not there; not with a hint at one of outputs that nothing has made."""
+        said, hint, _ = why.partition(f"; did you mean '{EARLIER}")
+        advice = ""
+        if hint and self._stage.before:
+            # its records may just be merged
+            with contextlib.suppress(StorageError):
+                advice = self._stage.before.outputs.without_files
+        return f"{said}; {advice}" if advice else why
 
 
 def is_complete(summary: Summary | None) -> bool:

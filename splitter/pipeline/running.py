@@ -121,7 +121,7 @@ def run_stages(pipeline: Pipeline, stages: Sequence[Stage]) -> PipelineEnd:
                 for stage in stages:
                     if stage.until_used and users_of(stage, stages):
                         drop_used(stage, stages)
-    _tell(end, display)
+    _tell(end, display, stages)
     return end
 
 
@@ -309,7 +309,7 @@ def _was_complete(stage: Stage) -> bool:
     return InputStatus.of(storage, journal, keys).is_complete
 
 
-def _tell(end: PipelineEnd, display: PipelineDisplay) -> None:
+def _tell(end: PipelineEnd, display: PipelineDisplay, stages: Sequence[Stage]) -> None:
     """Print what each stage has come to, and the next step."""
     for name, stage in end.stages.items():
         if stage.summary is not None:
@@ -321,7 +321,7 @@ def _tell(end: PipelineEnd, display: PipelineDisplay) -> None:
     for line in _why_early(end):
         display.say(line, loud=True)
     if not (end.signal or end.early):
-        display.say(_next_step(end))
+        display.say(_next_step(end, stages))
 
 
 def _why_early(end: PipelineEnd) -> Iterator[str]:
@@ -332,12 +332,16 @@ def _why_early(end: PipelineEnd) -> Iterator[str]:
         yield f"stopped: stage {name}: {stage.why}"
 
 
-def _next_step(end: PipelineEnd) -> str:
+def _next_step(end: PipelineEnd, stages: Sequence[Stage]) -> str:
     summaries = [stage.summary for stage in end.stages.values() if stage.summary]
     if failed := [summary for summary in summaries if summary.failed]:
         tables = " and ".join(f"{as_typed(summary.output)}/errors.csv" for summary in failed)
         return (
             f"next: see {tables}{first_failure(failed[0])}, fix the cause, and run again with --retry-failed"
         )
+    for stage in stages:
+        summary = end.stages[stage.name].summary
+        if stage.before and summary and not summary.inputs and (advice := stage.before.outputs.without_files):
+            return f"next: {stage.name} had nothing to do, since {advice}, and run again"
     last = [*end.stages.values()][-1].summary
     return f"next: splitter report {as_typed(last.output)}" if last else "next: run again to continue"

@@ -51,7 +51,7 @@ def plan_lines(stages: Sequence[Stage]) -> Iterator[str]:
                 plan = forecast(stage.dataset, storage_of(stage.outputs.folder), options, display)
             except Refused as error:
                 raise Refused(f"stage {stage.name}: {error}") from None
-            for line in plan.lines():
+            for line in plan.lines(gives_columns=stage.outputs.adds_columns):
                 yield f"{stage.name}: {one_line(line)}"
             if before is not None and waits:
                 yield f"{stage.name}: and what {before.name} has still to make"
@@ -67,14 +67,21 @@ def _has_list(stage: Stage) -> bool:
     return True
 
 
-def status_lines(pipeline: Pipeline) -> Iterator[str]:
-    """Yield how far each stage is; nothing is written, and a pipeline may be at work."""
+def status_lines(pipeline: Pipeline, *, command: str) -> Iterator[str]:
+    """Yield how far each stage is; nothing is written, and a pipeline may be at work. `command` runs it."""
+    found = []
     for stage in pipeline.stages:
-        yield f"{stage.name}: {_status_at_work(stage)}"
+        found.append(_status_at_work(stage))
+        yield f"{stage.name}: {found[-1][0]}"
+    # a run of it holds the folder of all stages
+    user, _ = storage_of(pipeline.output).users()
+    if any(is_left for _, is_left in found) and not user:
+        how = "start" if all(line == _NOT_YET for line, _ in found) else "continue"
+        yield f"not running; to {how}: {command}"
 
 
-def _status_at_work(stage: Stage) -> str:
-    """Return how far a stage is, though its records come and go while they are read."""
+def _status_at_work(stage: Stage) -> tuple[str, bool]:
+    """Return how far a stage is, and whether something is left, though its records come and go meanwhile."""
     for _ in range(LOOKS - 1):
         with contextlib.suppress(StorageError):
             return _status(stage)
@@ -82,12 +89,12 @@ def _status_at_work(stage: Stage) -> str:
     return _status(stage)
 
 
-def _status(stage: Stage) -> str:
+def _status(stage: Stage) -> tuple[str, bool]:
     storage = storage_of(stage.outputs.folder)
     try:
         _, _, keys = stored_list(storage)
     except Refused:
-        return "has not run yet"
+        return _NOT_YET, True
     journal = Journal(storage)
     journal.peek()
     found = InputStatus.of(storage, journal, keys)
@@ -103,7 +110,8 @@ def _status(stage: Stage) -> str:
         parts.append(f"{left:,} to do")
     user, _ = storage.users()
     outputs = f"{show_count(int(made['outputs'].sum()), 'output')} ({show_bytes(int(made['bytes'].sum()))})"
-    return f"{', '.join(parts) or 'nothing done'}; {outputs}" + ("; at work" if user else "")
+    line = f"{', '.join(parts) or 'nothing done'}; {outputs}" + ("; at work" if user else "")
+    return line, left > 0
 
 
 def verify_stage(
@@ -125,4 +133,5 @@ def verify_stage(
     return verdict.exit_code
 
 
+_NOT_YET = "has not run yet"
 _WORDS = {DONE: "done", SKIPPED: "skipped", FAILED: "failed"}

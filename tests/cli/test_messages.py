@@ -346,7 +346,7 @@ $ run list.csv --config broken.toml
 $ run list.csv --config list.toml
 --config: 'seconds' takes one value, not a list
 $ run list.csv --config gone.toml
---config gone.toml: cannot be read: No such file or directory
+--config gone.toml: cannot be read: No such file or directory; check its path
 $ run list.csv --recipe words --num-chars 2 --overlap 2
 overlap 2: must be at least 0 and less than num-chars, which is 2
 $ plan gone.csv

@@ -7,6 +7,7 @@ import pytest
 from doors import Said, here, read_table, write_files, write_list
 
 from splitter.ledger.run_files import DROPPED
+from splitter.storage.opening import storage_of
 
 RECIPES = """\
 from splitter import ProcessorDataset
@@ -168,6 +169,7 @@ class TestPipeline:
             "cut: has not run yet",
             "judge: has not run yet",
             "choose: has not run yet",
+            f"not running; to start: splitter pipeline run {file}",
         ]
         planned = here(capfd, "pipeline", "plan", file).out.splitlines()
         assert planned[0] == "cut: 2 inputs: 2 new"
@@ -196,6 +198,7 @@ class TestPipeline:
         assert here(capfd, "pipeline", "status", file).out.splitlines()[1:] == [
             "judge: 9 done; 0 outputs (0 bytes)",
             "choose: has not run yet",
+            f"not running; to continue: splitter pipeline run {file}",
         ]
 
     def test_only_runs_a_single_stage_on_what_there_is(self, file, capfd):
@@ -223,6 +226,7 @@ class TestPipeline:
         verified = here(capfd, "pipeline", "verify", file)
         assert verified.code == 0
         assert verified.out.splitlines()[0].endswith("9 dropped after use")
+        assert "not running" not in here(capfd, "pipeline", "status", file).out
         deep = here(capfd, "pipeline", "verify", "--deep", file)
         cut, judge, choose = deep.out.splitlines()
         assert deep.code == 0, "what is gone by rule is no finding"
@@ -252,6 +256,19 @@ class TestPipeline:
         assert [row["from_part"] for row in read_table(chosen / "manifest.csv")] == ["pyt", "yto"]
         assert [*(file.parent / "made" / "cut").rglob("*.txt")] == []
         assert sorted(path.read_text() for path in chosen.rglob("*.txt")) == ["pyt", "yto"]
+
+
+def test_what_a_stage_of_columns_gives_is_no_count_of_files(tmp_path, capfd):
+    """It is planned before it has run; of a pipeline that is at work, status names no command."""
+    file = fill(tmp_path, CUT_JUDGE)
+    assert here(capfd, "pipeline", "run", file, "--only", "cut", "--quiet").code == 0
+    planned = here(capfd, "pipeline", "plan", file).out.splitlines()
+    assert "judge: to do: 9 inputs (27 bytes), which give columns, no files" in planned
+    with storage_of(str(tmp_path / "made")).locked():
+        assert "not running" not in here(capfd, "pipeline", "status", file).out
+    assert "not running" in here(capfd, "pipeline", "status", file).out
+    said = here(capfd, "pipeline", "run", "none.toml")
+    assert said.lines == ["splitter: none.toml: cannot be read: No such file or directory; check its path"]
 
 
 def test_paths_start_from_the_file_and_a_failed_input_fails_alone(tmp_path, capfd, monkeypatch):
@@ -320,3 +337,21 @@ def test_then_names_folders_after_recipes(tmp_path, capfd, monkeypatch):
     said = here(capfd, *common, "--then", "own.py:Length", "--then", "copy", "--output", "none")
     assert said.code == 0
     assert "copy: note: length has made no files to work on" in said.err
+
+
+def test_metadata_that_no_stage_takes_is_said_with_what_to_do(tmp_path, capfd):
+    """Where `adds` was forgotten: at the end, and where a condition names a column."""
+    advice = "judge has made no files to work on; if it makes metadata only, describe the stages in a file"
+    forgotten = CUT_JUDGE.replace('adds = "columns"\n', "")
+    file = fill(tmp_path, forgotten + CHOOSE)
+    said = here(capfd, "pipeline", "run", file)
+    assert said.code == 0
+    assert said.lines[-1].startswith(f"next: choose had nothing to do, since {advice}")
+    file.write_text(forgotten + CHOOSE.replace("from_part ~ 'p'", "length > 1"))
+    said = here(capfd, "pipeline", "run", file)
+    assert said.code == 2
+    assert said.lines[-1].startswith(
+        "stopped: stage choose: --where 'length > 1': there is no column 'length'; "
+    )
+    assert advice in said.lines[-1]
+    assert "did you mean" not in said.err

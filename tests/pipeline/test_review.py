@@ -257,5 +257,5 @@ def test_records_are_merged_while_the_status_is_read(inputs: Path, monkeypatch: 
     pipeline.run(until="first", quiet=True)
     names, gone = journal.Journal.record_names, ["000001-000099"]
     monkeypatch.setattr(journal.Journal, "record_names", lambda of: [*names(of), *(gone.pop() for _ in gone)])
-    assert next(iter(status_lines(pipeline))) == "first: 24 done; 48 outputs (158 bytes)"
+    assert next(iter(status_lines(pipeline, command=""))) == "first: 24 done; 48 outputs (158 bytes)"
     assert not gone

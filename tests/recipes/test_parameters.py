@@ -304,7 +304,7 @@ def test_a_job_file_that_is_not_there(capfd, listing):
     said = run(capfd, listing, "--config", "none.toml")
     assert (said.code, said.lines) == (
         2,
-        ["splitter: --config none.toml: cannot be read: No such file or directory"],
+        ["splitter: --config none.toml: cannot be read: No such file or directory; check its path"],
     )
 
 
