@@ -409,7 +409,7 @@ def test_encodings_that_are_only_read(tmp_path, format_, subtype, there):
     ):
         Target(format=format_, subtype=subtype)
     path = write_sound(tmp_path / "a.wav", noise(100), 8000)
-    with pytest.raises(AudioError, match=rf"a\.wav: WAV cannot hold {subtype}; choose another --format or "):
+    with pytest.raises(AudioError, match=rf"a\.wav: WAV cannot hold --subtype {subtype}; choose from ALAW, "):
         chunks_of(path, subtype=subtype)
 
 

@@ -35,7 +35,7 @@ from splitter.ledger import records as commits_module
 from splitter.ledger.journal import Journal
 from splitter.ledger.protocol import BEGUN
 from splitter.ledger.records import DIGEST_BYTES, ENTRY, Record, RowColumns, first_line
-from splitter.ledger.shard_groups import LEAST_BYTES, MOST_SMALL, _inputs_in_group
+from splitter.ledger.shard_groups import LEAST_BYTES, MOST_SMALL, inputs_in_group
 from splitter.options import RunOptions
 from splitter.outputs import dataset
 from splitter.records import Scratch
@@ -194,7 +194,7 @@ def test_an_archive_that_is_exactly_as_large_as_it_may_be(sized, size: int):
 def test_inputs_of_a_group_are_as_many_as_a_shard_is_to_take(each: int, inputs: int):
     """On average, as the sizes of shards are promised; one at least."""
     for shard_bytes in (each, LEAST_BYTES, 1 << 30):
-        size = _inputs_in_group(np.full(inputs, each), shard_bytes, shuffled=False)
+        size = inputs_in_group(inputs, inputs * each, shard_bytes)
         wanted = min(shard_bytes, max(LEAST_BYTES, inputs * each // 64))
         assert size == 1 or size * each <= wanted
         assert (size + 1) * each > wanted or size == max(MOST_SMALL, inputs // 64)
