@@ -83,8 +83,8 @@ def test_a_url_of_another_package(words: Path, outside: None, capfd):
 def test_what_a_package_adds_is_listed(outside: None, capfd):
     """Where all names are shown, and where one is completed or misspelt."""
     assert "[files|webdataset|parquet|virtual|kinds|wrong|zip]" in here(capfd, "run", "--help").out
-    assert "one" in here(capfd, "run", "list.csv", "--executor", "two").err
-    assert "did you mean 'shout'?" in here(capfd, "run", "list.csv", "--recipe", "shoutt").err
+    assert "one" in here(capfd, "run", ".", "--executor", "two").err
+    assert "did you mean 'shout'?" in here(capfd, "run", ".", "--recipe", "shoutt").err
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_no_package_takes_the_name_of_another(outside: None, tmp_path: Path, mon
         "[splitter.recipes]\nshout = second_package:Shout\nwords = second_package:Words\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    said = here(capfd, "run", "list.csv", "--recipe", "shout")
+    said = here(capfd, "run", ".", "--recipe", "shout")
     assert "(outside_package:Shout, second_package:Shout); uninstall all but one" in said.err
     assert exit_code(["run", "--recipe", "words", "--help"]) == 0
 

@@ -66,15 +66,11 @@ class RunCommand(click.Command):
         ctx.default_map = {key: as_given(known[key], value, table.name) for key, value in config.items()}
         given = [*args]
         try:
-            left = super().parse_args(ctx, args)
+            return super().parse_args(ctx, args)
         except click.MissingParameter as error:
             if error.param is not None and error.param.name == "dataset":
                 _suggest_folder(ctx.command_path, given)
             raise
-        if table is not ctx.obj:
-            # those behind an option
-            _refuse_missing(ctx.params["dataset"])
-        return left
 
     def _parse_unfinished(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse a line that a shell wants to complete."""
@@ -187,7 +183,7 @@ def _run_chain(values: Mapping[str, Any]) -> int:
             "--dry-run cannot be combined with --then; describe the stages in a file, and use "
             "'splitter pipeline plan'"
         )
-    dataset, options = asked(values, together(values["dataset"]))
+    dataset, options = asked(values, _inputs(values))
     made = chained(
         dataset, options, click.get_current_context().meta["name"], values["then"], values["output"]
     )
@@ -239,8 +235,14 @@ def _plan(*, as_json: bool = False, **values: Any) -> int:  # noqa: ANN401 - wha
 
 def _asked(values: Mapping[str, Any]) -> "tuple[ProcessorDataset, RunOptions]":
     """Return the dataset and the options of the run."""
-    dataset, chosen = asked(values, together(values["dataset"]))
+    dataset, chosen = asked(values, _inputs(values))
     return dataset, RunOptions.of(chosen)
+
+
+def _inputs(values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what a recipe takes
+    # those behind an option, too
+    _refuse_missing(values["dataset"])
+    return together(values["dataset"])
 
 
 def asked(values: Mapping[str, Any], inputs: Any) -> "tuple[ProcessorDataset, dict[str, Any]]":  # noqa: ANN401

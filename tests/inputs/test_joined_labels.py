@@ -250,7 +250,7 @@ def test_only_lists_are_added(other):
         (["one.csv", "one.csv"], "a.txt: is listed twice, in rows 1 and 2"),
         (["one.csv", "one.csv", "--pattern", "*.txt"], "--pattern '*.txt' is only for a folder"),
         (["one.csv", "folder", "--rename", "x=y"], "--rename x=…: the dataset list has no column 'x'"),
-        (["one.csv", "none.csv"], "none.csv: the dataset list cannot be read"),
+        (["one.csv", "none.csv"], "none.csv: no such file or folder"),
         (["one.csv", "--folder-label", "label"], "--folder-label 'label' is only for a folder"),
         (["folder", "--folder-label", ""], "--folder-label '': is not a column name"),
         (["folder", "--folder-label", "input"], "the column 'input' occurs twice"),

@@ -544,7 +544,7 @@ def test_a_packed_archive_that_is_cut_off(folder, capfd):
         ("s.tar", b"no archive" * 100, "is not a tar archive"),
         ("s.tar.gz", gzip.compress(b"no archive" * 100, mtime=0), "is not a tar archive"),
         ("s.tar.bz2", b"BZh91AY" * 100, "is not a tar archive"),
-        ("s.tar", None, "No such file"),
+        ("s.tar", None, "no such file"),
         ("s-{0..1}.tar", None, "s-0.tar"),
         ("s-*.tar", None, "no file has such a name"),
         ("pipe:cat s.tar", None, "commands are not run"),
