@@ -17,7 +17,7 @@ from splitter.recipes.parameters import field_parameters, first_line, recipe_par
 from splitter.recipes.registry import DEFAULT, load_recipe
 from splitter.registry import INPUTS
 from splitter.system.exit_signals import saying_so
-from splitter.text.endings import SOUND
+from splitter.text.endings import SOUND, ending_of
 from splitter.text.show import show_count
 from splitter.text.spelling import nearest
 
@@ -105,7 +105,7 @@ def _suggest_folder(command: str, args: list[str]) -> None:
     """Refuse a command without a dataset with one that works, if the current folder holds sound files."""
     files_below = (name for folder, _, names in os.walk(".") if "/." not in folder for name in names)
     seen = itertools.islice(files_below, _LOOKED_AT)
-    count = sum(os.path.splitext(name)[1][1:].lower() in SOUND for name in seen)
+    count = sum(ending_of(name) in SOUND for name in seen)
     if count:
         found = show_count(count, "sound file")
         suggestion = f"{command} {shlex.join(['.', *args])}"
@@ -116,7 +116,9 @@ def _refuse_missing(sources: Iterable[str]) -> None:
     """Refuse what can only be a path, and is not there; URLs and patterns are left to what reads them."""
     for source in sources:
         path = os.path.abspath(os.path.expanduser(source))
-        if _PATTERN & {*source} or ":" in source or _is_there(path) or _is_of_package(path):
+        # an outside package may take what has this ending
+        is_taken = ending_of(path) in INPUTS.names()
+        if _PATTERN & {*source} or ":" in source or _is_there(path) or is_taken:
             continue
         beside: list[str] = []
         with contextlib.suppress(OSError), os.scandir(os.path.dirname(path)) as found:
@@ -134,10 +136,6 @@ def _is_there(path: str) -> bool:
     except (OSError, ValueError):
         pass
     return True
-
-
-def _is_of_package(path: str) -> bool:
-    return os.path.splitext(path)[1][1:].lower() in INPUTS.names()
 
 
 _PATTERN = {*"*?[]{}"}

@@ -27,7 +27,7 @@ from splitter.inputs.table import InputTable, copy_list
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import OPTION, KeepRule
 from splitter.ledger.list_copy import ListDescription
-from splitter.ledger.part_shares import inputs_of_part
+from splitter.ledger.part_shares import bytes_together, inputs_of_part
 from splitter.ledger.recipe_record import recipe_how
 from splitter.ledger.records import OWN_COLUMNS
 from splitter.ledger.shard_groups import Groups
@@ -206,7 +206,7 @@ def read_assignment(
         group_rows,
         request.listing.member,
         source.size_column,
-        total_bytes=int(found.sizes[found.sizes > 0].sum()),
+        total_bytes=bytes_together(found.sizes),
     )
     advice = advice_on_missing(request.listing, table, layout, found)
     return Assignment(

@@ -14,7 +14,7 @@ from splitter.engine.lost_workers import LostWorkers
 from splitter.errors import UnreadableInput
 from splitter.inputs.shards.index import InputShard
 from splitter.ledger.journal import Journal
-from splitter.ledger.manifest import positions_in_union
+from splitter.ledger.manifest import in_columns, positions_in_union
 from splitter.ledger.records import DONE
 from splitter.ledger.shard_groups import Group, GroupMember, Groups
 from splitter.storage.layout import file_with, shard_of
@@ -404,9 +404,7 @@ class GroupPlanner(BatchPlanner):
         if self._groups.first is None or member.head.columns == columns:
             return member
         head = replace(member.head, columns=columns)
-        positions = positions_in_union(member.head, head)
-        rows = [["" if at is None else row[at] for at in positions] for row in member.rows]
-        return replace(member, head=head, rows=rows)
+        return replace(member, head=head, rows=in_columns(member.rows, positions_in_union(member.head, head)))
 
     def _first_of_each(self, positions: np.ndarray, most: int | None) -> np.ndarray:
         """Return the first few positions of each group, or all of them."""

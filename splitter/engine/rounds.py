@@ -17,6 +17,7 @@ from splitter.engine.display import Display
 from splitter.engine.lost_workers import LostWorkers
 from splitter.errors import RecipeError, RunStopped
 from splitter.ledger.journal import INDEX, Journal
+from splitter.ledger.part_shares import bytes_together
 from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED
 from splitter.sinks.columns import OutputColumns, earlier_columns, forget_columns
 from splitter.text.show import show_count
@@ -149,7 +150,7 @@ def _start(  # noqa: PLR0913, PLR0917 - what is known
 ) -> None:
     """Say how much there is to do, and where more workers would be busy, were a batch not so large."""
     sizes = run.survey.sizes[state.todo]
-    display.start(inputs=len(sizes), size=int(sizes[sizes > 0].sum()), done=progress.counts.inputs)
+    display.start(inputs=len(sizes), size=bytes_together(sizes), done=progress.counts.inputs)
     workers = run.executor.workers
     if run.groups is None:
         # otherwise batches are as small as they need be

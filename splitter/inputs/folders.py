@@ -20,6 +20,7 @@ from splitter.stores.listings import (
     is_remote_folder,
     remote_files,
 )
+from splitter.text.endings import ending_of
 from splitter.text.urls import is_url, joined
 
 if TYPE_CHECKING:
@@ -134,12 +135,12 @@ def _without_others(files: Iterable[str], listing: "InputList", reading: ListRea
 
     What a pattern asks for by its ending is one.
     """
-    asked = {_ending(pattern) for pattern in listing.patterns}
+    asked = {ending_of(pattern) for pattern in listing.patterns}
     kinds = {ending: kind for ending, kind in (listing.not_inputs or {}).items() if ending not in asked}
     others = []
     nothing = True
     for file in files:
-        if _ending(file) in kinds:
+        if ending_of(file) in kinds:
             others.append(file)
         else:
             nothing = False
@@ -148,11 +149,7 @@ def _without_others(files: Iterable[str], listing: "InputList", reading: ListRea
         # the recipe says of each what it is
         yield from others
     else:
-        reading.tally.passed_over.update(kinds[_ending(file)] for file in others)
-
-
-def _ending(name: str) -> str:
-    return os.path.splitext(name)[1][1:].lower()
+        reading.tally.passed_over.update(kinds[ending_of(file)] for file in others)
 
 
 def same_folder(one: str, other: str) -> bool:

@@ -19,7 +19,7 @@ from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import KeepRule
 from splitter.ledger.list_copy import ListDescription, list_description, list_is_whole, stored_list
-from splitter.ledger.manifest import positions_in_union, rows_of, union_of
+from splitter.ledger.manifest import in_columns, positions_in_union, rows_of, union_of
 from splitter.ledger.records import DONE, RowColumns
 from splitter.ledger.shard_ranges import Descent
 from splitter.ledger.status import InputStatus
@@ -104,8 +104,7 @@ class AboutToBeCommitted:
         """Yield their rows of the manifest."""
         union = self.union
         for head, text in self.texts:
-            positions = positions_in_union(head, union)
-            yield from (["" if at is None else row[at] for at in positions] for row in parse_rows(text))
+            yield from in_columns(parse_rows(text), positions_in_union(head, union))
 
 
 @dataclass(frozen=True, eq=False)

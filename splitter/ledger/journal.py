@@ -190,9 +190,13 @@ class Journal(CommitProtocol):
         chosen[entries[entries >= 0]] = False
         return np.flatnonzero(chosen)
 
+    def counting(self) -> np.ndarray:
+        """Return the entries that count: of each input the newest."""
+        return self.others(np.empty(0, "i8"))
+
     def done(self) -> np.ndarray:
         """Return the entries that count, and are done."""
-        entries = self.others(np.empty(0, "i8"))
+        entries = self.counting()
         return entries[self.entries["status"][entries] == DONE]
 
     def with_outputs(self, entries: np.ndarray) -> np.ndarray:

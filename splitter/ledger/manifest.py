@@ -243,9 +243,14 @@ def _table(
         yield csv_text.encode(rows)
 
 
+def in_columns(rows: Iterable[Row], positions: Sequence[int | None]) -> list[Row]:
+    """Return rows with other columns, by where each is; None stands for an empty one."""
+    return [["" if at is None else row[at] for at in positions] for row in rows]
+
+
 def rows_of(journal: Journal, record: int, piece: bytes, positions: Sequence[int | None]) -> list[Row]:
     """Return some columns of the rows in a piece of a record; None stands for an empty one."""
     try:
-        return [["" if at is None else row[at] for at in positions] for row in parse_rows(piece)]
+        return in_columns(parse_rows(piece), positions)
     except (IndexError, csv.Error):
         raise journal.damaged(record, "its rows are wrong") from None

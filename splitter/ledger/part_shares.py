@@ -24,6 +24,11 @@ class Measured(Protocol):
         """The bytes of each input."""
 
 
+def bytes_together(sizes: np.ndarray) -> int:
+    """Return the bytes of inputs together, as far as their sizes are known."""
+    return int(sizes[sizes > 0].sum())
+
+
 def inputs_of_part(storage: Storage, found: Measured, *, keep: bool = True) -> np.ndarray | None:
     """Return which inputs are for this part of the run; None if it is for all.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from splitter.ledger.part_shares import Measured
+from splitter.ledger.part_shares import Measured, bytes_together
 from splitter.ledger.records import RowColumns
 from splitter.ledger.run_files import GROUPS
 from splitter.options import RunPart
@@ -150,7 +150,7 @@ def deal(  # noqa: PLR0913 - each is one thing to know
     part = storage.part if keep else None
     with storage.gate() if part else contextlib.nullcontext():
         before = None if afresh else Groups.stored(storage)
-        total = int(found.sizes[found.sizes > 0].sum())
+        total = bytes_together(found.sizes)
         size = before.size if before else inputs_in_group(len(found.keys), total, shard_bytes)
         if not before and seed is not None:
             size = max(LEAST_SHUFFLED, size)

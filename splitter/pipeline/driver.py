@@ -18,6 +18,7 @@ from splitter.executors.base import Executor
 from splitter.inputs.stages import Committed
 from splitter.inputs.survey import Survey
 from splitter.ledger.journal import Journal
+from splitter.ledger.part_shares import bytes_together
 from splitter.ledger.records import NOT_DONE
 from splitter.ledger.shard_ranges import inputs_in_range
 from splitter.pipeline.contents import Contents
@@ -86,7 +87,7 @@ class StageHooks(RunHooks):
         """Return how many inputs are done together, where a later stage makes shards of ranges of them."""
         if self._shard_bytes is None:
             return None
-        return inputs_in_range(len(found.keys), int(found.sizes[found.sizes > 0].sum()), self._shard_bytes)
+        return inputs_in_range(len(found.keys), bytes_together(found.sizes), self._shard_bytes)
 
 
 class _EndedEarly(Executor):

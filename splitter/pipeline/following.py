@@ -26,6 +26,7 @@ from splitter.errors import Refused, StorageError, UnknownColumn
 from splitter.inputs.reading import read_source
 from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal
+from splitter.ledger.part_shares import bytes_together
 from splitter.ledger.recipe_record import how_before
 from splitter.ledger.run_files import LIST
 from splitter.ledger.tables import take_away
@@ -263,7 +264,7 @@ class _Waves(BatchPlanner):
     def _plan(self, to_do: State, *, careful: bool = False) -> Planner | GroupPlanner:
         """Plan the present wave, and say how much more there is to do."""
         sizes = self._run.survey.sizes[to_do.todo]
-        size = int(sizes[sizes > 0].sum())
+        size = bytes_together(sizes)
         self._size += size
         self._tell_waiting()
         self._inputs += len(sizes)

@@ -14,7 +14,6 @@ import numpy as np
 
 from splitter.engine.assignment import Assignment
 from splitter.engine.batches import Planner
-from splitter.engine.main import NOTHING
 from splitter.errors import SplitterError
 from splitter.inputs.listing import InputList
 from splitter.ledger.journal import Journal
@@ -67,8 +66,9 @@ class FusedUsers:
 
     def with_them(self, batch: Batch, journal: Journal) -> Batch:
         """Return a batch with what is fused with it; only what was never done is as usual."""
-        known = np.array(batch.keys, "u8")
-        if self._is_off or not self._users or (journal.find(known) >= 0).any():
+        if self._is_off or not self._users:
+            return batch
+        if (journal.find(np.array(batch.keys, "u8")) >= 0).any():
             return batch
         fused, _ = self._now()
         return replace(batch, fused=fused if fused.stages else None)
@@ -158,5 +158,5 @@ class FusedWork:
             return WorkCounts()
         self._counted.update(names)
         # without what was undone
-        made = journal.entries[journal.others(NOTHING)]
+        made = journal.entries[journal.counting()]
         return counts_of(made, len(made))

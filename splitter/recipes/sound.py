@@ -182,9 +182,8 @@ class SoundRecipe(ProcessorDataset):
         where = self.annotations or ""
         if where.startswith(IN_COLUMN) and where.removeprefix(IN_COLUMN) not in columns:
             column, there = where.removeprefix(IN_COLUMN), ", ".join(map(repr, columns[:10]))
-            raise UnknownColumn(
-                f"--annotations {where}: the dataset list has no column {column!r}; it has {there}"
-            )
+            missing = f"the dataset list has no column {column!r}; it has {there}"
+            raise UnknownColumn(f"--annotations {where}: {missing}")
 
     def metadata_keys(self, columns: Sequence[str]) -> set[str]:  # noqa: ARG002 - some look at them
         """Return the metadata keys that there will be, whatever the recordings are."""

@@ -31,6 +31,7 @@ from splitter.storage.base import Move, Storage
 from splitter.storage.content import READ_AT_ONCE, hold_content, measure
 from splitter.storage.layout import SHARDS
 from splitter.text.csv import Row
+from splitter.text.endings import ending_of
 
 # bytes of contents that wait in memory for their shard; more of them wait on disk
 MOST_IN_MEMORY = 128 << 20
@@ -234,7 +235,7 @@ class ShardsWriter(GroupWriter):
         self._waiting[owner.rank] = waiting
 
     def _extension(self, name: str) -> str:
-        extension = os.path.splitext(name)[1][1:].lower()
+        extension = ending_of(name)
         if not _PLAIN_EXTENSION.fullmatch(extension):
             return "bin"
         return f"output.{extension}" if extension in self._sink.taken else extension

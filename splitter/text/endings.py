@@ -1,5 +1,7 @@
 """The endings of the names of sound files, and of what lies beside them in a folder."""
 
+import os
+
 # formats that libsndfile reads
 READABLE = frozenset("aif aifc aiff au caf flac mp3 oga ogg opus rf64 snd w64 wav wave".split())  # noqa: SIM905
 SOUND = READABLE | frozenset("aac ac3 amr ape m4a m4b mka mp2 mp4 ra sph spx weba wma wv".split())  # noqa: SIM905
@@ -14,3 +16,8 @@ NOT_SOUND = {
     }.items()
     for ending in endings.split()
 }
+
+
+def ending_of(name: str) -> str:
+    """Return the ending of a name in lower case, without its dot; empty if there is none."""
+    return os.path.splitext(name)[1][1:].lower()

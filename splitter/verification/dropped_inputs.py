@@ -56,8 +56,7 @@ class DroppedInputs:
             if listed.root == self._listed.root and listed.size_column:
                 journal = Journal(storage)
                 journal.peek()
-                counting = journal.others(np.empty(0, "i8"))
-                failed = journal.entries["key"][np.intersect1d(counting, journal.failed())]
+                failed = journal.entries["key"][np.intersect1d(journal.counting(), journal.failed())]
                 yield Layout(listed.root, listed.keep_extension), {*failed.tolist()}
 
 

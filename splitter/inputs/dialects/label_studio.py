@@ -1,6 +1,5 @@
 """Exports of Label Studio as JSON: tasks, with the regions that people have labelled."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -9,7 +8,7 @@ from splitter.inputs.dialects.base import END, INPUT, START, TEXT, Dialect, Entr
 from splitter.inputs.dialects.files import scalars, whole_json
 from splitter.inputs.dialects.times import seconds, written
 from splitter.text.csv import json_text
-from splitter.text.endings import SOUND
+from splitter.text.endings import SOUND, ending_of
 from splitter.text.urls import is_url
 
 _NAMES = ("audio", "sound", "wav", "video", "image")
@@ -99,7 +98,7 @@ def _path_field(data: dict[str, Any]) -> str:
 
 
 def _ending(path: str) -> str:
-    return os.path.splitext(path.partition("?")[0])[1][1:].lower()
+    return ending_of(path.partition("?")[0])
 
 
 def _path(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from splitter.inputs.dialects.base import INPUT, SPEAKER, TEXT, Dialect, Entry, Written
 from splitter.inputs.dialects.files import lines, look
-from splitter.text.endings import SOUND
+from splitter.text.endings import SOUND, ending_of
 
 METADATA = "metadata.csv"
 
@@ -47,5 +47,5 @@ class Piper(LjSpeech):
 
 def _path(name: str) -> str:
     """Return the path of a recording by its name, which may have its ending."""
-    is_file = os.path.splitext(name)[1][1:].lower() in SOUND
+    is_file = ending_of(name) in SOUND
     return f"wavs/{name}" if is_file else f"wavs/{name}.wav"
