@@ -14,7 +14,7 @@ import numpy as np
 from splitter.audio.decoders import Decoder, SoundFormat, Truncated, ends_early
 from splitter.audio.formats.asf import seconds_before_cut
 from splitter.audio.formats.mp3 import bit_rate_of
-from splitter.audio.formats.mp4 import seconds_of_plain_edit
+from splitter.audio.formats.mp4 import lacks_index, seconds_of_plain_edit
 from splitter.audio.formats.whole_stream import blocks_of
 from splitter.errors import AudioError
 
@@ -24,6 +24,7 @@ _FORMATS = (
     "mpeg,mpegts,nistsphere,oga,ogg,oma,qcp,rm,shn,tak,tta,voc,w64,wav,webm,wsd,wv,xwma"
 )
 _NO_PROTOCOL = "none"
+_NO_INDEX = "it ends before its index (moov), written last: copy it once more, or repair it"
 _CONTAINERS = {"mov": "MP4", "asf": "WMA", "nistsphere": "NIST"}
 # how FFmpeg stores samples -> the encoding in libsndfile's words that holds them exactly; else they are lossy
 _HOLDING = {"u8": "PCM_U8", "s16": "PCM_16", "s32": "PCM_32", "dbl": "DOUBLE"}
@@ -56,7 +57,7 @@ class AvDecoder(Decoder):
                 container = opened.enter_context(open_container(file, **self._options))
                 stream = self._open(container)
             except av.error.FFmpegError as error:
-                raise AudioError(error.strerror or str(error)) from error
+                raise AudioError(_NO_INDEX if lacks_index(path) else error.strerror or str(error)) from error
             kind = container.format.name.partition(",")[0]
             if (kind, stream.codec_context.name) == _IN_SECONDS and self._seconds:
                 self._blocks = self._in_seconds(kind, stream.index)

@@ -9,6 +9,8 @@ does no more than this, it need not.
 import os
 import re
 import struct
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 Span = tuple[int, int]
@@ -29,6 +31,16 @@ def seconds_of_plain_edit(path: str) -> float:
         except (struct.error, LookupError, ValueError, ZeroDivisionError):
             # no edit list, or several; no track of sound, or several; or damage
             return 0.0
+
+
+def lacks_index(path: str) -> bool:
+    """Return whether an MP4 has no `moov`, which says where its sound is: many recorders write it last."""
+    with open(path, "rb") as file:
+        if not file.read(_HEAD_BYTES).endswith(b"ftyp"):
+            return False
+        with suppress(struct.error, ValueError):
+            return all(kind != b"moov" for kind, _ in _each_box(file, 0, os.fstat(file.fileno()).st_size))
+    return True
 
 
 def _seconds(file: BinaryIO) -> float:
@@ -81,9 +93,15 @@ def _content(file: BinaryIO, boxes: Boxes, kind: bytes) -> bytes:
 def _boxes(file: BinaryIO, at: int, end: int) -> Boxes:
     """Return where the boxes of each kind have their content."""
     found: Boxes = {}
+    for kind, span in _each_box(file, at, end):
+        found.setdefault(kind, []).append(span)
+    return found
+
+
+def _each_box(file: BinaryIO, at: int, end: int) -> Iterator[tuple[bytes, Span]]:
     for _ in range(_MOST_BOXES):
         if at + _HEAD_BYTES > end:
-            return found
+            return
         file.seek(at)
         size, kind = struct.unpack(">I4s", file.read(_HEAD_BYTES))
         head = _HEAD_BYTES
@@ -92,6 +110,6 @@ def _boxes(file: BinaryIO, at: int, end: int) -> Boxes:
         size = size or end - at
         if not head <= size <= end - at:
             raise ValueError("is damaged")
-        found.setdefault(kind, []).append((at + head, at + size))
+        yield kind, (at + head, at + size)
         at += size
     raise ValueError("has too many boxes")

@@ -14,6 +14,7 @@ import pytest
 from sounds import chunks_of, encoded_by_ffmpeg, ffmpeg, needs_ffmpeg, samples_of, tone
 
 from splitter.audio.formats.mp4 import seconds_of_plain_edit
+from splitter.audio.sniff import open_decoder
 from splitter.errors import AudioError
 
 pytestmark = [needs_ffmpeg, pytest.mark.slow]
@@ -233,6 +234,20 @@ def test_what_is_wrong_with_an_edit_list(tmp_path, m4a):
             damaged[chance.randrange(at - 4, len(m4a))] = chance.randrange(256)
         (tmp_path / "a.m4a").write_bytes(damaged)
         assert seconds_of_plain_edit(str(tmp_path / "a.m4a")) >= 0
+
+
+def test_a_recording_without_its_index(tmp_path, m4a):
+    """As a recorder leaves it that died, or a copy that ended early: the message says what is missing."""
+    assert m4a.index(b"mdat") < m4a.index(b"moov")
+    for end in (m4a.index(b"moov") - 4, len(m4a) // 2):
+        (tmp_path / "a.m4a").write_bytes(m4a[:end])
+        with pytest.raises(AudioError, match=r"a\.m4a: cannot .+: it ends before its index \(moov\)"):
+            open_decoder(str(tmp_path / "a.m4a"))
+    # damage elsewhere is not taken for that
+    (tmp_path / "a.m4a").write_bytes(m4a.replace(b"stsd", b"xxxx").replace(b"stco", b"xxxx"))
+    with pytest.raises(AudioError) as refused:
+        open_decoder(str(tmp_path / "a.m4a"))
+    assert "moov" not in str(refused.value)
 
 
 @pytest.mark.parametrize("at", [0.2, 0.5, 0.8])
