@@ -28,6 +28,15 @@ RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 _WITHOUT_TORCH = [] if NIGHTLY else [Path(__file__).parent / "without_torch"]
 PATH_OF_WORKERS = os.pathsep.join(map(str, [*_WITHOUT_TORCH, CHECKOUT]))
 
+FRUGAL = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_enable_metrics_collection": "0",
+    # no worker for each CPU of a node, a second of work each, before a batch needs one
+    "RAY_prestart_worker_first_driver": "1" if NIGHTLY else "0",
+    # what a batch needs is installed, or found to be impossible, in one environment and not in three
+    "RUNTIME_ENV_RETRY_TIMES": "1",
+}
+
 
 class RayNodes:
     """A cluster; each node is known by its number, and the first cannot be removed."""
@@ -49,10 +58,7 @@ class RayNodes:
             # where --address auto looks
             "RAY_TMPDIR": self._place,
         }
-        quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0"}
-        # what a batch needs is installed, or found to be impossible, in one environment and not in three
-        quiet["RUNTIME_ENV_RETRY_TIMES"] = "1"
-        environ = {**environment(**self.environ, **quiet, **{MARK: self.mark}), **environ}
+        environ = {**environment(**self.environ, **FRUGAL, **{MARK: self.mark}), **environ}
         command = [*within, sys.executable, SERVER, self._place]
         self._server = Server(command, environ, folder / "ray nodes.txt", new_session=True)
         try:
@@ -140,7 +146,7 @@ def ray_start(*options: str) -> Iterator[dict[str, str]]:
     try:
         started = subprocess.run(
             [*RAY, "start", *head, *options],
-            env=environment(**environ, RAY_enable_metrics_collection="0", **{MARK: mark}),
+            env=environment(**environ, **FRUGAL, **{MARK: mark}),
             capture_output=True,
             text=True,
             timeout=LONG,

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from doors import SHARED
-from executors.ray_nodes import MARK, PATH_OF_WORKERS, with_variable
+from executors.ray_nodes import FRUGAL, MARK, PATH_OF_WORKERS, with_variable
 from faulty import noted
 from launcher import LONG, Launcher, environment, make_inputs, published
 from nightly import NIGHTLY
@@ -52,8 +52,7 @@ class Hosts:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_TMPDIR": self._place,
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_enable_metrics_collection": "0",
+            **FRUGAL,
             "PYTHONPATH": os.pathsep.join([PATH_OF_WORKERS, str(SHARED)]),
             MARK: self._mark,
         }

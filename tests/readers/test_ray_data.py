@@ -43,7 +43,8 @@ def test_two_readers_share_the_samples(made, loose):
     outputs = made("ray", "--sink", "parquet", "--shard-maxcount", "4")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, outputs / "shards"],
-        capture_output=True, text=True, timeout=200, check=False, env={**os.environ, "RAY_DEDUP_LOGS": "0"},
+        capture_output=True, text=True, timeout=200, check=False,
+        env={**os.environ, "RAY_DEDUP_LOGS": "0", "RAY_prestart_worker_first_driver": "0"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     first, second = json.loads(done.stdout.splitlines()[-1])
