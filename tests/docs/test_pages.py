@@ -331,7 +331,7 @@ def test_an_example_that_is_wrong_fails(tmp_path):
     for number, block in enumerate(RIGHT.values()):
         (tmp_path / "docs" / f"right-{number}.md").write_text(block)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "docs"],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--basetemp=base", "docs"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTEST_ADDOPTS": ""},
         capture_output=True,
