@@ -76,10 +76,7 @@ class PieceLengths:
     def price(self, lengths: np.ndarray) -> np.ndarray:
         """Return what the lengths of pieces cost."""
         ranges = np.where(lengths < self.wanted, self.wanted - self.least, self.most - self.wanted)
-        found: np.ndarray = (
-            lengths / self.wanted * DEVIATION * ((lengths - self.wanted) / np.maximum(ranges, 1)) ** 2
-        )
-        return found
+        return lengths / self.wanted * DEVIATION * ((lengths - self.wanted) / np.maximum(ranges, 1)) ** 2
 
 
 def best_borders(prices: np.ndarray, avoided: np.ndarray, end: float, lengths: PieceLengths) -> list[int]:

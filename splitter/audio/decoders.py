@@ -186,8 +186,7 @@ def numbers(content: np.ndarray, subtype: str, order: Order) -> np.ndarray:
     """Return bytes as the numbers they stand for; the largest are those of the array's type."""
     match subtype:
         case "PCM_U8":
-            centred: np.ndarray = content.astype(np.int16) - 128
-            return centred << 8
+            return (content.astype(np.int16) - 128) << 8
         case "PCM_S8":
             return content.astype(np.int16) << 8
         case "ALAW" | "ULAW":
@@ -197,18 +196,14 @@ def numbers(content: np.ndarray, subtype: str, order: Order) -> np.ndarray:
             wide[:, 1:] = content.reshape(-1, 3)[:, :: 1 if order == "<" else -1]
             return wide.reshape(-1).view("<i4").astype(np.int32, copy=False)
     kind = {"PCM_16": "i2", "PCM_32": "i4", "FLOAT": "f4", "DOUBLE": "f8"}[subtype]
-    native: np.ndarray = content.view(f"{order}{kind}").astype(kind, copy=False)
-    return native
+    return content.view(f"{order}{kind}").astype(kind, copy=False)
 
 
 @functools.cache
 def _law(subtype: str) -> np.ndarray:
     """Return what each of the 256 codes stands for."""
     codes = io.BytesIO(bytes(range(256)))
-    decoded: np.ndarray = soundfile.read(
-        codes, dtype="int16", format="RAW", subtype=subtype, channels=1, samplerate=8000
-    )[0]
-    return decoded
+    return soundfile.read(codes, dtype="int16", format="RAW", subtype=subtype, channels=1, samplerate=8000)[0]
 
 
 # -- libsndfile ----------------------------------------------------------------------------------------------
@@ -242,8 +237,7 @@ class SndfileDecoder(Decoder):
         if begin is not None:
             unbound = opened.enter_context(_UnboundFlac(self._path, begin))
             self._stated = unbound.stated
-            sound: _SoundFile = opened.enter_context(_SoundFile(unbound))
-            return sound
+            return opened.enter_context(_SoundFile(unbound))
         if start.startswith(b"OggS"):
             counted = ogg.CountedOgg(file.fileno())
             self._loss = counted.loss
@@ -290,8 +284,7 @@ class SndfileDecoder(Decoder):
         if mp3.changes:
             self._fault = "changes its sample rate or channels"
         pipe = opened.enter_context(open(mp3.open(), "rb", buffering=0))  # noqa: SIM115 - closed by the stack
-        sound: _SoundFile = opened.enter_context(_SoundFile(pipe.fileno(), closefd=False))
-        return sound
+        return opened.enter_context(_SoundFile(pipe.fileno(), closefd=False))
 
     def read(self, frames: int) -> np.ndarray:
         """Return the next frames."""

@@ -52,8 +52,7 @@ class LevelMeter:
         levels = np.nan_to_num(total, nan=np.inf, posinf=np.inf).max(axis=1) / (self._in_frame * self._hop)
         # a day has many of them
         with np.errstate(over="ignore"):
-            small: np.ndarray = levels.astype(np.float32)
-        return small
+            return levels.astype(np.float32)
 
 
 def measure(blocks: Iterable[np.ndarray]) -> np.ndarray:
@@ -66,11 +65,9 @@ def measure(blocks: Iterable[np.ndarray]) -> np.ndarray:
 
 def decibels(levels: np.ndarray) -> np.ndarray:
     """Return levels in decibels of full scale, from -100 to 100."""
-    found: np.ndarray = 10 * np.log10(np.clip(levels, QUIETEST, 1 / QUIETEST))
-    return found
+    return 10 * np.log10(np.clip(levels, QUIETEST, 1 / QUIETEST))
 
 
 def _squares(blocks: np.ndarray) -> np.ndarray:
     """Return the sum of squares of each block and channel."""
-    sums: np.ndarray = np.einsum("bfc,bfc->bc", blocks, blocks, dtype=np.float64)
-    return sums
+    return np.einsum("bfc,bfc->bc", blocks, blocks, dtype=np.float64)

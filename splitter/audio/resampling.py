@@ -112,8 +112,7 @@ class SoxrResampler(Resampler):
 
     def _more(self) -> np.ndarray:
         block = self._take(self._block)
-        made: np.ndarray = self._soxr.resample_chunk(block, last=self._ended)
-        return made.reshape(-1, block.shape[1])
+        return self._soxr.resample_chunk(block, last=self._ended).reshape(-1, block.shape[1])
 
 
 class JuliusResampler(Resampler):
@@ -182,8 +181,7 @@ def _resampled(frames: np.ndarray, old: int, new: int, device: str) -> np.ndarra
     # TF32, which convolutions take unless told otherwise, is good to -60 dB only
     exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
     with torch.inference_mode(), exact:
-        made: np.ndarray = resample(columns).T.contiguous().cpu().numpy()
-    return made
+        return resample(columns).T.contiguous().cpu().numpy()
 
 
 @functools.lru_cache(maxsize=8)

@@ -55,8 +55,7 @@ def _open_with_av(path: str, truncated: Truncated, error: soundfile.LibsndfileEr
         start = file.read(_KIND_BYTES)
     about = next((one for one in FORMATS if one.begins(start)), None)
     if about and about.open_decoder:
-        decoder: Decoder = about.open_decoder(path, truncated)
-        return decoder
+        return about.open_decoder(path, truncated)
     known = about.name if about in OF_LIBSNDFILE else "MP3" if frame(start[:4])[0] else ""
     kind = known or (about.name if about else "")
     if not kind and (not start or _is_text(start)):

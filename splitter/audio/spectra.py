@@ -65,8 +65,7 @@ class Spectra:
             yield self._cut(rest)
 
     def _cut(self, samples: np.ndarray) -> np.ndarray:
-        frames: np.ndarray = np.lib.stride_tricks.sliding_window_view(samples, self.n_fft)[:: self.hop_length]
-        return frames
+        return np.lib.stride_tricks.sliding_window_view(samples, self.n_fft)[:: self.hop_length]
 
     def _bands(self, rate: int) -> np.ndarray | slice:
         fmax = rate / 2 if self.fmax is None else self.fmax

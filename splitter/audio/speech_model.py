@@ -94,8 +94,7 @@ class _Layers:
         real, imaginary = torch.nn.functional.conv1d(windows, self._stft, stride=2 * CONTEXT).chunk(2, dim=1)
         features = self._encoder((real**2 + imaginary**2).sqrt())
         hidden, self._state = self._lstm(features.squeeze(-1), self._state)
-        found: torch.Tensor = self._head(hidden.unsqueeze(-1)).flatten().cpu()
-        return found
+        return self._head(hidden.unsqueeze(-1)).flatten().cpu()
 
 
 def _signal() -> torch.Tensor:

@@ -94,8 +94,7 @@ def _mel_levels(sound: np.ndarray) -> np.ndarray:
     powers = (spectra.real**2 + spectra.imag**2) @ bands
     levels = 10 * np.log10(np.maximum(1e-10, powers))
     loudest = levels.max()
-    found: np.ndarray = ((np.maximum(levels - loudest, -80) + 40) / 40).astype(np.float32)
-    return found
+    return ((np.maximum(levels - loudest, -80) + 40) / 40).astype(np.float32)
 
 
 @functools.cache

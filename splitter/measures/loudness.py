@@ -65,8 +65,7 @@ def _energies(sound: Sound) -> np.ndarray:
         parts = np.add.reduceat(filtered, np.concatenate(([0], inside)), axis=0)
         sums[first : first + len(parts)] += parts
         at += len(block)
-    energies: np.ndarray = sums[:-1] / np.diff(borders)[:, np.newaxis]
-    return energies
+    return sums[:-1] / np.diff(borders)[:, np.newaxis]
 
 
 def _k_weighting(rate: int) -> np.ndarray:

@@ -48,5 +48,4 @@ def largest_between(sound: Sound, least: float = 0.0) -> float:
 def _kernel() -> np.ndarray:
     """Return a sinc, with a window: at each sample it is that sample alone."""
     at = np.arange(-REACH * FACTOR, REACH * FACTOR + 1)
-    kernel: np.ndarray = np.sinc(at / FACTOR) * np.kaiser(len(at), BETA)
-    return kernel.astype(np.float32)
+    return (np.sinc(at / FACTOR) * np.kaiser(len(at), BETA)).astype(np.float32)

@@ -23,8 +23,7 @@ ORDER = 32767  # x^ORDER = 1 modulo the polynomial of CRC-16
 def checksums(table: Array, rows: Array, lengths: Array) -> Array:
     """Return the CRC of the first bytes of each row: of a byte it depends on how many bytes follow."""
     following = np.maximum(lengths[:, None] - 1 - COLUMNS, -1)
-    checksums: Array = np.bitwise_xor.reduce(table[following, rows], axis=1)
-    return checksums
+    return np.bitwise_xor.reduce(table[following, rows], axis=1)
 
 
 def _table(polynomial: int, bits: int) -> Array:
@@ -81,8 +80,7 @@ def moved_on(differences: Array, count: Array) -> Array:
     and the difference of two. All of these but zero are of the form (x + 1) x^i: multiplying is adding.
     """
     multiples, logarithms = _logarithms()
-    moved: Array = np.where(differences, multiples[(logarithms[differences] + 8 * count) % ORDER], 0)
-    return moved
+    return np.where(differences, multiples[(logarithms[differences] + 8 * count) % ORDER], 0)
 
 
 def is_sound(data: Array) -> bool:

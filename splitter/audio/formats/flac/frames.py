@@ -61,8 +61,7 @@ class Heads(NamedTuple):
 
 def header_rows(data: Array, starts: Array) -> Array:
     """Return the bytes from each start on, as many as a header may have."""
-    rows: Array = data.take(starts[:, None] + COLUMNS, mode="clip")
-    return rows
+    return data.take(starts[:, None] + COLUMNS, mode="clip")
 
 
 def parsed(rows: Array) -> Heads:
@@ -110,8 +109,7 @@ def built(heads: Heads, numbers: Array, *, variable: bool) -> tuple[Array, Array
 def footers_of(frames: Frames) -> Array:
     """Return the CRC-16 at the end of each frame."""
     high, low = (frames.data[frames.offsets[1:] - back].astype(np.uint16) for back in (2, 1))
-    footers: Array = high << 8 | low
-    return footers
+    return high << 8 | low
 
 
 def slices_of(data: Array, begins: Array, ends: Array) -> list[memoryview]:

@@ -126,10 +126,9 @@ class FlacStream:
         file = io.BytesIO(self.header_of(self.block, self.block, samples, NO_MD5) + frame.tobytes())
         try:
             with soundfile.SoundFile(file) as sound:
-                decoded: npt.NDArray[np.int32] = sound.read(samples, dtype="int32", always_2d=True)
+                return sound.read(samples, dtype="int32", always_2d=True)
         except soundfile.SoundFileError as error:
             raise FlacError(f"a frame does not decode: {error}", self.samples) from error
-        return decoded
 
     def header_of(self, smallest: int, largest: int, samples: int, md5: bytes) -> bytes:
         """Return what precedes the first frame, without the sizes of frames, as the format allows."""
@@ -210,7 +209,7 @@ class FlacStream:
     def _fits(self, heads: Heads) -> npt.NDArray[np.bool_]:
         """Return which headers could belong to this stream."""
         assignment = heads.kind[:, 1] >> 4
-        fits: npt.NDArray[np.bool_] = (
+        return (
             heads.valid
             & ~heads.variable
             & (heads.size <= self.block)
@@ -218,7 +217,6 @@ class FlacStream:
             & ((heads.kind[:, 0] ^ self._size_and_rate) & 15 == 0)
             & ((heads.kind[:, 1] ^ self.assignment) & 15 == 0)
         )
-        return fits
 
     # reading on
 
