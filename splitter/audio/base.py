@@ -62,9 +62,9 @@ class SoundSource(ABC):
         """Yield the frames from `start` to `stop`, decoded, part after part; as they are before encoding."""
 
     @property
-    @abstractmethod
     def recorded_frames(self) -> int:
         """How many frames the recording has; known when `reach` has met its end."""
+        return self.reach(LONGEST)
 
     def way_of_cutting(self, start: int, stop: int, silence: int = 0) -> str:  # noqa: ARG002 - some copy
         """Return how a piece in a lossy format is made, `copied` or `encoded`; empty in any other format."""

@@ -3,15 +3,14 @@
 import functools
 import io
 import os
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from typing import BinaryIO
 
 import numpy as np
 import soundfile
 
-from splitter.audio.base import MANY_SAMPLES, SoundSource, keeps_samples, wav_header
+from splitter.audio.base import MANY_SAMPLES, SoundSource, wav_header
 from splitter.audio.decoders import (
     KEEP_THEM,
     SoundFormat,
@@ -21,13 +20,12 @@ from splitter.audio.decoders import (
     read_exactly,
 )
 from splitter.audio.encode import encode_blocks, silent
-from splitter.audio.formats.flac import FlacError, FlacSource
+from splitter.audio.formats.flac import SUBTYPES, FlacError, FlacSource
 from splitter.audio.formats.mp3 import Mp3Source, seems_mp3
 from splitter.audio.formats.ogg import OpusSource
 from splitter.audio.formats.registry import LOSSY
 from splitter.audio.formats.wav import Extent, RawFormat
-from splitter.audio.probe import FLAC_SUBTYPES, LONGEST
-from splitter.audio.target import Target, made_format
+from splitter.audio.target import Target
 from splitter.errors import AudioError
 from splitter.records import Content
 from splitter.system.stderr import silenced_stderr
@@ -51,11 +49,6 @@ class RawSource(SoundSource):
     def reach(self, frame: int) -> int:
         """Return how many frames the file has room for."""
         return min(frame, self._frames)
-
-    @property
-    def recorded_frames(self) -> int:
-        """As many frames as there are bytes for."""
-        return self._frames
 
     def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:  # noqa: ARG002 - all
         """Return the piece itself if it is small, else what copies it."""
@@ -107,101 +100,87 @@ class RawSource(SoundSource):
 
 
 class FramesSource(SoundSource):
+    """A recording whose pieces are made of its own frames or packets, if these sound like that part of it."""
+
+    def __init__(self, cutter: FlacSource | Mp3Source | OpusSource, recorded: SoundFormat) -> None:
+        self._cutter = cutter
+        self.recorded = self.made = recorded
+
+    def reach(self, frame: int) -> int:
+        """Return the number of frames, which have all been counted."""
+        return min(frame, self._cutter.samples)
+
+    def is_exact(self, start: int, stop: int) -> bool:  # noqa: ARG002 - of a lossy format not all are
+        """Return whether a piece of the recording's own frames sounds like that part of it."""
+        return True
+
+    def way_of_cutting(self, start: int, stop: int, silence: int = 0) -> str:
+        """Return `copied`, unless there is silence, or the piece would not sound like the recording."""
+        if self.made.container not in LOSSY:
+            return ""
+        return "encoded" if silence or not self.is_exact(start, stop) else "copied"
+
+    def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:  # noqa: ARG002 - all
+        """Return what copies the frames, or encodes a piece that cannot be made of them."""
+        if not silence and self.is_exact(start, stop):
+            return functools.partial(self._cutter.cut, start, stop)
+        blocks = functools.partial(self._with_silence, start, stop, silence)
+        return encode_blocks(blocks, stop - start + silence, self.made)
+
+    def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Yield what the frames decode to."""
+        return self._with_silence(start, stop, 0)
+
+    def _with_silence(self, start: int, stop: int, silence: int) -> Iterator[np.ndarray]:
+        """Decode a piece part after part, then yield silence."""
+        made = self.made
+        at_once = MANY_SAMPLES // made.channels
+        frames = np.empty((0, made.channels), made.dtype)
+        for at in range(start, stop, at_once):
+            piece = io.BytesIO()
+            self._cutter.cut(at, min(stop, at + at_once), piece)
+            piece.seek(0)
+            with silenced_stderr():
+                frames, _ = soundfile.read(piece, dtype=made.dtype, always_2d=True)
+            yield frames
+        yield from silent(silence, frames, made)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._cutter.close()
+
+
+class FlacFramesSource(FramesSource):
     """A FLAC file whose pieces are made of its own frames; only those at both ends are encoded again."""
 
+    _cutter: FlacSource
+
     def __init__(self, path: str, flac: FlacSource, truncated: Truncated) -> None:
-        self._path, self._flac, self._truncated = path, flac, truncated
-        self.recorded = self.made = SoundFormat("FLAC", FLAC_SUBTYPES[flac.bits], flac.channels, flac.rate)
+        super().__init__(flac, SoundFormat("FLAC", SUBTYPES[flac.bits], flac.channels, flac.rate))
+        self._path, self._truncated = path, truncated
 
     @classmethod
-    def open(cls, path: str, truncated: Truncated) -> "FramesSource | None":
+    def open(cls, path: str, truncated: Truncated) -> "FlacFramesSource | None":
         """Open a file; return None if its frames can only be decoded."""
         try:
-            flac = FlacSource(path)
+            return cls(path, FlacSource(path), truncated)
         except FlacError:
             return None
-        if flac.bits not in FLAC_SUBTYPES:
-            flac.close()
-            return None
-        return cls(path, flac, truncated)
 
     def reach(self, frame: int) -> int:
         """Look at frames until so many samples are there."""
         try:
-            return self._flac.reach(frame)
+            return self._cutter.reach(frame)
         except FlacError as error:
             if self._truncated == "error":
                 raise AudioError(f"{self._path}: {error}; {KEEP_THEM}") from error
             return min(frame, error.samples)
 
-    @property
-    def recorded_frames(self) -> int:
-        """As many as the frames hold."""
-        return self.reach(LONGEST)
 
-    def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:  # noqa: ARG002 - all
-        """Return what copies the frames; with silence after them it has to be encoded."""
-        if not silence:
-            return functools.partial(self._flac.cut, start, stop)
-        blocks = functools.partial(_with_silence, self._flac.cut, self.made, start, stop, silence)
-        return encode_blocks(blocks, stop - start + silence, self.made)
-
-    def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yield what the frames decode to."""
-        return _with_silence(self._flac.cut, self.made, start, stop, 0)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._flac.close()
-
-
-class LossySource(SoundSource):
-    """A lossy recording whose pieces are made of its own frames or packets: no sound is encoded again."""
-
-    def __init__(self, lossy: Mp3Source | OpusSource, recorded: SoundFormat) -> None:
-        self._lossy = lossy
-        self.recorded = self.made = recorded
-
-    def reach(self, frame: int) -> int:
-        """Return the number of frames, which have all been counted."""
-        return min(frame, self._lossy.samples)
-
-    @property
-    def recorded_frames(self) -> int:
-        """As many as the frames hold."""
-        return self._lossy.samples
-
-    @abstractmethod
-    def is_exact(self, start: int, stop: int) -> bool:
-        """Return whether a piece of the recording's own frames sounds like that part of it."""
-
-    def way_of_cutting(self, start: int, stop: int, silence: int = 0) -> str:
-        """Return `copied`, unless there is silence, or the piece would not sound like the recording."""
-        return "encoded" if silence or not self.is_exact(start, stop) else "copied"
-
-    def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:  # noqa: ARG002 - all
-        """Return what copies the frames, or encodes a piece that cannot be made of them."""
-        if self.way_of_cutting(start, stop, silence) == "copied":
-            return functools.partial(self._lossy.cut, start, stop)
-        return self._encoded(start, stop, silence)
-
-    def _encoded(self, start: int, stop: int, silence: int) -> Content:
-        blocks = functools.partial(_with_silence, self._lossy.cut, self.made, start, stop, silence)
-        return encode_blocks(blocks, stop - start + silence, self.made)
-
-    def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yield what the frames decode to."""
-        return _with_silence(self._lossy.cut, self.made, start, stop, 0)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._lossy.close()
-
-
-class Mp3FramesSource(LossySource):
+class Mp3FramesSource(FramesSource):
     """An MP3 file whose pieces are made of its own frames."""
 
-    _lossy: Mp3Source
+    _cutter: Mp3Source
 
     @classmethod
     def open(cls, path: str, target: Target, truncated: Truncated) -> "Mp3FramesSource | None":
@@ -209,36 +188,16 @@ class Mp3FramesSource(LossySource):
         if target.format not in ("same", "mp3") or not seems_mp3(path):
             return None
         with ExitStack() as opened:
-            mp3 = Mp3Source(path)
-            opened.callback(mp3.close)
+            mp3 = opened.enter_context(closing(Mp3Source(path)))
             if not mp3.cuttable:
                 return None
             check_mp3(path, mp3, truncated)
-            recorded = SoundFormat("MP3", LOSSY["MP3"], mp3.layout.channels, mp3.layout.rate)
-            if not keeps_samples(recorded, made_format(recorded, target, path), target):
-                return None
             opened.pop_all()
-            return cls(mp3, recorded)
+            return cls(mp3, SoundFormat("MP3", LOSSY["MP3"], mp3.layout.channels, mp3.layout.rate))
 
     def is_exact(self, start: int, stop: int) -> bool:
         """Return whether a piece has two frames: ffmpeg cannot leave out samples at both ends of one."""
-        return not self._lossy.is_within_a_frame(start, stop)
-
-
-def _with_silence(
-    cut: Callable[[int, int, BinaryIO], None], made: SoundFormat, start: int, stop: int, silence: int
-) -> Iterator[np.ndarray]:
-    """Decode a piece part after part, then yield silence."""
-    at_once = MANY_SAMPLES // made.channels
-    frames = np.empty((0, made.channels), made.dtype)
-    for at in range(start, stop, at_once):
-        piece = io.BytesIO()
-        cut(at, min(stop, at + at_once), piece)
-        piece.seek(0)
-        with silenced_stderr():
-            frames, _ = soundfile.read(piece, dtype=made.dtype, always_2d=True)
-        yield frames
-    yield from silent(silence, frames, made)
+        return not self._cutter.is_within_a_frame(start, stop)
 
 
 @functools.cache

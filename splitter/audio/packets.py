@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from tempfile import NamedTemporaryFile
 
 import numpy as np
 
 from splitter.audio.base import keeps_samples
-from splitter.audio.copying import LossySource
+from splitter.audio.copying import FramesSource
 from splitter.audio.decoded import DecodedSource
 from splitter.audio.decoders import SoundFormat
 from splitter.audio.formats.ogg import INAUDIBLE, MOST_SKIPPED, OpusSource, seems_opus
@@ -26,21 +27,21 @@ _EBML = b"\x1aE\xdf\xa3"
 _PARTS_OF_SECOND = 5
 
 
-class OpusPacketsSource(LossySource):
+class OpusPacketsSource(FramesSource):
     """An Opus file whose pieces are made of its own packets.
 
     What is not known to sound the same is decoded, both as a piece and in the recording, and compared.
     """
 
     is_decoded = True
-    _lossy: OpusSource
+    _cutter: OpusSource
 
     def __init__(
-        self, path: str, lossy: OpusSource, recorded: SoundFormat, target: Target, folder: Folder
+        self, path: str, opus: OpusSource, recorded: SoundFormat, target: Target, folder: Folder
     ) -> None:
-        """Cut from `lossy`, the file at `path`."""
-        super().__init__(lossy, recorded)
-        self.made = made_format(recorded, target, path)
+        """Cut from `opus`, the file at `path`."""
+        super().__init__(opus, recorded)
+        self.made = replace(recorded, container="OGG")
         self._decode = functools.partial(DecodedSource.open, path, target, "error", folder)
         self._folder, self._opened = folder, ExitStack()
         self._decoded: DecodedSource | None = None
@@ -59,13 +60,10 @@ class OpusPacketsSource(LossySource):
                 container, path = MATROSKA, _as_ogg(path, target, folder, opened)
             if not path:
                 return None
-            opus = OpusSource(path)
-            opened.callback(opus.close)
+            opus = opened.enter_context(closing(OpusSource(path)))
             if not opus.cuttable:
                 return None
             recorded = SoundFormat(container, "OPUS", opus.head.channels, opus.rate)
-            if not keeps_samples(recorded, made_format(recorded, target, path), target):
-                return None
             source = cls(path, opus, recorded, target, folder)
             source._opened = opened.pop_all()
         return source
@@ -77,7 +75,7 @@ class OpusPacketsSource(LossySource):
     def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:
         """Return what copies the packets, or encodes a piece that cannot be made of them."""
         if not silence and (preroll := self._preroll_of(start, stop)):
-            return functools.partial(self._lossy.cut, start, stop, preroll=preroll)
+            return functools.partial(self._cutter.cut, start, stop, preroll=preroll)
         return self._whole(start, stop).content(start, stop, silence, channel)
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
@@ -92,9 +90,9 @@ class OpusPacketsSource(LossySource):
 
     def _find_preroll(self, start: int, stop: int) -> int:
         """Return how many samples before a piece lead to the same sound; 0 if none that was tried does."""
-        if not self._lossy.can_cut(start, stop):
+        if not self._cutter.can_cut(start, stop):
             return 0
-        if self._lossy.forgets_the_past(start, stop):
+        if self._cutter.forgets_the_past(start, stop):
             return MOST_SKIPPED
         return next((length for length in _PREROLLS if self._sounds_the_same(start, stop, length)), 0)
 
@@ -103,7 +101,7 @@ class OpusPacketsSource(LossySource):
         parts = _in_parts(self._whole(start, stop).frames(start, stop), self.made.rate // _PARTS_OF_SECOND)
         with NamedTemporaryFile(dir=self._folder()) as named:
             with open(named.name, "wb") as file:
-                self._lossy.cut(start, stop, file, preroll)
+                self._cutter.cut(start, stop, file, preroll)
             decoder = open_decoder(named.name)
             try:
                 return all(_are_alike(decoder.read(len(part)), part) for part in parts)

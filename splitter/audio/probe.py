@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import soundfile
 
 from splitter.audio.decoders import SoundFormat, Truncated, check_mp3, check_whole
-from splitter.audio.formats.flac import header_of_flac
+from splitter.audio.formats.flac import SUBTYPES, header_of_flac
 from splitter.audio.formats.mp3 import CountedMp3, lacks_bytes
 from splitter.audio.formats.registry import BY_NAME
 from splitter.audio.formats.samples import find_samples_in
@@ -15,7 +15,6 @@ from splitter.system.stderr import silenced_stderr
 
 # more samples than any recording has
 LONGEST = 1 << 62
-FLAC_SUBTYPES = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}
 
 
 # -- what will come of a recording, by its header ------------------------------------------------------------
@@ -50,7 +49,7 @@ def probed_length(path: str, truncated: Truncated = "error") -> ProbedSound | No
     if flac:
         bits, channels, rate, frames = flac
         is_deep = bits > 24  # noqa: PLR2004
-        subtype, holding = ("FLAC", "PCM_32") if is_deep else (FLAC_SUBTYPES.get(bits, "PCM_24"), "")
+        subtype, holding = ("FLAC", "PCM_32") if is_deep else (SUBTYPES.get(bits, "PCM_24"), "")
         return ProbedSound(SoundFormat("FLAC", subtype, channels, rate, holding), frames)
     return _length_of(path, truncated)
 

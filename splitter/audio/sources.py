@@ -8,7 +8,7 @@ from tempfile import gettempdir
 import numpy as np
 
 from splitter.audio.base import SoundSource, keeps_samples, wav_header
-from splitter.audio.copying import FramesSource, Mp3FramesSource, RawSource
+from splitter.audio.copying import FlacFramesSource, FramesSource, Mp3FramesSource, RawSource
 from splitter.audio.decoded import DecodedSource
 from splitter.audio.decoders import SoundFormat, Truncated, check_whole
 from splitter.audio.encode import AS_IN_MEMORY, plain_wav
@@ -35,18 +35,17 @@ def open_source(
                 if made.container == "WAV" and keeps_samples(recorded, made, target):
                     return RawSource(file, extent, extent.raw, made)
         rate = rate_of(file.fileno())
+    copied: FramesSource | None = None
     if rate and target.sample_rate in (None, rate) and target.format in ("same", "flac"):
-        source = FramesSource.open(path, truncated)
-        if source:
-            with ExitStack() as opened:
-                opened.enter_context(source)
-                if keeps_samples(source.recorded, made_format(source.recorded, target, path), target):
-                    opened.pop_all()
-                    return source
-    if not rate and target.lossy == "copy":
+        copied = FlacFramesSource.open(path, truncated)
+    elif not rate and target.lossy == "copy":
         copied = Mp3FramesSource.open(path, target, truncated) or OpusPacketsSource.open(path, target, folder)
-        if copied:
-            return copied
+    if copied:
+        with ExitStack() as opened:
+            opened.enter_context(copied)
+            if keeps_samples(copied.recorded, made_format(copied.recorded, target, path), target):
+                opened.pop_all()
+                return copied
     return DecodedSource.open(path, target, truncated, folder)
 
 
