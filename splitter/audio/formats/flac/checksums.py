@@ -17,18 +17,20 @@ Array = npt.NDArray[Any]
 
 HEADER = 16  # the longest frame header
 COLUMNS = np.arange(HEADER)
+POLYNOMIALS = {8: 0x07, 16: 0x8005}  # of the CRC of a header, and of that of a frame
 ORDER = 32767  # x^ORDER = 1 modulo the polynomial of CRC-16
 
 
-def checksums(table: Array, rows: Array, lengths: Array) -> Array:
+def checksums(bits: int, rows: Array, lengths: Array) -> Array:
     """Return the CRC of the first bytes of each row: of a byte it depends on how many bytes follow."""
     following = np.maximum(lengths[:, None] - 1 - COLUMNS, -1)
-    return np.bitwise_xor.reduce(table[following, rows], axis=1)
+    return np.bitwise_xor.reduce(crc_table(bits)[following, rows], axis=1)
 
 
-def _table(polynomial: int, bits: int) -> Array:
+@cache
+def crc_table(bits: int) -> Array:
     """Return a table by how many bytes follow (last row: the byte does not count), and by the byte."""
-    top = 1 << bits
+    polynomial, top = POLYNOMIALS[bits], 1 << bits
     table = np.zeros((HEADER + 1, 256), np.uint8 if bits == 8 else np.uint16)
     crcs = np.arange(256) << bits - 8
     for row in range(HEADER):
@@ -36,18 +38,6 @@ def _table(polynomial: int, bits: int) -> Array:
             crcs = crcs << 1 ^ np.where(crcs & top >> 1, polynomial | top, 0)
         table[row] = crcs
     return table
-
-
-@cache
-def crc8_table() -> Array:
-    """Return the table of headers."""
-    return _table(0x07, 8)
-
-
-@cache
-def crc16_table() -> Array:
-    """Return the table of whole frames."""
-    return _table(0x8005, 16)
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from splitter.audio.formats.flac.checksums import COLUMNS, HEADER, Array, checksums, crc8_table
+from splitter.audio.formats.flac.checksums import COLUMNS, HEADER, Array, checksums
 
 RATES = (0, 88200, 176400, 192000, 8000, 16000, 22050, 24000, 32000, 44100, 48000, 96000)
 BITS = (0, 8, 12, 0, 16, 20, 24, 32)
@@ -82,7 +82,7 @@ def parsed(rows: Array) -> Heads:
     size = np.where(size_code == 6, first + 1, size)
     size = np.where(size_code == 7, (first << 8 | tail[:, 1]) + 1, size)
     length = 5 + coded + tail_length
-    valid &= checksums(crc8_table(), rows, length) == 0
+    valid &= checksums(8, rows, length) == 0
     variable = rows[:, 1] & 1 == 1
     return Heads(rows, valid, variable, rows[:, 2:4].copy(), number, tail, tail_length, size, length)
 
@@ -102,7 +102,7 @@ def built(heads: Heads, numbers: Array, *, variable: bool) -> tuple[Array, Array
     for index in range(max(heads.tail_length)):
         rows[each, 4 + coded + index] = heads.tail[:, index]
     length = 5 + coded + heads.tail_length
-    rows[each, length - 1] = checksums(crc8_table(), rows, length - 1)
+    rows[each, length - 1] = checksums(8, rows, length - 1)
     return rows, length
 
 

@@ -22,7 +22,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from splitter.audio.formats.flac.checksums import HEADER, Array, checksums, crc16_table, moved_on
+from splitter.audio.formats.flac.checksums import HEADER, Array, checksums, moved_on
 from splitter.audio.formats.flac.frames import Frames, built, footers_of, header_rows, parsed, slices_of
 from splitter.audio.formats.flac.stream import NO_MD5, SMALLEST_BLOCK, SUBTYPES, FlacStream
 
@@ -140,8 +140,8 @@ class FlacSource(FlacStream):
         # The old header goes out of a checksum and the new one in: one difference, moved to the frame's end.
         footers = np.concatenate([footers_of(frames) for frames in run])
         between = np.concatenate([np.diff(frames.offsets) for frames in run]) - heads.length - 2
-        old = checksums(crc16_table(), heads.rows, heads.length)
-        new = checksums(crc16_table(), rows, lengths)
+        old = checksums(16, heads.rows, heads.length)
+        new = checksums(16, rows, lengths)
         footers ^= moved_on(old ^ new, between)
 
         # The end of each frame and the header of the next are neighbours in what is written.

@@ -14,18 +14,15 @@ import io
 import os
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from splitter.audio.formats.flac.checksums import HEADER, Array, crc16_table, is_sound
+from splitter.audio.formats.flac.checksums import HEADER, Array, crc_table, is_sound
 from splitter.audio.formats.flac.frames import BITS, RATE_BYTES, RATES, Frames, Heads, header_rows, parsed
 from splitter.audio.formats.flac.header import beginning
 from splitter.errors import InputError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 AnyStream = TypeVar("AnyStream", bound="FlacStream")
 
@@ -84,9 +81,7 @@ class FlacStream:
         """Return the stream, which the block closes."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -262,7 +257,7 @@ class FlacStream:
         # zeros after a frame do not change its checksum
         if is_sound(self._buffer[start:end]) and self._buffer[end - 1]:
             return False
-        table, checksum = crc16_table()[0].tolist(), 0
+        table, checksum = crc_table(16)[0].tolist(), 0
         frame = self._buffer[start : min(end, start + self._longest)].tolist()
         for at, byte in enumerate(frame, start + 1):
             checksum = (checksum << 8 & 0xFFFF) ^ table[checksum >> 8 ^ byte]
