@@ -34,7 +34,7 @@ class Numbered:
     def write(self, content: bytes) -> int:
         """Write the pages that are complete."""
         self._pending += bytes(content)
-        whole = _end_of_pages(self._pending)
+        whole = max((end for _, end in _whole_pages(self._pending)), default=0)
         self._file.write(with_serial_number(self._pending[:whole]))
         self._pending = self._pending[whole:]
         return len(content)
@@ -55,10 +55,11 @@ def pages_of(descriptor: int, start: int = 0) -> Iterator[tuple[int, bytes]]:
         if len(content) == _READ_AT_ONCE and len(content) - at < _LARGEST_PAGE:
             start, at = start + at, 0
             content = os.pread(descriptor, _READ_AT_ONCE, start)
-        size = _page_size(content, at)
-        if size:
-            yield start + at, content[at : at + size]
-            at += size
+        end = _end_of_page(content, at)
+        page = content[at:end]
+        if end and _checksum(page) == struct.unpack_from("<I", page, _CHECKSUM_AT)[0]:
+            yield start + at, page
+            at = end
         else:
             found = content.find(b"OggS", at + 1)
             at = found if found >= 0 else max(at + 1, len(content) - 3)
@@ -66,17 +67,21 @@ def pages_of(descriptor: int, start: int = 0) -> Iterator[tuple[int, bytes]]:
                 return
 
 
-def _page_size(content: bytes, at: int) -> int:
-    """Return the bytes of the page that begins there; 0 if there is none that is whole and undamaged."""
+def _end_of_page(content: bytes, at: int) -> int:
+    """Return where the page ends that begins there; 0 if there is none that is whole."""
     if content[at : at + 4] != b"OggS" or len(content) < at + HEAD_BYTES:
         return 0
     segments = content[at + _SEGMENTS_AT]
-    lacing = content[at + HEAD_BYTES : at + HEAD_BYTES + segments]
-    size = HEAD_BYTES + segments + sum(lacing)
-    page = content[at : at + size]
-    if len(page) < size:
-        return 0
-    return size if _checksum(page) == struct.unpack_from("<I", page, _CHECKSUM_AT)[0] else 0
+    end = at + HEAD_BYTES + segments + sum(content[at + HEAD_BYTES : at + HEAD_BYTES + segments])
+    return end if end <= len(content) else 0
+
+
+def _whole_pages(content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where each page begins and ends, as long as they follow each other."""
+    at = 0
+    while end := _end_of_page(content, at):
+        yield at, end
+        at = end
 
 
 def _checksum(page: bytes | bytearray) -> int:
@@ -84,18 +89,6 @@ def _checksum(page: bytes | bytearray) -> int:
     mirrored = (page[:_CHECKSUM_AT] + bytes(4) + page[_CHECKSUM_AT + 4 :]).translate(_MIRRORED)
     crc = zlib.crc32(mirrored, _ALL) ^ _ALL
     return int.from_bytes(crc.to_bytes(4, "little").translate(_MIRRORED), "big")
-
-
-def _end_of_pages(content: bytes) -> int:
-    """Return where the last complete page ends."""
-    at = 0
-    while len(content) >= at + HEAD_BYTES:
-        lacing = content[at + HEAD_BYTES :][: content[at + _SEGMENTS_AT]]
-        end = at + HEAD_BYTES + content[at + _SEGMENTS_AT] + sum(lacing)
-        if end > len(content) or len(lacing) < content[at + _SEGMENTS_AT]:
-            break
-        at = end
-    return at
 
 
 def page_of(packets: Sequence[bytes], number: int, position: int, flags: int = 0) -> bytes:
@@ -112,13 +105,7 @@ def page_of(packets: Sequence[bytes], number: int, position: int, flags: int = 0
 def with_serial_number(content: bytes, number: int = _SERIAL_NUMBER) -> bytes:
     """Return the pages of a file with one stream, as if they had this number."""
     changed = bytearray(content)
-    at = 0
-    while content[at : at + 4] == b"OggS" and at + HEAD_BYTES <= len(content):
-        lacing = content[at + HEAD_BYTES :][: content[at + _SEGMENTS_AT]]
-        end = at + HEAD_BYTES + len(lacing) + sum(lacing)
-        if end > len(content):
-            break
+    for at, end in _whole_pages(content):
         struct.pack_into("<I", changed, at + _SERIAL_AT, number)
         struct.pack_into("<I", changed, at + _CHECKSUM_AT, _checksum(changed[at:end]))
-        at = end
     return bytes(changed)
