@@ -15,13 +15,19 @@ from mmap import mmap
 import numpy as np
 import numpy.typing as npt
 
-# kbit/s by the code in a frame's header, for layer III of MPEG 1, and of MPEG 2 and 2.5
-_BITRATES = (
-    (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
-    (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
-)
-_RATES = (44100, 48000, 32000, 0)
-MPEG1, _MPEG2, _NO_VERSION, _MONO = 3, 2, 1, 3
+# kbit/s by the code in a header, for layers I, II and III of MPEG 1, then of MPEG 2 and 2.5
+_BITRATES = {
+    (True, 1): (0, *range(32, 449, 32)),
+    (True, 2): (0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
+    (True, 3): (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+    (False, 1): (0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256),
+    (False, 2): (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+    (False, 3): (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+}
+_RATES = (44100, 48000, 32000)
+_DIVISORS = {3: 1, 2: 2, 0: 4}
+MPEG1, _MONO = 3, 3
+_HERTZ = (1 << 17) - 1
 HEADER_BYTES = 4
 _LARGEST_BIG_VALUES = 288
 
@@ -30,18 +36,29 @@ Integers = npt.NDArray[np.int64]
 
 
 @lru_cache(maxsize=4096)
+def any_frame(header: bytes) -> tuple[int, int, int]:
+    """Return the size of a frame (0: it states no bit rate), its possible padding, its kind (0: no frame)."""
+    if len(header) < HEADER_BYTES or header[0] != 0xFF or header[1] < 0xE0:
+        return 0, 0, 0
+    version, layer = header[1] >> 3 & 3, 4 - (header[1] >> 1 & 3)
+    code, rate = header[2] >> 4, header[2] >> 2 & 3
+    if version not in _DIVISORS or layer > 3 or code > 14 or rate > 2:
+        return 0, 0, 0
+    hertz = _RATES[rate] // _DIVISORS[version]
+    bits = _BITRATES[version == 3, layer][code] * 1000
+    slot = 4 if layer == 1 else 1
+    slots = (12 if layer == 1 else 72 if layer == 3 and version != 3 else 144) * bits // hertz
+    size = (slots + (header[2] >> 1 & 1)) * slot if bits else 0
+    return size, slot, version << 20 | layer << 18 | (not bits) << 17 | hertz
+
+
+@lru_cache(maxsize=4096)
 def frame(header: bytes) -> tuple[int, int]:
-    """Return the size of the frame that starts with these four bytes, and its kind; zeros if none does."""
-    if len(header) < HEADER_BYTES or header[0] != 0xFF or header[1] & 0xE6 != 0xE2:
-        # not eleven bits of sync and then layer III
+    """Return the size of the frame of layer III that starts so, and its kind; zeros if none does."""
+    size, _, kind = any_frame(header)
+    if not size or kind >> 18 & 3 != 3:
         return 0, 0
-    version, low = header[1] >> 3 & 3, header[1] >> 3 & 3 != MPEG1
-    rate = _RATES[header[2] >> 2 & 3] >> (0 if not low else 1 if version == _MPEG2 else 2)
-    bitrate = _BITRATES[low][header[2] >> 4]
-    if not rate or not bitrate or version == _NO_VERSION:
-        return 0, 0
-    size = (72 if low else 144) * bitrate * 1000 // rate + (header[2] >> 1 & 1)
-    return size, rate * 2 + (header[3] >> 6 == _MONO)
+    return size, (kind & _HERTZ) * 2 + (header[3] >> 6 == _MONO)
 
 
 def frames_from(content: bytes | mmap, at: int, kind: int, before: int) -> tuple["array[int]", int]:
