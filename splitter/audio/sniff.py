@@ -5,6 +5,7 @@ from contextlib import suppress
 import soundfile
 
 from splitter.audio.decoders import Decoder, RawDecoder, SndfileDecoder, Truncated, check_whole
+from splitter.audio.formats.base import AudioFormat
 from splitter.audio.formats.headerless import advice_about
 from splitter.audio.formats.mp3 import frame
 from splitter.audio.formats.ogg import OpusIndex, seems_opus
@@ -16,9 +17,9 @@ _KIND_BYTES = 512
 _REMEDY = "PyAV, which may read it, cannot be imported; install it again: pip install --force-reinstall av"
 
 _SHARDS = (
-    (b"", 257, b"ustar", "a tar archive"),
-    (b"\x1f\x8b", 0, b"", "packed with gzip"),
-    (b"PAR1", 0, b"", "Parquet"),
+    AudioFormat("a tar archive", magic=((b"", 257, b"ustar"),)),
+    AudioFormat("packed with gzip", magic=((b"\x1f\x8b", 0, b""),)),
+    AudioFormat("Parquet", magic=((b"PAR1", 0, b""),)),
 )
 
 
@@ -60,8 +61,8 @@ def _open_with_av(path: str, truncated: Truncated, error: soundfile.LibsndfileEr
     kind = known or (about.name if about else "")
     if not kind and (not start or _is_text(start)):
         raise AudioError(f"{path}: is not sound: it is {'text' if start else 'empty'}")
-    shard = "" if kind else _kind_of(start, _SHARDS)
-    if shard:
+    shard = next((one.name for one in _SHARDS if one.begins(start)), "")
+    if shard and not kind:
         advice = "if it contains inputs, pass it as DATASET itself, such as splitter run 'shards-*.tar'"
         raise AudioError(f"{path}: is not sound: it is {shard}; {advice}")
     if not kind:
@@ -83,13 +84,6 @@ def _open_with_av(path: str, truncated: Truncated, error: soundfile.LibsndfileEr
         kind = f"of no known format (it starts with {start[:8].hex(' ')})"
         reason = advice_about(path) or reason
     raise AudioError(f"{path}: cannot be read: it is {kind}{reason and ': '}{reason}")
-
-
-def _kind_of(start: bytes, kinds: tuple[tuple[bytes, int, bytes, str], ...]) -> str:
-    for first, at, then, kind in kinds:
-        if start.startswith(first) and start.startswith(then, at):
-            return kind
-    return ""
 
 
 def _is_text(start: bytes) -> bool:
