@@ -85,7 +85,7 @@ def encoded(content: Any) -> tuple[str, bytes]:  # noqa: ANN401 - whatever a use
         and array.shape[2] in _COLOR_TYPES
         and array.size
     ):
-        return ".png", _png(array)
+        return ".png", png_of(array)
     # nothing is pickled
     np.save(buffer, array, allow_pickle=False)
     return ".npy", buffer.getvalue()
@@ -117,7 +117,7 @@ def _as_array(value: Any) -> np.ndarray | None:  # noqa: ANN401 - whatever a use
     return None
 
 
-def _png(array: np.ndarray) -> bytes:
+def png_of(array: np.ndarray, comment: str = "") -> bytes:
     """Return an array of height, width and 1, 3 or 4 channels as PNG."""
     height, width, channels = array.shape
 
@@ -131,6 +131,7 @@ def _png(array: np.ndarray) -> bytes:
     return (
         b"\x89PNG\r\n\x1a\n"
         + chunk(b"IHDR", head)
+        + (chunk(b"tEXt", f"Comment\0{comment}".encode()) if comment else b"")
         + chunk(b"IDAT", zlib.compress(lines.tobytes()))
         + chunk(b"IEND", b"")
     )

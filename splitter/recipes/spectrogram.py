@@ -1,8 +1,5 @@
 """The recipe `spectrogram`: pictures of the windows of `chunk`, and their numbers."""
 
-import io
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -12,6 +9,7 @@ from splitter.audio.base import SoundSource
 from splitter.audio.encode import scaled
 from splitter.audio.spectra import SILENT, Spectra
 from splitter.errors import Refused
+from splitter.inputs.item_content import encoded, png_of
 from splitter.recipes.chunk import Chunk
 from splitter.recipes.sound import PieceFile
 from splitter.records import Expected, InputFile, Scalar
@@ -96,7 +94,7 @@ class Spectrogram(Chunk):
         about: dict[str, Scalar] = {"height": values.shape[0], "width": values.shape[1], **scale}
         files: list[PieceFile] = []
         for kind in self.kinds:
-            content = _array(values) if kind == "npy" else _picture(values, **scale)
+            content = encoded(values)[1] if kind == "npy" else _picture(values, **scale)
             files.append((kind, content, about))
             # the sound of a window counts once
             about = about | {"frames": None}
@@ -109,27 +107,7 @@ def _samples(source: SoundSource, start: int, stop: int, silence: int, channel: 
     yield np.zeros(silence, np.float32)
 
 
-def _array(values: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, values)
-    return file.getvalue()
-
-
 def _picture(values: np.ndarray, db_low: float, db_high: float) -> bytes:
     """Return a grey PNG: black is the lowest value, white the highest; high frequencies at the top."""
     grey = np.rint((values[::-1] - db_low) * (WHITE / (db_high - db_low))).clip(0, WHITE).astype(np.uint8)
-    height, width = grey.shape
-    # each row begins with the number of its filter: 0 is none
-    rows = np.pad(grey, ((0, 0), (1, 0))).tobytes()
-    scale = f"Comment\0from {db_low:g} dB (black) to {db_high:g} dB (white)".encode()
-    chunks = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
-        (b"tEXt", scale),
-        (b"IDAT", zlib.compress(rows)),
-        (b"IEND", b""),
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, content) for kind, content in chunks)
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    return png_of(grey[..., np.newaxis], f"from {db_low:g} dB (black) to {db_high:g} dB (white)")
