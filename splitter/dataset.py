@@ -1,7 +1,6 @@
 """The class that users write: a torch Dataset whose items are made from input files."""
 
 import inspect
-import io
 import os
 import re
 import reprlib
@@ -20,7 +19,7 @@ from splitter.inputs.locations import look_at
 from splitter.inputs.reading import read_source
 from splitter.inputs.shards.reader import MemberFiles
 from splitter.inputs.table import InputTable, copy_list
-from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch, UnopenedFile
+from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch, UnopenedFile, bytes_of
 from splitter.storage.layout import Layout
 from splitter.text.urls import is_url
 
@@ -234,9 +233,7 @@ def _in_hand(output: Any, scratch: Scratch) -> OutputFile:  # noqa: ANN401 - wha
         with open(content, "rb") as file:
             content = file.read()
     elif callable(content):
-        buffer = io.BytesIO()
-        content(buffer)
-        content = buffer.getvalue()
+        content = bytes_of(content)
     # the default metadata is a read-only view, which cannot be pickled
     return output._replace(content=content, metadata=dict(output.metadata))
 

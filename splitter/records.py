@@ -1,5 +1,6 @@
 """The values that pass between a user's code and splitter: input files, output files."""
 
+import io
 import os
 import tempfile
 from abc import ABC, abstractmethod
@@ -38,6 +39,15 @@ def write_to(file: BinaryIO, content: Content) -> None:
         content(file)
     else:
         file.write(content)  # type: ignore[arg-type]
+
+
+def bytes_of(content: Content) -> bytes:
+    """Return content that is bytes, or a callable, in memory."""
+    if isinstance(content, bytes):
+        return content
+    file = io.BytesIO()
+    write_to(file, content)
+    return file.getvalue()
 
 
 class Scratch:

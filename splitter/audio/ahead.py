@@ -5,7 +5,6 @@ a thread               encodes 0, 2                   encodes 4
 a thread                  encodes 1, 3                   encodes 5
 """
 
-import io
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 
 from splitter.audio.base import MANY_SAMPLES
 from splitter.audio.pieces import UncutPiece
-from splitter.records import Content, Deferred, OutputFile, write_to
+from splitter.records import Content, Deferred, OutputFile, bytes_of
 
 # samples of all pieces that wait to be stored
 _MOST_WAITING = 2 * MANY_SAMPLES
@@ -75,9 +74,4 @@ def _may_wait(waiting: deque[OutputFile], most: int) -> bool:
 
 
 def _in_memory(encode: Callable[[], Content]) -> bytes:
-    content = encode()
-    if isinstance(content, bytes):
-        return content
-    file = io.BytesIO()
-    write_to(file, content)
-    return file.getvalue()
+    return bytes_of(encode())

@@ -5,7 +5,6 @@ MP3 are, what has been decoded. It must be what it was when the pieces were note
 """
 
 import contextlib
-import io
 import os
 import shutil
 import weakref
@@ -17,7 +16,7 @@ from splitter.errors import InputError, UnreadableInput
 from splitter.inputs.fetching import local_name
 from splitter.inputs.locations import look_at
 from splitter.inputs.shards.index import open_shard
-from splitter.records import write_to
+from splitter.records import bytes_of
 from splitter.storage.content import measure_file
 from splitter.storage.layout import Layout
 from splitter.stores.files import Found, fetch
@@ -25,6 +24,8 @@ from splitter.system.temporary_folders import temporary_folder
 from splitter.text.urls import is_url, without_secrets
 
 if TYPE_CHECKING:
+    import io
+
     from splitter.audio.base import SoundSource
     from splitter.audio.pieces import Cut, Storing
 
@@ -126,12 +127,7 @@ class PieceCutter:
         with _naming(piece):
             if recording.source.reach(cut.stop) < cut.stop:
                 raise _changed(piece, f"it ends before sample {cut.stop:,}")
-            content = cut.content(recording.source)
-            if isinstance(content, bytes):
-                return content
-            file = io.BytesIO()
-            write_to(file, content)
-            return file.getvalue()
+            return bytes_of(cut.content(recording.source))
 
     def close(self) -> None:
         """Close what is open."""

@@ -1,6 +1,5 @@
 """Measure sound in one pass: its length and level, clipping, silence, and its waveform."""
 
-import io
 import math
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from splitter.audio.decoded import DecodedSource
 from splitter.audio.target import Target
+from splitter.records import bytes_of
 
 # silence is a level below this over 20 ms; full scale is the largest 16-bit number
 SILENCE_DB, QUIETEST_DB = -50.0, -120.0
@@ -165,10 +165,4 @@ def preview(path: str, rate: int) -> bytes:
     )
     with DecodedSource.open(path, target, "keep") as source:
         stop = min(source.reach(PREVIEW_SECONDS * source.made.rate), PREVIEW_SECONDS * source.made.rate)
-        content = source.content(0, stop)
-    if callable(content):
-        file = io.BytesIO()
-        content(file)
-        return file.getvalue()
-    assert isinstance(content, bytes)  # noqa: S101 - nothing else is made of samples
-    return content
+        return bytes_of(source.content(0, stop))
