@@ -5,6 +5,8 @@ import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -79,14 +81,14 @@ def _import_file(path: str) -> ModuleType:
         raise Refused(f"--recipe {path}: cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    with _Importing(path), quick_imports():
+    with _importing(path), quick_imports():
         spec.loader.exec_module(module)
     return module
 
 
 def _import_module(name: str) -> ModuleType:
     _look_in(os.getcwd())
-    with _Importing(name), quick_imports():
+    with _importing(name), quick_imports():
         return importlib.import_module(name)
 
 
@@ -96,26 +98,22 @@ def _look_in(folder: str) -> None:
         sys.path.insert(0, folder)
 
 
-class _Importing:
-    """A context that turns errors of importing a user's module into one line with file and line number."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, (Refused, KeyboardInterrupt)):
-            return
-        if isinstance(error, SyntaxError):
-            of = "" if error.filename == self._name else f" of {error.filename}"
-            raise Refused(f"--recipe {self._name}: line {error.lineno}{of}: {error.msg}") from error
+@contextmanager
+def _importing(name: str) -> Iterator[None]:
+    """Turn errors of importing a user's module into one line with file and line number."""
+    try:
+        yield
+    except (Refused, KeyboardInterrupt):
+        raise
+    except SyntaxError as error:
+        of = "" if error.filename == name else f" of {error.filename}"
+        raise Refused(f"--recipe {name}: line {error.lineno}{of}: {error.msg}") from error
+    except BaseException as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
         if not own and isinstance(error, ModuleNotFoundError):
             raise Refused(
-                f"--recipe {self._name}: there is no such module; for a file, write path/to/file.py:Class"
+                f"--recipe {name}: there is no such module; for a file, write path/to/file.py:Class"
             ) from error
         where = f" (line {own[-1].lineno} of {own[-1].filename})" if own else ""
-        raise Refused(f"--recipe {self._name}: {type(error).__name__}: {error}{where}") from error
+        raise Refused(f"--recipe {name}: {type(error).__name__}: {error}{where}") from error
