@@ -15,25 +15,18 @@ from splitter.text.csv import json_fields
 
 _IN_SECONDS = ("{}_seconds", "{}_time_seconds", "{}_sec", "{}_s", "{}_time_s", "{}", "{}_time")
 _IN_MILLISECONDS = ("{}_milliseconds", "{}_time_milliseconds", "{}_msec", "{}_ms", "{}_time_ms")
-
-
-class _Times(NamedTuple):
-    """What columns of times may be called in one unit, the most explicit names first."""
-
-    starts: tuple[str, ...]
-    ends: tuple[str, ...]
-    offsets: tuple[str, ...]
-    durations: tuple[str, ...]
-
-    @classmethod
-    def named(cls, units: tuple[str, ...]) -> "_Times":
-        """Return the names of all kinds, from patterns that say the unit."""
-        starts, ends = ("start", "begin", "onset", "tmin", "xmin"), ("end", "stop", "tmax", "xmax")
-        kinds = starts, ends, ("offset",), ("duration", "dur")
-        return cls(*(tuple(unit.format(word) for unit, word in product(units, words)) for words in kinds))
-
-
-_SECONDS, _MILLISECONDS = _Times.named(_IN_SECONDS), _Times.named(_IN_MILLISECONDS)
+# what columns of starts, ends, offsets and durations are called
+_WORDS = (
+    ("start", "begin", "onset", "tmin", "xmin"),
+    ("end", "stop", "tmax", "xmax"),
+    ("offset",),
+    ("duration", "dur"),
+)
+# the most explicit names first
+_SECONDS, _MILLISECONDS = (
+    [[unit.format(word) for unit, word in product(units, words)] for words in _WORDS]
+    for units in (_IN_SECONDS, _IN_MILLISECONDS)
+)
 LABELS = (
     *("label", "labels", "event_label", "annotation", "text", "transcript", "transcription", "sentence"),
     *("word", "species", "common_name", "scientific_name", "class", "class_name", "category", "event"),
@@ -164,7 +157,7 @@ def _columns(names: tuple[str, ...]) -> _TableColumns:
     def first(candidates: Iterable[str]) -> str | None:
         return next((by_plain_name[name] for name in candidates if name in by_plain_name), None)
 
-    def times(unit: _Times) -> tuple[str | None, str | None, bool]:
+    def times(unit: list[list[str]]) -> tuple[str | None, str | None, bool]:
         """Return the column of starts, that of ends or durations, and whether it is durations."""
         start, end, offset, duration = map(first, unit)
         # an offset ends what has an onset, and starts what has no other start
