@@ -29,23 +29,9 @@ Truncated = Literal["error", "keep"]
 
 # what an array must hold so that no encoding loses anything; what is not here is lossy
 DTYPES = {
-    "PCM_S8": "int16",
-    "PCM_U8": "int16",
-    "PCM_16": "int16",
-    "ALAW": "int16",
-    "ULAW": "int16",
-    "ALAC_16": "int16",
-    "DWVW_16": "int16",
-    "DPCM_16": "int16",
-    "IMA_ADPCM": "int16",
-    "MS_ADPCM": "int16",
-    "GSM610": "int16",
-    "PCM_24": "int32",
-    "PCM_32": "int32",
-    "ALAC_20": "int32",
-    "ALAC_24": "int32",
-    "ALAC_32": "int32",
-    "DWVW_24": "int32",
+    **dict.fromkeys(("PCM_S8", "PCM_U8", "PCM_16", "ALAW", "ULAW", "ALAC_16", "DWVW_16"), "int16"),
+    **dict.fromkeys(("DPCM_16", "IMA_ADPCM", "MS_ADPCM", "GSM610"), "int16"),
+    **dict.fromkeys(("PCM_24", "PCM_32", "ALAC_20", "ALAC_24", "ALAC_32", "DWVW_24"), "int32"),
     "DOUBLE": "float64",
 }
 SAMPLES_AT_ONCE = 1 << 19

@@ -15,21 +15,17 @@ Channels = Literal["keep", "mono", "split", "first"]
 FileFormat = Literal["same", "wav", "flac", "ogg", "mp3"]
 Lossy = Literal["copy", "encode"]
 
+INTEGERS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
 # bits that an encoding holds exactly; what is not here is lossy, and has no depth
-_DEPTHS = {
-    "PCM_S8": 8,
-    "PCM_U8": 8,
-    "PCM_16": 16,
+_DEPTHS = INTEGERS | {
     "ALAW": 14,
     "ULAW": 14,
     "ALAC_16": 16,
     "DWVW_12": 12,
     "DWVW_16": 16,
-    "PCM_24": 24,
     "ALAC_20": 20,
     "ALAC_24": 24,
     "DWVW_24": 24,
-    "PCM_32": 32,
     "ALAC_32": 32,
     "FLOAT": 33,
     "DOUBLE": 65,
@@ -42,7 +38,6 @@ _MOST_CHANNELS, _MOST_HERTZ = 1024, 2**31 - 1
 # FFmpeg's name of WebM, too; of more channels of Opus no packets are copied
 MATROSKA, _OPUS_CHANNELS = "MATROSKA", 2
 _CHOICES = {one.ending: one for one in OF_LIBSNDFILE if one.ending in get_args(FileFormat)}
-INTEGERS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
 
 
 @dataclass(frozen=True, kw_only=True)
