@@ -14,7 +14,7 @@ from typing import Any, Literal
 from splitter.audio.base import SoundSource
 from splitter.errors import AudioError, Refused
 from splitter.recipes.sound import LabelledRecipe, Span, exactly
-from splitter.records import Expected, InputFile
+from splitter.records import InputFile
 
 Tail = Literal["keep", "drop", "pad", "shift", "merge"]
 
@@ -56,9 +56,7 @@ class Chunk(LabelledRecipe):
         self.tail: Tail = tail
         self.least = exactly(min_seconds) if min_seconds is not None else None
 
-    def expect(self, input_file: InputFile) -> Expected | None:
-        """Return what will come of an input, by the length that its header states."""
-        return self.expected(input_file)
+    expect = LabelledRecipe.expected
 
     def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
         """Yield windows until they cover the whole recording."""

@@ -21,7 +21,7 @@ from splitter.recipes.sound import (
     refuse_negative,
     spoken_columns,
 )
-from splitter.records import Expected, InputFile
+from splitter.records import InputFile
 
 DEFAULT_GAP = 2.0
 # a row of the list, its annotation, and what else is known of it
@@ -84,9 +84,7 @@ class Segments(SoundRecipe):
     def _annotations_file_of(self, input_file: InputFile) -> Path | None:
         return None if self._are_rows(input_file.columns) else super()._annotations_file_of(input_file)
 
-    def expect(self, input_file: InputFile) -> Expected | None:
-        """Return what will come of an input, by the length that its header states."""
-        return self.expected(input_file)
+    expect = SoundRecipe.expected
 
     def spans(self, source: SoundSource, input_file: InputFile) -> Iterator[Span]:
         """Yield one span for each annotation, in order of their starts, up to the end of the recording."""
