@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from splitter.annotations.rows import CLOCK, Malformed, Row, lines, shown
 
@@ -71,15 +72,9 @@ def _srt_cue(timing: Line | None, name: str, body: list[Line]) -> Iterator[Row]:
 
 
 def _blocks(text: str) -> Iterator[list[Line]]:
-    block: list[Line] = []
-    for number, line in lines(text):
-        if line.strip():
-            block.append((number, line))
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
+    for is_empty, block in groupby(lines(text), lambda numbered: not numbered[1].strip()):
+        if not is_empty:
+            yield list(block)
 
 
 def _cue(timing: Line, name: str, body: Sequence[Line], clean: Callable[[str], str]) -> Iterator[Row]:

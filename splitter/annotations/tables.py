@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import islice, product
 from typing import NamedTuple
 
 from splitter.annotations.rows import Malformed, Row, in_milliseconds, lines, shown, with_point
@@ -77,7 +77,7 @@ def read_table(text: str) -> Iterator[Row]:
         raise Malformed(number, str(error)) from None
     rows = _rows(records, names, delimiter)
     if tuple(names) in _WHISPER:
-        return _cues(text, names, delimiter)
+        return _cues(text, names, delimiter, number)
     return _selections(rows) if is_raven else rows
 
 
@@ -224,16 +224,13 @@ def _rows(records: Iterable[tuple[int, list[str]]], names: Sequence[str], delimi
         yield row if delimiter == "," else row._replace(start=with_point(row.start), end=with_point(row.end))
 
 
-def _cues(text: str, names: Sequence[str], delimiter: str) -> Iterator[Row]:
+def _cues(text: str, names: Sequence[str], delimiter: str, head: int) -> Iterator[Row]:
     """Yield what stands below the columns of Whisper, whose times are whole milliseconds."""
 
     def rows(*, quoted: bool) -> list[Row]:
         records = _records(text, delimiter, quoted=quoted)
-        number, _ = next(records)
-        heads.append(number)
-        return list(_rows(records, names, delimiter))
+        return list(_rows(islice(records, 1, None), names, delimiter))
 
-    heads: list[int] = []
     try:
         # Whisper puts no quotes around what stands between tabs
         cues = rows(quoted=delimiter != "\t")
@@ -245,7 +242,7 @@ def _cues(text: str, names: Sequence[str], delimiter: str) -> Iterator[Row]:
     is_as_written = delimiter == "\t" or all(row.label.startswith(" ") for row in cues)
     if longest >= _SHORT and (longest < _LONG or not is_as_written):
         raise Malformed(
-            heads[0],
+            head,
             "has whole numbers below it that could be seconds, or milliseconds as Whisper writes them; call "
             "the columns start_seconds and end_seconds, or start_ms and end_ms",
         )

@@ -53,12 +53,14 @@ class Command(ProcessorDataset):
         self.stdout, self.json_metadata = stdout, json_metadata
         self.name_pattern = None if name_pattern is None else _pattern(name_pattern)
         # what an earlier version made, without these parameters, is not made again because of them
-        unused = {
-            name for name in ("stdout", "name_pattern", "json_metadata") if not self.parameters.get(name)
+        later = ("stdout", "name_pattern", "json_metadata")
+        self.parameters = {
+            name: value for name, value in self.parameters.items() if value or name not in later
         }
-        self.parameters = {name: value for name, value in self.parameters.items() if name not in unused}
         if stdout is not None and (
-            "/" in stdout or stdout in {"", ".", ".."} or {"{input}", "{output}"} & {*_found_in(stdout)}
+            "/" in stdout
+            or stdout in {"", ".", ".."}
+            or {"{input}", "{output}"} & {*_PLACEHOLDER.findall(stdout)}
         ):
             raise Refused(
                 f"--stdout {stdout!r}: is not the name of a file; write a name such as {{stem}}.txt"
@@ -68,7 +70,7 @@ class Command(ProcessorDataset):
                 f"--command {shlex.join(self.command)!r}: has no {{output}}, the folder that outputs go to; "
                 "add it, or keep what the program prints with --stdout NAME"
             )
-        if not _found_in(self.command[0]):
+        if not _PLACEHOLDER.search(self.command[0]):
             self.needs_programs = self.command[:1]
 
     def process(self, input_file: InputFile) -> Result:
@@ -128,10 +130,6 @@ class Command(ProcessorDataset):
             return {}
         match = self.name_pattern.search(name)
         return match.groupdict() if match else dict.fromkeys(self.name_pattern.groupindex)
-
-
-def _found_in(text: str) -> list[str]:
-    return _PLACEHOLDER.findall(text)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

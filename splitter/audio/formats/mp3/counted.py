@@ -80,10 +80,9 @@ class CountedMp3:
                 self.runs.append([at, end])
             self.frames += len(offsets)
             self.note(content, offsets)
-            if hasattr(mmap, "MADV_DONTNEED"):
-                # else all of the file would stand in memory, which others may need
-                seen = at // mmap.PAGESIZE * mmap.PAGESIZE
-                content.madvise(mmap.MADV_DONTNEED, seen, end - seen)
+            # else all of the file would stand in memory, which others may need
+            seen = at // mmap.PAGESIZE * mmap.PAGESIZE
+            content.madvise(mmap.MADV_DONTNEED, seen, end - seen)
             at = after if _frame_at(content, after)[1] == kind else _next_frame(content, after, kind)
         self.changes = at >= 0
         if not self.runs:

@@ -95,7 +95,8 @@ class OpusIndex(CountedOgg):
         if bool(flags & CONTINUED) != bool(self._rest):
             raise ValueError("half a packet")
         self._page, self._has_ended = number, bool(flags & LAST)
-        if self._packets > 1 and not flags & CONTINUED and self._is_far():
+        is_far = not self._positions or self._position >= self._positions[-1] + RATE
+        if self._packets > 1 and not flags & CONTINUED and is_far:
             self._offsets.append(at)
             self._positions.append(self._position)
         before = self._packets
@@ -108,9 +109,6 @@ class OpusIndex(CountedOgg):
             self._check(position)
         elif position not in (0, NO_POSITION):
             raise ValueError("a position without sound")
-
-    def _is_far(self) -> bool:
-        return not self._positions or self._position >= self._positions[-1] + RATE
 
     def _add(self, packet: bytes) -> None:
         self._packets += 1
