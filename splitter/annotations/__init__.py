@@ -25,7 +25,7 @@ from splitter.annotations.files import (
     find_annotations,
     read_annotations,
 )
-from splitter.annotations.labels import Label, Labels, MinOverlap
+from splitter.annotations.labels import MinOverlap
 from splitter.annotations.tables import has_times
 
 __all__ = [
@@ -33,8 +33,6 @@ __all__ = [
     "Annotation",
     "AnnotationFile",
     "Kind",
-    "Label",
-    "Labels",
     "MinOverlap",
     "advice_on_labels",
     "annotations_of_rows",

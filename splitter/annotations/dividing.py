@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from splitter.annotations.files import Annotation
-from splitter.annotations.labels import Labels, MinOverlap
+from splitter.annotations.labels import AnnotationIndex, MinOverlap
 from splitter.annotations.rows import Word
 
 Cross = Literal["assign", "both", "divide"]
@@ -128,14 +128,13 @@ class Shares:
         self._pieces, self._rate, self._cross = pieces, rate, cross
         self._min_overlap = min_overlap or MinOverlap()
         cues = (_Cue.of(one, rate=rate, divided=cross == "divide") for one in annotations)
-        self._cues = Labels(cues, rate=rate)
+        self._cues = AnnotationIndex(cues, rate=rate)
 
     def of(self, start: int, stop: int) -> list[Share]:
         """Return what a piece [start, stop) of samples has; it must be the one that was taken last."""
         opens, closes = self._time((start, stop))
         shares = []
-        for cue, _, _ in self._cues.of(start, stop):
-            assert isinstance(cue, _Cue)  # noqa: S101 - no others were given
+        for cue in self._cues.of(start, stop):
             units = self._units(cue, (start, stop))
             one = cue.whole
             begins = min(max(one.start, opens), closes)

@@ -12,13 +12,15 @@ Windows are counted in samples; times stay exact rationals, so no rounding decid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from splitter.annotations.files import Annotation
 from splitter.annotations.rows import seconds, shown
 from splitter.errors import Refused
+
+AnyAnnotation = TypeVar("AnyAnnotation", bound=Annotation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,49 +55,25 @@ class MinOverlap:
         return not length or (overlap >= self.seconds and overlap >= self.share * length)
 
 
-class Label(NamedTuple):
-    """An annotation as a window has it.
-
-    Attributes:
-        annotation: The annotation, in the time of the recording.
-        start: Where it starts in the window, in seconds; 0 if it started before.
-        end: Where it ends in the window; the window's length if it goes on.
-    """
-
-    annotation: Annotation
-    start: Fraction
-    end: Fraction
-
-
-class Labels:
+class AnnotationIndex(Generic[AnyAnnotation]):
     """The annotations of a recording, to be asked for window after window, in any order."""
 
-    def __init__(
-        self, annotations: Iterable[Annotation], *, rate: int, min_overlap: MinOverlap = MinOverlap()
-    ) -> None:
+    def __init__(self, annotations: Iterable[AnyAnnotation], *, rate: int) -> None:
         self._annotations = sorted(annotations, key=lambda annotation: annotation.start)
-        self._rate = rate
-        self._min_overlap = min_overlap
         # With a and b whole, start * rate < b is the same as its floor < b, and end * rate > a as its
         # ceiling > a: so 64-bit integers decide exactly.
         self._firsts = np.array([_floor(entry.start, rate) for entry in self._annotations], "i8")
         self._stops = np.array([_stop(entry, rate) for entry in self._annotations], "i8")
         self._latest = np.maximum.accumulate(self._stops)
 
-    def of(self, start: int, stop: int) -> list[Label]:
-        """Return the labels of the window [start, stop) of samples, in the order of the annotations."""
+    def of(self, start: int, stop: int) -> list[AnyAnnotation]:
+        """Return what overlaps the window [start, stop) of samples, in the order of the annotations."""
         first = int(np.searchsorted(self._latest, start, side="right"))
         last = int(np.searchsorted(self._firsts, stop))
         if start >= stop or first >= last:
             return []
         found = np.flatnonzero(self._stops[first:last] > start) + first
-        opens, closes = Fraction(start, self._rate), Fraction(stop, self._rate)
-        labels = []
-        for annotation in map(self._annotations.__getitem__, found.tolist()):
-            begins, ends = max(annotation.start, opens), min(annotation.end, closes)
-            if self._min_overlap.holds(ends - begins, annotation):
-                labels.append(Label(annotation, begins - opens, ends - opens))
-        return labels
+        return [self._annotations[at] for at in found.tolist()]
 
 
 def _floor(time: Fraction, rate: int) -> int:

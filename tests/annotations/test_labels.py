@@ -1,15 +1,34 @@
 """The labels of windows, against a slow and plain computation; exact at every boundary."""
 
 from fractions import Fraction
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitter.annotations import Annotation, Labels, MinOverlap
+from splitter.annotations import Annotation, MinOverlap
+from splitter.annotations.dividing import Shares, Upcoming
+from splitter.annotations.labels import AnnotationIndex
 from splitter.errors import Refused
 
 Expected = list[tuple[Annotation, Fraction, Fraction]]
+
+
+class Label(NamedTuple):
+    annotation: Annotation
+    start: Fraction
+    end: Fraction
+
+
+class Labels:
+    """The labels of windows: an annotation that crosses a border is in both."""
+
+    def __init__(self, annotations, **options):
+        self._shares = Shares(annotations, Upcoming((), tuple), cross="both", **options)
+
+    def of(self, start, stop):
+        return [Label(*share[:3]) for share in self._shares.of(start, stop)]
 
 
 def slow(annotations, start, stop, rate, min_overlap) -> Expected:
@@ -121,7 +140,7 @@ def test_many_windows_over_many_annotations():
     short = [
         Annotation(Fraction(n * day, 100_000), Fraction(n * day + 1, 100_000), "") for n in range(100_000)
     ]
-    labels = Labels([whole, *short], rate=rate)
+    labels = AnnotationIndex([whole, *short], rate=rate)
     size = day * rate // 10_000
     counts = {len(labels.of(start, start + size)) for start in range(0, day * rate, size)}
     assert counts == {11}
