@@ -21,13 +21,10 @@ _TEXT = re.compile(
 )
 _OPTIONS = tuple(one.name for one in fields(Target) if one.name not in ("device", "amplified"))
 _CHOICES = {
-    name: get_args(choices)
-    for name, choices in (
-        ("channels", Channels),
-        ("format", FileFormat),
-        ("lossy", Lossy),
-        ("truncated", Truncated),
-    )
+    "channels": get_args(Channels),
+    "format": get_args(FileFormat),
+    "lossy": get_args(Lossy),
+    "truncated": get_args(Truncated),
 }
 
 

@@ -17,9 +17,6 @@ from splitter.system.stderr import silenced_stderr
 LONGEST = 1 << 62
 
 
-# -- what will come of a recording, by its header ------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ProbedSound:
     """What a header says of a recording.

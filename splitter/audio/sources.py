@@ -58,8 +58,7 @@ class UnreadSource(SoundSource):
         self._recorded_frames = probed.frames
         # as the resamplers do: halves to even
         self._frames = round(Fraction(probed.frames * made.rate, probed.format.rate))
-        is_split = target.channels == "split" and probed.format.channels > 1
-        self.files = probed.format.channels if is_split else 1
+        self.files = probed.format.channels if target.channels == "split" else 1
         is_copied = made.container == "WAV" and keeps_samples(probed.format, made, target)
         self._raw = probed.raw if is_copied else None
         if self._raw is None and made.container == "WAV" and made.subtype in AS_IN_MEMORY:

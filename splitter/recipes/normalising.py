@@ -94,11 +94,7 @@ class NormalisedSource(DecodedSource):
     def _gains(self, start: int, stop: int) -> list[tuple[float, str]]:
         """Return the gain of each file of a piece."""
         if self._latest[:2] != (start, stop):
-            files = (
-                [slice(at, at + 1) for at in range(self.recorded.channels)]
-                if self.files > 1
-                else [slice(None)]
-            )
+            files = [slice(at, at + 1) for at in range(self.files)] if self.files > 1 else [slice(None)]
             self._latest = start, stop, [self._gain(start, stop, columns) for columns in files]
         return self._latest[2]
 

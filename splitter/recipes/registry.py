@@ -26,7 +26,9 @@ def load_recipe(name: str) -> "type[ProcessorDataset]":
     with quick_imports():
         from splitter.dataset import ProcessorDataset
 
-    location, colon, class_name = _target(name).rpartition(":")
+    # what is written as a class is looked for nowhere else
+    target = name if ":" in name else RECIPES.target(name) or name
+    location, colon, class_name = target.rpartition(":")
     if not (location and colon):
         if name.endswith(".py"):
             there = _recipes_in(_import_file(name))
@@ -45,11 +47,6 @@ def load_recipe(name: str) -> "type[ProcessorDataset]":
         problem = "is not a ProcessorDataset" if recipe is not None else "does not exist"
         raise Refused(f"--recipe {name}: {class_name} {problem} in {location}; {found}")
     return recipe
-
-
-def _target(name: str) -> str:
-    # what is written as a class is looked for nowhere else
-    return name if ":" in name else RECIPES.target(name) or name
 
 
 def _recipes_in(module: ModuleType) -> list[str]:

@@ -49,13 +49,8 @@ class Speech(LabelledRecipe):
             raise Refused(f"--max-seconds {max_seconds:g}: must be at least 1")
         if max_seconds is not None and max_seconds <= 2 * pad:
             raise Refused(f"--pad {pad:g}: twice this must be less than --max-seconds, {max_seconds:g}")
-        self.threshold, self.min_silence, self.min_seconds, self.pad = (
-            threshold,
-            min_silence,
-            min_seconds,
-            pad,
-        )
-        self.max_seconds = max_seconds
+        self.threshold, self.min_silence, self.pad = threshold, min_silence, pad
+        self.min_seconds, self.max_seconds = min_seconds, max_seconds
         self._model: SpeechModel
 
     def setup(self) -> None:

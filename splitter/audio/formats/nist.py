@@ -26,13 +26,12 @@ def find_in_nist(file: BinaryIO, size: int) -> Extent | None:
         return None
     start = int(begin[1])
     fields = dict(_FIELD.findall(head[:start].partition(b"end_head")[0].decode("latin-1")))
-    if size < start:
-        return Extent(start, None, 0, _described(fields), ends_in_header=True)
     raw = _described(fields)
-    count = _number(fields, "sample_count")
+    if size < start:
+        return Extent(start, None, 0, raw, ends_in_header=True)
     if raw is None:
         return None
-    stated = count * raw.frame_bytes or None
+    stated = _number(fields, "sample_count") * raw.frame_bytes or None
     return Extent(start, stated, min(stated or size, size - start), raw)
 
 
