@@ -102,11 +102,8 @@ class OpusPacketsSource(FramesSource):
         with NamedTemporaryFile(dir=self._folder()) as named:
             with open(named.name, "wb") as file:
                 self._cutter.cut(start, stop, file, preroll)
-            decoder = open_decoder(named.name)
-            try:
+            with closing(open_decoder(named.name)) as decoder:
                 return all(_are_alike(decoder.read(len(part)), part) for part in parts)
-            finally:
-                decoder.close()
 
     def _whole(self, start: int, stop: int) -> DecodedSource:
         """Return the recording, decoded in sequence from its start."""

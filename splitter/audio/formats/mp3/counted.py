@@ -8,6 +8,7 @@ import os
 import re
 import struct
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -121,26 +122,15 @@ class CountedMp3:
         return reader
 
     def _feed(self, writer: int) -> None:
-        try:
-            with open(self._path, "rb", buffering=0) as file:
-                for start, stop in self.runs or [[0, os.fstat(file.fileno()).st_size]]:
-                    file.seek(start)
-                    if start < self._stated_at < stop:
-                        _send(writer, file.read(self._stated_at - start) + struct.pack(">I", self._to_state))
-                        file.seek(self._stated_at + 4)
-                    while block := file.read(min(_SEND_AT_ONCE, stop - file.tell())):
-                        _send(writer, block)
-        except OSError:
-            # the reader has closed its end; if the file cannot be read, what it gets is cut short
-            pass
-        finally:
-            os.close(writer)
-
-
-def _send(writer: int, block: bytes) -> None:
-    rest = memoryview(block)
-    while rest:
-        rest = rest[os.write(writer, rest) :]
+        # the reader may close its end; if the file cannot be read, what it gets is cut short
+        with suppress(OSError), open(writer, "wb") as pipe, open(self._path, "rb", buffering=0) as file:
+            for start, stop in self.runs or [[0, os.fstat(file.fileno()).st_size]]:
+                file.seek(start)
+                if start < self._stated_at < stop:
+                    pipe.write(file.read(self._stated_at - start) + struct.pack(">I", self._to_state))
+                    file.seek(self._stated_at + 4)
+                while block := file.read(min(_SEND_AT_ONCE, stop - file.tell())):
+                    pipe.write(block)
 
 
 def _next_frame(content: mmap.mmap, at: int, kind: int = 0, before: int | None = None) -> int:
