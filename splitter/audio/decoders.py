@@ -204,9 +204,8 @@ class SndfileDecoder(Decoder):
         # of Ogg: how pages are seen to be missing, and how many samples there were with them
         self._loss, self._with_lost = "", 0
         self._others: list[tuple[int, int]] = []
-        with ExitStack() as opened:
-            with silenced_stderr():
-                self._file = self._open(opened)
+        with ExitStack() as opened, silenced_stderr():
+            self._file = self._open(opened)
             self._opened = opened.pop_all()
         self.format = self._format()
 

@@ -1,7 +1,6 @@
 """Encode frames into a file."""
 
 import functools
-import io
 import itertools
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +23,7 @@ from splitter.audio.formats.wav import (
 )
 from splitter.audio.target import INTEGERS
 from splitter.errors import AudioError
-from splitter.records import Content
+from splitter.records import Content, bytes_of
 from splitter.storage.content import Callbacks
 
 LOUDEST = 16.0
@@ -73,10 +72,8 @@ def writable(made: SoundFormat, path: str) -> SoundFormat:
 def _problem_with(made: SoundFormat) -> str:
     """Return why no piece can be written so; tried once, and where the recording can be named."""
     silence = np.zeros((1, made.channels), made.dtype)
-    piece = encode(lambda: [silence], len(silence), made)
     try:
-        if callable(piece):
-            piece(io.BytesIO())
+        bytes_of(encode(lambda: [silence], len(silence), made))
     except AudioError as error:
         return str(error)
     return ""
@@ -204,8 +201,5 @@ def plain_wav(subtype: str, channels: int, rate: int) -> RawFormat:
     """Return a WAV file as the simplest header has it."""
     code, size = PCM if subtype.startswith("PCM") else FLOAT, BYTES[subtype]
     per_second = min(rate * channels * size, LARGEST_SIZE)
-    try:
-        description = struct.pack("<HHIIHH", code, channels, rate, per_second, channels * size, size * 8)
-    except struct.error:
-        raise AudioError(f"WAV {subtype} cannot hold {channels} channels at {rate} Hz") from None
+    description = struct.pack("<HHIIHH", code, channels, rate, per_second, channels * size, size * 8)
     return RawFormat("WAV", subtype, channels, rate, "<", description)
