@@ -20,9 +20,10 @@ from splitter.audio.decoders import (
     read_exactly,
 )
 from splitter.audio.encode import encode_blocks, silent
-from splitter.audio.formats.flac import SUBTYPES, FlacError, FlacSource
+from splitter.audio.formats.flac import FlacError, FlacSource
+from splitter.audio.formats.flac.stream import SUBTYPES
 from splitter.audio.formats.mp3 import Mp3Source, seems_mp3
-from splitter.audio.formats.ogg import OpusSource
+from splitter.audio.formats.ogg.source import OpusSource
 from splitter.audio.formats.registry import LOSSY
 from splitter.audio.formats.wav import Extent, RawFormat
 from splitter.audio.target import Target

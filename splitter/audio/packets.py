@@ -12,8 +12,9 @@ from splitter.audio.base import keeps_samples
 from splitter.audio.copying import FramesSource
 from splitter.audio.decoded import DecodedSource
 from splitter.audio.decoders import SoundFormat
-from splitter.audio.formats.ogg import INAUDIBLE, MOST_SKIPPED, OpusSource, seems_opus
+from splitter.audio.formats.ogg.index import seems_opus
 from splitter.audio.formats.ogg.opus import RATE
+from splitter.audio.formats.ogg.source import INAUDIBLE, MOST_SKIPPED, OpusSource
 from splitter.audio.sniff import open_decoder
 from splitter.audio.target import MATROSKA, Target, made_format
 from splitter.audio.window import Folder

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import soundfile
 
 from splitter.audio.decoders import SoundFormat, Truncated, check_mp3, check_whole
-from splitter.audio.formats.flac import SUBTYPES, header_of_flac
+from splitter.audio.formats.flac import header_of_flac
+from splitter.audio.formats.flac.stream import SUBTYPES
 from splitter.audio.formats.mp3 import CountedMp3, lacks_bytes
 from splitter.audio.formats.registry import BY_NAME
 from splitter.audio.formats.samples import find_samples_in

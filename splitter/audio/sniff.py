@@ -8,7 +8,7 @@ from splitter.audio.decoders import Decoder, RawDecoder, SndfileDecoder, Truncat
 from splitter.audio.formats.base import AudioFormat
 from splitter.audio.formats.headerless import advice_about
 from splitter.audio.formats.mp3 import frame
-from splitter.audio.formats.ogg import OpusIndex, seems_opus
+from splitter.audio.formats.ogg.index import OpusIndex, seems_opus
 from splitter.audio.formats.registry import FORMATS, OF_LIBSNDFILE
 from splitter.audio.formats.samples import find_samples
 from splitter.errors import AudioError

@@ -9,9 +9,9 @@ from typing import Any, BinaryIO
 import av.error
 
 from splitter.audio.formats.av import SeekableFile, lacks_sound, open_container, packets_of, seconds_stated
-from splitter.audio.formats.ogg import pages_with
 from splitter.audio.formats.ogg.index import Packet
 from splitter.audio.formats.ogg.opus import RATE, OpusHead, look_at
+from splitter.audio.formats.ogg.source import pages_with
 from splitter.errors import AudioError
 
 _SKIPPED = struct.Struct("<II")

@@ -10,18 +10,9 @@ source      a file to cut from, and how it is cut
 from splitter.audio.formats.base import AudioFormat
 from splitter.audio.formats.flac.header import beginning, header_of_flac, rate_of
 from splitter.audio.formats.flac.source import FlacSource
-from splitter.audio.formats.flac.stream import SUBTYPES, FlacError, NotCuttable
+from splitter.audio.formats.flac.stream import FlacError, NotCuttable
 
-__all__ = [
-    "FORMAT",
-    "SUBTYPES",
-    "FlacError",
-    "FlacSource",
-    "NotCuttable",
-    "beginning",
-    "header_of_flac",
-    "rate_of",
-]
+__all__ = ["FORMAT", "FlacError", "FlacSource", "NotCuttable", "beginning", "header_of_flac", "rate_of"]
 
 FORMAT = AudioFormat(
     "FLAC",
