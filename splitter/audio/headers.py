@@ -2,9 +2,8 @@
 
 import io
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from splitter.audio.formats.wav import FINDERS
 from splitter.ledger.records import OUTPUT_COLUMNS, RowColumns
@@ -15,8 +14,7 @@ from splitter.text.endings import READABLE
 HEADER_COLUMNS = ("sample_rate", "channels", "frames")
 
 
-@dataclass(frozen=True)
-class SoundHeader:
+class SoundHeader(NamedTuple):
     """What a header says.
 
     Attributes:

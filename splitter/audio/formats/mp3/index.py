@@ -73,14 +73,14 @@ class Mp3Index(CountedMp3):
             self._code = int(codes[0] >> 4)
         self.is_constant = self.is_constant and bool((codes >> 4 == self._code).all())
         main = layout.sizes[codes] - layout.head
-        side = layout.side_information(data, offsets)
+        begins, bits, valid = layout.side_information(data, offsets)
         ends = self._main + np.cumsum(main)
-        first = (ends - main - side.begins) * 8
-        last = first + side.bits
+        first = (ends - main - begins) * 8
+        last = first + bits
         before = np.concatenate(([self._taken], last[:-1]))
         self._main, self._taken = int(ends[-1]), int(last[-1])
         alike = (data[offsets + 1] == layout.start[1]).all()
-        return bool(alike and side.valid.all() and (first >= before).all() and (last <= ends * 8).all())
+        return bool(alike and valid.all() and (first >= before).all() and (last <= ends * 8).all())
 
     def offset_of(self, number: int) -> int:
         """Return where a frame begins; that of the one after the last is where it ends."""

@@ -74,21 +74,6 @@ def frames_from(content: bytes | mmap, at: int, kind: int, before: int) -> tuple
 
 
 @dataclass(frozen=True)
-class SideInformation:
-    """Of some frames, one value for each.
-
-    Attributes:
-        begins: How many bytes before a frame's own main data the data of its sound begins.
-        bits: How many bits of main data its sound takes.
-        valid: Whether no number is one that a decoder refuses.
-    """
-
-    begins: Integers
-    bits: Integers
-    valid: npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
 class FrameLayout:
     """What all frames of a recording have in common.
 
@@ -147,8 +132,13 @@ class FrameLayout:
                 return bytes((*self.start, third, like[3])) + bytes(size - HEADER_BYTES)
         raise ValueError(f"no frame has {least} bytes of main data")
 
-    def side_information(self, data: Bytes, offsets: Integers) -> SideInformation:
-        """Return the side information of the frames at some positions."""
+    def side_information(
+        self, data: Bytes, offsets: Integers
+    ) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
+        """Return how many bytes before its main data the sound of each frame begins, and the bits it takes.
+
+        The last says whether no number is one that a decoder refuses.
+        """
         low, mono = self.samples == 576, self.channels == 1
         at = offsets + HEADER_BYTES
         begins = data[at].astype(np.int64)
@@ -164,4 +154,4 @@ class FrameLayout:
                 word = word << 8 | data[at + byte + more]
             bits += word >> 20 - bit & 0xFFF
             valid &= (word >> 11 - bit & 0x1FF) <= _LARGEST_BIG_VALUES
-        return SideInformation(begins, bits, valid)
+        return begins, bits, valid

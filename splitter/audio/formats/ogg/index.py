@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from splitter.audio.formats.ogg.counted import CountedOgg
-from splitter.audio.formats.ogg.opus import MAGIC, RATE, OpusHead, are_tags, look_at
+from splitter.audio.formats.ogg.opus import MAGIC, RATE, TAGS, OpusHead, look_at
 from splitter.audio.formats.ogg.pages import CONTINUED, FIRST, HEAD_BYTES, LAST, NO_POSITION, PAGE, pages_of
 from splitter.errors import InputError
 
@@ -115,7 +115,7 @@ class OpusIndex(CountedOgg):
         if self._packets == 1:
             self.head = OpusHead.of(packet)
         elif self._packets == 2:  # noqa: PLR2004
-            if not are_tags(packet):
+            if not packet.startswith(TAGS):
                 raise ValueError("no tags")
         else:
             duration, is_celt, is_sent = look_at(packet)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 # positions in a stream are in samples of this rate, whatever the recording had
 RATE = 48_000
 MAGIC = b"OpusHead"
-_TAGS = b"OpusTags"
+TAGS = b"OpusTags"
 _HEAD = struct.Struct("<8sBBHihB")
 # samples of a frame: of SILK, of SILK and CELT together, of CELT
 _SILK, _HYBRID, _CELT = (480, 960, 1920, 2880), (480, 960), (120, 240, 480, 960)
@@ -63,12 +63,7 @@ class OpusHead:
 def tags() -> bytes:
     """Return the second packet of a stream, without tags."""
     vendor = b"splitter"
-    return _TAGS + struct.pack("<I", len(vendor)) + vendor + bytes(4)
-
-
-def are_tags(packet: bytes) -> bool:
-    """Return whether this is the second packet of a stream."""
-    return packet.startswith(_TAGS)
+    return TAGS + struct.pack("<I", len(vendor)) + vendor + bytes(4)
 
 
 def look_at(packet: bytes) -> tuple[int, bool, bool]:
