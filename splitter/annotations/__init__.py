@@ -22,7 +22,6 @@ from splitter.annotations.files import (
     advice_on_labels,
     annotations_of_rows,
     find_annotations,
-    read_annotations,
 )
 from splitter.annotations.labels import MinOverlap
 from splitter.annotations.tables import has_times
@@ -36,5 +35,4 @@ __all__ = [
     "annotations_of_rows",
     "find_annotations",
     "has_times",
-    "read_annotations",
 ]

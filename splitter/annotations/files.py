@@ -190,24 +190,6 @@ class AnnotationFile:
         return [row for name in names for row in self._rows[name]]
 
 
-def read_annotations(
-    path: str | os.PathLike[str],
-    *,
-    kind: Kind | None = None,
-    recording: str | os.PathLike[str] | None = None,
-) -> list[Annotation]:
-    """Return the annotations in a file, by start, end and position in the file.
-
-    Args:
-        path: The file: RTTM, CTM, an Audacity label track, a Praat TextGrid, a selection table of Raven, SRT,
-            WebVTT, a table (CSV, TSV, JSONL) with columns such as start, end or duration, and label, or the
-            JSON of Whisper and the like.
-        kind: What it is, where neither its ending nor its content tells.
-        recording: Which recording to take, in a file that may be about several.
-    """
-    return AnnotationFile(path, kind=kind).of(recording)
-
-
 def annotations_of_rows(rows: Iterable[Mapping[str, str]], *, source: str) -> list[Annotation]:
     """Return the annotations in the rows of a dataset list, one for each row and in their order.
 

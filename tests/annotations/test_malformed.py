@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from annotation_files import read_annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitter.annotations import KINDS, read_annotations
+from splitter.annotations import KINDS
 from splitter.errors import AnnotationError, InputError, UnreadableInput
 
 

@@ -6,10 +6,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from annotation_files import read_annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitter.annotations import Annotation, AnnotationFile, annotations_of_rows, read_annotations
+from splitter.annotations import Annotation, AnnotationFile, annotations_of_rows
 from splitter.errors import AnnotationError
 
 FILES = Path(__file__).parent / "files"

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from annotation_files import read_annotations
 from doors import here, read_table, write_list
 from test_reading import said
 
-from splitter.annotations import AnnotationFile, find_annotations, read_annotations
+from splitter.annotations import AnnotationFile, find_annotations
 from splitter.errors import AnnotationError
 
 FILES = Path(__file__).parent / "files"

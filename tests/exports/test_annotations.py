@@ -13,6 +13,7 @@ import numpy as np
 import pysubs2
 import pytest
 import soundfile
+from annotation_files import read_annotations
 from doors import here, read_table, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,6 @@ from praatio import textgrid
 
 import splitter
 from splitter import InputFile, OutputFile, ProcessorDataset
-from splitter.annotations import read_annotations
 from splitter.errors import Refused
 from splitter.recipes.chunk import Chunk
 from splitter.recipes.segments import Segments
