@@ -14,7 +14,8 @@ import io
 import os
 from array import array
 from bisect import bisect_left
-from typing import TypeVar
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,6 @@ from splitter.audio.formats.flac.checksums import HEADER, Array, crc_table, is_s
 from splitter.audio.formats.flac.frames import BITS, RATE_BYTES, RATES, Frames, Heads, header_rows, parsed
 from splitter.audio.formats.flac.header import beginning
 from splitter.errors import InputError
-
-AnyStream = TypeVar("AnyStream", bound="FlacStream")
 
 STEP = 1 << 21  # bytes read at a time
 MANY = 1 << 13  # headers looked at at a time: in silence they are so close that memory would grow otherwise
@@ -50,7 +49,7 @@ class NotCuttable(FlacError):
     """Error: the frames of this file cannot be copied; it may well be decoded."""
 
 
-class FlacStream:
+class FlacStream(AbstractContextManager[Any]):
     """The frames of a FLAC file. What cannot be cut is refused when it is opened, with `NotCuttable`.
 
     The file is read as far as it is asked for, once, and a part of it stays in memory.
@@ -76,10 +75,6 @@ class FlacStream:
         except BaseException:
             self._file.close()
             raise
-
-    def __enter__(self: AnyStream) -> AnyStream:  # noqa: PYI019 - Self came with Python 3.11
-        """Return the stream, which the block closes."""
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
