@@ -1,5 +1,6 @@
 """Open a recording with the reader that knows it, whatever its name says it is."""
 
+import codecs
 from contextlib import suppress
 
 import soundfile
@@ -87,12 +88,9 @@ def _open_with_av(path: str, truncated: Truncated, error: soundfile.LibsndfileEr
 
 
 def _is_text(start: bytes) -> bool:
-    """Return whether the first bytes of a file are text in UTF-8."""
+    """Return whether the first bytes of a file are text in UTF-8; the last letter may have been cut."""
     try:
-        text = start.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        if error.start < len(start) - 3:
-            return False
-        # a letter may have been cut
-        text = start[: error.start].decode()
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(start)
+    except UnicodeDecodeError:
+        return False
     return all(letter.isprintable() or letter in "\t\r\n\f" for letter in text)
