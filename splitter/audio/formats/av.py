@@ -74,7 +74,6 @@ class AvDecoder(Decoder):
         stream = container.streams.audio[0]
         if stream.codec_context is None:
             raise AudioError("there is no decoder for its sound")
-        stream.codec_context.thread_count = 1
         self._blocks = self._decoded(container, stream)
         first = next(self._blocks, None)
         if first is None:
@@ -156,7 +155,6 @@ class AvDecoder(Decoder):
         self._reached, waiting = 0.0, av.AudioFifo()
         with SeekableFile(self._path) as file, open_container(file, **self._options) as container:
             stream = container.streams[index]
-            stream.codec_context.thread_count = 1
             for block in self._decoded(container, stream):
                 if block.samples <= count:
                     count -= block.samples
@@ -171,6 +169,7 @@ class AvDecoder(Decoder):
 
     def _decoded(self, container: Any, stream: Any) -> Generator[av.AudioFrame, None, None]:  # noqa: ANN401 - PyAV's
         """Yield all blocks that can be decoded; as FFmpeg does, skip what cannot."""
+        stream.codec_context.thread_count = 1
         failed = False
         for packet in packets_of(self._path, container, stream):
             try:
