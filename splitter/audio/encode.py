@@ -41,10 +41,9 @@ _ROUNDING, _LEAST_SUM, _LARGEST_SUM = np.float32(384), 383, 384 + 32_767 / 32_76
 
 def encode(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made: SoundFormat) -> Content:
     """Return the content of a file with so many frames, all of which are in memory."""
-    if made.container == "WAV" and made.subtype in AS_IN_MEMORY:
+    if raw := plain_wav(made):
         # by hand: libsndfile's way to the same bytes costs more than all else about a short piece
-        header = plain_wav(made.subtype, made.channels, made.rate).header(frames)
-        return b"".join((header, *(_bytes(block, made) for block in blocks())))
+        return b"".join((raw.header(frames), *(_bytes(block, made) for block in blocks())))
     found = list(blocks()) or [np.empty((0, made.channels), np.float32)]
     joined = found[0] if len(found) == 1 else np.concatenate(found)
     return functools.partial(_encode, lambda: [joined], made.container, made)
@@ -52,8 +51,8 @@ def encode(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made: SoundF
 
 def encode_blocks(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made: SoundFormat) -> Content:
     """Return the content of a file with so many frames, which come block after block."""
-    if made.container == "WAV" and made.subtype in AS_IN_MEMORY:
-        header = plain_wav(made.subtype, made.channels, made.rate).header(frames)
+    if raw := plain_wav(made):
+        header = raw.header(frames)
         return lambda file: file.writelines(
             itertools.chain([header], (_bytes(block, made) for block in blocks()))
         )
@@ -197,8 +196,11 @@ def _round_to_16(exact: np.ndarray, nearest: np.ndarray) -> bool:
 
 
 @functools.cache
-def plain_wav(subtype: str, channels: int, rate: int) -> RawFormat:
-    """Return a WAV file as the simplest header has it."""
+def plain_wav(made: SoundFormat) -> RawFormat | None:
+    """Return a WAV file as the simplest header has it, if its samples are as in an array; else None."""
+    subtype, channels, rate = made.subtype, made.channels, made.rate
+    if made.container != "WAV" or subtype not in AS_IN_MEMORY:
+        return None
     code, size = PCM if subtype.startswith("PCM") else FLOAT, BYTES[subtype]
     per_second = min(rate * channels * size, LARGEST_SIZE)
     description = struct.pack("<HHIIHH", code, channels, rate, per_second, channels * size, size * 8)

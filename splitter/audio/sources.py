@@ -11,7 +11,7 @@ from splitter.audio.base import SoundSource, keeps_samples, wav_header
 from splitter.audio.copying import FlacFramesSource, FramesSource, Mp3FramesSource, RawSource
 from splitter.audio.decoded import DecodedSource
 from splitter.audio.decoders import SoundFormat, Truncated, check_whole
-from splitter.audio.encode import AS_IN_MEMORY, plain_wav
+from splitter.audio.encode import plain_wav
 from splitter.audio.formats.flac import rate_of
 from splitter.audio.formats.samples import find_samples_in
 from splitter.audio.packets import OpusPacketsSource
@@ -60,9 +60,7 @@ class UnreadSource(SoundSource):
         self._frames = round(Fraction(probed.frames * made.rate, probed.format.rate))
         self.files = probed.format.channels if target.channels == "split" else 1
         is_copied = made.container == "WAV" and keeps_samples(probed.format, made, target)
-        self._raw = probed.raw if is_copied else None
-        if self._raw is None and made.container == "WAV" and made.subtype in AS_IN_MEMORY:
-            self._raw = plain_wav(made.subtype, made.channels, made.rate)
+        self._raw = (probed.raw if is_copied else None) or plain_wav(made)
 
     @property
     def is_sized(self) -> bool:
