@@ -87,47 +87,27 @@ def look_at(packet: bytes) -> tuple[int, bool, bool]:
 
 def _sizes(packet: bytes) -> list[int]:
     """Return the bytes of each frame of a packet."""
-    kind, rest = packet[0] & 3, len(packet) - 1
-    if kind == 0:
-        return [rest]
-    if kind == 1:
-        return _equal(rest, 2)
-    if kind == 2:
-        size, at = _size_at(packet, 1)
-        return _with_last([size], rest - at + 1)
-    if rest < 1 or not packet[1] & 63:
-        raise ValueError("a packet without frames")
-    count, at = packet[1] & 63, 2
-    padding = 0
-    if packet[1] & 64:
-        more = 255
+    kind, at, padding = packet[0] & 3, 1, 0
+    count, are_stated = 1 if kind == 0 else 2, kind == 2
+    if kind == 3:
+        if len(packet) == 1 or not packet[1] & 63:
+            raise ValueError("a packet without frames")
+        count, are_stated, at = packet[1] & 63, packet[1] & 128 > 0, 2
+        more = 255 if packet[1] & 64 else 0
         while more == 255:
             if at == len(packet):
                 raise ValueError("a packet of padding")
             more = packet[at]
             padding += min(more, 254)
             at += 1
-    if not packet[1] & 128:
-        return _equal(len(packet) - at - padding, count)
     sizes = []
-    for _ in range(count - 1):
+    for _ in range(count - 1 if are_stated else 0):
         size, at = _size_at(packet, at)
         sizes.append(size)
-    return _with_last(sizes, len(packet) - at - padding)
-
-
-def _equal(size: int, count: int) -> list[int]:
-    if size < 0 or size % count:
-        raise ValueError("frames of one size that do not fit")
-    return [size // count] * count
-
-
-def _with_last(sizes: list[int], rest: int) -> list[int]:
-    """Return the sizes with that of the last frame, which is what is left."""
-    last = rest - sum(sizes)
-    if last < 0:
+    rest = len(packet) - at - padding - sum(sizes)
+    if rest < 0 or (rest % count and not are_stated):
         raise ValueError("frames that do not fit")
-    return [*sizes, last]
+    return [*sizes, rest] if are_stated else [rest // count] * count
 
 
 def _size_at(packet: bytes, at: int) -> tuple[int, int]:
