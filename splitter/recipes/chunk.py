@@ -8,7 +8,7 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Literal
 
 from splitter.audio.base import SoundSource
@@ -63,9 +63,7 @@ class Chunk(LabelledRecipe):
         rate = source.made.rate
         if self.hop * rate < 1:
             raise AudioError(f"{input_file.input}: windows would be less than a sample apart at {rate} Hz")
-        windows = self._windows(rate)
-        window = next(windows)
-        for following in windows:
+        for window, following in pairwise(self._windows(rate)):
             _, stop = window.frames(rate)
             # merge and shift have to know now whether the next window will be full
             ahead = following.frames(rate)[1] if self.tail in ("merge", "shift") else stop + 1
@@ -81,7 +79,6 @@ class Chunk(LabelledRecipe):
                 if not self._is_dropped(following.start, end, rate):
                     yield Span(_true_end(source) - self.length, _true_end(source))
                 return
-            window = following
 
     def _windows(self, rate: int) -> Iterator[Span]:
         """Yield all windows that hold something new, without end."""
