@@ -153,11 +153,7 @@ class SoundRecipe(ProcessorDataset):
         later: dict[str, Any] = {"lossy": "copy", "label_column": None, "cross": None, "measure": None}
         later |= {"loudness": None, "true_peak": TRUE_PEAK}
         later |= {"merge": None, "merge_gap": None, "merge_speakers": False}
-        self.parameters = {
-            name: value
-            for name, value in self.parameters.items()
-            if name not in later or value != later[name]
-        }
+        self.parameters = dict(one for one in self.parameters.items() if one not in later.items())
         self.measures = chosen_measures(measure)
         self.truncated: Truncated = truncated
         self.annotations = annotations
