@@ -7,7 +7,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from splitter.audio.decoders import SoundFormat
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.registry import LOSSY
 from splitter.audio.formats.wav import RawFormat
 from splitter.audio.probe import LONGEST

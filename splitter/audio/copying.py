@@ -13,13 +13,13 @@ import soundfile
 from splitter.audio.base import MANY_SAMPLES, SoundSource, wav_header
 from splitter.audio.decoders import (
     KEEP_THEM,
-    SoundFormat,
     Truncated,
     check_mp3,
     numbers,
     read_exactly,
 )
 from splitter.audio.encode import encode_blocks, silent
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.flac import FlacError, FlacSource
 from splitter.audio.formats.flac.stream import SUBTYPES
 from splitter.audio.formats.mp3 import Mp3Source, seems_mp3
@@ -45,7 +45,7 @@ class RawSource(SoundSource):
         self._path = file.name
         self._file = io.FileIO(os.dup(file.fileno()))
         self._raw, self._start, self._frames = raw, extent.start, extent.frames
-        self.recorded, self.made = SoundFormat.of(raw), made
+        self.recorded, self.made = raw, made
 
     def reach(self, frame: int) -> int:
         """Return how many frames the file has room for."""

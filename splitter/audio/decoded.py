@@ -10,8 +10,9 @@ from typing import TypeVar
 import numpy as np
 
 from splitter.audio.base import MANY_SAMPLES, SoundSource
-from splitter.audio.decoders import Decoder, SoundFormat, Truncated
+from splitter.audio.decoders import Decoder, Truncated
 from splitter.audio.encode import AS_IN_MEMORY, encode, encode_blocks, scaled, silent, writable
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.probe import LONGEST
 from splitter.audio.resampling import resampler
 from splitter.audio.sniff import open_decoder

@@ -11,7 +11,6 @@ import os
 import shlex
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -19,64 +18,13 @@ import numpy as np
 import soundfile
 
 from splitter.audio.formats import flac, ogg
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.mp3 import CountedMp3, bit_rate_of, frame
-from splitter.audio.formats.registry import BY_NAME
 from splitter.audio.formats.wav import Extent, Order, RawFormat
 from splitter.errors import AudioError
 from splitter.system.stderr import silenced_stderr
 
 Truncated = Literal["error", "keep"]
-
-# what an array must hold so that no encoding loses anything; what is not here is lossy
-DTYPES = {
-    **dict.fromkeys(("PCM_S8", "PCM_U8", "PCM_16", "ALAW", "ULAW", "ALAC_16", "DWVW_16"), "int16"),
-    **dict.fromkeys(("DPCM_16", "IMA_ADPCM", "MS_ADPCM", "GSM610"), "int16"),
-    **dict.fromkeys(("PCM_24", "PCM_32", "ALAC_20", "ALAC_24", "ALAC_32", "DWVW_24"), "int32"),
-    "DOUBLE": "float64",
-}
-SAMPLES_AT_ONCE = 1 << 19
-SECONDS_AT_ONCE = 2
-
-
-@dataclass(frozen=True)
-class SoundFormat:
-    """How sound is stored.
-
-    Attributes:
-        container: libsndfile's name of the kind of file.
-        subtype: libsndfile's name of the encoding.
-        channels: How many samples a frame has.
-        rate: Frames in a second.
-        holding: The encoding, in libsndfile's words, that holds the samples exactly, where it has no name
-            for their own.
-    """
-
-    container: str
-    subtype: str
-    channels: int
-    rate: int
-    holding: str = ""
-
-    @classmethod
-    def of(cls, raw: RawFormat) -> "SoundFormat":
-        """Return the format of samples with a fixed size."""
-        return cls(raw.container, raw.subtype, raw.channels, raw.rate)
-
-    @property
-    def dtype(self) -> str:
-        """The kind of array that holds its samples exactly."""
-        return DTYPES.get(self.holding or self.subtype, "float32")
-
-    @property
-    def ending(self) -> str:
-        """What the names of such files end with."""
-        about = BY_NAME.get(self.container)
-        return about.ending if about else self.container.lower()
-
-    @property
-    def frames_at_once(self) -> int:
-        """How many frames to read at a time: some seconds, but not because a header says so."""
-        return max(1, min(self.rate * SECONDS_AT_ONCE, SAMPLES_AT_ONCE // self.channels))
 
 
 class Decoder(ABC):
@@ -143,7 +91,7 @@ class RawDecoder(Decoder):
         """Use the samples at `extent`."""
         self._file = extent.open(path)
         self._raw, self._left = raw, extent.frames
-        self.format = SoundFormat.of(raw)
+        self.format = raw
 
     def read(self, frames: int) -> np.ndarray:
         """Return the next frames."""

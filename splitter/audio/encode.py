@@ -9,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 import soundfile
 
-from splitter.audio.decoders import SoundFormat
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.ogg import LARGEST_VORBIS_RATE, MOST_VORBIS_CHANNELS
 from splitter.audio.formats.registry import BY_NAME, LOSSY
 from splitter.audio.formats.wav import (

@@ -11,7 +11,7 @@ import numpy as np
 from splitter.audio.base import keeps_samples
 from splitter.audio.copying import FramesSource
 from splitter.audio.decoded import DecodedSource
-from splitter.audio.decoders import SoundFormat
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.ogg.index import seems_opus
 from splitter.audio.formats.ogg.opus import RATE
 from splitter.audio.formats.ogg.source import INAUDIBLE, MOST_SKIPPED, OpusSource

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import soundfile
 
-from splitter.audio.decoders import SoundFormat, Truncated, check_mp3, check_whole
+from splitter.audio.decoders import Truncated, check_mp3, check_whole
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.flac import header_of_flac
 from splitter.audio.formats.flac.stream import SUBTYPES
 from splitter.audio.formats.mp3 import CountedMp3, lacks_bytes
@@ -42,13 +43,13 @@ def probed_length(path: str, truncated: Truncated = "error") -> ProbedSound | No
         if extent and extent.raw:
             check_whole(path, extent, truncated)
             raw = extent.raw if extent.raw.description else None
-            return ProbedSound(SoundFormat.of(extent.raw), extent.frames, raw=raw)
+            return ProbedSound(extent.raw, extent.frames, raw=raw)
         flac = header_of_flac(file.fileno())
     if flac:
         bits, channels, rate, frames = flac
         is_deep = bits > 24  # noqa: PLR2004
         subtype, holding = ("FLAC", "PCM_32") if is_deep else (SUBTYPES.get(bits, "PCM_24"), "")
-        return ProbedSound(SoundFormat("FLAC", subtype, channels, rate, holding), frames)
+        return ProbedSound(SoundFormat("FLAC", subtype, channels, rate, holding=holding), frames)
     return _length_of(path, truncated)
 
 

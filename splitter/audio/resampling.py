@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from splitter.audio.decoders import SoundFormat
+from splitter.audio.formats.base import SoundFormat
 
 if TYPE_CHECKING:
     import torch

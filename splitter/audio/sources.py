@@ -10,8 +10,9 @@ import numpy as np
 from splitter.audio.base import SoundSource, keeps_samples, wav_header
 from splitter.audio.copying import FlacFramesSource, FramesSource, Mp3FramesSource, RawSource
 from splitter.audio.decoded import DecodedSource
-from splitter.audio.decoders import SoundFormat, Truncated, check_whole
+from splitter.audio.decoders import Truncated, check_whole
 from splitter.audio.encode import plain_wav
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.flac import rate_of
 from splitter.audio.formats.samples import find_samples_in
 from splitter.audio.packets import OpusPacketsSource
@@ -30,9 +31,8 @@ def open_source(
         if extent:
             check_whole(path, extent, truncated)
             if extent.raw and extent.raw.description:
-                recorded = SoundFormat.of(extent.raw)
-                made = made_format(recorded, target, path)
-                if made.container == "WAV" and keeps_samples(recorded, made, target):
+                made = made_format(extent.raw, target, path)
+                if made.container == "WAV" and keeps_samples(extent.raw, made, target):
                     return RawSource(file, extent, extent.raw, made)
         rate = rate_of(file.fileno())
     copied: FramesSource | None = None

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import soundfile
 
-from splitter.audio.decoders import SoundFormat
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.registry import BY_NAME, LOSSY, OF_LIBSNDFILE
 from splitter.audio.resampling import LARGEST_RATIO
 from splitter.errors import AudioError, Refused

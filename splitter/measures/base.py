@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from splitter.audio.base import MANY_SAMPLES
-from splitter.audio.decoders import SoundFormat
 from splitter.audio.encode import scaled
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.resampling import SoxrResampler
 from splitter.records import Scalar
 

@@ -11,8 +11,9 @@ import av
 import av.error
 import numpy as np
 
-from splitter.audio.decoders import Decoder, SoundFormat, Truncated, ends_early
+from splitter.audio.decoders import Decoder, Truncated, ends_early
 from splitter.audio.formats.asf import seconds_before_cut
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.mp3 import bit_rate_of
 from splitter.audio.formats.mp4 import lacks_index, seconds_of_plain_edit
 from splitter.audio.formats.whole_stream import blocks_of
@@ -245,7 +246,7 @@ def _format_of(container: Any, stream: Any, first: av.AudioFrame) -> SoundFormat
         codec.name.upper(),
         len(first.layout.channels),
         first.sample_rate,
-        holding,
+        holding=holding,
     )
 
 

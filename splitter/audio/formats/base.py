@@ -1,8 +1,48 @@
-"""What there is to say of a format, beside what its readers know."""
+"""How sound is stored, and what there is to say of a format, beside what its readers know."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+# what an array must hold so that no encoding loses anything; what is not here is lossy
+DTYPES = {
+    **dict.fromkeys(("PCM_S8", "PCM_U8", "PCM_16", "ALAW", "ULAW", "ALAC_16", "DWVW_16"), "int16"),
+    **dict.fromkeys(("DPCM_16", "IMA_ADPCM", "MS_ADPCM", "GSM610"), "int16"),
+    **dict.fromkeys(("PCM_24", "PCM_32", "ALAC_20", "ALAC_24", "ALAC_32", "DWVW_24"), "int32"),
+    "DOUBLE": "float64",
+}
+SAMPLES_AT_ONCE = 1 << 19
+SECONDS_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class SoundFormat:
+    """How sound is stored.
+
+    Attributes:
+        container: libsndfile's name of the kind of file.
+        subtype: libsndfile's name of the encoding.
+        channels: How many samples a frame has.
+        rate: Frames in a second.
+        holding: The encoding, in libsndfile's words, that holds the samples exactly, where it has no name
+            for their own.
+    """
+
+    container: str
+    subtype: str
+    channels: int
+    rate: int
+    holding: str = field(default="", kw_only=True)
+
+    @property
+    def dtype(self) -> str:
+        """The kind of array that holds its samples exactly."""
+        return DTYPES.get(self.holding or self.subtype, "float32")
+
+    @property
+    def frames_at_once(self) -> int:
+        """How many frames to read at a time: some seconds, but not because a header says so."""
+        return max(1, min(self.rate * SECONDS_AT_ONCE, SAMPLES_AT_ONCE // self.channels))
 
 
 @dataclass(frozen=True)

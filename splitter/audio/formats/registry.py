@@ -8,3 +8,9 @@ FORMATS = (*OF_LIBSNDFILE, *others.FORMATS)
 BY_NAME = {one.name: one for one in OF_LIBSNDFILE}
 # the usual encodings of lossy formats
 LOSSY = {one.name: one.lossy for one in FORMATS if one.lossy}
+
+
+def ending_of(container: str) -> str:
+    """Return what the names of such files end with."""
+    about = BY_NAME.get(container)
+    return about.ending if about else container.lower()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
-from splitter.audio.formats.base import AudioFormat
+from splitter.audio.formats.base import AudioFormat, SoundFormat
 
 # nothing (ffmpeg to a pipe, some recorders), half of what 32 bits can state, and what sox writes to a pipe
 _SIZES_OF_STREAMS = (0, 2**31, 0x7FFFF000, 0x7F000000)
@@ -73,22 +73,14 @@ Order = Literal["<", ">"]
 
 
 @dataclass(frozen=True)
-class RawFormat:
+class RawFormat(SoundFormat):
     """Samples that are bytes of a fixed number each.
 
     Attributes:
-        container: libsndfile's name of the kind of file.
-        subtype: libsndfile's name of the encoding.
-        channels: How many samples a frame has.
-        rate: Frames in a second.
         order: Of the bytes of a sample, as `struct` has it.
         description: The body of a WAV file's chunk `fmt `, which goes into each piece; else empty.
     """
 
-    container: str
-    subtype: str
-    channels: int
-    rate: int
     order: Order = "<"
     description: bytes = b""
 

@@ -11,7 +11,8 @@ import av
 import av.error
 import numpy as np
 
-from splitter.audio.decoders import Decoder, SoundFormat
+from splitter.audio.decoders import Decoder
+from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.ogg.index import OpusIndex
 from splitter.audio.formats.ogg.opus import RATE, OpusHead
 from splitter.errors import AudioError
