@@ -11,13 +11,7 @@ import numpy as np
 import soundfile
 
 from splitter.audio.base import MANY_SAMPLES, SoundSource, wav_header
-from splitter.audio.decoders import (
-    KEEP_THEM,
-    Truncated,
-    check_mp3,
-    numbers,
-    read_exactly,
-)
+from splitter.audio.decoders import KEEP_THEM, Truncated, check_mp3, numbers, read_exactly
 from splitter.audio.encode import encode_blocks, silent
 from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.flac import FlacError, FlacSource

@@ -12,15 +12,7 @@ import soundfile
 from splitter.audio.formats.base import SoundFormat
 from splitter.audio.formats.ogg import LARGEST_VORBIS_RATE, MOST_VORBIS_CHANNELS
 from splitter.audio.formats.registry import BY_NAME, LOSSY
-from splitter.audio.formats.wav import (
-    BYTES,
-    FLOAT,
-    LARGEST_SIZE,
-    LARGEST_WAV,
-    PCM,
-    Aiff,
-    RawFormat,
-)
+from splitter.audio.formats.wav import BYTES, FLOAT, LARGEST_SIZE, LARGEST_WAV, PCM, Aiff, RawFormat
 from splitter.audio.target import INTEGERS
 from splitter.errors import AudioError
 from splitter.records import Content, bytes_of

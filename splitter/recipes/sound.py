@@ -10,13 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from splitter.annotations import (
-    Annotation,
-    AnnotationFile,
-    MinOverlap,
-    advice_on_labels,
-    find_annotations,
-)
+from splitter.annotations import Annotation, AnnotationFile, MinOverlap, advice_on_labels, find_annotations
 from splitter.annotations.corpora import state_of_folder
 from splitter.annotations.dividing import Cross, Share, Shares, Upcoming
 from splitter.audio.ahead import encoded_ahead
