@@ -1,6 +1,6 @@
 """What is in sound files, by format. A new format is a new file here, and a name in `registry`.
 
-base      what there is to say of a format
+base      how sound is stored, and what there is to say of a format
 registry  all formats, in one list
 wav       WAV, AIFF, CAF, AU and their relatives
 nist      NIST SPHERE
