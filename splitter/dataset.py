@@ -19,7 +19,7 @@ from splitter.inputs.locations import look_at
 from splitter.inputs.reading import read_source
 from splitter.inputs.shards.reader import MemberFiles
 from splitter.inputs.table import InputTable, copy_list
-from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch, UnopenedFile, bytes_of
+from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch, UnopenedFile, content_bytes
 from splitter.storage.layout import Layout
 from splitter.text.urls import is_url
 
@@ -233,7 +233,7 @@ def _in_hand(output: Any, scratch: Scratch) -> OutputFile:  # noqa: ANN401 - wha
         with open(content, "rb") as file:
             content = file.read()
     elif callable(content):
-        content = bytes_of(content)
+        content = content_bytes(content)
     # the default metadata is a read-only view, which cannot be pickled
     return output._replace(content=content, metadata=dict(output.metadata))
 

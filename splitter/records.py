@@ -41,7 +41,7 @@ def write_to(file: BinaryIO, content: Content) -> None:
         file.write(content)  # type: ignore[arg-type]
 
 
-def bytes_of(content: Content) -> bytes:
+def content_bytes(content: Content) -> bytes:
     """Return content that is bytes, or a callable, in memory."""
     if isinstance(content, bytes):
         return content

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from splitter.audio.base import MANY_SAMPLES
 from splitter.audio.pieces import UncutPiece
-from splitter.records import Content, Deferred, OutputFile, bytes_of
+from splitter.records import Content, Deferred, OutputFile, content_bytes
 
 # samples of all pieces that wait to be stored
 _MOST_WAITING = 2 * MANY_SAMPLES
@@ -74,4 +74,4 @@ def _may_wait(waiting: deque[OutputFile], most: int) -> bool:
 
 
 def _in_memory(encode: Callable[[], Content]) -> bytes:
-    return bytes_of(encode())
+    return content_bytes(encode())

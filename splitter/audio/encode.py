@@ -15,7 +15,7 @@ from splitter.audio.formats.registry import BY_NAME, LOSSY
 from splitter.audio.formats.wav import BYTES, FLOAT, LARGEST_SIZE, LARGEST_WAV, PCM, Aiff, RawFormat
 from splitter.audio.target import INTEGERS
 from splitter.errors import AudioError
-from splitter.records import Content, bytes_of
+from splitter.records import Content, content_bytes
 from splitter.storage.content import Callbacks
 
 LOUDEST = 16.0
@@ -64,7 +64,7 @@ def _problem_with(made: SoundFormat) -> str:
     """Return why no piece can be written so; tried once, and where the recording can be named."""
     silence = np.zeros((1, made.channels), made.dtype)
     try:
-        bytes_of(encode(lambda: [silence], len(silence), made))
+        content_bytes(encode(lambda: [silence], len(silence), made))
     except AudioError as error:
         return str(error)
     return ""

@@ -16,7 +16,7 @@ from splitter.errors import InputError, UnreadableInput
 from splitter.inputs.fetching import local_name
 from splitter.inputs.locations import look_at
 from splitter.inputs.shards.index import open_shard
-from splitter.records import bytes_of
+from splitter.records import content_bytes
 from splitter.storage.content import measure_file
 from splitter.storage.layout import Layout
 from splitter.stores.files import Found, fetch
@@ -127,7 +127,7 @@ class PieceCutter:
         with _naming(piece):
             if recording.source.reach(cut.stop) < cut.stop:
                 raise _changed(piece, f"it ends before sample {cut.stop:,}")
-            return bytes_of(cut.content(recording.source))
+            return content_bytes(cut.content(recording.source))
 
     def close(self) -> None:
         """Close what is open."""

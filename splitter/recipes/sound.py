@@ -16,7 +16,7 @@ from splitter.annotations.dividing import Cross, Share, Shares, Upcoming
 from splitter.audio.ahead import encoded_ahead
 from splitter.audio.base import SoundSource
 from splitter.audio.decoders import Truncated
-from splitter.audio.formats.registry import ending_of
+from splitter.audio.formats.registry import usual_ending
 from splitter.audio.pieces import Cut, Storing, UncutPiece
 from splitter.audio.probe import probed_length
 from splitter.audio.sources import UnreadSource
@@ -315,7 +315,7 @@ class SoundRecipe(ProcessorDataset):
         channels = range(source.files) if source.files > 1 else (None,)
         storing = Storing(self.target, self.truncated)
         pieces = (UncutPiece(source, Cut(start, stop, silence, channel, storing)) for channel in channels)
-        return [[(ending_of(source.made.container), piece, {})] for piece in pieces]
+        return [[(usual_ending(source.made.container), piece, {})] for piece in pieces]
 
     def _measured(self, source: SoundSource, start: int, stop: int, channel: int | None) -> dict[str, Scalar]:
         """Return the gain of a piece, or of one of its channels, and what is measured of it."""

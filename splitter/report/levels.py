@@ -7,7 +7,7 @@ import numpy as np
 
 from splitter.audio.decoded import DecodedSource
 from splitter.audio.target import Target
-from splitter.records import bytes_of
+from splitter.records import content_bytes
 
 # silence is a level below this over 20 ms; full scale is the largest 16-bit number
 SILENCE_DB, QUIETEST_DB = -50.0, -120.0
@@ -165,4 +165,4 @@ def preview(path: str, rate: int) -> bytes:
     )
     with DecodedSource.open(path, target, "keep") as source:
         stop = min(source.reach(PREVIEW_SECONDS * source.made.rate), PREVIEW_SECONDS * source.made.rate)
-        return bytes_of(source.content(0, stop))
+        return content_bytes(source.content(0, stop))

@@ -10,7 +10,7 @@ BY_NAME = {one.name: one for one in OF_LIBSNDFILE}
 LOSSY = {one.name: one.lossy for one in FORMATS if one.lossy}
 
 
-def ending_of(container: str) -> str:
+def usual_ending(container: str) -> str:
     """Return what the names of such files end with."""
     about = BY_NAME.get(container)
     return about.ending if about else container.lower()
