@@ -38,8 +38,9 @@ class RawSource(SoundSource):
         """Use the samples at `extent` of an open file, which the caller closes."""
         self._path = file.name
         self._file = io.FileIO(os.dup(file.fileno()))
-        self._raw, self._start, self._frames = raw, extent.start, extent.frames
-        self.recorded, self.made = raw, made
+        self._start, self._frames = extent.start, extent.frames
+        self.recorded: RawFormat = raw
+        self.made = made
 
     def reach(self, frame: int) -> int:
         """Return how many frames the file has room for."""
@@ -47,7 +48,7 @@ class RawSource(SoundSource):
 
     def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:  # noqa: ARG002 - all
         """Return the piece itself if it is small, else what copies it."""
-        raw = self._raw
+        raw = self.recorded
         header = wav_header(raw, stop - start + silence)
         at, size = self._start + start * raw.frame_bytes, (stop - start) * raw.frame_bytes
         silent = self._SILENCE.get(raw.subtype, b"\0")
@@ -66,7 +67,7 @@ class RawSource(SoundSource):
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
         """Yield the samples as numbers."""
-        raw = self._raw
+        raw = self.recorded
         at_once = self.made.frames_at_once
         for at in range(start, stop, at_once):
             size = (min(stop, at + at_once) - at) * raw.frame_bytes

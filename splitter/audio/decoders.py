@@ -89,18 +89,17 @@ class RawDecoder(Decoder):
 
     def __init__(self, path: str, extent: Extent, raw: RawFormat) -> None:
         """Use the samples at `extent`."""
-        self._file = extent.open(path)
-        self._raw, self._left = raw, extent.frames
-        self.format = raw
+        self._file, self._left = extent.open(path), extent.frames
+        self.format: RawFormat = raw
 
     def read(self, frames: int) -> np.ndarray:
         """Return the next frames."""
         frames = min(frames, self._left)
-        content = np.empty(frames * self._raw.frame_bytes, np.uint8)
+        content = np.empty(frames * self.format.frame_bytes, np.uint8)
         read_exactly(self._file, content.data)
         self._left -= frames
         self.frames += frames
-        return numbers(content, self._raw.subtype, self._raw.order).reshape(-1, self._raw.channels)
+        return numbers(content, self.format.subtype, self.format.order).reshape(-1, self.format.channels)
 
     def close(self) -> None:
         """Close the file."""
