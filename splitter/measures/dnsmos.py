@@ -93,8 +93,7 @@ def _mel_levels(sound: np.ndarray) -> np.ndarray:
     spectra = np.fft.rfft(frames * window, axis=1)
     powers = (spectra.real**2 + spectra.imag**2) @ bands
     levels = 10 * np.log10(np.maximum(1e-10, powers))
-    loudest = levels.max()
-    return ((np.maximum(levels - loudest, -80) + 40) / 40).astype(np.float32)
+    return ((np.maximum(levels - levels.max(), -80) + 40) / 40).astype(np.float32)
 
 
 @functools.cache

@@ -150,8 +150,7 @@ def _next_frame(content: mmap.mmap, at: int, kind: int = 0, before: int | None =
 
 def _is_tag(first: bytes) -> bool:
     """Return whether a frame states what follows: proof enough, though the next ones may be damaged."""
-    layout = FrameLayout.of(first[:HEADER_BYTES])
-    at = layout.head
+    at = FrameLayout.of(first[:HEADER_BYTES]).head
     return first[at : at + 4] in TAGS and not any(first[HEADER_BYTES:at])
 
 
