@@ -7,7 +7,7 @@ import io
 import json
 import os
 import shutil
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from splitter.errors import Refused
 from splitter.exports.corpus import Corpus
@@ -205,24 +205,13 @@ class ExportTarget:
 
 
 def _text_file(path: str) -> Lines:
-    file = open(path, "ab")  # noqa: SIM115 - closed with the target
-    if not path.endswith(".gz"):
-        return _TextFile(file)
-    return _TextFile(gzip.GzipFile("", "wb", _LEVEL, file, mtime=0), file)
-
-
-class _TextFile:
-    """A text file, whose lines end in a bare newline; bytes that are not UTF-8 pass through."""
-
-    def __init__(self, file: IO[bytes] | gzip.GzipFile, below: IO[bytes] | None = None) -> None:
-        self._text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="\n")
-        self._below = below
-        self.write = self._text.write
-
-    def close(self) -> None:
-        self._text.close()
-        if self._below is not None:
-            self._below.close()
+    """Open a text file, whose lines end in a bare newline; bytes that are not UTF-8 pass through."""
+    file: Any = open(path, "ab")  # noqa: SIM115 - closed with the target
+    if path.endswith(".gz"):
+        packed = gzip.GzipFile("", "wb", _LEVEL, file, mtime=0)
+        # which it closes then
+        packed.myfileobj, file = file, packed
+    return io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="\n")
 
 
 def _locked(folder: str) -> IO[str]:
