@@ -9,6 +9,7 @@ from splitter.exports.corpus import Corpus
 from splitter.exports.piece import Piece
 from splitter.exports.target import ExportTarget
 from splitter.ledger.formats import FILE_NAME, TooLarge, arrow_array, arrow_columns, is_label, typed_values
+from splitter.outputs.decoding import IMAGES
 from splitter.text.endings import SOUND
 
 # one row group of a table, and one file
@@ -18,7 +19,6 @@ FILE_BYTES = 500 << 20
 CHUNKING = {"min_chunk_size": 256 << 10, "max_chunk_size": 1 << 20, "norm_level": 0}
 # the release of pyarrow that can
 _CHUNKS = 21
-IMAGES = frozenset("bmp gif jpeg jpg png tif tiff webp".split())  # noqa: SIM905
 # columns of the sink, which say where an output is
 _OF_SINK = ("output", "shard_offset")
 
