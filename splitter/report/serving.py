@@ -17,7 +17,7 @@ from splitter.errors import Refused, SplitterError, StorageError
 from splitter.outputs.files import Files, ReadRange
 from splitter.outputs.reader import Address, OutputReader
 from splitter.storage.layout import OWN_FOLDER, Layout, same_name, shard_of
-from splitter.storage.tree import is_mostly_nothing
+from splitter.storage.tree import Tree, is_mostly_nothing
 from splitter.text.content_types import REPORT, type_of
 from splitter.text.urls import is_url
 
@@ -69,29 +69,6 @@ class Body:
             self.file.close()
 
 
-def open_below(root: str, parts: list[str]) -> BinaryIO:
-    """Open a plain file below a folder; links are not followed, even if the folder changes meanwhile."""
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for part in parts[:-1]:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        descriptor = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    except (OSError, ValueError) as error:
-        raise NotThere from error
-    finally:
-        os.close(folder)
-    return _plain(descriptor)
-
-
-def _plain(descriptor: int) -> BinaryIO:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NotThere
-    return os.fdopen(descriptor, "rb", buffering=0)
-
-
 class Site(Protocol):
     """What a server answers with."""
 
@@ -113,7 +90,7 @@ class Served:
         """Take `members`, which are not local files, and a `page` for a folder without report.html."""
         self.files, self._members, self._sources = files, members, sources
         self._reader, self._one_at_a_time = OutputReader(files.folder), threading.Lock()
-        self._root = "" if is_url(files.folder) else os.path.realpath(files.folder)
+        self._tree = None if is_url(files.folder) else Tree(files.folder)
 
     def body(self, path: str) -> Body:
         """Return the content at a path of the URL."""
@@ -125,9 +102,9 @@ class Served:
             return self._report()
         if same_name(parts[0]) == OWN_FOLDER:
             raise NotThere
-        if not self._root or shard_of(name)[0] or name in self._members:
+        if self._tree is None or shard_of(name)[0] or name in self._members:
             return self._member(name)
-        file = open_below(self._root, parts)
+        file = _open_in(self._tree, name)
         return Body(type_of(name), os.fstat(file.fileno()).st_size, file=file)
 
     def _report(self) -> Body:
@@ -140,8 +117,8 @@ class Served:
         return Body("text/html; charset=utf-8", len(page), page)
 
     def _read_report(self) -> bytes:
-        if self._root:
-            with open_below(self._root, [REPORT]) as file:
+        if self._tree:
+            with _open_in(self._tree, REPORT) as file:
                 if is_mostly_nothing(file.fileno()):
                     raise NotThere
                 return file.read()
@@ -155,8 +132,8 @@ class Served:
         file, start = shard_of(name)[0] or name, where.shard_offset or 0
         if where.size is None or (file != name and where.shard_offset is None) or file.endswith(".parquet"):
             return self._whole(where)
-        if self._root:
-            return Body(type_of(name), where.size, file=open_below(self._root, file.split("/")), start=start)
+        if self._tree:
+            return Body(type_of(name), where.size, file=_open_in(self._tree, file), start=start)
         return Body(type_of(name), where.size, stored=self.files.ranges(file), start=start)
 
     def _whole(self, where: Address) -> Body:
@@ -175,8 +152,18 @@ class Served:
             descriptor = os.open(self._sources[0].location(name), os.O_RDONLY | os.O_NONBLOCK)
         except (OSError, ValueError) as error:
             raise NotThere from error
-        file = _plain(descriptor)
-        return Body(type_of(name), os.fstat(descriptor).st_size, file=file)
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(descriptor)
+            raise NotThere
+        return Body(type_of(name), found.st_size, file=os.fdopen(descriptor, "rb", buffering=0))
+
+
+def _open_in(tree: Tree, name: str) -> BinaryIO:
+    try:
+        return open(name, "rb", buffering=0, opener=tree.open)
+    except (OSError, ValueError, StorageError) as error:
+        raise NotThere from error
 
 
 def path_of(url: str) -> str:
