@@ -7,7 +7,7 @@ import click
 
 from splitter.cli.completion import files
 from splitter.cli.options import Single, recipe_option
-from splitter.errors import Interrupted, Refused
+from splitter.errors import Refused
 from splitter.options import flag, other_tables
 from splitter.recipes.parameters import Parameter, first_line, recipe_parameters
 from splitter.recipes.registry import load_recipe
@@ -39,10 +39,7 @@ def manifest(output: str, manifest_format: str | None, audiofolder: bool, quiet:
     asked = manifest_format is not None or audiofolder
     others = other_tables(manifest_format or "csv", audiofolder=audiofolder) if asked else None
     with Display(quiet=quiet) as display:
-        try:
-            summary = assemble(output, others=others, tell=display.alert)
-        except Interrupted as interruption:
-            return interruption.exit_code
+        summary = assemble(output, others=others, tell=display.alert)
         display.summary(summary)
         return summary.exit_code
 
@@ -111,10 +108,7 @@ def verify(  # noqa: PLR0913 - what click gives
     folder = folder_of(output)
     command = SAME_PIPELINE_RUN if _is_stage(folder) else SAME_RUN
     telling = None if as_json else Telling(folder, click.echo, everything=verbose, command=command)
-    try:
-        verdict = verified(output, deep=deep_of(deep), recipe=recipe, workers=workers, tell=telling)
-    except Interrupted as interruption:
-        return interruption.exit_code
+    verdict = verified(output, deep=deep_of(deep), recipe=recipe, workers=workers, tell=telling)
     if telling:
         telling.end(verdict)
     else:
@@ -183,16 +177,13 @@ def split(  # noqa: PLR0913 - what click gives
     from splitter.outputs.stats import split_lines
 
     fractions = {name: fraction for name, fraction in given.items() if fraction is not None}
-    try:
-        if remove:
-            if fractions or by or label or balance or rebalance:
-                raise Refused("--remove only removes the column; leave out the other options")
-            unsplit_outputs(output)
-            return 0
-        asked = SplitRule(by or "", fractions_of(fractions), seed, balance)
-        rule, stays = split_outputs(output, asked, label, rebalance=rebalance)
-    except Interrupted as interruption:
-        return interruption.exit_code
+    if remove:
+        if fractions or by or label or balance or rebalance:
+            raise Refused("--remove only removes the column; leave out the other options")
+        unsplit_outputs(output)
+        return 0
+    asked = SplitRule(by or "", fractions_of(fractions), seed, balance)
+    rule, stays = split_outputs(output, asked, label, rebalance=rebalance)
     if not quiet:
         click.echo("\n".join(split_lines(output, rule, label or balance, stays=stays)))
     return 0

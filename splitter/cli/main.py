@@ -21,7 +21,7 @@ from splitter.cli.report import report, serve
 from splitter.cli.run import RunCommand, plan_command, run_command
 from splitter.cli.tar import tar
 from splitter.engine.entry_points import refuse_windows
-from splitter.errors import RecipeError, Refused, RunStopped
+from splitter.errors import Interrupted, RecipeError, Refused, RunStopped
 from splitter.recipes.registry import DEFAULT
 from splitter.registry import RECIPES
 from splitter.text.spelling import nearest
@@ -120,15 +120,21 @@ def _recipes_with(option: str) -> list[str]:
     ]
 
 
-class _InOrderOfUse(click.Group):
-    """A group that lists its commands in the order in which they were added."""
+class _Commands(click.Group):
+    """The commands, listed in the order in which they were added, any of which a signal may end."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what the command returns
+        try:
+            return super().invoke(ctx)
+        except Interrupted as interruption:
+            return interruption.exit_code
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return [*self.commands]
 
 
 @click.group(
-    cls=_InOrderOfUse,
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     # the control character keeps the lines below it separate
     help="""Turn input files into output files, with nothing lost.

@@ -11,7 +11,7 @@ from splitter.cli.completion import files
 from splitter.cli.inspect import VerifyCommand, deep_of, deep_option
 from splitter.cli.options import JobTable, read_toml, run_option
 from splitter.cli.run import asked, run_command, together
-from splitter.errors import Interrupted, Refused
+from splitter.errors import Refused
 from splitter.options import OF_ALL_STAGES, RunOptions
 from splitter.recipes.parameters import field_parameters
 from splitter.text.spelling import nearest
@@ -266,11 +266,8 @@ def plan(file: str, output: str | None, **values: Any) -> int:  # noqa: ANN401
     """Show what there is to do in each stage, and write nothing."""
     from splitter.pipeline.status import plan_lines
 
-    try:
-        for line in plan_lines(_chosen(read_pipeline(file, output), values)[1]):
-            click.echo(line)
-    except Interrupted as interruption:
-        return interruption.exit_code
+    for line in plan_lines(_chosen(read_pipeline(file, output), values)[1]):
+        click.echo(line)
     return 0
 
 
@@ -295,10 +292,7 @@ def verify(file: str, output: str | None, deep: str | None) -> int:
     from splitter.pipeline.status import verify_stage
 
     command = _command(file, output)
-    try:
-        return max(
-            verify_stage(stage, click.echo, command=command, deep=deep_of(deep))
-            for stage in read_pipeline(file, output).stages
-        )
-    except Interrupted as interruption:
-        return interruption.exit_code
+    return max(
+        verify_stage(stage, click.echo, command=command, deep=deep_of(deep))
+        for stage in read_pipeline(file, output).stages
+    )

@@ -219,10 +219,7 @@ def _plan(*, as_json: bool = False, **values: Any) -> int:  # noqa: ANN401 - wha
 
     dataset, options = _asked(values)
     with Display(quiet=options.quiet) as display:
-        try:
-            plan = plan_dataset(dataset, values["output"], options, display)
-        except Interrupted as interruption:
-            return interruption.exit_code
+        plan = plan_dataset(dataset, values["output"], options, display)
     if options.progress == "json" and not as_json:
         write_event("plan", plan.fields())
         return 0
