@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from splitter.cli.completion import files
-from splitter.cli.options import RegisteredName, Single, recipe_option, value_of_option
+from splitter.cli.options import RegisteredName, Single, echo_with_options, recipe_option, value_of_option
 from splitter.errors import Interrupted
-from splitter.recipes.parameters import first_line, recipe_parameters
+from splitter.recipes.parameters import recipe_parameters
 from splitter.registry import EXPORTS
 
 
@@ -37,13 +37,7 @@ def _list(context: click.Context, _param: click.Parameter, asked: bool) -> None:
     if not asked or context.resilient_parsing:
         return
     for name in EXPORTS.names():
-        click.echo(f"{name}: {first_line(_loaded(name))}")
-        options = [recipe_option(one).get_help_record(context) for one in recipe_parameters(_loaded(name))]
-        if options:
-            formatter = context.make_formatter()
-            with formatter.indentation():
-                formatter.write_dl([record for record in options if record])
-            click.echo(formatter.getvalue(), nl=False)
+        echo_with_options(name, _loaded(name), levels=1)
     context.exit()
 
 

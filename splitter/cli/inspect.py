@@ -6,10 +6,9 @@ import shutil
 import click
 
 from splitter.cli.completion import files
-from splitter.cli.options import Single, recipe_option
+from splitter.cli.options import Single, echo_with_options
 from splitter.errors import Refused
-from splitter.options import flag, other_tables
-from splitter.recipes.parameters import Parameter, first_line, recipe_parameters
+from splitter.options import other_tables
 from splitter.recipes.registry import load_recipe
 from splitter.registry import RECIPES
 from splitter.text.urls import is_url
@@ -206,18 +205,6 @@ def stats(output: str, by: str | None, all_rows: bool, as_json: bool) -> None:  
 @click.command(short_help="List the recipes and their options.")
 def recipes() -> None:
     """List the recipes, what they do, and their options."""
-    context = click.get_current_context()
     for name in RECIPES.names():
-        recipe = load_recipe(name)
-        click.echo(f"{name}: {first_line(recipe)}")
-        formatter = context.make_formatter()
-        options = [_described(parameter, context) for parameter in recipe_parameters(recipe)]
-        if options:
-            with formatter.indentation(), formatter.indentation():
-                formatter.write_dl(options)
-        click.echo(formatter.getvalue())
-
-
-def _described(parameter: Parameter, context: click.Context) -> tuple[str, str]:
-    """Return a parameter as an option, with its help."""
-    return recipe_option(parameter).get_help_record(context) or (flag(parameter.name), parameter.help)
+        echo_with_options(name, load_recipe(name), levels=2)
+        click.echo()

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from splitter.errors import Refused
 from splitter.options import flag
-from splitter.recipes.parameters import REQUIRED, Parameter
+from splitter.recipes.parameters import REQUIRED, Parameter, first_line, recipe_parameters
 from splitter.registry import OF_OPTIONS, Registry
 
 _CLICK_TYPES: dict[Any, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT, str: click.STRING}
@@ -31,6 +31,18 @@ def recipe_option(parameter: Parameter) -> click.Option:
             [parameter.name, f"{flag(parameter.name)}/{flag('no_' + parameter.name)}"], **shared
         )
     return click.Option(names, type=_click_type(parameter.kind), multiple=parameter.many, **shared)
+
+
+def echo_with_options(name: str, kind: type, *, levels: int) -> None:
+    """Print what a recipe or a format is for, and its options below it, indented by so many levels."""
+    context = click.get_current_context()
+    click.echo(f"{name}: {first_line(kind)}")
+    records = [recipe_option(one).get_help_record(context) for one in recipe_parameters(kind)]
+    if records:
+        formatter = context.make_formatter()
+        formatter.current_indent = levels * formatter.indent_increment
+        formatter.write_dl([record for record in records if record])
+        click.echo(formatter.getvalue(), nl=False)
 
 
 # options that people may repeat, and what to write instead
