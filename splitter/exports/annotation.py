@@ -15,7 +15,7 @@ from splitter.annotations.rows import CLOCK
 from splitter.errors import Refused
 from splitter.exports.base import Export
 from splitter.exports.corpus import Corpus
-from splitter.exports.piece import Piece, PieceLabel
+from splitter.exports.piece import IN_SOURCE, Piece, PieceLabel
 from splitter.exports.sorting import SortedFile
 from splitter.exports.target import ExportTarget
 from splitter.storage.layout import key_hash, same_name
@@ -24,6 +24,7 @@ from splitter.storage.names import shown
 Content = Literal["text", "labels", "speaker", "name"]
 
 BILLION = 10**9
+_WHERE = IN_SOURCE[:4]
 # an empty line ends a cue of subtitles, and what looks like times begins one
 NOT_IN_CUES = rf"\r|\n\s*\n|(?am:^[^\S\n]*{CLOCK}[^\w:\n]+{CLOCK}\b)"
 # no format can hold a NUL, nor what is not UTF-8
@@ -105,7 +106,7 @@ class AnnotationExport(Export):
         """
         super().__init__(corpus)
         advice = "export the outputs of a recipe for sound, such as chunk, which says where its pieces are"
-        corpus.need(self.name, "start_sample", "stop_sample", "source_rate", "source_frames", advice=advice)
+        corpus.need(self.name, *_WHERE, advice=advice)
         there = {
             "text": corpus.has_texts,
             "labels": bool(corpus.label_column),
@@ -203,9 +204,7 @@ class AnnotationExport(Export):
 
     def _marks(self, piece: Piece) -> tuple[int, list[Mark]]:
         """Return how long its recording is, and its annotations."""
-        start, stop, rate, frames = map(
-            piece.number, ("start_sample", "stop_sample", "source_rate", "source_frames")
-        )
+        start, stop, rate, frames = map(piece.number, _WHERE)
         # silence that was added at the end of a piece is not in the recording
         stop = min(stop, frames)
         if start > stop:

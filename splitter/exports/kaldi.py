@@ -106,13 +106,7 @@ def _write_spk2utt(target: ExportTarget, folder: str) -> None:
 
 def _checked(path: str) -> str:
     """Return a path; refuse one that Kaldi would take for a command, or divide."""
-    if (
-        path != path.strip()
-        or path.endswith("|")
-        or path[:1] in ("|", "~", "-")
-        or "\n" in path
-        or "\r" in path
-    ):
+    if path != path.strip().lstrip("|~-").rstrip("|") or "\n" in path or "\r" in path:
         raise Refused(
             f"{path!r:.500}: Kaldi would not read such a path as a file; rename it, or leave it out with "
             "--where"
