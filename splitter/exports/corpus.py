@@ -46,6 +46,8 @@ class Corpus:
         types: The types of columns: `int`, `float`, `bool`; all others are text.
         columns: The columns that come from the dataset list.
         has_splits: Whether the manifest has a column `split`.
+        text_at: Which column holds what is spoken in each piece, if `has_texts`.
+        speaker_at: Which column holds who speaks, if `has_speakers`.
         label_column: The column that holds the labels of each piece; nothing if there is none.
         count: The number of pieces, after the last of them was read.
         repeated: How many of them have a text that the dataset list has for their whole recording.
@@ -83,14 +85,17 @@ class Corpus:
         if self._prefix:
             # the recordings are those of the stage before
             self._source_column, self.sources = EARLIER + "input", Layout(_root_of(self.folder) or "")
-        self._text = self._chosen("text", text, TEXTS[:-1])
-        self._speaker = self._chosen("speaker", speaker, [*SPEAKERS, *(EARLIER + name for name in SPEAKERS)])
+        self.text_at = self._chosen("text", text, TEXTS[:-1])
+        self.speaker_at = self._chosen(
+            "speaker", speaker, [*SPEAKERS, *(EARLIER + name for name in SPEAKERS)]
+        )
+        self.has_texts, self.has_speakers = self.text_at is not None, self.speaker_at is not None
         self._split_names: dict[str, str] = {}
         self.label_column = next((name for name in LABELS if self.index_of(name) is not None), "")
-        in_list = self._text is not None and self.header[self._text] in self.columns
+        in_list = self.text_at is not None and self.header[self.text_at] in self.columns
         # rows with times have a text of their own
         is_of_all = in_list and not self._prefix and not has_times(self.columns)
-        self._text_of_all = self._text if is_of_all else None
+        self._text_of_all = self.text_at if is_of_all else None
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Row, Iterator[Row]]]:
@@ -114,20 +119,6 @@ class Corpus:
             raise Refused(f"--{option} {asked}: the manifest has no such column{hint}")
         names = [asked] if asked is not None else [*usual, *(self._prefix + name for name in usual)]
         return next((self._at[name] for name in names if name in self._at), None)
-
-    @property
-    def has_texts(self) -> bool:
-        """Whether a column holds what is spoken in each piece."""
-        return self._text is not None
-
-    @property
-    def has_speakers(self) -> bool:
-        """Whether a column holds who speaks."""
-        return self._speaker is not None
-
-    def has(self, *columns: str) -> bool:
-        """Return whether the manifest has these columns, by the names that recipes for sound give them."""
-        return all(self.index_of(name) is not None for name in columns)
 
     def index_of(self, column: str) -> int | None:
         """Return the index of a column that a recipe for sound has written."""
@@ -219,23 +210,10 @@ class Corpus:
         """Return the local path of the shard that a piece is in."""
         return self._reader.plain_path(piece.shard)
 
-    def source_of(self, row: Row) -> str:
-        """Return the path or URL of the recording that a piece comes from; nothing if it is unknown."""
-        name = self.source_name_of(row)
-        return self.sources.location(name) if name and self.sources.root else name
-
     def source_name_of(self, row: Row) -> str:
-        """Return the same as the dataset list has it."""
+        """Return the recording that a piece comes from, as the dataset list has it; nothing if unknown."""
         at = self._at.get(self._source_column)
         return "" if at is None else row[at]
-
-    def text_of(self, row: Row) -> str:
-        """Return what is spoken in a piece."""
-        return "" if self._text is None else row[self._text]
-
-    def speaker_of(self, row: Row) -> str:
-        """Return who speaks in a piece."""
-        return "" if self._speaker is None else row[self._speaker]
 
     def split_of(self, row: Row) -> str:
         """Return the split of a piece, as part of a file name."""

@@ -31,7 +31,7 @@ class LhotseExport(Export):
             split = piece.split
             span = piece.span(virtual=self._virtual)
             if span.key != key:
-                key, recording = span.key, json_of(_recording(piece, span, target))
+                key, recording = span.key, json_of(self._recording(piece, span, target))
             if not self._virtual or (split, key) not in written:
                 target.open("recordings.jsonl.gz", split=split).write(f"{recording}\n")
                 if self._virtual:
@@ -65,15 +65,14 @@ class LhotseExport(Export):
             custom["labels"] = join_labels(label.name for label in labels)
         return {**found, "custom": custom} if custom else found
 
-
-def _recording(piece: Piece, span: SampleSpan, target: ExportTarget) -> dict[str, Any]:
-    channels = [*range(span.file_channels)]
-    path = target.source_path(piece) if span.of_source else target.path_of(piece)
-    return {
-        "id": span.key,
-        "sources": [{"type": "file", "channels": channels, "source": path}],
-        "sampling_rate": span.rate,
-        "num_samples": span.file_frames,
-        "duration": span.file_frames / span.rate,
-        "channel_ids": channels,
-    }
+    def _recording(self, piece: Piece, span: SampleSpan, target: ExportTarget) -> dict[str, Any]:
+        channels = [*range(span.file_channels)]
+        path = target.source_path(piece) if self._virtual else target.path_of(piece)
+        return {
+            "id": span.key,
+            "sources": [{"type": "file", "channels": channels, "source": path}],
+            "sampling_rate": span.rate,
+            "num_samples": span.file_frames,
+            "duration": span.file_frames / span.rate,
+            "channel_ids": channels,
+        }

@@ -39,7 +39,6 @@ class SampleSpan(NamedTuple):
         rate: The sample rate of the file.
         file_frames: The samples per channel of the whole file.
         file_channels: The channels of the file.
-        of_source: Whether the file is the recording.
     """
 
     key: str
@@ -49,7 +48,6 @@ class SampleSpan(NamedTuple):
     rate: int
     file_frames: int
     file_channels: int
-    of_source: bool
 
 
 class Piece:
@@ -87,13 +85,6 @@ class Piece:
             )
         return int(text)
 
-    def seconds(self, column: str) -> float | None:
-        """Return a number of the row; None if there is none."""
-        try:
-            return float(self[column])
-        except ValueError:
-            return None
-
     @property
     def ending(self) -> str:
         """The ending of its file, with the dot."""
@@ -119,47 +110,28 @@ class Piece:
         path = self._corpus.plain_path(self)
         return os.path.getsize(path) if path else len(self._corpus.read(self))
 
-    @property
-    def rate(self) -> int:
-        """Its sample rate."""
-        return self.number("sample_rate")
-
-    @property
-    def frames(self) -> int:
-        """Its samples per channel."""
-        return self.number("frames")
-
-    @property
-    def channels(self) -> int:
-        """The channels of its file: one if each has a file of its own."""
-        return self.number("channels")
-
-    @property
-    def duration(self) -> float:
-        """Its length in seconds."""
-        return self.frames / self.rate
-
     def span(self, *, virtual: bool = False) -> SampleSpan:
         """Return its samples in its own file, or with `virtual` in the recording that it comes from."""
         if not virtual:
-            count, frames = self.channels, self.frames
-            return SampleSpan(self.key, 0, frames, [*range(count)], self.rate, frames, count, of_source=False)
+            count, frames, rate = map(self.number, ("channels", "frames", "sample_rate"))
+            return SampleSpan(self.key, 0, frames, [*range(count)], rate, frames, count)
         start, stop, rate, frames, count = map(self.number, IN_SOURCE)
         one = self.source_channel
-        if one is None and self.channels != count:
+        if one is None and (own := self.number("channels")) != count:
             raise Refused(
-                f"{self.name}: has {self.channels} of the {count} channels of its recording, mixed or "
+                f"{self.name}: has {own} of the {count} channels of its recording, mixed or "
                 "chosen, so it is no stretch of it; leave --virtual out, or cut with --channels keep or split"
             )
         channels = [*range(count)] if one is None else [one]
         # a piece may end in silence that the recording does not have
         frames_there = min(stop, frames) - start
-        return SampleSpan(self.source_key, start, frames_there, channels, rate, frames, count, of_source=True)
+        return SampleSpan(self.source_key, start, frames_there, channels, rate, frames, count)
 
     @property
     def source(self) -> str:
-        """The path or URL of the recording that it comes from."""
-        return self._corpus.source_of(self.values)
+        """The path or URL of the recording that it comes from; nothing if it is unknown."""
+        name, sources = self._corpus.source_name_of(self.values), self._corpus.sources
+        return sources.location(name) if name and sources.root else name
 
     @property
     def source_key(self) -> str:
@@ -175,12 +147,14 @@ class Piece:
     @property
     def text(self) -> str:
         """What is spoken in it."""
-        return self._corpus.text_of(self.values)
+        at = self._corpus.text_at
+        return "" if at is None else self.values[at]
 
     @property
     def speaker(self) -> str:
         """Who speaks."""
-        return self._corpus.speaker_of(self.values)
+        at = self._corpus.speaker_at
+        return "" if at is None else self.values[at]
 
     @property
     def split(self) -> str:
