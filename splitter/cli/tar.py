@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import click
@@ -115,15 +116,15 @@ def _output(default: str | None = None, text: str = "Archive to write.") -> Call
 @_tool
 def cat(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: ANN401 - what click has parsed
     """Write the samples of INPUTS to one archive, in order."""
-    from splitter.tar.copying import cut, read_together, shuffled, write_archive
+    from splitter.tar.copying import read_together, shuffled, write_archive
 
     sources = sources_of(inputs)
     check_target(output)
+    skip, count = options["skip"], options["count"]
     with contextlib.closing(read_together(sources, options["workers"])) as samples:
-        chosen = cut(samples, skip=options["skip"], count=options["count"])
-        if options["shuffle"]:
-            chosen = shuffled(chosen, options["shuffle"], options["seed"])
-        write_archive(chosen, output, number_same=options["same_keys"] == "number")
+        chosen = islice(samples, skip, None if count is None else skip + count)
+        mixed = shuffled(chosen, options["shuffle"], options["seed"]) if options["shuffle"] else chosen
+        write_archive(mixed, output, number_same=options["same_keys"] == "number")
 
 
 @tar.command(short_help="Split a stream of samples into shards.")
@@ -267,14 +268,14 @@ def first(inputs: Sequence[str], conditions: Sequence[str], output: str | None) 
     """Find the first sample of INPUTS that matches all conditions."""
     from splitter.tar.copying import write_archive
     from splitter.tar.samples import samples_of
-    from splitter.tar.showing import condition, described, first_match
+    from splitter.tar.showing import condition, described
 
     tests = [condition(text) for text in conditions]
     sources = sources_of(inputs)
     if output is not None:
         check_target(output)
     with contextlib.closing(samples_of(sources)) as samples:
-        found = first_match(samples, tests)
+        found = next((sample for sample in samples if all(test(sample) for test in tests)), None)
         if found is None:
             raise RunStopped(f"no sample has {' and '.join(conditions)}")
         if output is not None:
@@ -291,12 +292,11 @@ def first(inputs: Sequence[str], conditions: Sequence[str], output: str | None) 
 @_tool
 def show(inputs: Sequence[str], count: int | None, preview: bool, width: int) -> None:  # noqa: FBT001 - click's
     """List the samples of INPUTS: sizes of fields, texts, and properties of images and sounds."""
-    from splitter.tar.copying import cut
     from splitter.tar.samples import samples_of
     from splitter.tar.showing import described
 
     with contextlib.closing(samples_of(sources_of(inputs))) as samples:
-        for sample in cut(samples, count=count):
+        for sample in islice(samples, count):
             click.echo("\n".join(described(sample, preview=width if preview else 0)))
 
 

@@ -19,19 +19,13 @@ HELD_AHEAD = 16  # samples of one archive that a reader may read ahead
 _NUMBER = re.compile(r"\{shard(?::0?(\d{0,2})d)?\}")
 
 
-def write_archive(samples: Iterable[TarSample], target: str, *, number_same: bool = False) -> int:
-    """Write samples to one archive; return how many."""
+def write_archive(samples: Iterable[TarSample], target: str, *, number_same: bool = False) -> None:
+    """Write samples to one archive."""
     with writing(target) as file:
         writer = SampleWriter(file, "standard output" if target == "-" else target, number_same=number_same)
         for sample in samples:
             writer.add(sample)
         writer.finish()
-        return writer.count
-
-
-def cut(samples: Iterable[TarSample], *, skip: int = 0, count: int | None = None) -> Iterator[TarSample]:
-    """Skip the first `skip` samples, then yield `count` of the rest."""
-    return itertools.islice(samples, skip, None if count is None else skip + count)
 
 
 def shuffled(samples: Iterable[TarSample], held: int, seed: int) -> Iterator[TarSample]:

@@ -99,19 +99,19 @@ def _holds(numbers: Sequence[int], number: int) -> bool:
     return at < len(numbers) and numbers[at] == number
 
 
-def read_samples(source: ArchiveSource, *, archive: int = 0, fragments: bool = False) -> Iterator[TarSample]:
-    """Yield the samples of an archive; with `fragments`, also pieces of samples in the order of members.
-
-    Otherwise, a sample with scattered members is an error.
-    """
+def read_samples(source: ArchiveSource, *, archive: int = 0) -> Iterator[TarSample]:
+    """Yield the samples of an archive."""
     with source.open() as stream:
-        yield from samples_in(stream, source.name, archive=archive, fragments=fragments)
+        yield from samples_in(stream, source.name, archive=archive)
 
 
 def samples_in(
     stream: BinaryIO, location: str, *, archive: int = 0, fragments: bool = False
 ) -> Iterator[TarSample]:
-    """Yield the samples of an open archive."""
+    """Yield the samples of an open archive; with `fragments`, also pieces of samples in the order of members.
+
+    Otherwise, a sample with scattered members is an error.
+    """
     keys = Keys()
     for sample in _neighbours(stream, location, archive):
         if not fragments and not keys.add(sample.key):

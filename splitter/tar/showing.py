@@ -4,7 +4,7 @@ import importlib
 import io
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from splitter.archives.members import Member
@@ -149,8 +149,3 @@ def drawn(data: bytes, wide: int) -> Iterator[str]:
 def _half_block(colours: tuple[Any, Any]) -> str:
     (red, green, blue), (red2, green2, blue2) = colours
     return f"\x1b[38;2;{red};{green};{blue};48;2;{red2};{green2};{blue2}m\u2580"
-
-
-def first_match(samples: Iterator[TarSample], tests: Sequence[Test]) -> TarSample | None:
-    """Return the first sample that passes all tests."""
-    return next((sample for sample in samples if all(test(sample) for test in tests)), None)

@@ -96,23 +96,21 @@ def _delimiter(asked: str | None, *, is_tsv: bool) -> str:
     return between
 
 
-def check_plan(plan: Plan) -> int:
-    """Check every row and file of a plan before anything is made; return the number of rows."""
+def check_plan(plan: Plan) -> None:
+    """Check every row and file of a plan before anything is made."""
     columns = plan.columns()
     keys = Keys()
     wrong: list[str] = []
-    count = others = 0
-    for line, row in plan.rows():
-        found = _faults(plan, columns, row, count, keys)
+    others = 0
+    for number, (line, row) in enumerate(plan.rows()):
+        found = _faults(plan, columns, row, number, keys)
         if found and len(wrong) < FIRST_SHOWN:
             wrong.append(f"line {line}: {found}")
         elif found:
             others += 1
-        count += 1
     if wrong:
         more = f"; and {others} more rows" if others else ""
         raise Refused(f"{plan.name}: {'; '.join(wrong)}{more}; nothing was written")
-    return count
 
 
 def _faults(plan: Plan, columns: Sequence[str], row: Sequence[str], number: int, keys: Keys) -> str | None:
@@ -177,17 +175,14 @@ def write_table(
     *,
     delimiter: str | None = None,
     missing: str | None = None,
-) -> int:
-    """Write the key and some fields of each sample as a table; return the number of samples."""
+) -> None:
+    """Write the key and some fields of each sample as a table."""
     between = _delimiter(delimiter, is_tsv=target.endswith((".tsv", ".tsv.gz")))
-    count = 0
     with writing(target) as raw:
         lines = CsvText(between)
         raw.write(lines.encode([[KEY, *fields]]))
         for sample in samples:
             raw.write(lines.encode([[sample.key, *(_cell(sample, field, missing) for field in fields)]]))
-            count += 1
-    return count
 
 
 def _cell(sample: TarSample, field: str, missing: str | None) -> str:

@@ -54,13 +54,13 @@ def remove(location: str) -> None:
 
 
 @contextlib.contextmanager
-def writing(location: str, *, packed: bool = True) -> Iterator[BinaryIO]:
+def writing(location: str) -> Iterator[BinaryIO]:
     """Open a file for writing that appears only when the block ends without an error.
 
     If its name ends in .gz or .tgz, it is compressed with gzip.
     """
     with _raw(location) as raw:
-        if not (packed and location.endswith(GZIPPED)):
+        if not location.endswith(GZIPPED):
             yield raw
             return
         with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as file:
