@@ -85,12 +85,37 @@ class Outline:
         return np.stack([np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)])
 
 
+class _Meter:
+    """What is added up of a recording, window after window."""
+
+    def __init__(self) -> None:
+        self.outline = Outline()
+        self.energy = self.loudest = 0.0
+        self.clipped = self.silent = self.windows = self.odd = 0
+
+    def add(self, steps: np.ndarray, in_window: int, threshold: float) -> None:
+        """Add steps, a row each; `in_window` are a window, which is silent with less energy than that."""
+        low, high = steps.min(1), steps.max(1)
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            good = np.isfinite(steps)
+            self.odd += int(good.size - np.count_nonzero(good))
+            steps = np.where(good, steps, np.float32(0))
+            low, high = steps.min(1), steps.max(1)
+        self.outline.add(low, high)
+        energies = np.einsum("ij,ij->i", steps, steps, dtype="f8").reshape(-1, in_window).sum(1)
+        self.energy += float(energies.sum())
+        self.silent += int((energies < threshold).sum())
+        self.windows += len(energies)
+        most = float(max(-low.min(), high.max()))
+        self.loudest = max(self.loudest, most)
+        if most >= FULL_SCALE:
+            self.clipped += int(np.count_nonzero(np.abs(steps) >= FULL_SCALE))
+
+
 def measure(path: str, points: int) -> Levels:
     """Read a recording to its end, block by block."""
-    outline = Outline()
-    energy = 0.0
-    frames = clipped = silent = windows = odd = 0
-    loudest = 0.0
+    meter = _Meter()
+    frames = 0
     with DecodedSource.open(path, _AS_NUMBERS, "keep") as source:
         rate, channels = source.recorded.rate, source.recorded.channels
         step = max(1, rate // (WINDOWS_IN_SECOND * STEPS_IN_WINDOW))
@@ -102,54 +127,25 @@ def measure(path: str, points: int) -> Levels:
             whole = len(sound) // window * window
             rest = sound[whole:]
             frames += whole
-            if not whole:
-                continue
-            steps = sound[:whole].reshape(-1, step * channels)
-            low, high = steps.min(1), steps.max(1)
-            if not (np.isfinite(low).all() and np.isfinite(high).all()):
-                steps, more = _numbers(steps)
-                odd += more
-                low, high = steps.min(1), steps.max(1)
-            outline.add(low, high)
-            energies = np.einsum("ij,ij->i", steps, steps, dtype="f8").reshape(-1, STEPS_IN_WINDOW).sum(1)
-            energy += float(energies.sum())
-            silent += int((energies < threshold).sum())
-            windows += len(energies)
-            most = float(max(-low.min(), high.max()))
-            loudest = max(loudest, most)
-            if most >= FULL_SCALE:
-                clipped += int(np.count_nonzero(np.abs(steps) >= FULL_SCALE))
+            if whole:
+                meter.add(sound[:whole].reshape(-1, step * channels), STEPS_IN_WINDOW, threshold)
     if len(rest):
-        rest, more = _numbers(rest)
-        odd += more
-        outline.add(rest.min()[np.newaxis], rest.max()[np.newaxis])
         frames += len(rest)
-        own = float(np.square(rest, dtype="f8").sum())
-        energy += own
-        silent += own < threshold * len(rest) / window
-        windows += 1
-        loudest = max(loudest, float(np.abs(rest).max()))
-        clipped += int(np.count_nonzero(np.abs(rest) >= FULL_SCALE))
+        meter.add(rest.reshape(1, -1), 1, threshold * len(rest) / window)
     samples = max(1, frames * channels)
-    wave = outline.points(points)
+    wave = meter.outline.points(points)
     return Levels(
         seconds=frames / rate,
         frames=frames,
         rate=rate,
         channels=channels,
-        rms_db=_decibels(math.sqrt(energy / samples)),
-        peak_db=_decibels(loudest),
-        clipped=clipped / samples,
-        silence=silent / max(1, windows),
-        wave=wave / loudest if loudest else wave,
-        odd=odd,
+        rms_db=_decibels(math.sqrt(meter.energy / samples)),
+        peak_db=_decibels(meter.loudest),
+        clipped=meter.clipped / samples,
+        silence=meter.silent / max(1, meter.windows),
+        wave=wave / meter.loudest if meter.loudest else wave,
+        odd=meter.odd,
     )
-
-
-def _numbers(sound: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the sound with silence in place of NaN and infinities, and their share."""
-    good = np.isfinite(sound)
-    return np.where(good, sound, np.float32(0)), int(good.size - np.count_nonzero(good))
 
 
 def _decibels(level: float) -> float:
