@@ -1,8 +1,4 @@
-"""`splitter.open`: the outputs of a run as a torch Dataset, from any sink.
-
-manifest ── rows with an output ── Samples ┬── OutputDataset   any of them, by index
-                                           └── OutputStream    all of them, shard after shard
-"""
+"""The outputs that `splitter.open` was asked for, and a map-style torch Dataset of them."""
 
 import os
 import re
@@ -32,7 +28,24 @@ MOST_NAMED = 20
 class OutputSamples:
     """The selected outputs: their rows, and how to read and decode them."""
 
-    def __init__(self, rows: "pd.DataFrame", folder: str, decode: Decode, content: str) -> None:
+    def __init__(
+        self,
+        output: "str | os.PathLike[str] | pd.DataFrame",
+        where: str | None,
+        decode: Decode,
+        content: str,
+        *,
+        all_rows: bool,
+    ) -> None:
+        """Read the manifest and select rows."""
+        from splitter.ledger.keeping import is_left_out_in
+
+        rows, folder = _manifest(output)
+        if not all_rows:
+            rows = rows[~is_left_out_in(rows)]
+        if not (isinstance(decode, bool) or callable(decode)):
+            raise Refused(f"splitter.open: decode is {decode!r:.100}; give True, False or a function")
+        rows = _chosen(rows[rows["output"] != ""], where)
         if content in rows.columns:
             raise Refused(
                 f"splitter.open: the manifest already has a column {content!r}; choose another name "
@@ -44,26 +57,6 @@ class OutputSamples:
         self._columns = {str(name): rows[name].array for name in rows.columns}
         self._count = len(rows)
         self._needed = self._reader.columns_of_address([*self._columns])
-
-    @classmethod
-    def of(
-        cls,
-        output: "str | os.PathLike[str] | pd.DataFrame",
-        where: str | None,
-        decode: Decode,
-        content: str,
-        *,
-        all_rows: bool = False,
-    ) -> "OutputSamples":
-        """Read the manifest and select rows."""
-        from splitter.ledger.keeping import is_left_out_in
-
-        rows, folder = _manifest(output)
-        if not all_rows:
-            rows = rows[~is_left_out_in(rows)]
-        if not (isinstance(decode, bool) or callable(decode)):
-            raise Refused(f"splitter.open: decode is {decode!r:.100}; give True, False or a function")
-        return cls(_chosen(rows[rows["output"] != ""], where), folder, decode, content)
 
     def __len__(self) -> int:
         """Return the number of outputs."""

@@ -48,7 +48,7 @@ def open(  # noqa: A001, PLR0913 - splitter.open, one door for both
         rank: The part of a stream to read, of `world_size`. Default: from torch.distributed.
         world_size: Number of parts.
     """
-    samples = OutputSamples.of(output, where, decode, content, all_rows=all_rows)
+    samples = OutputSamples(output, where, decode, content, all_rows=all_rows)
     if streaming:
         reader_rank = ReaderRank.given(rank, world_size)
         return OutputStream(samples, shuffle=shuffle, buffer=buffer, seed=seed, reader_rank=reader_rank)
