@@ -7,10 +7,10 @@ import re
 import socket
 import stat
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 from urllib.parse import unquote_to_bytes
 
 from splitter.errors import Refused, SplitterError, StorageError
@@ -67,13 +67,6 @@ class Body:
         """Close the file."""
         if self.file is not None:
             self.file.close()
-
-
-class Site(Protocol):
-    """What a server answers with."""
-
-    def body(self, path: str) -> Body:
-        """Return the content at a path of the URL, or raise NotThere."""
 
 
 class Served:
@@ -196,7 +189,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.FORBIDDEN)
             return
         try:
-            body = self.server.served.body(self.path)
+            body = self.server.answer(self.path)
         except NotThere:
             self._refuse(HTTPStatus.NOT_FOUND)
             return
@@ -300,8 +293,9 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, served: Site, host: str, port: int) -> None:
-        self.served = served
+    def __init__(self, answer: Callable[[str], Body], host: str, port: int) -> None:
+        """Begin; `answer` returns the content at a path of the URL, or raises NotThere."""
+        self.answer = answer
         if not host:
             raise Refused(
                 "--host: is empty; leave it out, or use 0.0.0.0 to give access to all who can reach "

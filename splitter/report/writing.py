@@ -63,7 +63,7 @@ def server_of(output: str, effort: Effort, *, host: str, port: int, sources: boo
     The server makes its own page if report.html is missing or older than the manifest.
     """
     served = _served(output, sources=sources)
-    server = Server(served, host, port)
+    server = Server(served.body, host, port)
     try:
         note = _give_page(served, output, effort)
     except BaseException:
@@ -83,7 +83,7 @@ def watching_server_of(
         return served
 
     watch = RunWatch(output)
-    return Server(WatchPage(watch, report), host, port), watch
+    return Server(WatchPage(watch, report).body, host, port), watch
 
 
 def _served(output: str, *, sources: bool) -> Served:
