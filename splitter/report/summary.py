@@ -1,6 +1,7 @@
 """The top of the page: what ran, totals, plots, labels, failures."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -170,24 +171,16 @@ def plots_of(table: ReportTable, lengths: Lengths, looks: Looks) -> list[dict[st
         seconds = lengths.all if lengths.all is not None else lengths.rows
         plots.append(_histogram("seconds", "Length", "s", seconds))
     if looks.levels:
+        rms, peak, silence = np.array([(one.rms_db, one.peak_db, 100 * one.silence) for one in levels]).T
+        below = f"below {SILENCE_DB:g} dBFS"
         plots += [
-            _histogram(
-                "rms_db", "Level (RMS)", "dBFS", np.array([one.rms_db for one in levels]), note=measured
-            ),
-            _histogram("peak_db", "Peak", "dBFS", np.array([one.peak_db for one in levels]), note=measured),
-            _histogram(
-                "silence",
-                "Silence",
-                "%",
-                np.array([100 * one.silence for one in levels]),
-                note=f"below {SILENCE_DB:g} dBFS",
-                span=(0.0, 100.0),
-            ),
+            _histogram("rms_db", "Level (RMS)", "dBFS", rms, note=measured),
+            _histogram("peak_db", "Peak", "dBFS", peak, note=measured),
+            _histogram("silence", "Silence", "%", silence, note=below, span=(0.0, 100.0)),
         ]
     else:
         sizes = table.manifest["size"].to_numpy("f8", na_value=np.nan)
         plots.append(_histogram("size", "Size", "bytes", sizes))
-    if not looks.levels:
         per_input = table.manifest[table.manifest["output"] != ""][table.listed].value_counts().to_numpy("f8")
         plots.append(_histogram("", "Outputs per input", "", per_input))
         plots += [_histogram(name, name, "", values) for name, values in _numeric(table)]
@@ -282,19 +275,14 @@ def labels_of_all(table: ReportTable, lengths: Lengths) -> list[dict[str, Any]]:
 
 def rates_of(looks: Looks) -> list[dict[str, Any]]:
     """Return the measured sample rates, if the manifest does not have them."""
-    rates = [one.rate for one in looks.levels.values()]
+    rates = Counter(sorted(one.rate for one in looks.levels.values()))
     rows = [
-        {"value": str(rate), "outputs": rates.count(rate), "seconds": 0.0, "split": {}}
-        for rate in sorted(set(rates), key=lambda rate: (-rates.count(rate), rate))
+        {"value": str(rate), "outputs": count, "seconds": 0.0, "split": {}}
+        for rate, count in rates.most_common()
     ]
     return [{"column": "", "title": "sample_rate (measured)", "values": rows}] if rows else []
 
 
 def kinds_of(table: ReportTable) -> dict[str, int]:
     """Return the number of outputs of each kind."""
-    found: dict[str, int] = {}
-    for name in table.manifest["output"].to_numpy(object):
-        if name:
-            kind = kind_of(name)
-            found[kind] = found.get(kind, 0) + 1
-    return found
+    return dict(Counter(map(kind_of, filter(None, table.manifest["output"].to_numpy(object)))))
