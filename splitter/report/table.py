@@ -1,10 +1,10 @@
 """The rows of the report: those of the manifest, then those of the inputs that failed."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,6 @@ from splitter.ledger.records import ERROR_COLUMNS
 from splitter.outputs.frame import Manifest
 from splitter.text.csv import ENCODING, ESCAPE, in_unicode
 from splitter.text.labels import COLUMN_OF_LABELS, EARLIER, labels_in, name_when_made
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # the states of a row, as the page knows them
 OUTPUT, NO_FILE, SKIPPED, FAILED = range(4)
@@ -140,7 +137,7 @@ def chosen_inputs(inputs: "pd.Series[Any]", most: int) -> np.ndarray:
 # -- as the page reads it ------------------------------------------------------------------------------------
 
 
-def packed(values: Iterable[Any], *, whole: bool = False) -> "Mapping[str, Any] | list[Any]":
+def packed(values: Iterable[Any], *, whole: bool = False) -> Mapping[str, Any] | list[Any]:
     """Return a column as JSON: its values, or its distinct values and an index for each row."""
     plain = [_plain(value, whole=whole) for value in values]
     first: dict[Any, int] = {}

@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Callable
 
-from splitter.errors import Refused, SplitterError
+from splitter.errors import SplitterError
 from splitter.report.page import with_policy
 from splitter.report.progress import RunWatch
 from splitter.report.serving import Body, NotThere, Served, path_of
@@ -48,6 +48,6 @@ class WatchPage:
         if self._report is None:
             try:
                 self._report = self._make_report()
-            except (SplitterError, Refused) as error:
+            except SplitterError as error:
                 raise NotThere from error
         return self._report
