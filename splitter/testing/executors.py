@@ -11,7 +11,7 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import pytest
 
@@ -84,19 +84,11 @@ def make_inputs(folder: Path, texts: Mapping[str, str]) -> Path:
     return folder / "dataset.csv"
 
 
-class Ended(Protocol):
+@dataclass(frozen=True)
+class Ended:
     """A command line that has come to its end."""
 
-    @property
-    def code(self) -> int | None: ...
-
-    @property
-    def stderr(self) -> str: ...
-
-
-@dataclass(frozen=True)
-class _Process:
-    code: int
+    code: int | None
     stderr: str
 
 
@@ -136,7 +128,7 @@ class ExecutorConformance:
             text=True,
             check=False,
         )
-        return _Process(done.returncode, done.stderr)
+        return Ended(done.returncode, done.stderr)
 
     def done(self) -> dict[str, list[dict[str, str]]]:
         """The rows of the manifest by input, each checked against its file."""
