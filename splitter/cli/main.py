@@ -42,20 +42,12 @@ def exit_code(arguments: Sequence[str] | None = None) -> int:
         return commands.main(arguments, prog_name="splitter", standalone_mode=False) or 0
     except click.ClickException as error:
         return _complain(error)
-    except Refused as error:
-        _trace(error, shown=verbose)
-        return _refuse(str(error))
-    except (RunStopped, OSError) as error:
-        _trace(error, shown=verbose)
-        return _stop(error)
+    except (Refused, RunStopped, OSError) as error:
+        if verbose:
+            click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        return _refuse(str(error)) if isinstance(error, Refused) else _stop(error)
     except click.Abort:
         return 130
-
-
-def _trace(error: BaseException, *, shown: bool) -> None:
-    """Print the traceback of an error, if --verbose asks for it."""
-    if shown:
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
 
 
 def _stop(error: RunStopped | OSError) -> int:

@@ -131,11 +131,6 @@ class JobTable:
         return cls(name, {f"{name}_" if iskeyword(name) else name: table[key] for key, name in names.items()})
 
 
-def job_file(path: str | None) -> JobTable:
-    """Return the values in a job file."""
-    return JobTable.of("--config", {} if path is None else read_toml(path, "--config "))
-
-
 def read_toml(path: str, option: str = "") -> dict[str, Any]:
     """Return the content of a TOML file, which `option` names in messages."""
     if sys.version_info >= (3, 11):

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -234,12 +234,6 @@ def run_pipeline(made: "Pipeline", stages: Any) -> int:  # noqa: ANN401
     return run_stages(made, stages).exit_code
 
 
-def _run_options() -> Iterator[click.Option]:
-    for parameter in field_parameters(RunOptions):
-        if parameter.name in OF_ALL_STAGES:
-            yield run_option(parameter)
-
-
 _run_command = click.Command(
     "run",
     callback=_run,
@@ -250,7 +244,7 @@ _run_command = click.Command(
         or from (an earlier stage), recipe, and options of the recipe and of its run.
 
         An input that fails in a stage fails alone, and is listed in errors.csv of that folder.""",
-    params=[*_run_options()],
+    params=[run_option(one) for one in field_parameters(RunOptions) if one.name in OF_ALL_STAGES],
 )
 for _add in (_only, _until, _output, _file):
     _add(_run_command)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 from splitter.cli.options import (
     JobTable,
     as_given,
-    job_file,
+    read_toml,
     recipe_option,
     run_option,
     value_of_option,
@@ -43,7 +43,10 @@ class RunCommand(click.Command):
         """Find the recipe first, because it decides which options exist."""
         if ctx.resilient_parsing:
             return self._parse_unfinished(ctx, args)
-        table = ctx.obj if isinstance(ctx.obj, JobTable) else job_file(value_of_option("--config", args))
+        table = ctx.obj
+        if not isinstance(table, JobTable):
+            file = value_of_option("--config", args)
+            table = JobTable.of("--config", {} if file is None else read_toml(file, "--config "))
         config = table.values
         if table is not ctx.obj and not {*ctx.help_option_names} & {*args}:
             # before the recipe, which takes seconds to import
@@ -83,18 +86,13 @@ class RunCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show the recipe's options separately from the run's."""
-        names = {parameter.name for parameter in ctx.meta.get("parameters", [])}
-        sections: dict[str, list[tuple[str, str]]] = {"Recipe options": [], "Run options": []}
+        names = {parameter.name for parameter in ctx.meta["parameters"]}
+        own, others = f"Options of the recipe ({first_line(ctx.meta['recipe'])})", "Run options"
+        sections: dict[str, list[tuple[str, str]]] = {own: [], others: []}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record:
-                sections["Recipe options" if param.name in names else "Run options"].append(record)
-        recipe = ctx.meta.get("recipe")
-        if recipe is not None:
-            sections = {
-                f"Options of the recipe ({first_line(recipe)})": sections.pop("Recipe options"),
-                **sections,
-            }
+                sections[own if param.name in names else others].append(record)
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
