@@ -7,7 +7,7 @@ before says of them has the prefix `from_`.
 import os
 import re
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import cast
 
 from splitter.annotations import has_times
@@ -69,7 +69,6 @@ class Corpus:
         with self._opened() as (self.header, _):
             pass
         self._at = {name: at for at, name in enumerate(self.header)}
-        self._found: dict[str, int | None] = {}
         self.has_splits = SPLIT in self._at
         self.count = self.repeated = 0
         self._skipped = self._at.get(SKIPPED_COLUMN)
@@ -77,7 +76,9 @@ class Corpus:
         self._where = None if where is None else condition(where, self.header)
         input_column = path_column(self._files, self.header)
         root = _root_of(self.output)
-        self._prefix = "" if self._has_outputs() else EARLIER
+        self._prefix = prefix = "" if self._has_outputs() else EARLIER
+        before = {name.removeprefix(prefix): at for name, at in self._at.items() if name.startswith(prefix)}
+        self._found = {**self._at, **before}
         self._name_at = self._at[input_column if self._prefix else "output"]
         self.folder = (root or "") if self._prefix else self.output
         self._reader = OutputReader(self.folder)
@@ -90,7 +91,6 @@ class Corpus:
             "speaker", speaker, [*SPEAKERS, *(EARLIER + name for name in SPEAKERS)]
         )
         self.has_texts, self.has_speakers = self.text_at is not None, self.speaker_at is not None
-        self._split_names: dict[str, str] = {}
         self.label_column = next((name for name in LABELS if self.index_of(name) is not None), "")
         in_list = self.text_at is not None and self.header[self.text_at] in self.columns
         # rows with times have a text of their own
@@ -101,10 +101,8 @@ class Corpus:
     def _opened(self) -> Iterator[tuple[Row, Iterator[Row]]]:
         """Open the manifest: its header, and its rows."""
         header, rows = open_table(self._files, self._name, OUTPUT_COLUMNS, self.columns)
-        try:
+        with closing(cast("Generator[Row]", rows)):
             yield header, rows
-        finally:
-            cast("Generator[Row]", rows).close()
 
     def _has_outputs(self) -> bool:
         """Return whether any row has an output file; most often it is one of the first."""
@@ -122,12 +120,7 @@ class Corpus:
 
     def index_of(self, column: str) -> int | None:
         """Return the index of a column that a recipe for sound has written."""
-        try:
-            return self._found[column]
-        except KeyError:
-            found = self._at.get(self._prefix + column, self._at.get(column) if self._prefix else None)
-            self._found[column] = found
-            return found
+        return self._found.get(column)
 
     def need(self, who: str, *columns: str, advice: str) -> None:
         """Refuse a manifest without these columns; `advice` says what to do."""
@@ -183,9 +176,8 @@ class Corpus:
 
     def read(self, piece: Piece) -> bytes:
         """Return the content of a piece."""
-        row, prefix = piece.row, self._prefix
-        before = {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
-        return self._reader.read(self._reader.address({**row, **before, "output": piece.name}))
+        row = {name: piece.values[at] for name, at in self._found.items()}
+        return self._reader.read(self._reader.address({**row, "output": piece.name}))
 
     def check_file(self, piece: Piece) -> None:
         """Refuse a piece that is an input of the run and not there, as one in an archive."""
@@ -220,11 +212,9 @@ class Corpus:
         if not self.has_splits:
             return ""
         text = row[self._at[SPLIT]]
-        if text not in self._split_names:
-            if text and not _PLAIN_SPLIT.fullmatch(text):
-                raise Refused(f"the split {text!r:.100} cannot be part of a file name; rename it")
-            self._split_names[text] = text or UNASSIGNED
-        return self._split_names[text]
+        if text and not _PLAIN_SPLIT.fullmatch(text):
+            raise Refused(f"the split {text!r:.100} cannot be part of a file name; rename it")
+        return text or UNASSIGNED
 
 
 def _root_of(folder: str) -> str | None:
