@@ -40,11 +40,6 @@ class SampleFailure:
     location: str
     error: InputError
 
-    @property
-    def row(self) -> tuple[str, str, str, str]:
-        """Its row in the errors file."""
-        return self.key, self.location, type(self.error).__name__, str(self.error)
-
 
 Outcome = list[TarSample] | SampleFailure
 
@@ -323,8 +318,9 @@ def _write_errors(location: str, failures: Sequence[SampleFailure]) -> None:
     if not failures:
         remove(location)
         return
+    rows = ((one.key, one.location, type(one.error).__name__, str(one.error)) for one in failures)
     with writing(location) as file:
-        file.write(CsvText().encode([ERROR_COLUMNS, *(failure.row for failure in failures)]))
+        file.write(CsvText().encode([ERROR_COLUMNS, *rows]))
 
 
 def failures_of(target: str) -> int:

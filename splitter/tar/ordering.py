@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -34,9 +34,6 @@ class _SampleAddress(NamedTuple):
 
     at: int
     sample: TarSample
-
-
-Value = Callable[[_SampleAddress], Any]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import bisect
 import hashlib
 import heapq
+import itertools
 from array import array
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -123,19 +124,13 @@ def samples_in(
 
 
 def _neighbours(stream: BinaryIO, location: str, archive: int) -> Iterator[TarSample]:
-    held: list[Member] = []
-    key, names = "", set[str]()
-    for member in read_members(stream, location):
-        if held and member.key != key:
-            yield TarSample(key, tuple(held), location, archive)
-            held, names = [], set()
-        key = member.key
-        if member.name in names:
-            raise TarError(f"{location}: member {member.name!r} occurs twice")
-        names.add(member.name)
-        held.append(member)
-    if held:
-        yield TarSample(key, tuple(held), location, archive)
+    for key, members in itertools.groupby(read_members(stream, location), lambda member: member.key):
+        held: dict[str, Member] = {}
+        for member in members:
+            if member.name in held:
+                raise TarError(f"{location}: member {member.name!r} occurs twice")
+            held[member.name] = member
+        yield TarSample(key, tuple(held.values()), location, archive)
 
 
 def samples_of(sources: Sequence[ArchiveSource]) -> Generator[TarSample, None, None]:
