@@ -17,18 +17,7 @@ from splitter.errors import Refused
 from splitter.outputs.frame import read_manifest, without_left_out
 from splitter.outputs.tables import location_of
 from splitter.report.looking import POINTS, Effort, Looks, Outputs, look
-from splitter.report.summary import (
-    LEVELS,
-    Lengths,
-    RunFacts,
-    clipping_of,
-    inputs_left,
-    kinds_of,
-    labels_of_all,
-    numbers_of,
-    plots_of,
-    rates_of,
-)
+from splitter.report.summary import LEVELS, Lengths, RunFacts, inputs_left, summary_of
 from splitter.report.table import FAILED, LEFT_OUT, MOST_GROUPS, ReportTable, causes, packed
 from splitter.storage.layout import Layout, shard_of
 from splitter.text.show import show_failure
@@ -96,24 +85,9 @@ def page_of(output: str, location: str, effort: Effort) -> Page:
     looks = look(outputs, table, layout, effort)
     lengths = Lengths.of(table, looks)
     groups, cause_of = causes(table)
-    numbers = numbers_of(table, lengths, kept, inputs_left(files, table))
-    labels = labels_of_all(table, lengths)
-    if not any(one["column"] == "sample_rate" for one in labels):
-        labels += rates_of(looks)
     summary = {
         "title": os.path.basename(without_secrets(folder).rstrip("/")),
-        "recipe": kept.recipe,
-        "parameters": kept.parameters,
-        "sink": kept.how.get("sink", ""),
-        "numbers": numbers,
-        "kinds": kinds_of(table),
-        "rows": len(table.rows),
-        "rows_total": table.total,
-        "measured": len(looks.chosen),
-        "plots": plots_of(table, lengths, looks),
-        "clipping": clipping_of(looks),
-        "labels": labels,
-        "texts": table.text_columns,
+        **summary_of(table, lengths, looks, kept, inputs_left(files, table)),
         "causes": groups[:MOST_GROUPS],
         "more_causes": {
             "causes": len(groups[MOST_GROUPS:]),
@@ -135,6 +109,7 @@ def page_of(output: str, location: str, effort: Effort) -> Page:
         "waves": _compressed(b"".join(waves)),
         "previews": _safe({str(row): one for row, one in looks.previews.items()}),
     }
+    numbers = summary["numbers"]
     return Page(
         content=_filled(summary["title"], data),
         outputs=numbers["outputs"],

@@ -134,6 +134,30 @@ def inputs_left(files: Files, table: ReportTable) -> int:
     return len(listed)
 
 
+def summary_of(
+    table: ReportTable, lengths: Lengths, looks: Looks, kept: RunFacts, left: int
+) -> dict[str, Any]:
+    """Return what ran and what came of it; `left` inputs were not tried yet."""
+    labels = labels_of_all(table, lengths)
+    if not any(one["column"] == "sample_rate" for one in labels):
+        labels += rates_of(looks)
+    clipped = sum(1 for one in looks.levels.values() if one.clipped > 0)
+    return {
+        "recipe": kept.recipe,
+        "parameters": kept.parameters,
+        "sink": kept.how.get("sink", ""),
+        "numbers": numbers_of(table, lengths, kept, left),
+        "kinds": dict(Counter(map(kind_of, filter(None, table.manifest["output"].to_numpy(object))))),
+        "rows": len(table.rows),
+        "rows_total": table.total,
+        "measured": len(looks.chosen),
+        "plots": plots_of(table, lengths, looks),
+        "clipping": {"clipped": clipped, "measured": len(looks.levels)},
+        "labels": labels,
+        "texts": table.text_columns,
+    }
+
+
 def numbers_of(table: ReportTable, lengths: Lengths, kept: RunFacts, left: int) -> dict[str, Any]:
     """Return the totals."""
     manifest = table.manifest
@@ -256,12 +280,6 @@ def _short(number: float) -> float:
     return float(f"{number:.6g}")
 
 
-def clipping_of(looks: Looks) -> dict[str, int]:
-    """Return how many measured outputs have samples at full scale."""
-    clipped = sum(1 for one in looks.levels.values() if one.clipped > 0)
-    return {"clipped": clipped, "measured": len(looks.levels)}
-
-
 def labels_of_all(table: ReportTable, lengths: Lengths) -> list[dict[str, Any]]:
     """Return the distribution of each label column, with its most frequent values."""
     found = []
@@ -281,8 +299,3 @@ def rates_of(looks: Looks) -> list[dict[str, Any]]:
         for rate, count in rates.most_common()
     ]
     return [{"column": "", "title": "sample_rate (measured)", "values": rows}] if rows else []
-
-
-def kinds_of(table: ReportTable) -> dict[str, int]:
-    """Return the number of outputs of each kind."""
-    return dict(Counter(map(kind_of, filter(None, table.manifest["output"].to_numpy(object)))))
