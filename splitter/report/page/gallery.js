@@ -46,14 +46,12 @@ class Gallery {
     else {
       const wave = rows.wave(row);
       if (wave) place.append(waveImage(wave, rows.level("peak_db", row)));
-      if ((rows.value("size", row) ?? 0) <= MOST_TILE_BYTES) this.ask(row, place);
+      if ((rows.value("size", row) ?? 0) <= MOST_TILE_BYTES) {
+        this.asked.push([row, place]);
+        if (!this.busy) this.work();
+      }
     }
     return place;
-  }
-
-  ask(row, place) {
-    this.asked.push([row, place]);
-    if (!this.busy) this.work();
   }
 
   // One after the other, first what was scrolled to last; what is out of sight again is left out.
@@ -63,7 +61,7 @@ class Gallery {
       await new Promise(requestAnimationFrame);
       const [row, place] = this.asked.pop();
       if (!place.isConnected) continue;
-      const found = await this.browser.chosen.decoded(row);
+      const found = await this.browser.sounds.decode(row);
       if (!found) continue;
       const canvas = el("canvas", { role: "img", "aria-label": "Spectrogram" });
       drawSpectrogram(canvas, found.sound, TILE_COLUMNS);

@@ -112,17 +112,9 @@ class Inspector {
     if (this.spectrum) this.drawSpectrum();
   }
 
-  async decoded(row) {
-    try {
-      return await this.sounds.decode(row);
-    } catch {
-      return null;
-    }
-  }
-
   async drawSpectrum() {
     const row = this.row;
-    const found = await this.decoded(row);
+    const found = await this.sounds.decode(row);
     if (row !== this.row || !this.spectrum) return;
     if (!found) {
       this.spectrumPart.hidden = true;
@@ -137,7 +129,7 @@ class Inspector {
   }
 
   async drawFromSound(row) {
-    const found = this.rows.value("size", row) > MOST_UNASKED ? null : await this.decoded(row);
+    const found = this.rows.value("size", row) > MOST_UNASKED ? null : await this.sounds.decode(row);
     if (row !== this.row) return;
     this.wavePart.replaceChildren(found ? waveImage(waveOf(found.sound.getChannelData(0), 400)) : el("p", { class: "note no-wave" }, "Not read for this page; use --sample to read more."));
   }

@@ -104,8 +104,13 @@ class Sounds {
     return ways;
   }
 
+  // Nothing where no way leads to it, or none that the browser can decode; that is tried again.
   async decode(row) {
-    if (!this.decoded.has(row)) this.decoded.set(row, await this.decodedNow(row));
+    if (!this.decoded.has(row)) {
+      const found = await this.decodedNow(row).catch(() => null);
+      if (!found) return null;
+      this.decoded.set(row, found);
+    }
     if (this.decoded.size > 8) this.decoded.delete(this.decoded.keys().next().value);
     return this.decoded.get(row);
   }
@@ -132,12 +137,8 @@ const mimeOf = (name) => ({ wav: "audio/wav", flac: "audio/flac", mp3: "audio/mp
 
 class Player {
   constructor(changed) {
-    this.audio = new Audio();
+    Object.assign(this, { audio: new Audio(), changed, row: null, what: "", note: "" });
     this.audio.preload = "auto";
-    this.changed = changed;
-    this.row = null;
-    this.what = "";
-    this.note = "";
     for (const event of ["play", "pause", "ended"]) this.audio.addEventListener(event, () => changed());
   }
 
