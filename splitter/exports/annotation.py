@@ -212,7 +212,7 @@ class AnnotationExport(Export):
                 f"{self.name}: {piece.name}: is at samples {start} to {stop} of a recording of {frames}, "
                 "which is no stretch of it; leave it out with --where"
             )
-        first, last, length = (_nanoseconds(sample, rate) for sample in (start, stop, frames))
+        first, last, length = ((one * BILLION + rate // 2) // rate for one in (start, stop, frames))
         channel = piece.source_channel or 0
         marks = []
         for label in self._labels(piece):
@@ -275,10 +275,6 @@ class AnnotationExport(Export):
             f"{self.name}: {shown(text)} of {piece.name}: {why}; leave the piece out with --where, choose "
             "what is written with --content, or another format"
         )
-
-
-def _nanoseconds(sample: int, rate: int) -> int:
-    return (sample * BILLION + rate // 2) // rate
 
 
 def seconds(time: int) -> str:

@@ -66,9 +66,10 @@ class Corpus:
         self._files, self._name = location.files, location.name
         self.output = self._files.folder
         self.types, self.columns = schema_of(self._files)
-        with self._opened() as (self.header, _):
-            pass
-        self._at = {name: at for at, name in enumerate(self.header)}
+        with self._opened() as (self.header, rows):
+            self._at = {name: at for at, name in enumerate(self.header)}
+            # most often it is one of the first
+            has_outputs = any(row[self._at["output"]] for row in rows)
         self.has_splits = SPLIT in self._at
         self.count = self.repeated = 0
         self._skipped = self._at.get(SKIPPED_COLUMN)
@@ -76,7 +77,7 @@ class Corpus:
         self._where = None if where is None else condition(where, self.header)
         input_column = path_column(self._files, self.header)
         root = _root_of(self.output)
-        self._prefix = prefix = "" if self._has_outputs() else EARLIER
+        self._prefix = prefix = "" if has_outputs else EARLIER
         before = {name.removeprefix(prefix): at for name, at in self._at.items() if name.startswith(prefix)}
         self._found = {**self._at, **before}
         self._name_at = self._at[input_column if self._prefix else "output"]
@@ -103,12 +104,6 @@ class Corpus:
         header, rows = open_table(self._files, self._name, OUTPUT_COLUMNS, self.columns)
         with closing(cast("Generator[Row]", rows)):
             yield header, rows
-
-    def _has_outputs(self) -> bool:
-        """Return whether any row has an output file; most often it is one of the first."""
-        at = self._at["output"]
-        with self._opened() as (_, rows):
-            return any(row[at] for row in rows)
 
     def _chosen(self, option: str, asked: str | None, usual: Sequence[str]) -> int | None:
         """Return the index of the column of texts, or of speakers."""

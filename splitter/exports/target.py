@@ -7,7 +7,7 @@ import io
 import json
 import os
 import shutil
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from splitter.errors import Refused
 from splitter.exports.corpus import Corpus
@@ -24,15 +24,8 @@ MOST_FILES = 500
 # quick, and a tenth larger than the best
 _LEVEL = 3
 
-
-class Lines(Protocol):
-    """A file that lines are written to."""
-
-    def write(self, line: str, /) -> object:
-        """Add a line."""
-
-    def close(self) -> None:
-        """Finish the file."""
+# a file that lines are written to
+Lines = io.TextIOWrapper | SortedFile
 
 
 class ExportTarget:
@@ -204,7 +197,7 @@ class ExportTarget:
         shutil.rmtree(self._new, ignore_errors=True)
 
 
-def _text_file(path: str) -> Lines:
+def _text_file(path: str) -> io.TextIOWrapper:
     """Open a text file, whose lines end in a bare newline; bytes that are not UTF-8 pass through."""
     file: Any = open(path, "ab")  # noqa: SIM115 - closed with the target
     if path.endswith(".gz"):
