@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splitter.report.looking import Tell
     from splitter.report.page import Page
 
-SAMPLE, PREVIEWS = 10_000, 3_000_000
+SAMPLE, PREVIEWS, NAMES_SHOWN = 10_000, 3_000_000, 3
 _SAMPLE_HELP = "Maximum number of outputs to read for levels, waveforms and previews; counts cover all."
 _SAMPLE = click.option(
     "--sample", type=click.IntRange(min=0), default=SAMPLE, show_default=True, help=_SAMPLE_HELP
@@ -59,7 +59,7 @@ def report(  # noqa: PLR0913 - what click gives
     if not quiet:
         line = f"{show_bytes(len(page.content))}, {show_count(page.outputs, 'output')}"
         if page.outputs:
-            read = page.looked_at - page.unread
+            read = page.looked_at - len(page.unread)
             line += f", {'all' if read == page.outputs else f'{read:,}'} of them read"
         if page.left:
             line += f"; {page.left:,} of {show_count(page.inputs, 'input')} not tried yet"
@@ -74,10 +74,10 @@ def _unread(page: "Page") -> str:
     """Say which outputs cannot be read, and why."""
     from splitter.text.show import show_count
 
-    few, more = page.unread_first, page.unread - len(page.unread_first)
-    named = "; ".join([*few, *([f"and {more:,} more"] if more else [])])
+    few, count = page.unread[:NAMES_SHOWN], len(page.unread)
+    named = "; ".join([*few, *([f"and {count - NAMES_SHOWN:,} more"] if count > NAMES_SHOWN else [])])
     verify = "run 'splitter verify' to see if they are unchanged"
-    return f"{show_count(page.unread, 'output')} cannot be read: {named}; {verify}"
+    return f"{show_count(count, 'output')} cannot be read: {named}; {verify}"
 
 
 def _next_step(path: str, page: "Page", output: str) -> str:

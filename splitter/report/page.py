@@ -24,7 +24,6 @@ from splitter.text.show import show_failure
 from splitter.text.urls import is_url, without_secrets
 
 MOST_ROWS = 200_000
-NAMES_SHOWN = 3
 STYLES = ("uPlot.min.css", "page.css")
 PROGRAMS = (
     "uPlot.iife.min.js",
@@ -53,8 +52,7 @@ class Page:
         content: The file.
         outputs: Number of output files in the manifest.
         looked_at: How many of them were read.
-        unread: How many of those cannot be read.
-        unread_first: The first few of these, and why.
+        unread: Which of those cannot be read, and why.
         inputs: Number of inputs of the run.
         left: How many of them it has not tried yet.
         in_shards: Whether outputs are in shards.
@@ -63,8 +61,7 @@ class Page:
     content: bytes
     outputs: int
     looked_at: int
-    unread: int
-    unread_first: list[str]
+    unread: list[str]
     inputs: int
     left: int
     in_shards: bool
@@ -114,10 +111,7 @@ def page_of(output: str, location: str, effort: Effort) -> Page:
         content=_filled(summary["title"], data),
         outputs=numbers["outputs"],
         looked_at=len(looks.chosen),
-        unread=len(looks.unread),
-        unread_first=[
-            show_failure(outputs.names[row], why) for row, why in sorted(looks.unread.items())[:NAMES_SHOWN]
-        ],
+        unread=[show_failure(outputs.names[row], why) for row, why in sorted(looks.unread.items())],
         inputs=numbers["inputs"],
         left=numbers["left"],
         in_shards=summary["shards"],
