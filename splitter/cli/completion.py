@@ -41,10 +41,7 @@ def _parameters_in(location: str, name: str) -> list[Parameter]:
     """Return the parameters of the class of that name in a file or module."""
     body = ast.parse(_file_of(location).read_text(encoding="utf-8")).body
     for kind in (one for one in body if isinstance(one, ast.ClassDef) and one.name == name):
-        own = _parameters(kind)
-        if own is None:
-            return []
-        first, last, takes_shared = own
+        first, last, takes_shared = _parameters(kind)
         names = {one.name for one in (*first, *last)}
         shared = _of_base(location, body, kind) if takes_shared else []
         return [*first, *(one for one in shared if one.name not in names), *last]
@@ -71,7 +68,7 @@ def _file_of(location: str) -> Path:
     return Path(spec.origin).parent.joinpath(*rest).with_suffix(".py") if rest else Path(spec.origin)
 
 
-def _parameters(kind: ast.ClassDef) -> tuple[list[Parameter], list[Parameter], bool] | None:
+def _parameters(kind: ast.ClassDef) -> tuple[list[Parameter], list[Parameter], bool]:
     """Return the parameters of `__init__`: plain ones, keyword-only ones, and whether it takes `**shared`."""
     texts = docstring_section(ast.get_docstring(kind), "Args")
     for method in kind.body:
@@ -82,7 +79,7 @@ def _parameters(kind: ast.ClassDef) -> tuple[list[Parameter], list[Parameter], b
                 for some in ([*given.posonlyargs, *given.args][2:], given.kwonlyargs)
             )
             return first, last, given.kwarg is not None
-    return None
+    return [], [], False
 
 
 def _parameter(argument: ast.arg, text: str) -> Parameter:
