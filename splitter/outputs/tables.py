@@ -127,15 +127,13 @@ def _refuse_in_use(files: Files) -> None:
 
 def _rows(files: Files, name: str, path: str) -> Iterator[Row]:
     """Yield the header, then the rows."""
-
-    def fault(line: int, why: str) -> Refused:
-        return Refused(f"{path}: line {line} {why}; {AGAIN}")
-
     try:
         with files.open(name, gaps=False) as raw:
             buffered = io.BufferedReader(cast("io.RawIOBase", raw), READ_AT_ONCE)
             with io.TextIOWrapper(buffered, ENCODING, ESCAPE, newline="") as file:
-                yield from CsvReader(file, fault=fault)
+                yield from CsvReader(
+                    file, fault=lambda line, why: Refused(f"{path}: line {line} {why}; {AGAIN}")
+                )
     except StorageError as error:
         raise Refused(f"{path}: cannot be read: {error}") from None
     except OSError as error:
