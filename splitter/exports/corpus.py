@@ -22,14 +22,13 @@ from splitter.ledger.splits import COLUMN as SPLIT
 from splitter.outputs.files import files_at
 from splitter.outputs.reader import OutputReader
 from splitter.outputs.stats import path_column
-from splitter.outputs.tables import keep_column, location_of, open_table, schema_of
+from splitter.outputs.tables import column_index, keep_column, location_of, open_table, schema_of
 from splitter.storage.checked_file import json_of
 from splitter.storage.layout import Layout, shard_of
 from splitter.storage.names import is_output
 from splitter.text.conditions import condition
 from splitter.text.csv import Row
 from splitter.text.labels import EARLIER
-from splitter.text.spelling import nearest
 from splitter.text.urls import is_url, without_secrets
 
 # the split of a piece that has none yet, where others have one
@@ -107,10 +106,9 @@ class Corpus:
 
     def _chosen(self, option: str, asked: str | None, usual: Sequence[str]) -> int | None:
         """Return the index of the column of texts, or of speakers."""
-        if asked is not None and asked not in self._at:
-            hint = nearest(asked, self.header) or f"; it has {', '.join(self.header)}"
-            raise Refused(f"--{option} {asked}: the manifest has no such column{hint}")
-        names = [asked] if asked is not None else [*usual, *(self._prefix + name for name in usual)]
+        if asked is not None:
+            return column_index(self.header, asked, f"--{option}")
+        names = [*usual, *(self._prefix + name for name in usual)]
         return next((self._at[name] for name in names if name in self._at), None)
 
     def index_of(self, column: str) -> int | None:

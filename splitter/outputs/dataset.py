@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from splitter.errors import Refused
 from splitter.outputs.decoding import decoded
 from splitter.outputs.reader import FOLDER, Address, OutputReader
-from splitter.text.show import one_line
+from splitter.text.show import one_line, show_names
 from splitter.text.spelling import nearest
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _why_not(error: Exception, columns: Sequence[str]) -> str:
 
 def _columns(names: Iterable[object]) -> str:
     named = [*map(repr, names)]
-    return f"there is {', '.join(named[:MOST_NAMED])}{', …' if len(named) > MOST_NAMED else ''}"
+    return f"there is {show_names(named[:MOST_NAMED], len(named))}"
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - of an array of pandas

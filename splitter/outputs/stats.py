@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from splitter.errors import Refused
 from splitter.ledger.keeping import is_left_out
 from splitter.ledger.manifest import ERRORS, MANIFEST
 from splitter.ledger.records import ERROR_COLUMNS, OUTPUT_COLUMNS, RECORDED, SKIPPED_COLUMN
@@ -19,13 +18,12 @@ from splitter.ledger.run_files import LIST, LISTED
 from splitter.ledger.split_balance import FEW_GROUPS
 from splitter.ledger.splits import COLUMN, SplitRule
 from splitter.outputs.files import Files
-from splitter.outputs.tables import keep_column, location_of, open_table, schema_of
+from splitter.outputs.tables import column_index, keep_column, location_of, open_table, schema_of
 from splitter.storage.checked_file import json_of
 from splitter.text.columns import aligned, fitted, shortened
 from splitter.text.csv import Row
 from splitter.text.labels import labels_in
 from splitter.text.show import SECONDS_IN_HOUR, one_line, show_bytes, show_count, show_hours
-from splitter.text.spelling import nearest
 
 MOST_SHOWN = 40
 LONGEST_NAME = 60
@@ -179,13 +177,6 @@ class ManifestRows:
         self._skipped = self.header.index(SKIPPED_COLUMN) if SKIPPED_COLUMN in self.header else None
         self.sound = SoundColumns(self.header)
 
-    def index_of(self, column: str, option: str) -> int:
-        """Return the index of a column; refuse an unknown one."""
-        if column not in self.header:
-            hint = nearest(column, list(self.header)) or f"; it has {', '.join(self.header)}"
-            raise Refused(f"{option} {column}: the manifest has no such column{hint}")
-        return self.header.index(column)
-
     def __iter__(self) -> Iterator[Row]:
         """Return an iterator over the rows."""
         for row in self._rows:
@@ -258,7 +249,7 @@ def stats_of(folder: str, by: str | None = None, *, all_rows: bool = False) -> S
     """Return the totals of a run, from its folder or a URL."""
     rows = ManifestRows(folder, all_rows=all_rows)
     stats = Stats(has_sound=rows.sound.has_sound, has_recordings=rows.sound.has_recordings)
-    at = None if by is None else rows.index_of(by, "--by")
+    at = None if by is None else column_index(rows.header, by, "--by")
     for row in rows:
         # a piece with several labels counts for each
         values = [] if by is None or at is None else dict.fromkeys(labels_in(by, row[at]) or [""])
@@ -311,8 +302,8 @@ def split_lines(folder: str, rule: SplitRule, label: str | None, *, stays: bool 
     """
     by, names = rule.by, rule.names
     rows = ManifestRows(folder)
-    split, group = rows.index_of(COLUMN, "--by"), rows.index_of(by, "--by")
-    at = None if label is None else rows.index_of(label, "--label")
+    split, group = (column_index(rows.header, name, "--by") for name in (COLUMN, by))
+    at = None if label is None else column_index(rows.header, label, "--label")
     output = rows.header.index("output")
     tallies: dict[str, OutputTally] = {name: OutputTally() for name in names}
     # outputs of each group; numbers take less memory than a million names

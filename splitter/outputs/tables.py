@@ -17,6 +17,7 @@ from splitter.outputs.files import Files, LocalFiles, files_at
 from splitter.storage.checked_file import json_of
 from splitter.storage.layout import OWN_FOLDER
 from splitter.text.csv import ENCODING, ESCAPE, CsvReader, Row
+from splitter.text.spelling import nearest
 from splitter.text.urls import is_url, without_scheme
 
 READ_AT_ONCE = 1 << 20
@@ -151,6 +152,14 @@ def _check_header(path: str, header: Row, needed: Sequence[str]) -> None:
     for name in header:
         if header.count(name) > 1:
             raise Refused(f"{path}: has two columns {name!r}; {AGAIN}")
+
+
+def column_index(header: Row, column: str, option: str) -> int:
+    """Return the index of a column of a manifest; refuse an unknown one, which an option names."""
+    if column not in header:
+        hint = nearest(column, list(header)) or f"; it has {', '.join(header)}"
+        raise Refused(f"{option} {column}: the manifest has no such column{hint}")
+    return header.index(column)
 
 
 def keep_column(files: Files, header: Sequence[str]) -> int | None:
