@@ -5,8 +5,14 @@ from typing import Any
 import click
 
 from splitter.cli.completion import files
-from splitter.cli.options import RegisteredName, Single, echo_with_options, recipe_option, value_of_option
-from splitter.errors import Interrupted
+from splitter.cli.options import (
+    RegisteredName,
+    Single,
+    echo_with_options,
+    interruptible,
+    recipe_option,
+    value_of_option,
+)
 from splitter.recipes.parameters import recipe_parameters
 from splitter.registry import EXPORTS
 
@@ -74,14 +80,9 @@ def export(output: str, to: str, *, quiet: bool, **options: Any) -> int:  # noqa
     path.
     """
     from splitter.exports.entry import export as exported
-    from splitter.system.signals import signals_raise
 
-    try:
-        with signals_raise():
-            made = exported(output, to, **options)
-    except Interrupted as interruption:
-        click.echo("splitter: interrupted; nothing was exported", err=True)
-        return interruption.exit_code
+    with interruptible("interrupted; nothing was exported"):
+        made = exported(output, to, **options)
     if not quiet:
         click.echo(made.line())
     if made.note:

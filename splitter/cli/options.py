@@ -1,8 +1,9 @@
 """Options of the command line: those of recipes and runs, and job files."""
 
+import contextlib
 import enum
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from splitter.errors import Refused
+from splitter.errors import Interrupted, Refused
 from splitter.options import flag
 from splitter.recipes.parameters import REQUIRED, Parameter, first_line, recipe_parameters
 from splitter.registry import OF_OPTIONS, Registry
@@ -160,6 +161,19 @@ def as_given(param: click.Parameter, value: Any, where: str) -> Any:  # noqa: AN
         raise Refused(f"{where}: {param.name!r} takes one value, not a list")
     texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
     return texts if many or values is value else texts[0]
+
+
+@contextlib.contextmanager
+def interruptible(said: str) -> Iterator[None]:
+    """Let a signal raise Interrupted within this, which ends the command, and print what that leaves."""
+    from splitter.system.signals import signals_raise
+
+    try:
+        with signals_raise():
+            yield
+    except Interrupted:
+        click.echo(f"splitter: {said}", err=True)
+        raise
 
 
 class Single(click.Option):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from splitter.errors import Interrupted
+from splitter.cli.options import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,15 +47,10 @@ def report(  # noqa: PLR0913 - what click gives
     """
     from splitter.report.looking import Effort
     from splitter.report.writing import write_report
-    from splitter.system.signals import signals_raise
     from splitter.text.show import one_line, show_bytes, show_count
 
-    try:
-        with signals_raise(), _progress(quiet=quiet) as tell:
-            path, page = write_report(output, to, Effort(sample, previews, tell, all_rows))
-    except Interrupted as interruption:
-        click.echo("splitter: interrupted; no report was written", err=True)
-        return interruption.exit_code
+    with interruptible("interrupted; no report was written"), _progress(quiet=quiet) as tell:
+        path, page = write_report(output, to, Effort(sample, previews, tell, all_rows))
     if not quiet:
         line = f"{show_bytes(len(page.content))}, {show_count(page.outputs, 'output')}"
         if page.outputs:
@@ -125,7 +120,7 @@ def serve(  # noqa: PLR0913 - what click gives
     sample: int,
     previews: int,
     all_rows: bool,
-) -> int:
+) -> None:
     """Serve the output folder OUTPUT to a browser on this machine, until Ctrl-C.
 
     This way, the report plays all outputs, including those in shards, and shows their spectrograms. If
@@ -135,27 +130,21 @@ def serve(  # noqa: PLR0913 - what click gives
     """
     from splitter.report.looking import Effort
     from splitter.report.writing import server_of, watching_server_of
-    from splitter.system.signals import signals_raise
 
-    try:
-        with signals_raise(), ExitStack() as at_end:
-            with _progress(quiet=watch) as tell:
-                effort, note = Effort(sample, previews, tell, all_rows), ""
-                if watch:
-                    server, run = watching_server_of(output, effort, host=host, port=port, sources=sources)
-                    at_end.callback(run.close)
-                else:
-                    server, note = server_of(output, effort, host=host, port=port, sources=sources)
-            if note:
-                click.echo(f"splitter: {note}", err=True)
-            at_end.enter_context(server)
-            click.echo(f"{os.path.abspath(output)}: at {server.url} until Ctrl-C")
-            sys.stdout.flush()
-            server.serve_forever()
-    except Interrupted as interruption:
-        click.echo("splitter: stopped", err=True)
-        return interruption.exit_code
-    return 0
+    with interruptible("stopped"), ExitStack() as at_end:
+        with _progress(quiet=watch) as tell:
+            effort, note = Effort(sample, previews, tell, all_rows), ""
+            if watch:
+                server, run = watching_server_of(output, effort, host=host, port=port, sources=sources)
+                at_end.callback(run.close)
+            else:
+                server, note = server_of(output, effort, host=host, port=port, sources=sources)
+        if note:
+            click.echo(f"splitter: {note}", err=True)
+        at_end.enter_context(server)
+        click.echo(f"{os.path.abspath(output)}: at {server.url} until Ctrl-C")
+        sys.stdout.flush()
+        server.serve_forever()
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from splitter.archives.sources import STANDARD, sources_of
-from splitter.cli.options import Single
-from splitter.errors import Interrupted, Refused, RunStopped
+from splitter.cli.options import Single, interruptible
+from splitter.errors import Refused, RunStopped
 from splitter.tar.targets import check_target
 from splitter.text.show import show_count
 from splitter.text.sizes import parse_size
@@ -41,15 +41,10 @@ def _tool(function: Tool) -> Tool:
 
     @functools.wraps(function)
     def run(*args: Any, **values: Any) -> int:  # noqa: ANN401 - what click has parsed
-        from splitter.system.signals import signals_raise
-
         try:
             # signals raise, so that temporary files are removed
-            with signals_raise():
+            with interruptible("interrupted; nothing half-finished is left"):
                 return function(*args, **values) or 0
-        except Interrupted as interruption:
-            _say("interrupted; nothing half-finished is left")
-            return interruption.exit_code
         except BrokenPipeError:
             # the reader has enough; without this, Python complains again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
