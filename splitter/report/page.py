@@ -98,17 +98,9 @@ def page_of(output: str, location: str, effort: Effort) -> Page:
         "virtual": outputs.has_virtual,
         "points": POINTS,
     }
-    # the minimum and maximum of each point, for each measured output
-    waves = [np.rint(one.wave.T * 127).astype("i1").tobytes() for one in looks.levels.values()]
-    data = {
-        "summary": _safe(summary),
-        "rows": _compressed(_safe(_rows(table, looks, lengths, cause_of)).encode()),
-        "waves": _compressed(b"".join(waves)),
-        "previews": _safe({str(row): one for row, one in looks.previews.items()}),
-    }
     numbers = summary["numbers"]
     return Page(
-        content=_filled(summary["title"], data),
+        content=_filled(summary, _rows(table, looks, lengths, cause_of), looks),
         outputs=numbers["outputs"],
         looked_at=len(looks.chosen),
         unread=[show_failure(outputs.names[row], why) for row, why in sorted(looks.unread.items())],
@@ -195,11 +187,20 @@ def _compressed(content: bytes) -> str:
     return base64.b64encode(zlib.compress(content, 9)).decode()
 
 
-def _filled(title: str, data: dict[str, str]) -> bytes:
+def _filled(summary: dict[str, Any], rows: dict[str, Any], looks: Looks) -> bytes:
     """Return the filled template."""
+    # the minimum and maximum of each point, for each measured output
+    waves = [np.rint(one.wave.T * 127).astype("i1").tobytes() for one in looks.levels.values()]
+    data = {
+        "summary": _safe(summary),
+        "rows": _compressed(_safe(rows).encode()),
+        "waves": _compressed(b"".join(waves)),
+        "previews": _safe({str(row): one for row, one in looks.previews.items()}),
+    }
     scripts = {
         name: f'<script type="text/plain" id="{name}">{content}</script>' for name, content in data.items()
     }
+    title = summary["title"]
     return with_policy("page.html", "splitter report", title, styles=STYLES, programs=PROGRAMS, **scripts)
 
 
