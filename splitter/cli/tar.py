@@ -1,7 +1,6 @@
 """The command lines of the tools for tar shards."""
 
 import contextlib
-import functools
 import os
 import signal
 import sys
@@ -26,31 +25,29 @@ _SOME = click.IntRange(min=1)
 Tool = TypeVar("Tool", bound=Callable[..., Any])
 
 
-@click.group(
-    help="""Tools for tar shards in WebDataset's format.
+class _Tools(click.Group):
+    """The tools, which leave nothing behind when they are interrupted."""
 
-    INPUTS are archives (plain or gzip): files, patterns such as 'a-*.tar', ranges such as
-    'a-{0000..0147}.tar', URLs, or - for standard input. -o - writes to standard output."""
-)
-def tar() -> None:
-    """Tools for tar shards."""
-
-
-def _tool(function: Tool) -> Tool:
-    """Make a command that leaves nothing behind when it is interrupted."""
-
-    @functools.wraps(function)
-    def run(*args: Any, **values: Any) -> int:  # noqa: ANN401 - what click has parsed
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what the command returns
         try:
             # signals raise, so that temporary files are removed
             with interruptible("interrupted; nothing half-finished is left"):
-                return function(*args, **values) or 0
+                return super().invoke(ctx)
         except BrokenPipeError:
             # the reader has enough; without this, Python complains again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return _BROKEN_PIPE
 
-    return run  # type: ignore[return-value]
+
+@click.group(
+    cls=_Tools,
+    help="""Tools for tar shards in WebDataset's format.
+
+    INPUTS are archives (plain or gzip): files, patterns such as 'a-*.tar', ranges such as
+    'a-{0000..0147}.tar', URLs, or - for standard input. -o - writes to standard output.""",
+)
+def tar() -> None:
+    """Tools for tar shards."""
 
 
 def _say(line: str) -> None:
@@ -108,7 +105,6 @@ def _output(default: str | None = None, text: str = "Archive to write.") -> Call
     "--workers", type=_SOME, default=1, show_default=True, help="Number of archives to read at a time."
 )
 @_same_keys
-@_tool
 def cat(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: ANN401 - what click has parsed
     """Write the samples of INPUTS to one archive, in order."""
     from splitter.tar.copying import read_together, shuffled, write_archive
@@ -137,7 +133,6 @@ def cat(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: AN
 )
 @_memory
 @_same_keys
-@_tool
 def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: ANN401 - what click has parsed
     """Split the samples of INPUTS into shards, in order."""
     from splitter.tar import copying
@@ -182,7 +177,6 @@ def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: 
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of --shuffle.")
 @_memory
 @_same_keys
-@_tool
 def sort(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: ANN401 - what click has parsed
     """Sort the samples of INPUTS into one archive; equal samples keep their order."""
     from splitter.tar.copying import write_archive
@@ -202,7 +196,6 @@ def sort(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: A
 @click.argument("plan")
 @_output()
 @_delimiter
-@_tool
 def create(plan: str, output: str, delimiter: str | None) -> None:
     """Make an archive from PLAN, a CSV or TSV file with a row for each sample.
 
@@ -232,7 +225,6 @@ def create(plan: str, output: str, delimiter: str | None) -> None:
 )
 @click.option("--missing", help="Text to write if a sample lacks the field. Default: report an error.")
 @_delimiter
-@_tool
 def to_csv(
     inputs: Sequence[str], output: str, fields: Sequence[str], missing: str | None, delimiter: str | None
 ) -> None:
@@ -258,7 +250,6 @@ def to_csv(
     "\"cls in ('3', '5')\"; the field 'key' is the key. May be repeated: all conditions must match.",
 )
 @click.option("output", "--output", "-o", help="Archive to write the sample to. Default: show it.")
-@_tool
 def first(inputs: Sequence[str], conditions: Sequence[str], output: str | None) -> None:
     """Find the first sample of INPUTS that matches all conditions."""
     from splitter.tar.copying import write_archive
@@ -284,7 +275,6 @@ def first(inputs: Sequence[str], conditions: Sequence[str], output: str | None) 
 @click.option("--count", type=_COUNT, help="Show only this many samples.")
 @click.option("--preview", is_flag=True, help="Draw images in the terminal; needs the package Pillow.")
 @click.option("--width", type=_SOME, default=40, show_default=True, help="Width of the images.")
-@_tool
 def show(inputs: Sequence[str], count: int | None, preview: bool, width: int) -> None:  # noqa: FBT001 - click's
     """List the samples of INPUTS: sizes of fields, texts, and properties of images and sounds."""
     from splitter.tar.samples import samples_of
@@ -340,7 +330,6 @@ class _MapCommand(click.Command):
 @click.option("--retry-failed", is_flag=True, help="With {}: redo archives in which samples failed.")
 @click.option("--fresh", is_flag=True, help="With {}: redo all archives.")
 @_same_keys
-@_tool
 def map_(inputs: Sequence[str], output: str, **options: Any) -> int:  # noqa: ANN401 - what click has parsed
     """Run a script or a program on each sample of INPUTS, each in a separate folder.
 
