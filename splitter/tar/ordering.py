@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from splitter.archives.members import BLOCK, FilePart, Member, SharedFile
 from splitter.archives.sources import ArchiveSource
@@ -29,11 +29,8 @@ _INT = re.compile(r"[+-]?\d+")
 Kind = Literal["text", "int", "float"]
 
 
-class _SampleAddress(NamedTuple):
-    """A sample and its position."""
-
-    at: int
-    sample: TarSample
+# a sample, behind its position
+_Numbered = tuple[int, TarSample]
 
 
 @dataclass(frozen=True)
@@ -52,11 +49,11 @@ class Order:
     reverse: bool = False
     seed: int | None = None
 
-    def value(self, one: _SampleAddress) -> Any:  # noqa: ANN401 - a text, a number, or bytes
+    def value(self, one: _Numbered) -> Any:  # noqa: ANN401 - a text, a number, or bytes
         """Return the value that a sample is sorted by."""
+        at, sample = one
         if self.seed is not None:
-            return hashlib.blake2b(f"{self.seed} {one.at}".encode(), digest_size=16).digest()
-        sample = one.sample
+            return hashlib.blake2b(f"{self.seed} {at}".encode(), digest_size=16).digest()
         return sample.key if self.by is None else value_of(sample, self.by, self.kind)
 
 
@@ -144,12 +141,12 @@ def _joined(samples: Iterable[TarSample], folders: AbstractSet[int]) -> Iterator
 
 
 def _sorted(samples: Iterable[TarSample], order: Order, memory: int) -> Iterator[TarSample]:
-    held: list[_SampleAddress] = []
+    held: list[_Numbered] = []
     runs: list[_Run] = []
     room = memory
-    for one in itertools.starmap(_SampleAddress, enumerate(samples)):
-        held.append(one)
-        room -= A_SAMPLE + sum(A_MEMBER + member.size for member in one.sample.members)
+    for at, sample in enumerate(samples):
+        held.append((at, sample))
+        room -= A_SAMPLE + sum(A_MEMBER + member.size for member in sample.members)
         if room < 0:
             runs.append(_Run(_in_memory(held, order)))
             held, room = [], memory
@@ -157,25 +154,25 @@ def _sorted(samples: Iterable[TarSample], order: Order, memory: int) -> Iterator
                 runs = [_Run(_merged(runs, order))]
     last = _in_memory(held, order)
     found = _merged([*runs, last], order) if runs else last
-    return (one.sample for one in found)
+    return (sample for _, sample in found)
 
 
-def _in_memory(held: list[_SampleAddress], order: Order) -> list[_SampleAddress]:
+def _in_memory(held: list[_Numbered], order: Order) -> list[_Numbered]:
     return sorted(held, key=order.value, reverse=order.reverse)
 
 
-def _merged(runs: Sequence[Iterable[_SampleAddress]], order: Order) -> Iterator[_SampleAddress]:
+def _merged(runs: Sequence[Iterable[_Numbered]], order: Order) -> Iterator[_Numbered]:
     return heapq.merge(*runs, key=order.value, reverse=order.reverse)
 
 
 class _Run:
     """Sorted samples in a temporary file; their contents are not in memory."""
 
-    def __init__(self, samples: Iterable[_SampleAddress]) -> None:
+    def __init__(self, samples: Iterable[_Numbered]) -> None:
         self._archives: dict[int, str] = {}
         self._file = SharedFile.of(self._packed(samples))
 
-    def _packed(self, samples: Iterable[_SampleAddress]) -> Iterator[bytes]:
+    def _packed(self, samples: Iterable[_Numbered]) -> Iterator[bytes]:
         for at, sample in samples:
             self._archives[sample.archive] = sample.location
             yield _SAMPLE.pack(at, sample.archive, len(sample.members))
@@ -184,7 +181,7 @@ class _Run:
                 yield _MEMBER.pack(len(name), member.size) + name
                 yield from member.pieces()
 
-    def __iter__(self) -> Iterator[_SampleAddress]:
+    def __iter__(self) -> Iterator[_Numbered]:
         position = 0
         while head := self._file.read(_SAMPLE.size, position):
             at, archive, count = _SAMPLE.unpack(head)
@@ -197,6 +194,4 @@ class _Run:
                 position += length
                 members.append(Member(name, size, FilePart(self._file, position, size)))
                 position += size
-            yield _SampleAddress(
-                at, TarSample(members[0].key, tuple(members), self._archives[archive], archive)
-            )
+            yield at, TarSample(members[0].key, tuple(members), self._archives[archive], archive)
