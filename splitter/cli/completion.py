@@ -12,10 +12,8 @@ from splitter.errors import Refused
 from splitter.recipes.parameters import Parameter, docstring_section
 from splitter.registry import RECIPES
 
-
-def files(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer files, which the shell completes itself."""
-    return [CompletionItem(incomplete, type="file")]
+# files, which the shell completes itself
+files = click.Path().shell_complete
 
 
 def recipes_and_files(
