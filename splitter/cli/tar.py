@@ -149,15 +149,12 @@ def split(inputs: Sequence[str], output: str, **options: Any) -> None:  # noqa: 
         number_same=options["same_keys"] == "number",
     )
     shards.check()
-    divided = copying.split(gathered(sources, memory, always=options["gather"]), shards)
-    first, last = (divided.names[at] if divided.names else "" for at in (0, -1))
-    names = first if first == last else f"{first} to {last}"
-    made = show_count(len(divided.names), "shard")
-    _say(f"{show_count(divided.samples, 'sample')} in {made}" + (f": {names}" if names else ""))
-    if divided.more:
-        _say(
-            f"stopped after {show_count(len(divided.names), 'shard')} (--max-shards); there are more samples"
-        )
+    names, count, more = copying.split(gathered(sources, memory, always=options["gather"]), shards)
+    span = " to ".join(dict.fromkeys(names[:1] + names[-1:]))
+    made = show_count(len(names), "shard")
+    _say(f"{show_count(count, 'sample')} in {made}" + (f": {span}" if span else ""))
+    if more:
+        _say(f"stopped after {made} (--max-shards); there are more samples")
 
 
 @tar.command(short_help="Sort or shuffle samples, even more than fit in memory.")

@@ -162,17 +162,11 @@ class Shards:
                 yield int(match[1]), os.path.join(folder, found)
 
 
-@dataclass(frozen=True)
-class Divided:
-    """The result of `split`: the shards, their samples, and whether some were left."""
+def split(samples: Iterable[TarSample], shards: Shards) -> tuple[list[str], int, bool]:
+    """Write samples to shards, each of which appears when it is whole.
 
-    names: list[str]
-    samples: int
-    more: bool
-
-
-def split(samples: Iterable[TarSample], shards: Shards) -> Divided:
-    """Write samples to shards, each of which appears when it is whole."""
+    Return the shards, the number of samples in them, and whether some were left.
+    """
     waiting = iter(samples)
     locations: list[str] = []
     total = 0
@@ -190,4 +184,4 @@ def split(samples: Iterable[TarSample], shards: Shards) -> Divided:
             writer.finish()
         locations.append(location)
         total += writer.count
-    return Divided(locations, total, sample is not None)
+    return locations, total, sample is not None
