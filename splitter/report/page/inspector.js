@@ -68,7 +68,7 @@ class Inspector {
     this.hertz = el("span", { class: "hertz" });
     this.spectrumPart = el("div", { class: "spectrum", hidden: !this.spectrum }, this.canvas, this.hertz);
     this.wavePart = el("div", { class: "big-wave" }, wave ? waveImage(wave) : "");
-    this.stage = el("div", { class: "stage", title: "Play from here", click: (event) => this.playFrom(event) }, this.wavePart, this.spectrumPart, this.head);
+    this.stage = el("div", { class: "stage", title: "Play from here", click: (event) => this.play(shareAt(event, this.stage) * this.length) }, this.wavePart, this.spectrumPart, this.head);
     this.spectrumButton = el("button", { type: "button", "aria-pressed": String(this.spectrum), title: "s", click: () => this.toggleSpectrum() }, "Spectrogram");
     const levels = ["rms_db", "peak_db", "silence"].map((name) => rows.level(name, row));
     const clipped = rows.level("clipped", row);
@@ -76,11 +76,6 @@ class Inspector {
     return el("div", { class: "sound" }, this.stage,
       el("p", { class: "times" }, el("span", {}, "0 s"), el("span", { class: "facts" }, facts.join(" · ")), el("span", {}, clock(rows.level("seconds", row)))),
       el("div", { class: "buttons" }, this.playButton, this.spectrumButton));
-  }
-
-  playFrom(event) {
-    const box = this.stage.getBoundingClientRect();
-    this.play(((event.clientX - box.left) / box.width) * this.length);
   }
 
   // So many seconds on, if there is something to go on in.
@@ -196,10 +191,8 @@ class Inspector {
     // too many to be told apart, or to be elements of a page: one shape for all
     const many = seen.length > MOST_PIECES;
     if (many) seen.sort((one, other) => rows.span(one)[0] - rows.span(other)[0]);
-    const strip = el("div", { class: `strip ${name}`, "data-strip": name, title: "Play from here", click: (event) => {
-      const box = strip.getBoundingClientRect();
-      this.playAt(row, all, from + ((event.clientX - box.left) / box.width) * (to - from));
-    } });
+    const timeOf = (event) => from + shareAt(event, strip) * (to - from);
+    const strip = el("div", { class: `strip ${name}`, "data-strip": name, title: "Play from here", click: (event) => this.playAt(row, all, timeOf(event)) });
     const input = rows.input.text(row), outline = name === "whole" && Object.hasOwn(rows.sources, input) && rows.sources[input];
     const waves = el("div", { class: "waves" });
     if (outline) {
@@ -232,8 +225,7 @@ class Inspector {
       lanes.prepend(blocks(merged(shapes, (to - from) / 1000), from, to, height, "pieces"));
       lanes.title = "Select the output here";
       lanes.addEventListener("click", (event) => {
-        const box = strip.getBoundingClientRect();
-        const there = this.at(all, from + ((event.clientX - box.left) / box.width) * (to - from));
+        const there = this.at(all, timeOf(event));
         event.stopPropagation();
         if (there !== undefined) this.browser.select(there, { scroll: true });
       });
@@ -325,6 +317,12 @@ class Inspector {
     add("metadata", others.filter((column) => !column.dataset));
     return list;
   }
+}
+
+// How far from the left of an element a click was, as a share of its width.
+function shareAt(event, element) {
+  const box = element.getBoundingClientRect();
+  return (event.clientX - box.left) / box.width;
 }
 
 // Many spans in one shape: each from one time to another, and from one height to another.
