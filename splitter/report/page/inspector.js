@@ -285,14 +285,11 @@ class Inspector {
     const { rows } = this;
     const before = all.find((one) => rows.span(one)[0] < time - 1e-3 && Math.abs(rows.span(one)[1] - time) < 0.05) ?? all.find((one) => rows.span(one)[0] < time - 1e-3 && rows.span(one)[1] >= time);
     const after = all.find((one) => rows.span(one)[1] > time + 1e-3 && Math.abs(rows.span(one)[0] - time) < 0.05) ?? all.find((one) => rows.span(one)[1] > time + 1e-3 && rows.span(one)[0] <= time);
-    if (before !== undefined) {
-      const start = rows.span(before)[0];
-      if (!await this.player.play(before, "cut", await this.sounds.ways(before), time - NEAR_CUT - start, time - start)) return this.say(row);
-      await new Promise((done) => { this.player.audio.addEventListener("pause", done, { once: true }); });
-    }
-    if (after !== undefined) {
-      const start = rows.span(after)[0];
-      if (!await this.player.play(after, "cut", await this.sounds.ways(after), time - start, time + NEAR_CUT - start)) return this.say(row);
+    for (const [one, from, to] of [[before, time - NEAR_CUT, time], [after, time, time + NEAR_CUT]]) {
+      if (one === undefined) continue;
+      const start = rows.span(one)[0];
+      if (!await this.player.play(one, "cut", await this.sounds.ways(one), from - start, to - start)) return this.say(row);
+      if (to === time) await new Promise((done) => { this.player.audio.addEventListener("pause", done, { once: true }); });
     }
     this.note.textContent = before === undefined || after === undefined ? "No output contains the other side of this cut, and this page cannot find the recording." : "Played from the outputs on both sides of the cut.";
     return null;
