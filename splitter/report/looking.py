@@ -16,9 +16,9 @@ from splitter.inputs.pieces import CUT
 from splitter.outputs.pieces import have_virtual
 from splitter.outputs.reader import Address, OutputReader, number_of, offset_of
 from splitter.report.levels import Levels, measure, preview
-from splitter.report.table import ReportTable, hash_of, kind_of
+from splitter.report.table import ReportTable, kind_of
 from splitter.report.worth import worth_a_listen
-from splitter.storage.layout import Layout, shard_of
+from splitter.storage.layout import Layout, key_hash, shard_of
 from splitter.system.cpus import usable_cpus
 from splitter.system.temporary_folders import temporary_folder
 from splitter.text.content_types import type_of
@@ -174,7 +174,7 @@ def look(outputs: Outputs, table: ReportTable, layout: Layout | None, effort: Ef
     """Look at all outputs, or at a number of them chosen by the hashes of their names."""
     there = np.flatnonzero([bool(name) for name in outputs.names])
     if len(there) > effort.sample:
-        hashes = np.array([hash_of(outputs.names[row]) for row in there], "u8")
+        hashes = np.array([key_hash(outputs.names[row]) for row in there], "u8")
         there = np.sort(there[np.argsort(hashes, kind="stable")[: effort.sample]])
     looks = Looks(there)
     with outputs.at_hand():
@@ -275,7 +275,7 @@ def _copy(outputs: Outputs, looks: Looks, room: int) -> None:
         for row in looks.chosen.tolist()
         if outputs.kinds[row] == "image" and shard_of(outputs.names[row])[0]
     ]
-    rows = first + sorted(others, key=lambda row: hash_of(outputs.names[row]))
+    rows = first + sorted(others, key=lambda row: key_hash(outputs.names[row]))
     for start in range(0, len(rows), COPIED_AT_ONCE):
         for row, copy in in_parallel(work, rows[start : start + COPIED_AT_ONCE]):
             if copy is None:
@@ -297,12 +297,12 @@ def _outline_sources(table: ReportTable, layout: Layout, looks: Looks) -> None:
             return None
 
     names = table.rows[table.listed].to_numpy(object)
-    some = sorted({str(name) for name in names}, key=hash_of)[:AFEW]
+    some = sorted({str(name) for name in names}, key=key_hash)[:AFEW]
     looks.beside = any(_size_of(layout, name) is not None for name in some)
     room = SOURCE_BYTES
     chosen: list[str] = []
     wanted = dict.fromkeys(str(names[row]) for row in looks.levels)
-    for name in sorted(wanted, key=hash_of):
+    for name in sorted(wanted, key=key_hash):
         size = _size_of(layout, name)
         if size is None or size > room:
             continue

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import xxhash
 
 from splitter.annotations.transcribed import TEXTS
 from splitter.ledger.records import ERROR_COLUMNS
 from splitter.outputs.frame import Manifest
-from splitter.text.csv import ENCODING, ESCAPE, in_unicode
+from splitter.storage.layout import key_hash
+from splitter.text.csv import in_unicode
 from splitter.text.labels import COLUMN_OF_LABELS, EARLIER, labels_in, name_when_made
 
 # the states of a row, as the page knows them
@@ -117,17 +117,12 @@ def states_of(manifest: pd.DataFrame) -> np.ndarray:
     return state
 
 
-def hash_of(text: str) -> int:
-    """Return a number for a name that is always the same and has no pattern."""
-    return xxhash.xxh3_64_intdigest(text.encode(ENCODING, ESCAPE))
-
-
 def chosen_inputs(inputs: "pd.Series[Any]", most: int) -> np.ndarray:
     """Return the rows to list: all, or those of the inputs whose names have the smallest hashes."""
     if len(inputs) <= most:
         return np.ones(len(inputs), bool)
     codes, names = pd.factorize(inputs)
-    order = np.argsort([hash_of(str(name)) for name in names], kind="stable")
+    order = np.argsort([key_hash(str(name)) for name in names], kind="stable")
     ends = np.cumsum(np.bincount(codes)[order])
     kept: np.ndarray = np.isin(codes, order[: max(1, int(np.searchsorted(ends, most, "right")))])
     # one input may have more outputs than fit in the list: take the first of them

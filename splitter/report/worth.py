@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from splitter.report.levels import Levels
-from splitter.report.table import TECHNICAL, ReportTable, hash_of
+from splitter.report.table import TECHNICAL, ReportTable
+from splitter.storage.layout import key_hash
 from splitter.text.labels import labels_in
 
 # as many extremes and random outputs, and as many that are unusual for their labels
@@ -39,7 +40,7 @@ def worth_a_listen(levels: Mapping[int, Levels], table: ReportTable) -> list[tup
     """Choose rows, and say why: the same each time."""
     found = extremes(levels)
     own = unusual_for_label(levels, table, found)
-    for row in sorted(levels, key=lambda row: hash_of(str(row))):
+    for row in sorted(levels, key=lambda row: key_hash(str(row))):
         if len(found) + len(own) >= min(WORTH_A_LISTEN, len(levels)):
             break
         if row not in own:
