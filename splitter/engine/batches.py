@@ -22,17 +22,15 @@ from splitter.worker.messages import SECOND_NAME, Batch, Failure, Job, Report
 
 
 class BatchPlanner(ABC):
-    """Which inputs a worker takes at a time: what a round gives to its executor, batch after batch."""
+    """Which inputs a worker takes at a time: what a round gives to its executor, batch after batch.
 
-    @property
-    @abstractmethod
-    def batches(self) -> int:
-        """The number of batches: exact for a fixed size, otherwise the most there can be."""
+    Attributes:
+        batches: How many there are: exact for a fixed size, otherwise the most there can be.
+        inputs: How many inputs are in all batches.
+    """
 
-    @property
-    @abstractmethod
-    def inputs(self) -> int:
-        """The number of inputs in all batches."""
+    batches: int
+    inputs: int
 
     @abstractmethod
     def learn(self, report: Report) -> None:
@@ -113,6 +111,9 @@ class Planner(BatchPlanner):
                 # a small one, since others wait for it
                 self._alone, apart = 1, np.concatenate(([first], apart[apart != first]))
         self._order = np.concatenate((*self._stretches, apart))
+        self.inputs = len(self._order)
+        of_others = math.ceil((len(apart) - self._alone) / (self._size or 1))
+        self.batches = len(self._stretches) + self._alone + of_others
         self._stale = np.isin(self._order, state.changed)
 
     @classmethod
@@ -136,17 +137,6 @@ class Planner(BatchPlanner):
         for group in sorted(groups, key=lambda group: -int(found.sizes[group].sum())):
             shard = found.members.shards[found.members.shard_of[found.at[group[0]]]]
             yield from _divided(group, found.members.starts[found.at[group]], shard, parts)
-
-    @property
-    def batches(self) -> int:
-        """The number of batches: exact for a fixed size, otherwise the most there can be."""
-        apart = len(self._order) - sum(map(len, self._stretches)) - self._alone
-        return len(self._stretches) + self._alone + math.ceil(apart / (self._size or 1))
-
-    @property
-    def inputs(self) -> int:
-        """The number of inputs in all batches."""
-        return len(self._order)
 
     def learn(self, report: Report) -> None:
         """Take the time of a finished batch into account."""
@@ -308,6 +298,7 @@ class GroupPlanner(BatchPlanner):
         self._dropped = np.sort(groups.ranks(dropped))
         self._renewed = np.unique(groups.groups_of(positions[state.renewed]))
         self._numbers = self._largest_first()
+        self.batches, self.inputs = len(self._numbers), len(self._todo)
         self._careful = careful
 
     def _largest_first(self) -> np.ndarray:
@@ -317,16 +308,6 @@ class GroupPlanner(BatchPlanner):
         sizes = np.maximum(self._run.survey.sizes[self._input_at[self._todo]], 0)
         of_each = np.bincount(np.searchsorted(numbers, of_todo), sizes, minlength=len(numbers))
         return numbers[np.argsort(-np.log2(np.maximum(of_each, 1)).astype("i8"), kind="stable")]
-
-    @property
-    def batches(self) -> int:
-        """The number of batches."""
-        return len(self._numbers)
-
-    @property
-    def inputs(self) -> int:
-        """The number of inputs in all batches."""
-        return len(self._todo)
 
     def learn(self, report: Report) -> None:
         """End the careful start with the first report; a group is one batch, however long it takes."""

@@ -5,6 +5,7 @@ finds most of its work done, and makes the manifest.
 """
 
 import contextlib
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -151,7 +152,9 @@ class _Waves(BatchPlanner):
         self._files = contextlib.ExitStack()
         # those that workers have, by name, and what they are of
         self._given: dict[str, tuple[Assignment, Batch]] = {}
-        self._pace, self._inputs = Pace(), 0
+        self._pace = Pace()
+        # nobody knows how many will come
+        self.batches, self.inputs = sys.maxsize, 0
         # bytes of inputs that are in the present waves, and not done
         self._size = 0
         self._is_over = False
@@ -258,7 +261,7 @@ class _Waves(BatchPlanner):
         if self._fused is not None:
             self._journal.load_new()
             counts = self._fused.count()
-            self._inputs += counts.inputs
+            self.inputs += counts.inputs
             self._progress.counts += counts
 
     def _plan(self, to_do: State, *, careful: bool = False) -> Planner | GroupPlanner:
@@ -267,8 +270,8 @@ class _Waves(BatchPlanner):
         size = bytes_together(sizes)
         self._size += size
         self._tell_waiting()
-        self._inputs += len(sizes)
-        self._display.start(inputs=self._inputs, size=size)
+        self.inputs += len(sizes)
+        self._display.start(inputs=self.inputs, size=size)
         self._display.update(self._progress.counts)
         run, journal, losses = self._run, self._journal, LostWorkers()
         if run.groups is None:
@@ -287,16 +290,6 @@ class _Waves(BatchPlanner):
         self._state.waiting = self._size + self._upstream.waiting
 
     # -- what a round asks -----------------------------------------------------------------------------------
-
-    @property
-    def batches(self) -> int:
-        """More than there are workers: nobody knows how many will come."""
-        return self._run.executor.workers
-
-    @property
-    def inputs(self) -> int:
-        """The number of inputs so far."""
-        return self._inputs
 
     def learn(self, report: Report) -> None:
         """Take note of the time, and of the inputs that are used now."""
