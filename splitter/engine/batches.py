@@ -3,7 +3,7 @@
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from splitter.ledger.manifest import in_columns, positions_in_union
 from splitter.ledger.records import DONE
 from splitter.ledger.shard_groups import Group, GroupMember, Groups
 from splitter.storage.layout import file_with, shard_of
-from splitter.worker.messages import SECOND_NAME, Batch, Failure, Job, Report
+from splitter.worker.messages import SECOND_NAME, Batch, Failure, Report
 
 
 class BatchPlanner(ABC):
@@ -41,6 +41,31 @@ class BatchPlanner(ABC):
         """Yield the batches, each made when a worker is free to take it."""
 
 
+class _StatePlanner(BatchPlanner):
+    """A planner of what a state says is to be done."""
+
+    def __init__(self, run: Assignment, state: State, journal: Journal, losses: LostWorkers) -> None:
+        self._run, self._state, self._journal = run, state, journal
+        # parts do not know each other's generation
+        mark = f"{run.storage.part.mark}-" if run.storage.part else ""
+        self._prefix, self._failures = f"{journal.next_generation:06d}-{mark}", losses.failures
+        self._changed = np.zeros(len(run.survey.keys), bool)
+        self._changed[state.changed] = True
+
+    def _batch_of(self, number: int, chosen: np.ndarray) -> Batch:
+        """Return a batch of some inputs, with the files that it replaces."""
+        batch = make_batch(f"{self._prefix}{number:06d}", self._run, chosen)
+        positions = np.flatnonzero(self._changed[chosen])
+        outputs = self._journal.outputs_of_each(self._state.entries[chosen[positions]])
+        files = ([*dict.fromkeys(map(file_with, names))] for names in outputs)
+        failures = {at: self._failures[key] for at, key in enumerate(batch.keys) if key in self._failures}
+        return replace(
+            batch,
+            stale=dict(zip(positions.tolist(), files, strict=True)),
+            failures={**batch.failures, **failures},
+        )
+
+
 @dataclass
 class Pace:
     """What a run has learnt of its inputs, which later plans of it go on with.
@@ -58,7 +83,7 @@ class Pace:
     number: int = 0
 
 
-class Planner(BatchPlanner):
+class Planner(_StatePlanner):
     """The batches of what is to be done: the largest inputs first; inputs in shards, shard by shard.
 
     Without a fixed size it starts with batches of one input, learns from their reports how long an input
@@ -90,12 +115,11 @@ class Planner(BatchPlanner):
         If `careful`, begin with one input, while nobody knows whether the recipe works. `pace` is that of
         an earlier plan of the same run.
         """
-        self._run, self._state, self._journal = run, state, journal
+        super().__init__(run, state, journal, losses)
         found = run.survey
-        self._name, self._workers = _batch_names(run.job, journal), max(1, run.executor.most_workers)
+        self._workers = max(1, run.executor.most_workers)
         together = self.TOGETHER_INPUTS if run.job.dataset.process_batch else None
         self._size = losses.size or run.options.batch_size or together
-        self._failures = losses.failures
         self.pace = pace or Pace()
         in_shards = found.at[state.todo] >= 0
         self._stretches = [*self._stretches_of(state.todo[in_shards])]
@@ -114,7 +138,6 @@ class Planner(BatchPlanner):
         self.inputs = len(self._order)
         of_others = math.ceil((len(apart) - self._alone) / (self._size or 1))
         self.batches = len(self._stretches) + self._alone + of_others
-        self._stale = np.isin(self._order, state.changed)
 
     @classmethod
     def _largest_first(cls, inputs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -153,7 +176,7 @@ class Planner(BatchPlanner):
             left = len(self._order) - start
             size = len(self._stretches[number]) if in_shard else self._next_size(left)
             stop = min(len(self._order), start + (size if number or not self._alone else 1))
-            batch = self._batch(self._name(self.pace.number), start, stop)
+            batch = self._batch_of(self.pace.number, np.sort(self._order[start:stop]))
             self.pace.number += 1
             if self._second is not None and not self.pace.seconds_per_input:
                 batch = (
@@ -178,16 +201,6 @@ class Planner(BatchPlanner):
         spread = math.ceil(left / (self._workers * 4))
         most = min(spread, self.GROWTH * self.pace.largest_done, self.MOST_INPUTS)
         return max(1, min(int(seconds / self.pace.seconds_per_input), most))
-
-    def _batch(self, name: str, start: int, stop: int) -> Batch:
-        chosen = np.sort(self._order[start:stop])
-        stale: dict[int, list[str]] = {}
-        if self._stale[start:stop].any():
-            positions = np.flatnonzero(np.isin(chosen, self._state.changed))
-            outputs = self._journal.outputs_of_each(self._state.entries[chosen[positions]])
-            stale = dict(zip(positions.tolist(), outputs, strict=True))
-        batch = make_batch(name, self._run, chosen)
-        return replace(batch, stale=stale, failures=_failures_by_index(self._failures, batch))
 
 
 def _together(inputs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
@@ -242,22 +255,6 @@ def _to_try(inputs: np.ndarray, sizes: np.ndarray) -> tuple[int, int]:
     return (int(small[0]), int(small[-1])) if len(small) > 1 else (int(some[0]), int(some[-1]))
 
 
-def _failures_by_index(failures: Mapping[int, Failure], batch: Batch) -> dict[int, Failure]:
-    """Return the inputs that will fail, by their index in a batch."""
-    if not failures:
-        return batch.failures
-    known = {index: failures[key] for index, key in enumerate(batch.keys) if key in failures}
-    return {**batch.failures, **known}
-
-
-def _batch_names(job: Job, journal: Journal) -> Callable[[int], str]:
-    """Return what gives the batches of a round their names, by their numbers."""
-    generation = journal.next_generation
-    # parts do not know each other's generation
-    mark = f"{job.storage.part.mark}-" if job.storage.part else ""
-    return lambda number: f"{generation:06d}-{mark}{number:06d}"
-
-
 def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
     """Yield the first and the last of each run of successive numbers."""
     breaks = np.flatnonzero(np.diff(numbers) != 1)
@@ -266,7 +263,7 @@ def _runs(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
     return zip(firsts.tolist(), lasts.tolist(), strict=True)
 
 
-class GroupPlanner(BatchPlanner):
+class GroupPlanner(_StatePlanner):
     """The batches of groups that have something to be done, the largest first.
 
     What else is in the shards of the group comes along, so that they can be made again.
@@ -284,16 +281,13 @@ class GroupPlanner(BatchPlanner):
         careful: bool = False,
     ) -> None:
         """Plan what `state` says is to be done, and leave out the inputs with `dropped` keys."""
-        self._run, self._state, self._journal = run, state, journal
-        self._groups, self._failures = groups, losses.failures
-        self._name = _batch_names(run.job, journal)
+        super().__init__(run, state, journal, losses)
+        self._groups = groups
         positions = groups.ranks(run.survey.keys)
         self._input_at = np.full(len(groups.keys), -1, "i8")
         self._input_at[positions] = np.arange(len(positions))
         # asked for once: a group may be a single input, and there may be millions of those
         self._entries = journal.find(groups.keys)
-        self._changed = np.zeros(len(positions), bool)
-        self._changed[state.changed] = True
         self._todo = self._first_of_each(np.sort(positions[state.todo]), losses.size)
         self._dropped = np.sort(groups.ranks(dropped))
         self._renewed = np.unique(groups.groups_of(positions[state.renewed]))
@@ -332,7 +326,6 @@ class GroupPlanner(BatchPlanner):
             positions[slice(*np.searchsorted(positions, [first, members.stop]))]
             for positions in (self._todo, self._dropped)
         )
-        inputs = self._input_at[todo]
         ranks, numbers = (todo - first).tolist(), groups.numbers[todo].tolist()
         group = Group(
             number,
@@ -343,16 +336,7 @@ class GroupPlanner(BatchPlanner):
             renews=number in self._renewed,
             digits=groups.digits,
         )
-        batch = make_batch(self._name(number), self._run, inputs)
-        failures = _failures_by_index(self._failures, batch)
-        return replace(batch, stale=self._stale(inputs), failures=failures, group=group)
-
-    def _stale(self, inputs: np.ndarray) -> dict[int, list[str]]:
-        """Return the files with outputs of inputs that were finished before, by their index in the batch."""
-        positions = np.flatnonzero(self._changed[inputs])
-        outputs = self._journal.outputs_of_each(self._state.entries[inputs[positions]])
-        files = ([*dict.fromkeys(map(file_with, names))] for names in outputs)
-        return dict(zip(positions.tolist(), files, strict=True))
+        return replace(self._batch_of(number, self._input_at[todo]), group=group)
 
     def _members_of_group(self, number: int, dropped: np.ndarray) -> tuple[list[GroupMember], list[str]]:
         """Return what inputs of a group have in its shards, and these shards."""
