@@ -7,8 +7,9 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -72,53 +73,36 @@ def finish(  # noqa: PLR0913 - what the commands know
 # -- after a run ---------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Ending:
-    """What the end of a run found out for its summary.
-
-    Attributes:
-        fault: Why the storage ended it early, if it did.
-        sound: The sound that the run has cut, and what it has made of it.
-        keep: With --keep, what it keeps.
-        gone_names: The first inputs that are no longer in the list.
-        failure: The first input that failed, and why.
-    """
-
-    fault: str = ""
-    sound: OutputTally | None = None
-    keep: KeepTally | None = None
-    gone_names: list[str] = field(default_factory=list)
-    failure: tuple[str, str] | None = None
-
-
 def finish_run(
     run: Assignment, decision: Decision, journal: Journal, progress: Progress, display: Display
 ) -> Summary:
     """Bring the tables together from what is committed; a fault of the storage only ends the run early."""
-    storage, problems, ending = run.storage, progress.problems, _Ending()
+    storage, problems, fault = run.storage, progress.problems, ""
+    # fields of the summary
+    found: dict[str, Any] = {}
     try:
         journal.recover()
         _spare_unreadable(run, journal, problems.unreadable)
     except StorageError as error:
         # the disk is full: what is committed still counts
-        ending.fault = str(error)
+        fault = str(error)
     journal.load()
     progress.count_committed(run, decision, journal)
     input_status = InputStatus.of(storage, journal, run.survey.keys)
     unreadable = len(decision.state.unreadable) + len(set(problems.unreadable))
     try:
-        if not (ending.fault or progress.is_interrupted):
+        if not (fault or progress.is_interrupted):
             _sync_all(run, decision, journal)
             # before the records that it reads are merged
-            ending.sound = _sound_made(run, decision, journal)
-        ending.gone_names = input_status.first_gone(journal, run.table.column)
-        ending.failure = (
+            found["sound"] = _sound_made(run, decision, journal)
+        found["gone_names"] = input_status.first_gone(journal, run.table.column)
+        found["first_failure"] = (
             next(iter(problems.failures), None)
-            if ending.fault
+            if fault
             else _first_failure(run, journal, input_status, decision.state.todo)
         )
-        if not ending.fault and run.mine is None:
-            ending.keep = finish(
+        if not fault and run.mine is None:
+            found["keep"] = finish(
                 storage,
                 journal,
                 input_status,
@@ -130,18 +114,17 @@ def finish_run(
             )
             _note_what_it_took(storage, progress)
     except StorageError as error:
-        ending.fault = str(error)
-    return _summary(run, decision, progress, input_status, ending, unreadable=unreadable)
+        fault = str(error)
+    stopped = progress.stopped or fault
+    return _summary(run, decision, progress, input_status, stopped=stopped, unreadable=unreadable, **found)
 
 
-def _summary(  # noqa: PLR0913 - what the end of a run knows
+def _summary(
     run: Assignment,
     decision: Decision,
     progress: Progress,
     input_status: InputStatus,
-    ending: _Ending,
-    *,
-    unreadable: int,
+    **others: Any,  # noqa: ANN401 - the other fields
 ) -> Summary:
     """Return what a run, or a part of one, says of itself."""
     problems, at_first = progress.problems, decision.state.unreadable
@@ -150,23 +133,18 @@ def _summary(  # noqa: PLR0913 - what the end of a run knows
     return Summary.of(
         input_status.status if run.mine is None else input_status.status[run.mine],
         output=run.storage.root,
-        unreadable=unreadable,
         unreadable_names=[one_line(name) for name in names[:NAMES_SHOWN]],
         unreadable_why=_why_unreadable(run, at_first) or problems.unreadable_why,
-        first_failure=ending.failure,
         gone=len(input_status.gone_with_outputs),
-        gone_names=ending.gone_names,
         pruned=decision.pruned,
         work=progress.counts,
-        sound=ending.sound,
-        keep=ending.keep,
         traceback=problems.traceback,
         seconds=time.monotonic() - progress.began,
         limited=run.options.limit is not None,
-        stopped=progress.stopped or ending.fault,
         part=run.storage.part,
         tally=run.tally,
         has_manifest=_has_manifest(run.storage),
+        **others,
     )
 
 
