@@ -88,35 +88,33 @@ class SentOrder(NamedTuple):
 class FusingInProgress(BatchInProgress):
     """A batch of a stage that others are fused with."""
 
-    def __init__(self, batch: Batch, tools: WorkerTools, stages: "FusedStages") -> None:
+    def __init__(
+        self, batch: Batch, tools: WorkerTools, stages: "FusedStages", files: Mapping[str, str] | None = None
+    ) -> None:
+        """`files` says where the inputs are that are not stored, by what is listed."""
+        self._stages, self._files = stages, files or {}
+        # whether no other worker will ask for what this batch makes, or for what it takes itself
+        self._is_used, self._is_passed = False, True
         super().__init__(batch, tools)
-        self._stages = stages
-        # whether all that are fused have done what they take, and what this one takes itself
-        self._is_used = False
-        self.is_passed = True
-
-    def own_files(self) -> Mapping[str, str]:
-        """Return where the inputs are that are not stored, by what is listed."""
-        return {}
 
     def _commit(self) -> None:
         if self.batch.fused is not None and isinstance(self.sink, FilesWriter) and not self.batch.stale:
-            self._is_used = self._do_fused(self.sink.staged(), self.batch.fused)
+            self._do_fused(self.sink.staged(), self.batch.fused)
         super()._commit()
 
-    def _do_fused(self, staged: Mapping[str, str], fused: Fused) -> bool:
+    def _do_fused(self, staged: Mapping[str, str], fused: Fused) -> None:
         made = AboutToBeCommitted(tuple(self.job.header), tuple(self.record.done()))
-        is_used = True
+        # of each stage that is left to its own workers, whether it takes what this one makes
+        left: list[bool] = []
         for content, inner in fused.stages:
             stage = self._stages.of(content)
             takes_files = stage is not None and stage.order.takes_files
-            files = staged if takes_files else self.own_files()
-            is_done = stage is not None and stage.do(made, files, self.batch.name, inner)
-            self.is_passed = self.is_passed and (is_done or takes_files)
-            is_used = is_used and is_done
+            files = staged if takes_files else self._files
+            if stage is None or not stage.do(made, files, self.batch.name, inner):
+                left.append(takes_files)
+        self._is_used, self._is_passed = fused.drops and not left, all(left)
         self.tools.surroundings.after_user_code()
         self.tools.mark(BETWEEN_INPUTS)
-        return is_used and fused.drops
 
     def publish(self, keys: list[int], vanish: list[str], *, durable: bool) -> None:
         """Commit only, where all that read the files have used them."""
@@ -134,16 +132,13 @@ class _FusedInProgress(FusingInProgress):
     def __init__(
         self, batch: Batch, tools: WorkerTools, stage: "FusedStage", files: Mapping[str, str]
     ) -> None:
-        self._stage, self._files = stage, files
-        super().__init__(batch, tools, stage.stages)
+        self._stage = stage
+        super().__init__(batch, tools, stage.stages, files)
 
     @property
     def is_finished(self) -> bool:
         """Whether nobody will ask for its inputs again."""
-        return self.is_passed and not self.report.counts.failed and len(self.finished) == len(self.batch)
-
-    def own_files(self) -> Mapping[str, str]:
-        return self._files
+        return self._is_passed and not self.report.counts.failed and len(self.finished) == len(self.batch)
 
     def _open_sink(self) -> SinkWriter:
         return _NewFilesWriter(self.job.storage, self.batch.name)
@@ -274,7 +269,7 @@ class FusedStage:
     def _tools_for(self, source: ListSource) -> WorkerTools:
         """Return the tools for rows with these columns; a stage gets columns as it goes on."""
         if self._worker is None:
-            worker = self.stages.begin(self.order.job, self._mark)
+            worker = self.stages.begin(replace(self.order.job, cpus=self.stages.cpus), self._mark)
             try:
                 worker.setup()
             except BaseException:
@@ -304,7 +299,7 @@ class FusedStages:
         cpus: int,
     ) -> None:
         """Take what makes a worker for a job, and what is told where it is."""
-        self._begin, self.mark, self._cpus = begin, mark, cpus
+        self.begin, self.mark, self.cpus = begin, mark, cpus
         self._stages: dict[bytes, FusedStage | None] = {}
 
     def of(self, content: bytes) -> FusedStage | None:
@@ -331,10 +326,6 @@ class FusedStages:
                 name = stage.order.name_of(batch)
                 stage.undo(name)
                 self.undo(inner, name)
-
-    def begin(self, job: Job, mark: Callable[[int], None]) -> "Worker":
-        """Return a worker for a stage."""
-        return self._begin(replace(job, cpus=self._cpus), mark)
 
     def close(self) -> None:
         """Restore the process."""
