@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -16,17 +15,16 @@ from splitter.worker.messages import Job, Tried
 MORE_EACH_TIME = 8
 
 
-def try_inputs(run: Assignment, chosen: np.ndarray, *, careful: bool = False) -> Iterator[Tried]:
-    """Yield what becomes of some inputs, in the order of the list, to the first that gives a file.
+def try_inputs(run: Assignment, chosen: np.ndarray, *, careful: bool = False) -> Tried | None:
+    """Return the first of some inputs that gives a file, in the order of the list; None if none does.
 
-    The first one is tried alone. If it fails, the next few are given to one worker, then more at a time.
+    The first one is tried alone. If it gives none, the next few are given to one worker, then more at a time.
     An input that ends the whole worker is left out. Raises RunStopped when no input can be done, and if
     `careful` when the first and the last fail alike in the recipe's code.
     """
     start, size = 0, 1
     while start < len(chosen):
         batch = make_batch(f"trial-{start:06d}", run, chosen[start : start + size])
-        order = {key: index for index, key in enumerate(batch.keys)}
         tried: list[Tried] = []
         trial = replace(batch, one_by_one=True, trial=True)
         if careful and not start and len(chosen) > 1:
@@ -35,12 +33,10 @@ def try_inputs(run: Assignment, chosen: np.ndarray, *, careful: bool = False) ->
             for report in reports:
                 report.problems.raise_stop()
                 tried += report.tried
-        tried.sort(key=lambda one: order[one.key])
-        for one in tried:
-            yield one
-            if one.outputs:
-                return
+        if tried:
+            return min(tried, key=lambda one: batch.keys.index(one.key))
         start, size = start + size, size * MORE_EACH_TIME
+    return None
 
 
 def choose_columns(run: Assignment, chosen: np.ndarray, *, careful: bool = False) -> OutputColumns | None:
@@ -52,14 +48,13 @@ def choose_columns(run: Assignment, chosen: np.ndarray, *, careful: bool = False
     earlier = stored_columns(job.storage, job.marks.seed)
     if earlier is not None:
         return earlier
-    for tried in try_inputs(run, chosen, careful=careful):
-        if tried.outputs:
-            own = dict(job.sink.columns)
-            keys = [one for one in (*tried.head.outputs, *tried.head.inputs) if one[0] not in own]
-            rate = job.dataset.parameters.get("sample_rate")
-            columns = OutputColumns.of(keys, job.dataset.metadata_types, tried.outputs, rate)
-            return _keep(job, columns)
-    return None
+    tried = try_inputs(run, chosen, careful=careful)
+    if tried is None:
+        return None
+    own = dict(job.sink.columns)
+    keys = [one for one in (*tried.head.outputs, *tried.head.inputs) if one[0] not in own]
+    rate = job.dataset.parameters.get("sample_rate")
+    return _keep(job, OutputColumns.of(keys, job.dataset.metadata_types, tried.outputs, rate))
 
 
 def _keep(job: Job, columns: OutputColumns) -> OutputColumns:

@@ -349,7 +349,7 @@ class BatchInProgress:
             problems += Problems(unreadable=[key], unreadable_names=[listed], unreadable_why=failure.message)
             return
         text = CsvText().encode([[*row, failure.error, failure.message, failure.traceback, failure.attempts]])
-        self.add(index, FAILED, head=RowColumns(tuple(self.job.header)), text=text, failure=failure)
+        self.add(index, FAILED, head=RowColumns(tuple(self.job.header)), text=text)
         self.report.counts.failed += 1
         problems += Problems(failures=[(one_line(listed), f"{kind or failure.error}: {failure.message}")])
 
@@ -362,15 +362,13 @@ class BatchInProgress:
         text: bytes,
         outputs: int = 0,
         size: int = 0,
-        failure: Failure | None = None,
     ) -> None:
         """Add an input's entry to the commit record, and of a trial to the report."""
         # if the file has changed since it was found so, the next run does it again
         mark = self.job.marks.of(self.batch.texts[index], *self._found[index])
         key = self.batch.keys[index]
-        if self.batch.trial:
-            names = self.sink.names() if outputs else []
-            self.report.tried.append(Tried(key, status, head, names, failure))
+        if self.batch.trial and outputs:
+            self.report.tried.append(Tried(key, head, self.sink.names()))
         self.record.add(key, mark, status, head=head, outputs=outputs, size=size, text=text)
         self.finished.add(index)
         self.report.counts.done += status == DONE

@@ -159,21 +159,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of an input in a trial.
+    """An input that gave output files in a trial.
 
     Attributes:
         key: Its key in commit records.
-        status: Whether it is done, skipped or failed.
         head: The columns of its rows.
         outputs: The names of its output files.
-        failure: Why it failed, if it did.
     """
 
     key: int
-    status: int
     head: "RowColumns"
     outputs: list[str]
-    failure: Failure | None
 
 
 @dataclass
@@ -261,7 +257,7 @@ class Report:
         batch: Its name.
         counts: The numbers.
         problems: What went wrong.
-        tried: What a trial found.
+        tried: The inputs that gave output files in a trial.
         lost: The keys of its inputs, if its worker was lost with it.
         notes: What the user is to be told.
         said: What user code printed, by input.

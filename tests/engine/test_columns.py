@@ -10,7 +10,6 @@ from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.dataset import Result
 from splitter.engine import main
 from splitter.engine.columns import try_inputs
-from splitter.ledger.records import DONE, FAILED, SKIPPED
 
 
 class Odd(ProcessorDataset):
@@ -44,15 +43,12 @@ def test_a_trial_ends_at_the_first_input_that_gives_a_file(
     found = []
 
     def instead(run, decision, *_: object) -> None:
-        found.extend(try_inputs(run, decision.state.todo))
+        found.append(try_inputs(run, decision.state.todo))
 
     monkeypatch.setattr(main, "do_rounds", instead)
     Odd([str(folder / name) for name in names]).run(folder / "out", workers=workers, quiet=True)
-    assert [one.status for one in found] == [FAILED, SKIPPED, DONE, *([FAILED] if workers else []), DONE]
-    assert found[0].failure.message == str(folder / "0raise")
-    assert "test_columns.py" in found[0].failure.traceback
-    last = found[-1]
-    assert (last.outputs, last.head.outputs, last.head.inputs) == (
+    (tried,) = found
+    assert (tried.outputs, tried.head.outputs, tried.head.inputs) == (
         ["0.wav", "1.txt"], (("n", "int"),), (("m", "float"),),
     )  # fmt: skip
     assert sorted(path.name for path in (folder / "seen").iterdir()) == names[: names.index("5good")]
