@@ -24,6 +24,7 @@ from splitter.storage.layout import shard_of
 from splitter.text.show import show_count, show_names
 
 NAMES_SHOWN = 3
+NOTHING = np.empty(0, "u8")
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Decision:
         forgotten: Those of both that are removed before the work.
         dropped: The keys of inputs whose samples go when their shards are made again.
         damaged: The keys of inputs whose outputs are damaged or gone, and made again.
-        needed: Those whose outputs were dropped, and are needed again.
+        once_more: Those, and the keys of inputs whose outputs were dropped and are needed again.
         unsynced: Which outputs of earlier runs may not be on disk.
         earlier: In which other ways the outputs were made that may stay for now.
         changes: In words, what is processed in another way than before, and which columns are new or gone.
@@ -77,16 +78,11 @@ class Decision:
     forgotten: np.ndarray
     dropped: np.ndarray
     damaged: np.ndarray
-    needed: np.ndarray
+    once_more: np.ndarray
     unsynced: Unsynced | None
     earlier: list[dict[str, Any]]
     changes: list[str]
     replaces: bool
-
-    @property
-    def once_more(self) -> np.ndarray:
-        """The keys of inputs that are done once more, though they have not changed."""
-        return np.union1d(self.damaged, self.needed)
 
     @property
     def has_work(self) -> bool:
@@ -99,7 +95,7 @@ def decide(
     journal: Journal,
     tell: Callable[[str], None] = lambda _: None,
     *,
-    needed: np.ndarray | None = None,
+    needed: np.ndarray = NOTHING,
 ) -> Decision:
     """Decide what a run does, by what is committed; refuse what must not be done.
 
@@ -132,8 +128,8 @@ def decide(
     left = left.without(displaced)
     unsynced = Unsynced.noted(storage)
     damaged = _damaged(run, left, unsynced, tell)
-    needed = np.empty(0, "u8") if needed is None else needed
-    state = compare(run, left, np.union1d(damaged, needed), generation)
+    once_more = np.union1d(damaged, needed)
+    state = compare(run, left, once_more, generation)
     refuse_taken(run, left, state, earlier)
     earlier = [one for one in earlier if one and one != run.how]
     stays = len(state.stale) or len(state.unreadable) or (earlier and in_shards(left, state.gone).any())
@@ -147,7 +143,7 @@ def decide(
         forgotten=np.union1d(np.setdiff1d(removed, dropped), displaced),
         dropped=left.entries["key"][np.setdiff1d(dropped, displaced)],
         damaged=damaged,
-        needed=needed,
+        once_more=once_more,
         unsynced=unsynced,
         earlier=earlier if stays else [],
         changes=what_changed(run.how, earlier) + changed_columns(run, left, state.entries[state.changed]),

@@ -9,7 +9,7 @@ import numpy as np
 
 from splitter.engine.assignment import RunRequest, read_assignment
 from splitter.engine.begin import announce, begin, clear
-from splitter.engine.decide import decide
+from splitter.engine.decide import NOTHING, decide
 from splitter.engine.display import Display
 from splitter.engine.finish import finish_run
 from splitter.engine.rounds import Progress, do_rounds
@@ -17,8 +17,6 @@ from splitter.engine.summary import Summary
 from splitter.errors import Interrupted
 from splitter.ledger.journal import Journal
 from splitter.ledger.run_files import LIST
-
-NOTHING = np.empty(0, "u8")
 
 
 def run_to_end(

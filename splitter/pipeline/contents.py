@@ -11,9 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from splitter.engine.assignment import Assignment, read_assignment, read_request
-from splitter.engine.decide import decide
+from splitter.engine.decide import NOTHING, decide
 from splitter.engine.display import Display
-from splitter.engine.main import NOTHING
 from splitter.errors import Refused
 from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal

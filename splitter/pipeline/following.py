@@ -17,10 +17,9 @@ import numpy as np
 from splitter.engine.assignment import Assignment, RunRequest, read_assignment
 from splitter.engine.batches import BatchPlanner, GroupPlanner, Pace, Planner
 from splitter.engine.begin import begin
-from splitter.engine.decide import State, compare, decide
+from splitter.engine.decide import NOTHING, State, compare, decide
 from splitter.engine.display import Display
 from splitter.engine.lost_workers import LostWorkers
-from splitter.engine.main import NOTHING
 from splitter.engine.rounds import FEW_INPUTS, ROUNDS_WITHOUT_PROGRESS, Progress, do_round, is_careful
 from splitter.engine.taken_names import TakenFolders
 from splitter.errors import Refused, StorageError, UnknownColumn

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from splitter.engine.decide import NOTHING
 from splitter.engine.display import Display
-from splitter.engine.main import NOTHING
 from splitter.errors import Refused, StorageError
 from splitter.forecast.forecast import forecast
 from splitter.ledger.journal import Journal
