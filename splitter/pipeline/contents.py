@@ -77,7 +77,7 @@ def _needed_of(stage: Stage, stages: Sequence[Stage], needed: Mapping[str, np.nd
     wanted = None
     users = users_of(stage, stages)
     if stage.until_used and not any(_keeps_others(user, stage) for user in users):
-        wanted = {name for user in users for name in _unsettled(user, needed[user.name])}
+        wanted = {name for user in users for name in to_do(user, needed[user.name], also_failed=True)}
     keys = [key for key, names in _missing(storage) if wanted is None or not wanted.isdisjoint(names)]
     return np.array(keys, "u8")
 
@@ -109,7 +109,7 @@ def refuse_dropped(stages: Sequence[Stage]) -> None:
             continue
         storage = storage_of(source.outputs.folder)
         if _may_be_dropped(storage):
-            wanted = {*_unsettled(stage, NOTHING)}
+            wanted = {*to_do(stage, also_failed=True)}
             gone = sum(1 for _, names in _missing(storage) for name in names if name in wanted)
             if gone:
                 raise Refused(
@@ -125,7 +125,7 @@ def _may_be_dropped(storage: Storage) -> bool:
 def drop_used(stage: Stage, stages: Iterable[Stage]) -> None:
     """Remove the files of a stage that all later stages have used; each of these has come to its end."""
     storage = storage_of(stage.outputs.folder)
-    kept = {name for user in users_of(stage, stages) for name in _unsettled(user, NOTHING)}
+    kept = {name for user in users_of(stage, stages) for name in to_do(user, also_failed=True)}
     ((journal, entries),) = Committed.all_of(storage).parts
     with storage.locked():
         storage.remove(name for name in journal.outputs(entries) if name not in kept)
@@ -146,22 +146,11 @@ def _missing(storage: Storage) -> Iterator[tuple[int, list[str]]]:
             yield int(journal.entries["key"][entry]), gone
 
 
-def to_do(stage: Stage) -> list[str]:
+def to_do(stage: Stage, needed: np.ndarray = NOTHING, *, also_failed: bool = False) -> list[str]:
     """Return the inputs that a stage has still to do, by what is committed now."""
-    return _listed(stage, NOTHING, failed=False)
-
-
-def _unsettled(stage: Stage, needed: np.ndarray) -> list[str]:
-    """Return the files that a stage has still to read, by what is committed now: also where it failed."""
-    return _listed(stage, needed, failed=True)
-
-
-def _listed(stage: Stage, needed: np.ndarray, *, failed: bool) -> list[str]:
     dataset, quiet = copy.copy(stage.dataset), Display(quiet=True)
-    storage, options = (
-        storage_of(stage.outputs.folder),
-        replace(stage.options, prune=stage.before is not None),
-    )
+    storage = storage_of(stage.outputs.folder)
+    options = replace(stage.options, prune=stage.before is not None)
     with tempfile.TemporaryFile() as file:
         try:
             request = read_request(dataset, storage, options, quiet)
@@ -173,6 +162,6 @@ def _listed(stage: Stage, needed: np.ndarray, *, failed: bool) -> list[str]:
             # it has no list yet, or its driver will say what is wrong
             return []
         numbers = state.todo
-        if failed:
+        if also_failed:
             numbers = np.union1d(numbers, np.flatnonzero(journal.status(state.entries) == FAILED))
         return [run.table.listed(number) for number in numbers.tolist()]
