@@ -84,12 +84,10 @@ def _needed_of(stage: Stage, stages: Sequence[Stage], needed: Mapping[str, np.nd
 
 def _keeps_others(user: Stage, source: Stage) -> bool:
     """Return whether --keep of a stage on the way has another condition now, so that more may be needed."""
-    stage = user.before
-    while stage is not None:
+    for stage in user.line[user.line.index(source) :]:
         stored = KeepRule.stored(storage_of(stage.outputs.folder))
         if stage.options.keep not in (None, stored.where if stored else ""):
             return True
-        stage = None if stage is source else stage.before
     return False
 
 

@@ -65,10 +65,7 @@ class Stage:
     @property
     def files_from(self) -> "Stage | None":
         """The stage whose files it reads; None if those are of the list."""
-        stage = self.before
-        while stage is not None and stage.outputs.adds_columns:
-            stage = stage.before
-        return stage
+        return next((one for one in reversed(self.line) if not one.outputs.adds_columns), None)
 
     @property
     def line(self) -> "list[Stage]":
@@ -192,12 +189,8 @@ class Pipeline:
             return [self.stage_named(only, "--only")]
         if until is None:
             return self.stages
-        stage: Stage | None = self.stage_named(until, "--until")
-        names = set()
-        while stage is not None:
-            names.add(stage.name)
-            stage = stage.before
-        return [stage for stage in self.stages if stage.name in names]
+        last = self.stage_named(until, "--until")
+        return [*last.line, last]
 
     def with_options(self, given: Mapping[str, Any]) -> "Pipeline":
         """Return the pipeline with options that all its stages get."""
