@@ -7,7 +7,6 @@ before has ended.
 import contextlib
 import mmap
 import os
-import struct
 import time
 from collections.abc import Iterable, Sequence
 
@@ -24,7 +23,6 @@ from splitter.storage.opening import storage_of
 from splitter.system.memory import nameless_file
 from splitter.text.urls import is_url
 
-_NUMBER = struct.Struct("q")
 # when it has not ended; all its inputs are done or failed; something is left
 AT_WORK, COMPLETE, INCOMPLETE = range(3)
 _DECLINED = -1
@@ -43,43 +41,43 @@ class StageState:
     """
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 4 * _NUMBER.size)
+        self._numbers = memoryview(mmap.mmap(-1, 4 * 8)).cast("q")
         self.valid = nameless_file()
         self._offer, self._order = nameless_file(), b""
 
     def close(self) -> None:
         """Give the memory back."""
-        self._memory.close()
+        self._numbers.release()
         self.valid.close()
         self._offer.close()
 
     @property
     def generation(self) -> int:
         """The number of its run; 0 before its work has begun."""
-        return self._read(0)
+        return self._numbers[0]
 
     @property
     def end(self) -> int:
         """Whether it is AT_WORK, or has ended COMPLETE or INCOMPLETE."""
-        return self._read(1)
+        return self._numbers[1]
 
     @end.setter
     def end(self, how: int) -> None:
-        self._write(1, how)
+        self._numbers[1] = how
 
     @property
     def waiting(self) -> int:
         """How many bytes of inputs it has seen and not done."""
-        return self._read(2)
+        return self._numbers[2]
 
     @waiting.setter
     def waiting(self, size: int) -> None:
-        self._write(2, size)
+        self._numbers[2] = size
 
     def begin(self, generation: int) -> None:
         """Let those that follow look at the records."""
         if not self.generation:
-            self._write(0, generation)
+            self._numbers[0] = generation
 
     def note_valid(self, keys: np.ndarray) -> None:
         """Note inputs that were done, skipped or failed before and have not changed."""
@@ -93,30 +91,24 @@ class StageState:
     def offer(self, order: bytes) -> None:
         """Let the workers of the stage before do the work of this one, fused with their own."""
         os.pwrite(self._offer.fileno(), order, 0)
-        self._write(3, len(order))
+        self._numbers[3] = len(order)
 
     def decline(self) -> None:
         """Leave the work of this stage to its own workers."""
-        self._write(3, _DECLINED)
+        self._numbers[3] = _DECLINED
 
     @property
     def is_decided(self) -> bool:
         """Whether a stage that may be fused has said so, or will not say it any more."""
-        return self._read(3) != 0 or self.end != AT_WORK
+        return self._numbers[3] != 0 or self.end != AT_WORK
 
     @property
     def order(self) -> bytes:
         """What the workers of the stage before need to know of this one; empty if it is not fused."""
-        size = max(0, self._read(3))
+        size = max(0, self._numbers[3])
         if len(self._order) != size:
             self._order = os.pread(self._offer.fileno(), size, 0)
         return self._order
-
-    def _read(self, number: int) -> int:
-        return int(_NUMBER.unpack_from(self._memory, number * _NUMBER.size)[0])
-
-    def _write(self, number: int, value: int) -> None:
-        _NUMBER.pack_into(self._memory, number * _NUMBER.size, value)
 
 
 class ColumnsSoFar:
