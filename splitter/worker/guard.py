@@ -85,14 +85,13 @@ class Guard:
             piece = pieces.pop()
             name = f"{batch.name}-{attempt:06d}"
             attempt += 1
-            report, death = self._try(replace(piece, name=name))
+            answer = self._try(replace(piece, name=name))
             total.said += self._printed(piece)
-            if report is not None:
+            if isinstance(answer, _Death):
+                pieces += self._after(answer, piece, name, killed, total)
+            else:
                 killed.pop(IDLE, None)
-                total += report
-                continue
-            assert death is not None  # noqa: S101 - one of the two
-            pieces += self._after(death, piece, name, killed, total)
+                total += answer
         self._counts += total.counts
         self._notebook.rest(self._counts.inputs, self._counts.failed)
         return total
@@ -106,16 +105,14 @@ class Guard:
 
     # -- one try -------------------------------------------------------------------------------------
 
-    def _try(self, batch: Batch) -> "tuple[Report | None, _Death | None]":
+    def _try(self, batch: Batch) -> "Report | _Death":
         self._name = batch.name
         try:
             self._runner.give(batch)
             answer = self._wait(batch)
         except (BrokenPipeError, ConnectionResetError, EOFError):
             answer = self._hung_up()
-        if isinstance(answer, Report):
-            return answer, None
-        return None, self._bury(answer)
+        return answer if isinstance(answer, Report) else self._bury(answer)
 
     def _wait(self, batch: Batch) -> "Report | Failure | None":
         """Return the runner's report, or why it must end, or None when it has died."""
