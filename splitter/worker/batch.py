@@ -156,7 +156,7 @@ class BatchInProgress:
                     f"{type(self.job.dataset).__name__} fails with the same error on its first two "
                     f"inputs, {names}: {blame}; fix it and run the same command again, or use "
                     "--max-failures 100% to continue anyway",
-                    blame.traceback,
+                    blame.failure.traceback,
                 )
         if tools.gate:
             tools.gate.open()
@@ -208,15 +208,11 @@ class BatchInProgress:
         if unreadable and isinstance(error, OSError):
             error = UnreadableInput(f"{path}: cannot be read: {error.strerror}")
         failure = failure_of(error, attempts, self._current_members.get(index))
-        if not unreadable:
-            self._note_blame(error, failure)
+        if not unreadable and (self.batch.trial or self.batch.second is not None):
+            self.blame = Blame.of(error, failure, dataset)
         failure = self._in_words_of_the_list(index, after_batch(self._batch_failure, failure))
         kind = kind_and_line(failure.error, failure.traceback, dataset)
         self._fail(index, failure, kind, unreadable=unreadable)
-
-    def _note_blame(self, error: BaseException, failure: Failure) -> None:
-        if self.batch.second is not None:
-            self.blame = Blame.of(error, failure, self.job.dataset)
 
     def _in_words_of_the_list(self, index: int, failure: Failure) -> Failure:
         """Return the failure with the name of a remote file instead of that of its copy."""
@@ -418,9 +414,6 @@ class TrialInProgress(BatchInProgress):
         for index in range(len(self.batch)):
             if not self.report.counts.outputs:
                 self.process_next(index)
-
-    def _note_blame(self, error: BaseException, failure: Failure) -> None:
-        self.blame = Blame.of(error, failure, self.job.dataset)
 
     def _commit(self) -> None:
         self.job.storage.unstage(self.batch.name)

@@ -77,33 +77,28 @@ class Blame:
     """A failure that may be the fault of the recipe's own code.
 
     Attributes:
-        kind: The type of the exception.
+        failure: As in errors.csv.
         where: The line that raised it.
-        message: Its message.
-        traceback: As in errors.csv.
     """
 
-    kind: str
+    failure: Failure
     where: str
-    message: str
-    traceback: str
 
     @classmethod
     def of(cls, error: BaseException, failure: Failure, dataset: ProcessorDataset) -> "Blame | None":
         """Return None if splitter itself has found the input to be wrong."""
         if isinstance(error, InputError) and not isinstance(error, BadResult):
             return None
-        where = line_of(error, dataset) if failure.traceback else ""
-        return cls(failure.error, where, failure.message, failure.traceback)
+        return cls(failure, line_of(error, dataset) if failure.traceback else "")
 
     def is_like(self, other: "Blame") -> bool:
         """Return whether it is the same error from the same line."""
-        return (self.kind, self.where) == (other.kind, other.where)
+        return (self.failure.error, self.where) == (other.failure.error, other.where)
 
     def __str__(self) -> str:
         """Describe it in one line."""
         where = f" ({self.where})" if self.where else ""
-        return f"{self.kind}: {' '.join(self.message.split())}{where}"
+        return f"{self.failure.error}: {' '.join(self.failure.message.split())}{where}"
 
 
 def line_of(error: BaseException, dataset: ProcessorDataset) -> str:
