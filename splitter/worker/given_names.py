@@ -1,6 +1,7 @@
 """The names that --name gives to the outputs of an input, when all of its metadata is known."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from splitter.errors import BadResult
 from splitter.storage.layout import same_name
@@ -24,8 +25,8 @@ def named_outputs(
         if not own:
             named.append((where, own_metadata, row))
             continue
-        values = _Values(own_metadata, metadata, rows)
-        name = naming.name(row, folder, own, len(taken), values.text_of)
+        text_of = partial(_text_of, own=own_metadata, shared=metadata, rows=rows)
+        name = naming.name(row, folder, own, len(taken), text_of)
         if (other := taken.setdefault(same_name(name), own)) != own:
             raise BadResult(
                 f"outputs {other!r} and {own!r} would both get the name {name!r}; add {{index}} to {OPTION}"
@@ -34,19 +35,13 @@ def named_outputs(
     return named
 
 
-class _Values:
-    """The metadata of an output, and that of its input."""
-
-    def __init__(self, own: Metadata, shared: Metadata, rows: RowMaker) -> None:
-        self._own, self._shared, self._rows = own, shared, rows
-
-    def text_of(self, key: str) -> str:
-        """Return the text of a value as the manifest has it; BadResult without one."""
-        for values in (self._own, self._shared):
-            if key in (values or ()):
-                return self._rows.text_of(key, values[key])
-        hint = nearest(key, [*self._own, *self._shared])
-        raise BadResult(
-            f"{OPTION}: neither the dataset list nor the metadata of the outputs has {key!r}{hint}; choose "
-            "another field"
-        )
+def _text_of(key: str, own: Metadata, shared: Metadata, rows: RowMaker) -> str:
+    """Return the text of a value as the manifest has it, of an output or else its input; or BadResult."""
+    for values in (own, shared):
+        if key in (values or ()):
+            return rows.text_of(key, values[key])
+    hint = nearest(key, [*own, *shared])
+    raise BadResult(
+        f"{OPTION}: neither the dataset list nor the metadata of the outputs has {key!r}{hint}; choose "
+        "another field"
+    )
