@@ -118,10 +118,7 @@ class GroupInProgress(BatchInProgress):
         """Take over what an input has in an older shard."""
         owner = _owner(self._group, member.rank, member.number, member.head, member.rows)
         try:
-            contents = [
-                older.read(Address(name, size, checksum, offset))
-                for name, size, checksum, offset in _outputs_of(owner)
-            ]
+            contents = [*map(older.read, _addresses(owner))]
         except SampleLost as error:
             # the shard was damaged or removed: what was in it is lost
             self.record.add_not_done(member.key)
@@ -170,7 +167,7 @@ class GroupInProgress(BatchInProgress):
             text = CsvText().encode(owner.rows)
             self.add(index, DONE, head=head, outputs=outputs, size=size, text=text)
         for member, owner in self._carried:
-            sizes = [size for _, size, _, _ in _outputs_of(owner)]
+            sizes = [int(row[owner.at + SIZE_AT]) for row in owner.rows if row[owner.at]]
             text = CsvText().encode(owner.rows)
             self.record.add(
                 member.key,
@@ -205,11 +202,11 @@ def _owner(group: Group, rank: int, number: int, head: RowColumns, rows: list[Ro
     return OutputOwner(rank, number, head.names, types, len(head.columns), rows, group.digits)
 
 
-def _outputs_of(owner: OutputOwner) -> list[tuple[str, int, str, int]]:
-    """Return the name, size, checksum and offset of each output of an input."""
+def _addresses(owner: OutputOwner) -> list[Address]:
+    """Return the address of each output of an input."""
     at = owner.at
     return [
-        (row[at], int(row[at + SIZE_AT]), row[at + CHECKSUM_AT], int(row[at + OFFSET_AT]))
+        Address(row[at], int(row[at + SIZE_AT]), row[at + CHECKSUM_AT], int(row[at + OFFSET_AT]))
         for row in owner.rows
         if row[at]
     ]
