@@ -250,17 +250,11 @@ class RunOptions:
 
     def _check_part(self) -> None:
         """Refuse options that would touch the work of other parts."""
-        for name in ("fresh", "prune"):
-            if getattr(self, name):
-                raise Refused(
-                    f"{flag(name)}: cannot be combined with --part; run once with it and without --part"
-                )
-        for name in ("manifest_format", "audiofolder"):
+        before, after = "run once with it and without --part", "use it with 'splitter manifest' at the end"
+        remedies = {"fresh": before, "prune": before, "manifest_format": after, "audiofolder": after}
+        for name, remedy in remedies.items():
             if getattr(self, name) != getattr(type(self), name):
-                raise Refused(
-                    f"{flag(name)}: cannot be combined with --part; use it with 'splitter manifest' "
-                    "at the end"
-                )
+                raise Refused(f"{flag(name)}: cannot be combined with --part; {remedy}")
         if self.executor == "ray":
             raise Refused(
                 "--part cannot be combined with Ray, which divides the work itself; leave one of them out"

@@ -150,15 +150,13 @@ def summary_lines(summary: "Summary") -> list[str]:
     work = summary.work
     of_part = f" of {summary.part}" if summary.part else ""
     counts = [f"{summary.done:,} of {show_count(summary.inputs, 'input')}{of_part} done"]
-    counts += [
-        f"{number:,} {word}"
-        for number, word in ((summary.skipped, "skipped"), (summary.failed, "failed"))
-        if number
-    ]
-    if summary.left:
-        counts.append(f"{summary.left:,} not tried yet")
-    if summary.stale:
-        counts.append(f"{summary.stale:,} waiting to be redone after a change")
+    others = {
+        "skipped": summary.skipped,
+        "failed": summary.failed,
+        "not tried yet": summary.left,
+        "waiting to be redone after a change": summary.stale,
+    }
+    counts += [f"{number:,} {what}" for what, number in others.items() if number]
     if work.one_by_one:
         counts.append(f"{show_count(work.one_by_one, 'batch')} tried one by one")
     if summary.pruned:
