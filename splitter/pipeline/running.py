@@ -10,7 +10,7 @@ import multiprocessing.connection
 import os
 import signal
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -318,18 +318,13 @@ def _tell(end: PipelineEnd, display: PipelineDisplay, stages: Sequence[Stage]) -
                 display.say(line, name)
         for line in stage.traceback.splitlines():
             display.say(line, loud=True)
-    for line in _why_early(end):
-        display.say(line, loud=True)
-    if not (end.signal or end.early):
-        display.say(_next_step(end, stages))
-
-
-def _why_early(end: PipelineEnd) -> Iterator[str]:
     if end.signal:
-        yield "interrupted; finished work is kept; run the same command to continue"
+        display.say("interrupted; finished work is kept; run the same command to continue", loud=True)
     elif end.early:
         name, stage = end.early
-        yield f"stopped: stage {name}: {stage.why}"
+        display.say(f"stopped: stage {name}: {stage.why}", loud=True)
+    else:
+        display.say(_next_step(end, stages))
 
 
 def _next_step(end: PipelineEnd, stages: Sequence[Stage]) -> str:
