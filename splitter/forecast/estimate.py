@@ -44,6 +44,10 @@ ENOUGH_SECONDS, SLOW_TAKE_LONGER, LONGEST_TRIAL = 1.0, 3, 10.0
 SECONDS_OF_QUICK_INPUT = 0.05
 MOST_BYTES_TRIED = 1 << 28
 WARMING_UP = "000000-"
+# of an input: whether its recipe cannot count its outputs, nor tell their size; what that may go by instead;
+# whether it will fail
+_EXPECTED = np.dtype([("uncounted", "?"), ("unsized", "?"), ("content", "f8"), ("faulty", "?")])
+_UNKNOWN = (True, True, 0.0, False)
 
 
 class Outlook:
@@ -57,11 +61,10 @@ class Outlook:
         self._todo, self._options = todo, run.options
         self._groups, self._known_seconds = groups, known_seconds
         self._all = Kinds(run.survey.sizes[todo].astype("f8"), _endings(run.table, todo))
-        # what the recipe cannot count, nor tell the size of, what that may go by, and what will fail
-        self._uncounted: np.ndarray = np.ones(len(todo), bool)
-        self._unsized: np.ndarray = np.ones(len(todo), bool)
-        self._content = self._all.sizes.copy()
-        self._faulty: np.ndarray = np.zeros(len(todo), bool)
+        self._each = np.empty(len(todo), _EXPECTED)
+        self._each[:] = _UNKNOWN
+        # what the size of outputs may go by
+        self._content = self._all.sizes
         most = run.options.workers_asked[1]
         # on Ray the cluster decides, unless it is told
         self._knows_workers = run.options.executor == "local" or most is not None
@@ -92,7 +95,7 @@ class Outlook:
             self._ask()
         except OSError:
             # the recipe's own code has ended its process, or takes for ever: the trial will tell
-            self._uncounted[:], self._unsized[:], self._faulty[:] = True, True, False
+            self._each[:] = _UNKNOWN
             self._plan.exact = False
 
     def _ask(self) -> None:
@@ -102,37 +105,35 @@ class Outlook:
         look = partial(_expect, self._job, self._table, self._todo, parts)
         read = outputs = size = 0
         exact, first = True, list[str]()
-        content = np.zeros(count)
         began = time.monotonic()
         # in other processes, since it is the user's code
         asked = in_processes(look, range(parts), always_fork=True, patience=MOST_SECONDS_AT_ONCE)
         with contextlib.closing(asked) as found:
             for number, part in enumerate(found):
-                self._uncounted[number::parts] = part.unknown
-                if not number and all(part.unknown):
+                self._each[number::parts] = part.each
+                if not number and part.each["uncounted"].all():
                     break
-                read += part.inputs
+                read += len(part.each)
                 outputs += part.outputs
                 size += part.bytes
-                self._unsized[number::parts], content[number::parts] = part.unsized, part.content
-                self._faulty[number::parts] = part.faulty
                 exact = exact and part.exact
                 first = [*first, *part.first][:NAMES_SHOWN]
                 if time.monotonic() - began > SECONDS_FOR_HEADERS:
                     break
-        plan.faulty, plan.faulty_first = int(self._faulty.sum()), first
+        plan.faulty, plan.faulty_first = int(self._each["faulty"].sum()), first
         plan.outputs, plan.bytes = outputs, size
         if 0 < read < count:
             self._take_to_be_alike(read, parts, number)
-        plan.exact = exact and read == count and not self._uncounted.any()
-        if plan.exact and content[self._unsized].any():
-            self._content = content
+        plan.exact = exact and read == count and not self._each["uncounted"].any()
+        if plan.exact and self._each["content"][self._each["unsized"]].any():
+            self._content = self._each["content"]
 
     def _take_to_be_alike(self, read: int, parts: int, last: int) -> None:
         """Take unread inputs to be like those that were read, which were spread over the list."""
         plan, count = self._plan, len(self._todo)
         unread = np.arange(count) % parts > last
-        for unknown, name in ((self._uncounted, "outputs"), (self._unsized, "bytes")):
+        for field_name, name in (("uncounted", "outputs"), ("unsized", "bytes")):
+            unknown = self._each[field_name]
             unknown[unread] = unknown[~unread].mean() > 1 / 2
             if not unknown[unread].any():
                 setattr(plan, name, round(getattr(plan, name) * count / read))
@@ -187,13 +188,11 @@ class Outlook:
             plan.exact = True
             plan.outputs, plan.bytes = int(tested.outputs.sum()), int(tested.bytes.sum())
         else:
-            if self._uncounted.any():
-                some = self._uncounted[known]
-                plan.outputs += round(self._all.total(known[some], tested.outputs[some], self._uncounted))
-            if self._unsized.any():
-                unsized = self._unsized[known]
-                by_content = replace(self._all, sizes=self._content)
-                plan.bytes += round(by_content.total(known[unsized], tested.bytes[unsized], self._unsized))
+            uncounted, unsized = self._each["uncounted"], self._each["unsized"]
+            some, others = uncounted[known], unsized[known]
+            plan.outputs += round(self._all.total(known[some], tested.outputs[some], uncounted))
+            by_content = replace(self._all, sizes=self._content)
+            plan.bytes += round(by_content.total(known[others], tested.bytes[others], unsized))
         if self._knows_workers and tested.seconds_of_one:
             busy = min(plan.workers, len(todo))
             plan.seconds = self._known_seconds + tested.start + self._work(tested) / busy
@@ -246,7 +245,7 @@ class Outlook:
             if error == TimedOut.__name__ and limited:
                 # what it was given is the least that it takes
                 unfinished.append(at)
-            elif not self._faulty[known[at]]:
+            elif not self._each["faulty"][known[at]]:
                 listed = one_line(rows[0][self._table.at])
                 tested.failed += 1
                 if len(tested.first_failures) < NAMES_SHOWN:
@@ -375,47 +374,37 @@ def _extended(sizes: np.ndarray, values: np.ndarray, all_sizes: np.ndarray) -> f
 class _Headers:
     """The outputs that a recipe expects of some inputs."""
 
-    inputs: int = 0
+    each: np.ndarray
     outputs: int = 0
     bytes: int = 0
     exact: bool = True
-    # for each input whether nothing is known of its outputs, or their bytes; what these may go by; whether it
-    # will fail
-    unknown: list[bool] = field(default_factory=list)
-    unsized: list[bool] = field(default_factory=list)
-    content: list[int] = field(default_factory=list)
-    faulty: list[bool] = field(default_factory=list)
-    # the first of those that will, and why
+    # the first of those that will fail, and why
     first: list[str] = field(default_factory=list)
 
 
 def _expect(job: Job, table: InputTable, todo: np.ndarray, parts: int, part: int) -> _Headers:
     """Ask the recipe about every so many-th input."""
-    told = _Headers()
+    some = todo[part::parts]
+    told = _Headers(np.zeros(len(some), _EXPECTED))
     job.dataset.ready()
-    for index in todo[part::parts].tolist():
-        told.inputs += 1
-        told.unknown.append(False)
-        told.unsized.append(False)
-        told.content.append(0)
-        told.faulty.append(False)
+    for index, of_one in zip(some.tolist(), told.each, strict=True):
         input_file = table.input_file(index, job.layout)
         try:
             expected = job.dataset.expect(input_file)
         except Skip:
             continue
         except Exception as error:  # noqa: BLE001 - a user's method may raise anything
-            told.faulty[-1] = True
+            of_one["faulty"] = True
             if len(told.first) < NAMES_SHOWN:
                 told.first.append(one_line(str(error) or type(error).__name__))
             continue
         finally:
             input_file.scratch_folder.remove()
         if expected is None:
-            told.unknown[-1] = told.unsized[-1] = True
+            of_one["uncounted"] = of_one["unsized"] = True
             continue
         told.outputs += expected.outputs
         told.exact = told.exact and expected.exact
-        told.unsized[-1], told.content[-1] = expected.bytes is None, expected.content
+        of_one["unsized"], of_one["content"] = expected.bytes is None, expected.content
         told.bytes += expected.bytes or 0
     return told
