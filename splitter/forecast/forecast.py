@@ -159,7 +159,7 @@ def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, d
     began = time.monotonic()
     request = read_request(dataset, storage, options, display)
     storage.refuse_strange()
-    _refuse_unwritable(storage)
+    free = _free(storage)
     with contextlib.closing(request.executor), tempfile.TemporaryFile() as file:
         run = read_assignment(request, file, display, keep=False)
         if run.advice:
@@ -169,7 +169,7 @@ def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, d
         journal = Journal(storage)
         journal.peek(with_promises=True)
         decision = decide(run, journal)
-        plan = Forecast(storage.root, free=_free(storage), removed=decision.pruned)
+        plan = Forecast(storage.root, free=free, removed=decision.pruned)
         _count(plan, run, decision, journal)
         plan.changes = _changes(run, decision, journal)
         plan.no_inputs = "" if len(run.table) else why_no_inputs(run.tally)
@@ -226,26 +226,22 @@ def _first_name(run: Assignment, decision: Decision) -> str:
 
 
 def _free(storage: Storage) -> int | None:
-    """Return the free bytes on the disk of an output folder, which may not exist yet; None for a store."""
+    """Return the free bytes on the disk of an output folder, which may not exist yet; None for a store.
+
+    Refuse a folder that could not be made or written, as a run finds out by trying.
+    """
     if not isinstance(storage, LocalStorage):
         return None
-    try:
-        folder = storage.root
-        while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
-            folder = os.path.dirname(folder)
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None
-
-
-def _refuse_unwritable(storage: Storage) -> None:
-    """Refuse a folder that could not be made or written, as a run finds out by trying."""
-    if isinstance(storage, LocalStorage):
-        there = storage.root
-        while not os.path.lexists(there):
-            there = os.path.dirname(there)
-        if not os.path.isdir(there):
-            raise unwritable(storage.root, OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
-        if not os.access(there, os.W_OK | os.X_OK):
-            number = errno.EROFS if os.statvfs(there).f_flag & os.ST_RDONLY else errno.EACCES
-            raise unwritable(storage.root, OSError(number, os.strerror(number)))
+    there = storage.root
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    number = 0
+    if not os.path.isdir(there):
+        number = errno.ENOTDIR
+    elif not os.access(there, os.W_OK | os.X_OK):
+        number = errno.EROFS if os.statvfs(there).f_flag & os.ST_RDONLY else errno.EACCES
+    if number:
+        raise unwritable(storage.root, OSError(number, os.strerror(number)))
+    with contextlib.suppress(OSError):
+        return shutil.disk_usage(there).free
+    return None
