@@ -280,7 +280,7 @@ class FusedStage:
         if header not in self._tools:
             job, at = self.order.job, source.header.index(source.column)
             job = replace(job, header=source.header, at=at, marks=replace(job.marks, header=source.header))
-            self._tools[header] = replace(self._worker.tools, job=job, rows=RowMaker.of(job))
+            self._tools[header] = replace(self._worker.tools, job=job, rows=RowMaker(job))
         return self._tools[header]
 
     def _mark(self, index: int) -> None:

@@ -2,8 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from splitter.errors import BadResult
@@ -29,36 +28,21 @@ _TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): ""}
 class RowMaker:
     """Makes an input's rows of the manifest, and refuses metadata that the manifest cannot hold."""
 
-    def __init__(
-        self,
-        header: Row,
-        declared: Mapping[str, type],
-        columns: Types = (),
-        seen: Mapping[str, type] = MappingProxyType({}),
-        taken: Iterable[str] = (),
-    ) -> None:
-        """Take the dataset's columns as `header`, the sink's as `columns`, and `declared` types of metadata.
-
-        `seen` are types that the first input has set, and `taken` more names that the sink reserves.
-        """
-        self._columns = tuple(header)
-        self._own_columns = columns
-        self._taken = {*header, *OWN_COLUMNS, *dict(columns), *taken}
-        self._added_later = ("",) * len(columns)
+    def __init__(self, job: "Job") -> None:
+        sink, declared = job.sink, job.dataset.metadata_types
+        self._columns = tuple(job.header)
+        self._own_columns = sink.columns
+        self._taken = {*self._columns, *OWN_COLUMNS, *dict(sink.columns), *sink.own_columns}
+        self._added_later = ("",) * len(sink.columns)
         # what stands where the location of an output would
         self.no_file: Sequence[str] = (*NO_FILE, *self._added_later)
-        self._declared = {**seen, **declared}
+        # in shards with columns, the first input has set the types of the others
+        self._declared = {**sink.types, **declared}
         self._explicit = frozenset(declared)
         self._shapes: dict[tuple[Any, ...], Types | None] = {}
         self._heads: dict[tuple[Types, Types], RowColumns] = {}
         self._csv = CsvText()
         self._skipped = RowColumns(self._columns, (), ((SKIPPED_COLUMN, "str"),))
-
-    @classmethod
-    def of(cls, job: "Job") -> "RowMaker":
-        """Return what makes the rows of a run."""
-        sink = job.sink
-        return cls(job.header, job.dataset.metadata_types, sink.columns, sink.types, sink.own_columns)
 
     def location(self, stored: StoredOutput) -> Sequence[str]:
         """Return the values that say where an output is; a sink may fill in its own when the batch ends."""

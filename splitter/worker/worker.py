@@ -52,7 +52,7 @@ class Worker:
         self._needed, self._give_up = needed, give_up
         folder = scratch or job.storage.scratch()
         fetcher = Fetcher(Scratch(folder), ahead=scratch is not None, announce=announce)
-        rows = RowMaker.of(job)
+        rows = RowMaker(job)
         self.tools = WorkerTools(
             job=job,
             process=one_at_a_time(job.dataset),
