@@ -72,7 +72,9 @@ class RayExecutor(Executor):
         self._open = contextlib.ExitStack()
         self._connected = False
         self._looked_at = 0.0
-        self._slots = self._nodes = self._cpus = self._gpus = 0
+        self._slots = 0
+        # of nodes that batches fit into
+        self._resources: list[dict[str, float]] = []
         self._packed = b""
         # for which job that is
         self._job: Orders | None = None
@@ -134,10 +136,10 @@ class RayExecutor(Executor):
         """Return the number of nodes that take batches, and how much of them is in use."""
         self._look()
         busy = min(len(self._at_work), self._slots)
-        there = [show_count(self._nodes, "node")]
-        cpus, gpus = self.cluster.cpus, self.cluster.gpus
-        for takes, total, noun in ((cpus, self._cpus, "CPU"), (gpus, self._gpus, "GPU")):
+        there = [show_count(len(self._resources), "node")]
+        for takes, noun in ((self.cluster.cpus, "CPU"), (self.cluster.gpus, "GPU")):
             if takes:
+                total = int(sum(resources.get(noun, 0) for resources in self._resources))
                 there.append(f"{min(takes * busy, total):g} of {show_count(total, noun)}")
         return ", ".join(there)
 
@@ -304,13 +306,8 @@ class RayExecutor(Executor):
         if time.monotonic() - self._looked_at < SECONDS_BETWEEN_LOOKS:
             return
         self._looked_at = time.monotonic()
-        nodes = _nodes()
-        self._slots = sum(self._slots_of(node["Resources"]) for node in nodes)
-        used = [node for node in nodes if self._slots_of(node["Resources"])]
-        self._nodes = len(used)
-        self._cpus, self._gpus = (
-            int(sum(node["Resources"].get(name, 0) for node in used)) for name in ("CPU", "GPU")
-        )
+        self._resources = [node["Resources"] for node in _nodes() if self._slots_of(node["Resources"])]
+        self._slots = sum(map(self._slots_of, self._resources))
 
     def _slots_of(self, resources: dict[str, float]) -> int:
         """Return how many batches fit into a node."""
