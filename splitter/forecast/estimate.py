@@ -180,19 +180,21 @@ class Outlook:
     def _take(self, tested: "_Tested") -> None:
         """Conclude from what was tried."""
         plan, todo, known = self._plan, self._todo, tested.known
+        made = tested.journal.entries[tested.entries]
+        outputs, sizes = made["outputs"].astype("f8"), made["bytes"].astype("f8")
         plan.tried, plan.tried_failed = len(known), tested.failed
         plan.failed_first = tested.first_failures
         plan.unfinished = tested.unfinished
         if len(known) == len(todo):
             # there is nothing left to guess
             plan.exact = True
-            plan.outputs, plan.bytes = int(tested.outputs.sum()), int(tested.bytes.sum())
+            plan.outputs, plan.bytes = int(outputs.sum()), int(sizes.sum())
         else:
             uncounted, unsized = self._each["uncounted"], self._each["unsized"]
             some, others = uncounted[known], unsized[known]
-            plan.outputs += round(self._all.total(known[some], tested.outputs[some], uncounted))
+            plan.outputs += round(self._all.total(known[some], outputs[some], uncounted))
             by_content = replace(self._all, sizes=self._content)
-            plan.bytes += round(by_content.total(known[others], tested.bytes[others], unsized))
+            plan.bytes += round(by_content.total(known[others], sizes[others], unsized))
         if self._knows_workers and tested.seconds_of_one:
             busy = min(plan.workers, len(todo))
             plan.seconds = self._known_seconds + tested.start + self._work(tested) / busy
@@ -253,8 +255,6 @@ class Outlook:
                     tested.first_failures.append(show_failure(listed, text))
         tested.unfinished = len(unfinished)
         tested.known, tested.entries = np.delete(known, unfinished), np.delete(entries, unfinished)
-        of_known = journal.entries[tested.entries]
-        tested.outputs, tested.bytes = of_known["outputs"].astype("f8"), of_known["bytes"].astype("f8")
 
     def _warming_up(self, chosen: np.ndarray) -> list[Batch]:
         """Return a small input for each worker: loading for the first input does not count as work."""
@@ -279,8 +279,6 @@ class _Tested:
         seconds: Of each batch, by its first input, what an input took.
         known: The inputs that have come to something.
         entries: What they have come to.
-        outputs: How many output files each has given.
-        bytes: Their bytes.
     """
 
     at_once: int
@@ -292,8 +290,6 @@ class _Tested:
     seconds: dict[int, float] = field(default_factory=dict)
     known: np.ndarray = field(default_factory=lambda: np.empty(0, "i8"))
     entries: np.ndarray = field(default_factory=lambda: np.empty(0, "i8"))
-    outputs: np.ndarray = field(default_factory=lambda: np.empty(0))
-    bytes: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @property
     def seconds_of_one(self) -> float:
