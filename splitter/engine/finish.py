@@ -218,11 +218,10 @@ def _note_what_it_took(storage: Storage, progress: Progress) -> None:
 
 
 def _has_manifest(storage: Storage) -> bool:
-    try:
+    # a store that does not answer has been complained of already
+    with contextlib.suppress(StorageError):
         return storage.exists(MANIFEST)
-    except StorageError:
-        # a store that does not answer has been complained of already
-        return False
+    return False
 
 
 def _why_unreadable(run: Assignment, unreadable: np.ndarray) -> str:
@@ -317,10 +316,9 @@ def split_manifest(
 
 def _split_before(storage: Storage) -> SplitRule | None:
     """Return the rule of an earlier split; a damaged one is replaced."""
-    try:
+    with contextlib.suppress(StorageError):
         return SplitRule.stored(storage)
-    except StorageError:
-        return None
+    return None
 
 
 def unsplit_manifest(storage: Storage) -> None:

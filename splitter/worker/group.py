@@ -50,10 +50,9 @@ class OlderShards:
             raise SampleLost(str(error).replace(reader.folder, self._storage.root)) from None
 
     def _opened(self, shard: str) -> OutputReader | None:
-        try:
+        with contextlib.suppress(OSError):
             return OutputReader(self._storage.near(shard, self._folder), DONE_AGAIN)
-        except OSError:
-            return None
+        return None
 
     def close(self) -> None:
         """Remove the copies."""
