@@ -85,14 +85,11 @@ def _early_request(
 ) -> RunRequest | None:
     """Return a request for no input yet; None if there must be some to see whether it makes sense."""
     nothing = upstream.nothing()
-    try:
-        request = request_of(nothing) if nothing else None
-    except Refused:
-        request = None
-    if request is None:
-        fused.decline()
-        return None
-    return request
+    with contextlib.suppress(Refused):
+        if nothing:
+            return request_of(nothing)
+    fused.decline()
+    return None
 
 
 def _first_request(

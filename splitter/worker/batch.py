@@ -96,9 +96,8 @@ class BatchInProgress:
         if not is_url(self.job.layout.root) and not any(b"://" in text for text in batch.texts):
             return {}
         remote = {}
-        for index in range(len(batch)):
+        for index, found in enumerate(self._found):
             url = self._path(index)
-            found = self._found[index]
             if not (self.job.dataset.opens_files or found.size == UNREADABLE):
                 continue
             if is_url(url) and index not in batch.failures and index not in batch.members:

@@ -30,7 +30,6 @@ class Surroundings:
         `give_up` ends a runner that has become useless; without it this process is not a runner, and less
         is undone.
         """
-        of_runner = give_up is not None
         self._process, self._give_up = os.getpid(), give_up
         self._umask = os.umask(0o077)
         os.umask(self._umask)
@@ -38,12 +37,12 @@ class Surroundings:
         with contextlib.suppress(OSError):
             self._folder = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
         self._streams = sys.stdout, sys.stderr
-        self._of_runner, self._needed = of_runner, tuple(needed)
+        self._needed = tuple(needed)
         self._pipe = _identity(needed[0]) if needed else None
         self._user = os.geteuid()
         self._limits = {which: resource.getrlimit(which) for which in _LIMITS}
         # an alarm that setup() has set goes on
-        self._ends_alarms = of_runner and not any(signal.getitimer(signal.ITIMER_REAL))
+        self._ends_alarms = not any(signal.getitimer(signal.ITIMER_REAL))
 
     def before_output(self) -> None:
         """Have the next file made as the user's umask says, and in no copy of this process."""
@@ -57,7 +56,7 @@ class Surroundings:
         if self._folder >= 0:
             with contextlib.suppress(OSError):
                 os.fchdir(self._folder)
-        if self._of_runner:
+        if self._give_up is not None:
             self._restore_process()
         self.end_if_harmed()
 
