@@ -1,7 +1,7 @@
 """What a run is asked for: options checked, the list read, every input looked at once."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -371,19 +371,9 @@ def _executor(recipe: ProcessorDataset, options: RunOptions) -> Executor:
 
 def listing_of(inputs: InputList, options: RunOptions) -> InputList:
     """Return the list that the recipe was given, with what the options say about it."""
-    names = (
-        "from_",
-        "root",
-        "delimiter",
-        "pattern",
-        "folder_label",
-        "labels",
-        "on",
-        "where",
-        "member",
-        "all_rows",
-    )
-    given = {name: getattr(options, name) for name in names if getattr(options, name) not in (None, False)}
-    if options.column != "input":
-        given["column"] = options.column
+    # what both have; --rename has no plain default, and is read on its way
+    names = [one.name for one in fields(InputList) if hasattr(RunOptions, one.name)]
+    given = {
+        name: getattr(options, name) for name in names if getattr(options, name) != getattr(RunOptions, name)
+    }
     return inputs.with_options(**given, rename=options.new_names)
