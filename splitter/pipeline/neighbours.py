@@ -14,7 +14,7 @@ import numpy as np
 
 from splitter.errors import SplitterError
 from splitter.inputs.stages import Committed, StageOutputs
-from splitter.ledger.journal import INDEX, Journal
+from splitter.ledger.journal import INDEX, MERGED, Journal
 from splitter.ledger.list_copy import stored_rows
 from splitter.ledger.manifest import union_of
 from splitter.ledger.protocol import BEGUN, generation_of
@@ -213,10 +213,8 @@ class Upstream:
 
     def _of_this_run(self, names: Iterable[str], generation: int) -> None:
         # what merges records brings nothing new
-        fresh = [
-            name for name in names if generation_of(name) >= generation and not name.endswith("-compact")
-        ]
-        fresh = [name for name in fresh if name not in self._seen]
+        unseen = [name for name in names if name not in self._seen and not name.endswith(MERGED)]
+        fresh = [name for name in unseen if generation_of(name) >= generation]
         if not fresh:
             return
         journal = Journal(self._storage)
