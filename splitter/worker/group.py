@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+from typing import Any
 
 from splitter.errors import StorageError
 from splitter.inputs.shards.index import MemberLocation
@@ -68,7 +69,7 @@ class GroupInProgress(BatchInProgress):
     def __init__(self, batch: Batch, tools: WorkerTools, group: Group) -> None:
         self._group = group
         # what is made now, and what is taken over from older shards
-        self._made: list[tuple[int, OutputOwner, RowColumns, int, int]] = []
+        self._made: list[tuple[int, OutputOwner, RowColumns]] = []
         self._carried: list[tuple[GroupMember, OutputOwner]] = []
         super().__init__(batch, tools)
 
@@ -102,15 +103,13 @@ class GroupInProgress(BatchInProgress):
                     self.sink.advance(ranks[advanced])
                     advanced += 1
 
-    def _keep(
-        self, index: int, made: list[OutputRow], metadata: Metadata, *, outputs: int, size: int
-    ) -> None:
+    def _keep(self, index: int, made: list[OutputRow], metadata: Metadata, **_: int) -> None:
         """Give the outputs of an input to the shards."""
         head, rows = self.tools.rows.rows(self.rows[index][0], made, metadata)
         group = self._group
         owner = _owner(group, group.ranks[index], group.numbers[index], head, rows)
         self.sink.keep_input(owner)
-        self._made.append((index, owner, head, outputs, size))
+        self._made.append((index, owner, head))
         self.finished.add(index)
 
     def _carry(self, member: GroupMember, older: OlderShards) -> None:
@@ -162,21 +161,10 @@ class GroupInProgress(BatchInProgress):
 
     def _add_entries(self) -> None:
         """Add the entry of each input, now that all know where their outputs are."""
-        for index, owner, head, outputs, size in self._made:
-            text = CsvText().encode(owner.rows)
-            self.add(index, DONE, head=head, outputs=outputs, size=size, text=text)
+        for index, owner, head in self._made:
+            self.add(index, DONE, head=head, **_entry(owner))
         for member, owner in self._carried:
-            sizes = [int(row[owner.at + SIZE_AT]) for row in owner.rows if row[owner.at]]
-            text = CsvText().encode(owner.rows)
-            self.record.add(
-                member.key,
-                member.fingerprint,
-                DONE,
-                head=member.head,
-                outputs=len(sizes),
-                size=sum(sizes),
-                text=text,
-            )
+            self.record.add(member.key, member.fingerprint, DONE, head=member.head, **_entry(owner))
         for key in self._group.dropped:
             self.record.add_not_done(key)
 
@@ -199,6 +187,12 @@ def _in_reading_order(ranks: list[int], locations: dict[int, MemberLocation]) ->
 def _owner(group: Group, rank: int, number: int, head: RowColumns, rows: list[Row]) -> OutputOwner:
     types = {"size": "int", **dict((*head.outputs, *head.inputs))}
     return OutputOwner(rank, number, head.names, types, len(head.columns), rows, group.digits)
+
+
+def _entry(owner: OutputOwner) -> dict[str, Any]:
+    """Return what the commit record says of the outputs of an input."""
+    sizes = [int(row[owner.at + SIZE_AT]) for row in owner.rows if row[owner.at]]
+    return {"outputs": len(sizes), "size": sum(sizes), "text": CsvText().encode(owner.rows)}
 
 
 def _addresses(owner: OutputOwner) -> list[Address]:
