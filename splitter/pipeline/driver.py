@@ -48,7 +48,7 @@ class StageHooks(RunHooks):
         fused: FusedUsers,
     ) -> None:
         """Take the stages that follow; `shard_bytes` is of one that makes shards of ranges of the inputs."""
-        self._state, self._after, self._queue, self._contents = state, [*after], queue, contents
+        self._state, self._after, self._queue, self.contents = state, [*after], queue, contents
         self._shard_bytes = shard_bytes
         self._fused = fused
         self._journal: Journal | None = None
@@ -71,7 +71,7 @@ class StageHooks(RunHooks):
     def begun(self, run: Assignment, decision: Decision, journal: Journal) -> None:
         """Let those that follow begin."""
         self._journal = journal
-        self._contents.begin(run.storage)
+        self.contents.begin(run.storage)
         self.note_valid(run, decision.state, journal)
         self._state.begin(decision.generation)
 
@@ -117,11 +117,10 @@ class StageDriver:
         state: StageState,
         line: Sequence[tuple[Stage, StageState]],
         hooks: StageHooks,
-        contents: Contents,
         needed: np.ndarray,
         display: StageDisplay,
     ) -> None:
-        self._stage, self._state, self._hooks, self._contents = stage, state, hooks, contents
+        self._stage, self._state, self._hooks = stage, state, hooks
         self._needed, self._display = needed, display
         self._upstream = self._followed(line) if line else None
         self._fused = FusedWork(stage, state, storage_of(stage.outputs.folder)) if stage.fuse else None
@@ -138,7 +137,7 @@ class StageDriver:
         try:
             if self._upstream and follows and self._upstream.end == AT_WORK:
                 self._tell_wait()
-                used = self._contents.used
+                used = self._hooks.contents.used
                 progress = follow(
                     self._request, self._upstream, self._state, used, self._display, self._fused
                 )

@@ -187,7 +187,6 @@ class _Drivers:
             StageHooks(
                 state, after, self._pipeline.queue, contents, _shard_bytes(stage, self._stages), fused
             ),
-            contents,
             self._needed[stage.name],
             StageDisplay(theirs),
         )
