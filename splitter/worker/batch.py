@@ -142,7 +142,7 @@ class BatchInProgress:
         blame, tools = self.blame, self.tools
         if blame is not None:
             tools.mark(SECOND)
-            fetcher = Fetcher(Scratch(tools.folder), ahead=False, announce=tools.announce)
+            fetcher = Fetcher(Scratch(tools.folder))
             members = MemberFiles(Scratch(tools.folder), fetcher, self.job.items)
             with contextlib.closing(fetcher), contextlib.closing(members):
                 other = TrialInProgress(second, replace(tools, fetcher=fetcher, members=members))

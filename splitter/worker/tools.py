@@ -31,7 +31,6 @@ class WorkerTools:
         holds: Whether a row of the list and the metadata of an output are those of one that is kept; None
             if all are stored.
         mark: Told the index of each input that is begun.
-        announce: Told which process fetches.
         gate: Open when the recipe is known not to fail on everything.
     """
 
@@ -45,5 +44,4 @@ class WorkerTools:
     members: MemberFiles
     holds: Condition | None
     mark: Callable[[int], None]
-    announce: Callable[[int], None]
     gate: Gate | None

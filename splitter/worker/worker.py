@@ -64,7 +64,6 @@ class Worker:
             members=MemberFiles(Scratch(folder), fetcher, job.items),
             holds=condition_over(job.keep, partial(_value_of, rows), option="--keep") if job.keep else None,
             mark=mark,
-            announce=announce,
             gate=gate,
         )
         # what is fused fetches nothing
