@@ -56,7 +56,6 @@ class RunPart:
     of: int
 
     def __str__(self) -> str:
-        """Name the part in a message."""
         return f"part {self.number} of {self.of}"
 
     @property
@@ -215,7 +214,6 @@ class RunOptions:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse invalid values before any work."""
         types_of = typing.get_type_hints(type(self))
         for option in dataclasses.fields(self):
             _check_type(option.name, getattr(self, option.name), types_of[option.name])

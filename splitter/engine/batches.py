@@ -169,7 +169,6 @@ class Planner(_StatePlanner):
             self.pace.largest_done = max(self.pace.largest_done, counts.inputs)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches, each made when a worker is free to take it."""
         start = number = 0
         while start < len(self._order):
             in_shard = number < len(self._stretches)
@@ -308,7 +307,6 @@ class GroupPlanner(_StatePlanner):
         self._careful = self._careful and not report.counts.inputs
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches, each made when a worker is free to take it."""
         first = True
         for number in self._numbers.tolist():
             batch = self._batch(number)

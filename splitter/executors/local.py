@@ -51,7 +51,6 @@ class LocalExecutor(Executor):
         return usable_cpus() if self.limits.workers is None else self.limits.workers
 
     def device(self, requested: str) -> str:
-        """Return what this machine has."""
         # asked without initialising CUDA, so that workers can still be forked
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         usable = requested != "cpu" and torch.cuda.is_available()
@@ -67,7 +66,6 @@ class LocalExecutor(Executor):
             _check_shared_memory(workers)
 
     def run(self, job: Job, batches: Iterable[Batch | None], busy: int) -> Generator[Report, None, None]:
-        """Do the batches and yield a report for each as it finishes."""
         if self.workers:
             _allow_files_for(busy)
             # with fewer batches than workers, those at work use the other CPUs as well, if they make files
@@ -314,7 +312,6 @@ class _Processes:
 
     @property
     def are_started(self) -> bool:
-        """Return whether all were started."""
         return self._iterator is not None
 
     def any_died(self) -> bool:

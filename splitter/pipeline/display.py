@@ -43,7 +43,6 @@ class StageDisplay(Display):
         self.error(text.removeprefix("--prune: "))
 
     def error(self, text: str) -> None:
-        """Hand on a line."""
         self.send("line", text=one_line(text))
 
     def say_meanwhile(self, text: str) -> None:
@@ -59,7 +58,6 @@ class StageDisplay(Display):
         self.send("progress", inputs=self._inputs, work=self._work, status="")
 
     def update(self, work: WorkCounts, status: str = "") -> None:
-        """Show what is done so far."""
         self._work, now = work, time.monotonic()
         if now - self._told >= _SECONDS_BETWEEN_EVENTS or work.inputs >= self._inputs:
             self._told = now

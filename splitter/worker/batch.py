@@ -87,7 +87,6 @@ class BatchInProgress:
         return self.job.sink.open(self.job.storage, self.batch.name, stale)
 
     def close(self) -> None:
-        """Close the sink."""
         self.sink.close()
 
     def _remote_inputs(self) -> dict[int, RemoteInput]:
@@ -107,7 +106,6 @@ class BatchInProgress:
         return remote
 
     def _path(self, index: int) -> str:
-        """Return where an input is."""
         return self.job.layout.location(self.rows[index][0][self.job.at])
 
     # -- the way of a batch ----------------------------------------------------------------------------------

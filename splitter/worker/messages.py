@@ -127,7 +127,6 @@ class Batch:
     fused: Fused | None = None
 
     def __len__(self) -> int:
-        """Return how many inputs it has."""
         return len(self.texts)
 
     def part(self, name: str, start: int, stop: int) -> "Batch":

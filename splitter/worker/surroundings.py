@@ -100,7 +100,6 @@ class Surroundings:
         return any(_height(resource.getrlimit(which)) < _height(at) for which, at in self._limits.items())
 
     def close(self) -> None:
-        """Close the folder."""
         if self._folder >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._folder)
