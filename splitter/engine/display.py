@@ -43,8 +43,8 @@ class Display:
 
     def __init__(self, *, quiet: bool = False, announces: bool = True, progress: str = "auto") -> None:
         """Print nothing yet. `announces`: say first how much there is to do. `progress`: of --progress."""
-        self._quiet, self._announces, self._progress = quiet, announces, progress
-        self._view: View | None = None
+        self.quiet, self._announces, self._progress = quiet, announces, progress
+        self.view: View | None = None
         self._snapshot = Snapshot(0, 0)
         self._patience: threading.Timer | None = None
 
@@ -56,7 +56,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line, unless quiet."""
-        if not self._quiet:
+        if not self.quiet:
             self.error(text)
 
     def say_meanwhile(self, text: str) -> None:
@@ -74,8 +74,8 @@ class Display:
 
     def error(self, text: str) -> None:
         """Print a line, quiet or not."""
-        if self._view:
-            self._view.say(one_line(text))
+        if self.view:
+            self.view.say(one_line(text))
         else:
             sys.stderr.write(f"{one_line(text)}\n")
             sys.stderr.flush()
@@ -96,15 +96,15 @@ class Display:
         """Show what is done so far, and what it is done on."""
         self._wait_for_first(done=work.inputs > 0)
         self._snapshot = replace(self._snapshot, work=work, status=status)
-        self._view = self._view or self._opened()
-        if self._view:
-            self._view.show(self._snapshot)
+        self.view = self.view or self._opened()
+        if self.view:
+            self.view.show(self._snapshot)
 
     def _opened(self) -> View | None:
         """Return the view that fits; quiet, there is none but that for programs."""
         if self._progress == "json":
             return JsonLines()
-        if self._quiet:
+        if self.quiet:
             return None
         if is_notebook():
             return NotebookBar()
@@ -128,9 +128,9 @@ class Display:
                 # a signal may have come before it was started
                 self._patience.join()
             self._patience = None
-        if self._view:
-            self._view.stop()
-            self._view = None
+        if self.view:
+            self.view.stop()
+            self.view = None
 
     def summary(self, summary: "Summary", *, next_step: bool = True) -> None:
         """Print the lines at the end, the last of which is the next step unless that was said."""
@@ -141,7 +141,7 @@ class Display:
             self.say(line)
         for line in summary_lines(summary)[: None if next_step else -1]:
             self.say(line)
-        if self._quiet and (summary.stopped or summary.failed or summary.unreadable):
+        if self.quiet and (summary.stopped or summary.failed or summary.unreadable):
             self.error(f"splitter: {_trouble(summary)}")
 
 

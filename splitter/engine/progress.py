@@ -14,7 +14,7 @@ from splitter.text.show import show_bytes, show_clock, show_count, show_seconds
 from splitter.worker.messages import WorkCounts
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_BETWEEN_OBJECTS = 1.0
@@ -163,17 +163,22 @@ def write_event(event: str, fields: dict[str, Any]) -> None:
 
 
 class LiveLine(View):
-    """A line on a terminal, with a bar.
+    """A line on a terminal, with a bar; or what `render` gives instead.
 
     It brings a thread, so it comes only after the workers were started.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, render: "Callable[[], RenderableType] | None" = None) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self._snapshot = snapshot
-        self._live = Live(self, console=Console(stderr=True), transient=True, refresh_per_second=_PER_SECOND)
+        self._live = Live(
+            console=Console(stderr=True),
+            transient=True,
+            refresh_per_second=_PER_SECOND,
+            get_renderable=render or (lambda: self),
+        )
         self._live.start()
 
     def show(self, snapshot: Snapshot) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from splitter.engine.display import Display, summary_lines
-from splitter.engine.progress import SECONDS_BETWEEN_LINES, Snapshot, write_event
+from splitter.engine.progress import SECONDS_BETWEEN_LINES, LiveLine, Snapshot, write_event
 from splitter.ledger.run_files import SAME_PIPELINE_RUN, SAME_RUN
 from splitter.text.show import one_line, show_bytes
 from splitter.worker.messages import WorkCounts
@@ -16,13 +16,11 @@ from splitter.worker.messages import WorkCounts
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from rich.live import Live
     from rich.table import Table
 
     from splitter.engine.summary import Summary
 
 _SECONDS_BETWEEN_EVENTS = 0.5
-_PER_SECOND = 2
 
 
 class StageDisplay(Display):
@@ -105,28 +103,19 @@ class StageLine:
         return [counts, *(one for one in self.snapshot.parts() if not one.endswith(" left")), *waiting]
 
 
-class PipelineDisplay:
+class PipelineDisplay(Display):
     """Shows all stages: live on a terminal, elsewhere a line now and then."""
 
     def __init__(self, names: Sequence[str], *, quiet: bool = False, progress: str = "auto") -> None:
+        super().__init__(quiet=quiet)
         self.lines = {name: StageLine(name) for name in names}
-        self._quiet, self._json = quiet, progress == "json"
-        self._live: Live | None = None
+        self._json = progress == "json"
         self._shown = time.monotonic()
 
-    def start(self) -> None:
+    def begin(self) -> None:
         """Begin to show; all processes are started, so threads may be."""
-        if sys.stderr.isatty() and not (self._quiet or self._json):
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(
-                console=Console(stderr=True),
-                transient=True,
-                refresh_per_second=_PER_SECOND,
-                get_renderable=self._table,
-            )
-            self._live.start()
+        if sys.stderr.isatty() and not (self.quiet or self._json):
+            self.view = LiveLine(Snapshot(0, 0), self._table)
 
     def _table(self) -> "Table":
         from rich.table import Table
@@ -155,7 +144,7 @@ class PipelineDisplay:
         for name, size in queued.items():
             self.lines[name].queued = size
         now = time.monotonic()
-        if self._live is None and not self._json and now - self._shown >= SECONDS_BETWEEN_LINES:
+        if self.view is None and not self._json and now - self._shown >= SECONDS_BETWEEN_LINES:
             self._shown = now
             for line in self.lines.values():
                 if line.is_at_work:
@@ -163,25 +152,14 @@ class PipelineDisplay:
 
     def say(self, text: str, name: str = "", *, loud: bool = False) -> None:
         """Print a line, marked by the stage that it is of."""
-        if self._quiet and not (loud or text.startswith("note: ")):
+        if self.quiet and not (loud or text.startswith("note: ")):
             return
-        text = (f"{name}: {text}" if name else text).replace(SAME_RUN, SAME_PIPELINE_RUN)
-        if self._live:
-            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        else:
-            sys.stderr.write(f"{one_line(text)}\n")
-            sys.stderr.flush()
+        self.error((f"{name}: {text}" if name else text).replace(SAME_RUN, SAME_PIPELINE_RUN))
 
     def end(self, name: str, summary: "Summary") -> None:
         """Tell other programs what a stage has come to."""
         if self._json:
             write_event("end", {"stage": name, **summary.fields()})
-
-    def stop(self) -> None:
-        """Take away what moves."""
-        if self._live:
-            self._live.stop()
-            self._live = None
 
 
 def lines_of(summary: "Summary") -> list[str]:

@@ -154,7 +154,7 @@ class _Drivers:
         try:
             for stage in self._stages:
                 self._start(stage)
-            self._display.start()
+            self._display.begin()
             self._wait()
         except Interrupted as interruption:
             self._end.signal = interruption.signal_number
