@@ -61,9 +61,6 @@ class StageDisplay(Display):
             self._told = now
             self.send("progress", inputs=self._inputs, work=work, status=status)
 
-    def stop(self) -> None:
-        """Do nothing: nothing moves here."""
-
 
 @dataclass
 class StageLine:
