@@ -7,6 +7,7 @@ What the child does is an ordinary batch of its own run, in its own folder. What
 to the child's own workers: then the files of the parent are published, as if the stages were not fused.
 """
 
+import contextlib
 import os
 import pickle
 import sys
@@ -305,18 +306,14 @@ class FusedStages:
     def of(self, content: bytes) -> FusedStage | None:
         """Return a stage; None if its recipe cannot be loaded here."""
         if content not in self._stages:
-            self._stages[content] = self._loaded(content)
+            sent: SentOrder = pickle.loads(content)  # noqa: S301 - from the driver of this pipeline
+            if sent.sources:
+                sys.meta_path.insert(0, TextImporter(sent.sources))
+            self._stages[content] = None
+            # a user's module may raise anything while it is imported
+            with contextlib.suppress(Exception):
+                self._stages[content] = FusedStage(pickle.loads(sent.order), self)  # noqa: S301 - the same
         return self._stages[content]
-
-    def _loaded(self, content: bytes) -> FusedStage | None:
-        sent: SentOrder = pickle.loads(content)  # noqa: S301 - from the driver of this pipeline
-        if sent.sources:
-            sys.meta_path.insert(0, TextImporter(sent.sources))
-        try:
-            order: FusedOrder = pickle.loads(sent.order)  # noqa: S301 - the same
-        except Exception:  # noqa: BLE001 - a user's module may raise anything while it is imported
-            return None
-        return FusedStage(order, self)
 
     def undo(self, fused: Fused, batch: str) -> None:
         """Undo what a dead runner has begun in the stages, with a batch of this name."""
