@@ -47,15 +47,14 @@ class FusedUsers:
             for one in stages
             if one.before is stage and one.fuse
         ]
-        # a batch that is lost with its worker may be half done in the folder of another stage
-        self._is_off = False
 
     def stop(self) -> None:
         """Leave the rest to their own workers."""
-        self._is_off = True
         for state, users in self._users:
             state.decline()
             users.stop()
+        # a batch that is lost with its worker may be half done in the folder of another stage
+        self._users = []
 
     @property
     def are_decided(self) -> bool:
@@ -66,9 +65,7 @@ class FusedUsers:
 
     def with_them(self, batch: Batch, journal: Journal) -> Batch:
         """Return a batch with what is fused with it; only what was never done is as usual."""
-        if self._is_off or not self._users:
-            return batch
-        if (journal.find(np.array(batch.keys, "u8")) >= 0).any():
+        if not self._users or (journal.find(np.array(batch.keys, "u8")) >= 0).any():
             return batch
         fused, _ = self._now()
         return replace(batch, fused=fused if fused.stages else None)
