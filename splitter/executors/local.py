@@ -150,7 +150,7 @@ def _in_workers(
             yield Report.stopped(RunStopped(f"{message}, then run the same command to continue"))
         except RuntimeError:
             # the DataLoader reports a dead worker: what is not committed runs in a new round
-            if not processes.any_died():
+            if all(guard.exitcode is None for guard in processes.guards):
                 raise
 
 
@@ -313,10 +313,6 @@ class _Processes:
     @property
     def are_started(self) -> bool:
         return self._iterator is not None
-
-    def any_died(self) -> bool:
-        """Return whether a worker has ended though there is more to do."""
-        return any(guard.exitcode is not None for guard in self.guards)
 
     def __exit__(self, *error: object) -> None:
         # what comes next relies on the workers being gone
