@@ -46,10 +46,6 @@ class StageDisplay(Display):
     def say_meanwhile(self, text: str) -> None:
         """Say nothing: the line of the stage shows that it is there."""
 
-    def wait_for(self, stage: str) -> None:
-        """Show that this stage waits for another one."""
-        self.send("waits", stage=stage)
-
     def start(self, *, inputs: int, size: int, done: int = 0) -> None:  # noqa: ARG002 - as the base
         """Show how many inputs there are so far."""
         self._inputs = inputs + done

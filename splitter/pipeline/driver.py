@@ -176,7 +176,7 @@ class StageDriver:
 
     def _tell_wait(self) -> None:
         if self._upstream and self._stage.before and self._upstream.end == AT_WORK:
-            self._display.wait_for(self._stage.before.name)
+            self._display.send("waits", stage=self._stage.before.name)
 
     def _rest(self, progress: Progress, end: int, why_ended: Interrupted | Report | None) -> Summary | None:
         """Do what is left, and make the manifest; remove what is in no list if that list is complete."""
