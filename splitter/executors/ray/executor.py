@@ -54,10 +54,8 @@ Orders = Job | guard_process.Errand
 
 _LOST = (
     ray.exceptions.WorkerCrashedError,
-    ray.exceptions.NodeDiedError,
     ray.exceptions.LocalRayletDiedError,
     ray.exceptions.OutOfMemoryError,
-    ray.exceptions.ObjectLostError,
     ray.exceptions.TaskCancelledError,
 )
 
@@ -393,16 +391,14 @@ def _report_of(reference: Any, keys: list[int]) -> Report:  # noqa: ANN401 - a r
     """Return the report of a task."""
     try:
         answer = ray.get(reference)
-    except _LOST as error:
+    except (ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError):
         # a node that is gone says nothing about its inputs
-        if isinstance(error, (ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError)):
-            return Report(notes=[NODE_GONE])
-        return Report(lost=keys)
+        return Report(notes=[NODE_GONE])
+    except _LOST:
+        answer = None
     except ray.exceptions.RayError as error:
         return Report.stopped(reason_of_ray(error))
-    if answer is None:
-        return Report(lost=keys)
-    return pickle.loads(answer)  # noqa: S301 - from a guard of this run
+    return Report(lost=keys) if answer is None else pickle.loads(answer)  # noqa: S301 - from our guard
 
 
 def _check_answer(node: str, reference: Any, token: str, folder: str) -> None:  # noqa: ANN401
