@@ -60,19 +60,14 @@ def refuse_virtual(dataset: ProcessorDataset, options: RunOptions) -> None:
 def refuse_own_columns(header: list[str], listing: InputList, sink: Sink) -> None:
     """Refuse a list with columns that the manifest or the shards use themselves."""
     for name in header:
+        why = ""
         if name in sink.own_columns:
-            raise Refused(
-                f"the dataset list has a column {name!r}, which the shards use themselves; use --rename "
-                f"{name}=NEW"
-            )
-        if sink.needs_columns and name != in_unicode(name):
-            raise Refused(
-                f"the dataset list has a column {name!r}, which is not UTF-8, as names in shards must be; "
-                "use --rename"
-            )
-        if name in (*OWN_COLUMNS, *dict(sink.columns)):
-            message = f"the dataset list has a column {name!r}, which the manifest uses itself"
-            message += f"; use --rename {name}=NEW"
+            why = f"the shards use themselves; use --rename {name}=NEW"
+        elif sink.needs_columns and name != in_unicode(name):
+            why = "is not UTF-8, as names in shards must be; use --rename"
+        elif name in (*OWN_COLUMNS, *dict(sink.columns)):
+            why = f"the manifest uses itself; use --rename {name}=NEW"
             if name == OUTPUT_COLUMNS[0] != listing.column:
-                message += f", or --column {name} to process the output files of a manifest"
-            raise Refused(message)
+                why += f", or --column {name} to process the output files of a manifest"
+        if why:
+            raise Refused(f"the dataset list has a column {name!r}, which {why}")
