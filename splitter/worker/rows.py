@@ -161,25 +161,21 @@ class RowMaker:
 
     def _check_keys(self, outputs: Mapping[Any, str], inputs: Mapping[Any, str]) -> None:
         for key in (*outputs, *inputs):
-            if not isinstance(key, str) or not key:
-                raise BadResult(f"metadata key {key!r} is of type {type(key).__name__}; expected a name")
-            try:
-                key.encode(ENCODING, ESCAPE)
-            except UnicodeEncodeError:
-                raise BadResult(f"metadata key {key!r} cannot be written as UTF-8; rename it") from None
-            if key in self._columns:
-                raise BadResult(
-                    f"metadata key {key!r} would hide the dataset column of that name; use --rename {key}=NEW"
-                )
-            if key in self._taken:
-                raise BadResult(
-                    f"metadata key {key!r} is reserved: the manifest already has a column of that name; "
-                    "rename the key"
-                )
-            if key in outputs and key in inputs:
-                raise BadResult(
-                    f"metadata key {key!r} occurs both for the outputs and for the input; rename one"
-                )
+            if why := self._why_refused(key, is_twice=key in outputs and key in inputs):
+                raise BadResult(f"metadata key {key!r} {why}")
+
+    def _why_refused(self, key: Any, *, is_twice: bool) -> str:  # noqa: ANN401 - whatever a user's method gave
+        if not isinstance(key, str) or not key:
+            return f"is of type {type(key).__name__}; expected a name"
+        try:
+            key.encode(ENCODING, ESCAPE)
+        except UnicodeEncodeError:
+            return "cannot be written as UTF-8; rename it"
+        if key in self._columns:
+            return f"would hide the dataset column of that name; use --rename {key}=NEW"
+        if key in self._taken:
+            return "is reserved: the manifest already has a column of that name; rename the key"
+        return "occurs both for the outputs and for the input; rename one" if is_twice else ""
 
 
 def _joined(outputs: list[OutputRow], shared: list[Scalar]) -> bytes:
