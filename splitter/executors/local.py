@@ -103,15 +103,11 @@ def _check_shared_memory(workers: int) -> None:
         # all at once, as the workers will have them
         _ = [context.Lock() for _ in range(OTHER_LOCKS + LOCKS_PER_WORKER * workers)]
     except OSError as error:
-        if sys.platform != "linux":
-            raise Refused(
-                f"--workers {workers}: their locks cannot be made: {error.strerror}; use fewer "
-                "workers, or --workers 0"
-            ) from None
-        raise Refused(
-            f"--workers {workers}: /dev/shm, which they need, cannot be written: {error.strerror}; mount it "
-            "with more room (docker run --shm-size 1g), or use --workers 0"
-        ) from None
+        why, remedy = f"--workers {workers}: their locks cannot be made", "use fewer workers, or"
+        if sys.platform == "linux":
+            why = f"--workers {workers}: /dev/shm, which they need, cannot be written"
+            remedy = "mount it with more room (docker run --shm-size 1g), or use"
+        raise Refused(f"{why}: {error.strerror}; {remedy} --workers 0") from None
 
 
 def _here(job: Job, batches: Iterable[Batch | None]) -> Generator[Report, None, None]:
