@@ -34,7 +34,6 @@ from splitter.text.urls import LONGEST_NAME, is_url, without_secrets
 from splitter.worker.failures import (
     SCRATCH_SHOWN,
     Blame,
-    CurrentMember,
     after_batch,
     failure_of,
     in_one_line,
@@ -72,7 +71,8 @@ class BatchInProgress:
         self._scratch = Scratch(tools.folder)
         self.record = RecordWriter()
         self.finished: set[int] = set()
-        self._current_members: dict[int, CurrentMember] = {}
+        # of members of shards, the files that they become, and their names in the list
+        self._current_members: dict[int, tuple[str, str]] = {}
         # why process_batch has failed, and whether the first input has shown that the recipe works
         self._batch_failure: Failure | None = None
         self._is_judged = False
@@ -227,7 +227,7 @@ class BatchInProgress:
             return UnopenedFile(*input_file)
         if index in self._members:
             member = tools.members.take(input_file, index, self._members[index])
-            self._current_members[index] = CurrentMember(member.input, tools.members.path_of(member))
+            self._current_members[index] = tools.members.path_of(member), member.input
             return member
         if index in self._remote:
             fetched = tools.fetcher.take(index)

@@ -6,7 +6,6 @@ import re
 import sys
 import traceback
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from splitter.dataset import ProcessorDataset
 from splitter.errors import BadResult, InputError, UnreadableInput
@@ -27,17 +26,10 @@ _STEP = re.compile(r'^[ |]*File "(.+)", line (\d+)', re.MULTILINE)
 _OF_READING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENODEV, errno.ENXIO, errno.ENOTCONN)
 
 
-class CurrentMember(NamedTuple):
-    """A member of a shard: its name in the list, and the file that it becomes."""
-
-    listed: str
-    path: str
-
-
-def failure_of(error: BaseException, attempts: int, member: CurrentMember | None = None) -> Failure:
-    """Return the row of errors.csv for an exception; a member of a shard is named as in the list."""
+def failure_of(error: BaseException, attempts: int, renamed: tuple[str, str] | None = None) -> Failure:
+    """Return the row of errors.csv for an exception; `renamed` is a path, and what stands for it there."""
     shown = "" if isinstance(error, InputError) else shown_from_own(error)
-    return Failure(type(error).__name__, _message(error, member), shown, attempts)
+    return Failure(type(error).__name__, _message(error, renamed), shown, attempts)
 
 
 def shown_from_own(error: BaseException) -> str:
@@ -126,13 +118,13 @@ def in_one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(_message(error).split())}"
 
 
-def _message(error: BaseException, member: CurrentMember | None = None) -> str:
+def _message(error: BaseException, renamed: tuple[str, str] | None = None) -> str:
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001 - a user's __str__ may do anything
         text = "its message cannot be shown"
-    if member is not None:
-        text = text.replace(member.path, member.listed)
+    if renamed is not None:
+        text = text.replace(*renamed)
     # the names of scratch folders are random, and what is published must not be
     return in_unicode(_SCRATCH.sub(SCRATCH_SHOWN, text[:LONGEST_MESSAGE]))
 
