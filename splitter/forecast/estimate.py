@@ -156,9 +156,9 @@ class Outlook:
                 others = self._others(tested, len(chosen), left, alone=alone)
                 if not len(others):
                     self._take(tested)
-                    more = more_in_shards(self._job, temporary, tested.journal, tested.entries)
+                    of_each, of_shard = more_in_shards(self._job, temporary, tested.journal, tested.entries)
                     shards = min(self._groups, plan.outputs)
-                    plan.bytes += round(more.of_each * plan.outputs + more.of_shard * shards)
+                    plan.bytes += round(of_each * plan.outputs + of_shard * shards)
                     return
             chosen = others
 

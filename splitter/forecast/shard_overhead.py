@@ -5,7 +5,6 @@ bytes of a shard = those of its outputs + of_each * outputs + of_shard
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,42 +21,33 @@ MOST_BYTES, MOST_OUTPUTS = 64 << 20, 2000
 BATCH = "rehearsal"
 
 
-@dataclass(frozen=True)
-class More:
-    """Bytes beside those of the output files.
-
-    Attributes:
-        of_each: With each output.
-        of_shard: With each shard.
-    """
-
-    of_each: float = 0.0
-    of_shard: float = 0.0
-
-
-def more_in_shards(job: Job, temporary: TemporaryOutput, journal: Journal, entries: np.ndarray) -> More:
-    """Measure it with the outputs of some inputs in temporary space; nothing for loose files."""
+def more_in_shards(
+    job: Job, temporary: TemporaryOutput, journal: Journal, entries: np.ndarray
+) -> tuple[float, float]:
+    """Measure `of_each` and `of_shard` with the outputs of some inputs in temporary space; 0 for files."""
     made = journal.entries[entries]
     few = (np.cumsum(made["bytes"]) <= MOST_BYTES) & (np.cumsum(made["outputs"]) <= MOST_OUTPUTS)
     some = entries[(made["outputs"] > 0) & few]
     if job.sink.divisible or not len(some):
-        return More()
+        return 0.0, 0.0
     # in another process, since Arrow starts threads
     (more,) = from_process(lambda: _measured(job, temporary, journal, some))
     return more
 
 
-def _measured(job: Job, temporary: TemporaryOutput, journal: Journal, entries: np.ndarray) -> Iterator[More]:
+def _measured(
+    job: Job, temporary: TemporaryOutput, journal: Journal, entries: np.ndarray
+) -> Iterator[tuple[float, float]]:
     sink = job.sink
     if sink.needs_columns:
         sink = sink.with_columns(_columns(job, journal, entries), job.header)
     outputs, beside = _written(sink, temporary, journal, entries)
     if len(entries) == 1:
-        yield More(beside / outputs)
+        yield beside / outputs, 0.0
         return
     fewer, beside_fewer = _written(sink, temporary, journal, entries[: len(entries) // 2])
     of_each = (beside - beside_fewer) / (outputs - fewer)
-    yield More(of_each, max(0.0, beside - of_each * outputs))
+    yield of_each, max(0.0, beside - of_each * outputs)
 
 
 def _columns(job: Job, journal: Journal, entries: np.ndarray) -> OutputColumns:
