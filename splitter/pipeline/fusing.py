@@ -26,7 +26,7 @@ from splitter.storage.base import Storage
 from splitter.system.pickling import by_value
 from splitter.system.recipe_code import code_beside
 from splitter.text.urls import is_url
-from splitter.worker.fused import MARK, FusedOrder, SentOrder
+from splitter.worker.fused import MARK, FusedOrder
 from splitter.worker.guard import counts_of
 from splitter.worker.messages import Batch, Fused, WorkCounts
 
@@ -133,7 +133,7 @@ class FusedWork:
             self.decline()
             return
         sources = code_beside(type(recipe)) if run.executor.elsewhere else {}
-        content = pickle.dumps(SentOrder(pickled, sources))
+        content = pickle.dumps((pickled, sources))
         # it goes with each batch
         if len(content) > MOST_BYTES:
             self.decline()

@@ -13,7 +13,7 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from splitter.records import Content, InputFile, Scratch
 from splitter.sinks.base import SinkWriter, StoredOutput
 from splitter.sinks.files import FilesWriter
 from splitter.storage.layout import key_hash, same_name
-from splitter.system.recipe_code import ModuleText, TextImporter
+from splitter.system.recipe_code import TextImporter
 from splitter.text.csv import CsvText, Row
 from splitter.text.urls import without_secrets
 from splitter.worker.batch import BETWEEN_INPUTS, FUSED, TOGETHER, BatchInProgress
@@ -77,13 +77,6 @@ class FusedOrder:
     def takes_files(self) -> bool:
         """Whether it takes what the stage before makes; or else what that takes itself."""
         return not self.listing.source.adds_columns
-
-
-class SentOrder(NamedTuple):
-    """An order on its way, pickled, and the recipe's code where a worker may not have it."""
-
-    order: bytes
-    sources: Mapping[str, ModuleText]
 
 
 class FusingInProgress(BatchInProgress):
@@ -306,13 +299,14 @@ class FusedStages:
     def of(self, content: bytes) -> FusedStage | None:
         """Return a stage; None if its recipe cannot be loaded here."""
         if content not in self._stages:
-            sent: SentOrder = pickle.loads(content)  # noqa: S301 - from the driver of this pipeline
-            if sent.sources:
-                sys.meta_path.insert(0, TextImporter(sent.sources))
+            # the order, and the recipe's code where a worker may not have it
+            order, sources = pickle.loads(content)  # noqa: S301 - from the driver of this pipeline
+            if sources:
+                sys.meta_path.insert(0, TextImporter(sources))
             self._stages[content] = None
             # a user's module may raise anything while it is imported
             with contextlib.suppress(Exception):
-                self._stages[content] = FusedStage(pickle.loads(sent.order), self)  # noqa: S301 - the same
+                self._stages[content] = FusedStage(pickle.loads(order), self)  # noqa: S301 - the same
         return self._stages[content]
 
     def undo(self, fused: Fused, batch: str) -> None:
