@@ -80,11 +80,6 @@ class Display:
             sys.stderr.write(f"{one_line(text)}\n")
             sys.stderr.flush()
 
-    def print(self, name: str, text: str) -> None:
-        """Print what user code printed on another machine, each line marked by the input."""
-        for line in text.splitlines():
-            self.error(f"[{name}] {line}")
-
     def start(self, *, inputs: int, size: int, done: int = 0) -> None:
         """Begin to show progress towards so many inputs more of so many bytes; at first, say how many."""
         self.stop()

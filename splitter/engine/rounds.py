@@ -194,8 +194,10 @@ def do_round(
 
 def _tell(report: Report, losses: LostWorkers, display: Display) -> None:
     """Pass on what a batch had to say, and note what was lost with it."""
+    # by user code on another machine
     for name, text in report.said:
-        display.print(name, text)
+        for line in text.splitlines():
+            display.error(f"[{name}] {line}")
     for note in report.notes:
         display.warn(note)
     losses.add(report.lost)
