@@ -53,9 +53,8 @@ class Surroundings:
         """Undo what an input has done to this process; end it if that cannot be undone."""
         self._end_if_forked()
         os.umask(self._umask)
-        if self._folder >= 0:
-            with contextlib.suppress(OSError):
-                os.fchdir(self._folder)
+        with contextlib.suppress(OSError):
+            os.fchdir(self._folder)
         if self._give_up is not None:
             self._restore_process()
         self.end_if_harmed()
@@ -100,10 +99,9 @@ class Surroundings:
         return any(_height(resource.getrlimit(which)) < _height(at) for which, at in self._limits.items())
 
     def close(self) -> None:
-        if self._folder >= 0:
-            with contextlib.suppress(OSError):
-                os.close(self._folder)
-            self._folder = -1
+        with contextlib.suppress(OSError):
+            os.close(self._folder)
+        self._folder = -1
 
 
 def _height(limit: tuple[int, int]) -> float:
