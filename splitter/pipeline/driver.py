@@ -120,10 +120,10 @@ class StageDriver:
         needed: np.ndarray,
         display: StageDisplay,
     ) -> None:
-        self._stage, self._state, self._hooks = stage, state, hooks
-        self._needed, self._display = needed, display
+        self._stage, self.state, self.hooks = stage, state, hooks
+        self._needed, self.display = needed, display
         self._upstream = self._followed(line) if line else None
-        self._fused = FusedWork(stage, state, storage_of(stage.outputs.folder)) if stage.fuse else None
+        self.fused = FusedWork(stage, state, storage_of(stage.outputs.folder)) if stage.fuse else None
 
     def _followed(self, line: Sequence[tuple[Stage, StageState]]) -> Upstream | Ranges:
         stage, (before, state) = self._stage, line[-1]
@@ -137,17 +137,14 @@ class StageDriver:
         try:
             if self._upstream and follows and self._upstream.end == AT_WORK:
                 self._tell_wait()
-                used = self._hooks.contents.used
-                progress = follow(
-                    self._request, self._upstream, self._state, used, self._display, self._fused
-                )
-            elif self._fused:
-                self._fused.decline()
+                progress = follow(self, self._upstream)
+            elif self.fused:
+                self.state.decline()
             end = self._wait() if not progress.stopped else INCOMPLETE
-            if self._fused:
-                progress.counts += self._fused.count()
+            if self.fused:
+                progress.counts += self.fused.count()
         except Interrupted as interruption:
-            if self._state.generation:
+            if self.state.generation:
                 self._rest(progress, INCOMPLETE, interruption)
             raise
         why = progress.stopped
@@ -176,7 +173,7 @@ class StageDriver:
 
     def _tell_wait(self) -> None:
         if self._upstream and self._stage.before and self._upstream.end == AT_WORK:
-            self._display.send("waits", stage=self._stage.before.name)
+            self.display.send("waits", stage=self._stage.before.name)
 
     def _rest(self, progress: Progress, end: int, why_ended: Interrupted | Report | None) -> Summary | None:
         """Do what is left, and make the manifest; remove what is in no list if that list is complete."""
@@ -193,18 +190,18 @@ class StageDriver:
             return None
         before_stage = self._stage.before
         if before_stage and not summary.inputs and (advice := before_stage.outputs.without_files):
-            self._display.warn(advice)
+            self.display.warn(advice)
         return summary
 
     def _run_to_end(
         self, progress: Progress, why_ended: Interrupted | Report | None, *, prune: bool
     ) -> Summary | None:
-        request = self._request(prune=prune)
+        request = self.request(prune=prune)
         if why_ended is not None:
             request = replace(request, executor=_EndedEarly(request.executor, why_ended))
         before = Progress(began=progress.began, counts=progress.counts, problems=progress.problems)
         try:
-            return run_to_end(request, self._display, progress=before, needed=self._needed)
+            return run_to_end(request, self.display, progress=before, needed=self._needed)
         except Refused:
             if prune or self._upstream is None or self._stage.options.sink == "files":
                 raise
@@ -213,7 +210,8 @@ class StageDriver:
                 raise RunStopped(progress.stopped) from None
             return None
 
-    def _request(self, committed: Committed | None = None, *, prune: bool = False) -> RunRequest:
+    def request(self, committed: Committed | None = None, *, prune: bool = False) -> RunRequest:
+        """Return what is asked of the run of this stage, of all that is committed or of a part."""
         dataset, stage = copy.copy(self._stage.dataset), self._stage
         options = replace(stage.options, prune=prune)
         if committed is not None:
@@ -223,10 +221,10 @@ class StageDriver:
                 # it may be about columns that nobody knows yet
                 dataset.inputs, options = replace(dataset.inputs, where=None), replace(options, where=None)
         try:
-            request = read_request(dataset, storage_of(stage.outputs.folder), options, self._display)
+            request = read_request(dataset, storage_of(stage.outputs.folder), options, self.display)
         except UnknownColumn as error:
             raise UnknownColumn(self._advised(str(error))) from None
-        return replace(request, hooks=self._hooks)
+        return replace(request, hooks=self.hooks)
 
     def _advised(self, why: str) -> str:
         """Return why a column is not there; not with a hint at one of outputs that nothing has made."""

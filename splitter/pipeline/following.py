@@ -30,17 +30,15 @@ from splitter.ledger.part_shares import bytes_together
 from splitter.ledger.recipe_record import how_before
 from splitter.ledger.run_files import LIST
 from splitter.ledger.tables import take_away
-from splitter.pipeline.fusing import FusedWork
-from splitter.pipeline.neighbours import AT_WORK, StageState, Upstream
+from splitter.pipeline.neighbours import AT_WORK, Upstream
 from splitter.pipeline.ranges import Ranges
 from splitter.text.conditions import columns_in
 from splitter.worker.messages import Batch, Report
 
 if TYPE_CHECKING:
+    from splitter.pipeline.driver import StageDriver
     from splitter.text.csv import Row
 
-# what is done with the inputs of a batch when they are committed
-Used = Callable[[Assignment, Batch], None]
 # what reading a wave raises when its records have been merged, as the stage before does at its end: then
 # the run that comes after this finds its inputs
 MERGED = (StorageError, OSError)
@@ -48,18 +46,11 @@ MERGED = (StorageError, OSError)
 SECONDS_TO_WAIT = 0.02
 
 
-def follow(  # noqa: PLR0913, PLR0917 - all that a stage knows of the others
-    request_of: Callable[[Committed], RunRequest],
-    upstream: Upstream | Ranges,
-    state: StageState,
-    used: Used,
-    display: Display,
-    fused: FusedWork | None = None,
-) -> Progress:
+def follow(driver: "StageDriver", upstream: Upstream | Ranges) -> Progress:
     """Do inputs as they come, until the stage before has ended, or something stops this one."""
-    progress = Progress()
-    early = _early_request(request_of, upstream, fused) if fused and isinstance(upstream, Upstream) else None
-    request = early or _first_request(request_of, upstream, display)
+    progress, fused = Progress(), driver.fused
+    early = _early_request(driver, upstream) if fused and isinstance(upstream, Upstream) else None
+    request = early or _first_request(driver.request, upstream, driver.display)
     if request is None:
         return progress
     storage = request.storage
@@ -69,7 +60,7 @@ def follow(  # noqa: PLR0913, PLR0917 - all that a stage knows of the others
         storage.unless_refused(),
         contextlib.closing(request.executor),
         storage.working_file(LIST.name) as file,
-        contextlib.closing(_Waves(request, upstream, state, used, display, fused)) as waves,
+        contextlib.closing(_Waves(driver, upstream, request)) as waves,
     ):
         try:
             if waves.begin(progress, file) and (early is None or waves.wait_for_work()):
@@ -80,15 +71,13 @@ def follow(  # noqa: PLR0913, PLR0917 - all that a stage knows of the others
     return progress
 
 
-def _early_request(
-    request_of: Callable[[Committed], RunRequest], upstream: Upstream, fused: FusedWork
-) -> RunRequest | None:
+def _early_request(driver: "StageDriver", upstream: Upstream) -> RunRequest | None:
     """Return a request for no input yet; None if there must be some to see whether it makes sense."""
     nothing = upstream.nothing()
     with contextlib.suppress(Refused):
         if nothing:
-            return request_of(nothing)
-    fused.decline()
+            return driver.request(nothing)
+    driver.state.decline()
     return None
 
 
@@ -131,17 +120,10 @@ def _first_request(
 class _Waves(BatchPlanner):
     """The batches of wave after wave of inputs, each of which the stage before has just committed."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - all that a stage knows of the others
-        self,
-        request: RunRequest,
-        upstream: Upstream | Ranges,
-        state: StageState,
-        used: Used,
-        display: Display,
-        fused: FusedWork | None,
-    ) -> None:
-        self._request, self._upstream, self._state, self._used = request, upstream, state, used
-        self._display, self._quiet, self._fused = display, Display(quiet=True), fused
+    def __init__(self, driver: "StageDriver", upstream: Upstream | Ranges, request: RunRequest) -> None:
+        self._upstream, self._request, self._contents = upstream, request, driver.hooks.contents
+        self._state, self._fused = driver.state, driver.fused
+        self._display, self._quiet = driver.display, Display(quiet=True)
         self._journal = Journal(request.storage)
         self._journal.recover()
         self._journal.load()
@@ -297,7 +279,7 @@ class _Waves(BatchPlanner):
         self._upstream.gather()
         self._tell_waiting()
         if report.counts.done + report.counts.skipped == len(batch):
-            self._used(run, batch)
+            self._contents.used(run, batch)
 
     def __iter__(self) -> Iterator[Batch | None]:
         """Yield batches, and None while there is nothing to do."""

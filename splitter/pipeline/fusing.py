@@ -102,13 +102,9 @@ class FusedWork:
         """Whether the stage before has lost a worker, which may have left something half done here."""
         return bool(self._generation and not self._state.order)
 
-    def decline(self) -> None:
-        """Let the stage before go on without it."""
-        self._state.decline()
-
     def leave(self, storage: Storage, upstream: Upstream | Ranges, *, is_stopped: bool) -> None:
         """Have other workers leave the folder; one that is not to go on with its work is waited for."""
-        self.decline()
+        self._state.decline()
         with contextlib.suppress(SplitterError):
             while self._generation and upstream.end == AT_WORK:
                 if storage.wait_for_workers(SECONDS_TO_LEAVE) or not is_stopped:
@@ -130,13 +126,13 @@ class FusedWork:
         try:
             pickled = by_value(order, type(recipe))
         except Exception:  # noqa: BLE001 - a user's objects may raise anything
-            self.decline()
+            self._state.decline()
             return
         sources = code_beside(type(recipe)) if run.executor.elsewhere else {}
         content = pickle.dumps((pickled, sources))
         # it goes with each batch
         if len(content) > MOST_BYTES:
-            self.decline()
+            self._state.decline()
             return
         self._generation = generation
         self._state.offer(content)
