@@ -6,8 +6,7 @@ batch          a batch in progress: each input processed, then all published and
 fused          stages of a pipeline that do what a batch has made, before it is committed
 group          a batch in progress that makes shards
 tools          `WorkerTools`: what a worker lends to each batch, such as journal and fetcher
-rows           the manifest rows of an input
-given_names    the names that --name gives to the outputs of an input
+rows           the manifest rows of an input, and the names that --name gives to its outputs
 failures       an exception as a row of errors.csv
 runner         the process that holds the user's code
 guard          the process that survives a bad input, and names it

@@ -41,7 +41,6 @@ from splitter.worker.failures import (
     may_pass,
     not_read,
 )
-from splitter.worker.given_names import named_outputs
 from splitter.worker.messages import Batch, Failure, Problems, Report, Tried, WorkCounts
 from splitter.worker.rows import Metadata, OutputRow
 from splitter.worker.tools import WorkerTools
@@ -313,7 +312,7 @@ class BatchInProgress:
         naming = self.job.layout.naming
         if naming is None:
             return made
-        made = named_outputs(naming, self._folder(index), made, metadata, self.tools.rows)
+        made = self.tools.rows.named(naming, self._folder(index), made, metadata)
         self.sink.rename([where[0] for where, _, _ in made if where[0]])
         return made
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from splitter.errors import BadResult
@@ -10,7 +11,11 @@ from splitter.ledger.manifest import merged_type
 from splitter.ledger.records import OUTPUT_COLUMNS, OWN_COLUMNS, SKIPPED_COLUMN, RowColumns
 from splitter.records import Scalar
 from splitter.sinks.base import StoredOutput
+from splitter.storage.layout import same_name
+from splitter.storage.naming import Naming
 from splitter.text.csv import ENCODING, ESCAPE, CsvText, Row
+from splitter.text.name_template import OPTION
+from splitter.text.spelling import nearest
 
 if TYPE_CHECKING:
     from splitter.worker.messages import Job
@@ -65,6 +70,38 @@ class RowMaker:
         head, owns, shared, _ = self._values(outputs, metadata)
         with _named_values(owns, shared):
             return head, [[*map(_text, values)] for values in self._listed(row, outputs, owns, shared)]
+
+    def named(
+        self, naming: Naming, folder: str, made: list[OutputRow], metadata: Metadata
+    ) -> list[OutputRow]:
+        """Return outputs under the names that --name gives them, now that all metadata is known.
+
+        `folder` is the path of the input below the root, without its extension.
+        """
+        taken: dict[str, str] = {}
+        named: list[OutputRow] = []
+        for where, own_metadata, row in made:
+            own = where[0]
+            if not own:
+                named.append((where, own_metadata, row))
+                continue
+            value_of = partial(self._value_for_name, own_metadata, metadata)
+            name = naming.name(row, folder, own, len(taken), value_of)
+            if (other := taken.setdefault(same_name(name), own)) != own:
+                both = f"outputs {other!r} and {own!r} would both get the name {name!r}"
+                raise BadResult(f"{both}; add {{index}} to {OPTION}")
+            named.append(((name, *where[1:]), own_metadata, row))
+        return named
+
+    def _value_for_name(self, own: Metadata, shared: Metadata, key: str) -> str:
+        for values in (own, shared):
+            if key in (values or ()):
+                return self.text_of(key, values[key])
+        hint = nearest(key, [*own, *shared])
+        raise BadResult(
+            f"{OPTION}: neither the dataset list nor the metadata of the outputs has {key!r}{hint}; choose "
+            "another field"
+        )
 
     def _values(
         self, outputs: list[OutputRow], metadata: Metadata
