@@ -31,10 +31,11 @@ from splitter.worker.messages import Batch
 class Contents:
     """What a stage does with files while it is at work: those that it makes, and those that it uses."""
 
-    def __init__(self, stage: Stage, users: Sequence[Stage]) -> None:
-        """Take the stage, and all that read the files which it reads."""
+    def __init__(self, stage: Stage, stages: Iterable[Stage]) -> None:
+        """Take the stage, and all stages that there are."""
         self._marks = stage.until_used
         source = stage.files_from
+        users = users_of(source, stages) if source else []
         # what the last of a chain has done has come through all others
         is_last = source is not None and users[-1] is stage and _is_chain(source, users)
         drops = source is not None and is_last and source.until_used

@@ -6,8 +6,6 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from splitter.engine.assignment import Assignment, RunHooks, RunRequest, read_request
 from splitter.engine.decide import Decision, State
 from splitter.engine.main import run_to_end
@@ -26,7 +24,7 @@ from splitter.pipeline.definition import Stage
 from splitter.pipeline.display import StageDisplay
 from splitter.pipeline.following import follow
 from splitter.pipeline.fusing import FusedUsers, FusedWork
-from splitter.pipeline.neighbours import AT_WORK, COMPLETE, INCOMPLETE, StageState, Upstream
+from splitter.pipeline.neighbours import AT_WORK, COMPLETE, INCOMPLETE, PipelineRun, StageState, Upstream
 from splitter.pipeline.ranges import Ranges
 from splitter.storage.opening import storage_of
 from splitter.text.labels import EARLIER
@@ -38,19 +36,13 @@ SECONDS_TO_WAIT = 0.05
 class StageHooks(RunHooks):
     """What the stages after this one are told, and how they hold it back."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - all that a stage knows of the others
-        self,
-        state: StageState,
-        after: Iterable[StageState],
-        queue: int,
-        contents: Contents,
-        shard_bytes: int | None,
-        fused: FusedUsers,
-    ) -> None:
-        """Take the stages that follow; `shard_bytes` is of one that makes shards of ranges of the inputs."""
-        self._state, self._after, self._queue, self.contents = state, [*after], queue, contents
-        self._shard_bytes = shard_bytes
-        self._fused = fused
+    def __init__(self, stage: Stage, run: PipelineRun) -> None:
+        self._state, self._queue = run.states[stage.name], run.pipeline.queue
+        self._after = [run.states[one.name] for one in run.stages if one.before is stage]
+        self.contents, self._fused = Contents(stage, run.pipeline.stages), FusedUsers(stage, run)
+        # of a stage that makes shards of ranges of the inputs of this one, the first
+        makers = (one for one in run.stages if one.takes_ranges and stage in one.line[:1])
+        self._shard_bytes = next((one.options.shard_bytes for one in makers), None)
         self._journal: Journal | None = None
 
     def paced(self, batches: Iterable[Batch | None]) -> Generator[Batch | None, None, None]:
@@ -111,19 +103,12 @@ class _EndedEarly(Executor):
 class StageDriver:
     """Brings one stage to its end."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - all that a stage knows of the others
-        self,
-        stage: Stage,
-        state: StageState,
-        line: Sequence[tuple[Stage, StageState]],
-        hooks: StageHooks,
-        needed: np.ndarray,
-        display: StageDisplay,
-    ) -> None:
-        self._stage, self.state, self.hooks = stage, state, hooks
-        self._needed, self.display = needed, display
+    def __init__(self, stage: Stage, run: PipelineRun, display: StageDisplay) -> None:
+        self._stage, self.display, self.hooks = stage, display, StageHooks(stage, run)
+        self.state, self._needed = run.states[stage.name], run.needed[stage.name]
+        line = [(one, run.states[one.name]) for one in stage.line if one.name in run.states]
         self._upstream = self._followed(line) if line else None
-        self.fused = FusedWork(stage, state, storage_of(stage.outputs.folder)) if stage.fuse else None
+        self.fused = FusedWork(stage, self.state, storage_of(stage.outputs.folder)) if stage.fuse else None
 
     def _followed(self, line: Sequence[tuple[Stage, StageState]]) -> Upstream | Ranges:
         stage, (before, state) = self._stage, line[-1]

@@ -7,7 +7,6 @@ before it, whose workers then do both. Whatever these leave it does as any stage
 import contextlib
 import os
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +19,7 @@ from splitter.ledger.journal import Journal
 from splitter.ledger.protocol import BEGUN, generation_of
 from splitter.pipeline.contents import users_of
 from splitter.pipeline.definition import Stage
-from splitter.pipeline.neighbours import AT_WORK, StageState, Upstream
+from splitter.pipeline.neighbours import AT_WORK, PipelineRun, StageState, Upstream
 from splitter.pipeline.ranges import Ranges
 from splitter.storage.base import Storage
 from splitter.system.pickling import by_value
@@ -37,14 +36,11 @@ MOST_BYTES = 2_000_000
 class FusedUsers:
     """The stages that are fused with one, as its driver knows them."""
 
-    def __init__(
-        self, stage: Stage, stages: Sequence[Stage], states: Mapping[str, StageState], others: Iterable[Stage]
-    ) -> None:
-        """Take the stages that run now and their states, and all that there are."""
-        self._stage, self._all_users = stage, {*users_of(stage, others)}
+    def __init__(self, stage: Stage, run: PipelineRun) -> None:
+        self._stage, self._all_users = stage, {*users_of(stage, run.pipeline.stages)}
         self._users = [
-            (states[one.name], FusedUsers(one, stages, states, others))
-            for one in stages
+            (run.states[one.name], FusedUsers(one, run))
+            for one in run.stages
             if one.before is stage and one.fuse
         ]
 

@@ -8,7 +8,8 @@ import contextlib
 import mmap
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from splitter.ledger.list_copy import stored_rows
 from splitter.ledger.manifest import union_of
 from splitter.ledger.protocol import BEGUN, generation_of
 from splitter.ledger.records import DONE, RowColumns
+from splitter.pipeline.definition import Pipeline, Stage
 from splitter.storage.opening import storage_of
 from splitter.system.memory import nameless_file
 from splitter.text.urls import is_url
@@ -109,6 +111,23 @@ class StageState:
         if len(self._order) != size:
             self._order = os.pread(self._offer.fileno(), size, 0)
         return self._order
+
+
+@dataclass(frozen=True)
+class PipelineRun:
+    """Stages of a pipeline that run together.
+
+    Attributes:
+        pipeline: What they are stages of.
+        stages: Those that run now.
+        states: How far these are, and those that they take the outputs of, by name.
+        needed: For each stage, the keys of inputs whose files were dropped and are needed now.
+    """
+
+    pipeline: Pipeline
+    stages: Sequence[Stage]
+    states: Mapping[str, StageState]
+    needed: Mapping[str, np.ndarray]
 
 
 class ColumnsSoFar:

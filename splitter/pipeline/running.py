@@ -10,7 +10,7 @@ import multiprocessing.connection
 import os
 import signal
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -25,19 +25,11 @@ from splitter.ledger.list_copy import stored_list
 from splitter.ledger.manifest import MANIFEST
 from splitter.ledger.run_files import LIST, PIPELINE
 from splitter.ledger.status import InputStatus
-from splitter.pipeline.contents import (
-    Contents,
-    drop_used,
-    forget_dropped,
-    keys_needed,
-    refuse_dropped,
-    users_of,
-)
+from splitter.pipeline.contents import drop_used, forget_dropped, keys_needed, refuse_dropped, users_of
 from splitter.pipeline.definition import Pipeline, Stage
 from splitter.pipeline.display import PipelineDisplay, StageDisplay, lines_of
-from splitter.pipeline.driver import StageDriver, StageHooks, is_complete
-from splitter.pipeline.fusing import FusedUsers
-from splitter.pipeline.neighbours import COMPLETE, INCOMPLETE, StageState
+from splitter.pipeline.driver import StageDriver, is_complete
+from splitter.pipeline.neighbours import COMPLETE, INCOMPLETE, PipelineRun, StageState
 from splitter.storage.opening import storage_of
 from splitter.system.children import die_with_parent, parent_process
 from splitter.system.programs import signal_name
@@ -135,13 +127,14 @@ class _Drivers:
         needed: Mapping[str, np.ndarray],
         display: PipelineDisplay,
     ) -> None:
-        self._pipeline, self._stages, self._needed, self._display = pipeline, stages, needed, display
+        self._stages, self._display = stages, display
         # those that these take the outputs of, and that do not run now
         others = {stage.before for stage in stages if stage.before and stage.before not in stages}
         ends = {stage.name: COMPLETE if _was_complete(stage) else INCOMPLETE for stage in others}
         self._states = {stage.name: StageState() for stage in (*stages, *others)}
         for name, end in ends.items():
             self._states[name].end = end
+        self._run = PipelineRun(pipeline, stages, self._states, needed)
         self._processes: dict[str, BaseProcess] = {}
         self._connections: dict[Connection, str] = {}
         self._end = PipelineEnd()
@@ -175,21 +168,7 @@ class _Drivers:
 
     def _start(self, stage: Stage) -> None:
         ours, theirs = multiprocessing.Pipe(duplex=False)
-        after = [self._states[one.name] for one in self._stages if one.before is stage]
-        users = users_of(stage.files_from, self._pipeline.stages) if stage.files_from else []
-        contents = Contents(stage, users)
-        state = self._states[stage.name]
-        fused = FusedUsers(stage, self._stages, self._states, self._pipeline.stages)
-        driver = StageDriver(
-            stage,
-            state,
-            [(one, self._states[one.name]) for one in stage.line if one.name in self._states],
-            StageHooks(
-                state, after, self._pipeline.queue, contents, _shard_bytes(stage, self._stages), fused
-            ),
-            self._needed[stage.name],
-            StageDisplay(theirs),
-        )
+        driver = StageDriver(stage, self._run, StageDisplay(theirs))
         with signals_blocked():
             process = multiprocessing.get_context("fork").Process(
                 target=_drive, args=(driver, theirs, [ours, *self._connections])
@@ -249,12 +228,6 @@ class _Drivers:
             if process.is_alive() and process.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, number)
-
-
-def _shard_bytes(stage: Stage, stages: Iterable[Stage]) -> int | None:
-    """Return the size of the shards that another stage makes of ranges of the inputs of a first stage."""
-    sizes = (one.options.shard_bytes for one in stages if one.takes_ranges and stage in one.line[:1])
-    return next(sizes, None)
 
 
 def _drive(driver: StageDriver, connection: Connection, others: Sequence[Connection]) -> None:
