@@ -182,11 +182,6 @@ class FusedStage:
         self._tools: dict[tuple[str, ...], WorkerTools] = {}
         self._keys_before: np.ndarray | None = None
 
-    def close(self) -> None:
-        """Restore the process."""
-        if self._worker is not None:
-            self._worker.close()
-
     def do(self, made: AboutToBeCommitted, files: Mapping[str, str], batch: str, fused: Fused) -> bool:
         """Do what a batch of the stage before has made; return whether nobody will ask for it again."""
         if self._is_broken:
@@ -270,6 +265,7 @@ class FusedStage:
                 worker.close()
                 raise
             self._worker = worker
+            self.stages.workers.append(worker)
         header = tuple(source.header)
         if header not in self._tools:
             job, at = self.order.job, source.header.index(source.column)
@@ -295,6 +291,7 @@ class FusedStages:
         """Take what makes a worker for a job, and what is told where it is."""
         self.begin, self.mark, self.cpus = begin, mark, cpus
         self._stages: dict[bytes, FusedStage | None] = {}
+        self.workers: list[Worker] = []
 
     def of(self, content: bytes) -> FusedStage | None:
         """Return a stage; None if its recipe cannot be loaded here."""
@@ -320,9 +317,8 @@ class FusedStages:
 
     def close(self) -> None:
         """Restore the process."""
-        for stage in self._stages.values():
-            if stage is not None:
-                stage.close()
+        for worker in self.workers:
+            worker.close()
 
 
 def _batch_of(name: str, source: ListSource, rows: list[Row], tools: WorkerTools) -> Batch:
