@@ -127,17 +127,16 @@ class Planner(_StatePlanner):
         apart = self._largest_first(apart, found.sizes[apart])
         if in_range := run.hooks.inputs_in_range(found):
             apart = _together(apart, apart // in_range)
-        self._alone, self._second = 0, None
+        self._alone, self._second = False, None
         if careful:
             first, second = _to_try(state.todo if self._stretches else apart, found.sizes)
             self._second = second_of(run, second)
             if not self._stretches and not self._size:
                 # a small one, since others wait for it
-                self._alone, apart = 1, np.concatenate(([first], apart[apart != first]))
+                self._alone, apart = True, np.concatenate(([first], apart[apart != first]))
         self._order = np.concatenate((*self._stretches, apart))
         self.inputs = len(self._order)
-        of_others = math.ceil((len(apart) - self._alone) / (self._size or 1))
-        self.batches = len(self._stretches) + self._alone + of_others
+        self.batches = len(self._stretches) + math.ceil(len(apart) / (self._size or 1))
 
     @classmethod
     def _largest_first(cls, inputs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
