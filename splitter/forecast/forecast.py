@@ -30,7 +30,7 @@ from splitter.ledger.records import DONE, FAILED, SKIPPED
 from splitter.options import RunOptions
 from splitter.storage.base import Storage
 from splitter.storage.folder import LocalStorage
-from splitter.storage.locks import unwritable
+from splitter.storage.folder_steps import unwritable
 from splitter.text.csv import parse_rows
 from splitter.text.show import one_line, show_bytes, show_count, show_seconds
 

@@ -62,9 +62,11 @@ class Lock(ABC):
 
     Attributes:
         run: A name that no other run has, while the lock is held.
+        lock_descriptors: What workers hold open for as long as they live.
     """
 
     run = ""
+    lock_descriptors: Sequence[int] = ()
 
     @property
     def lost(self) -> str:
@@ -86,11 +88,6 @@ class Lock(ABC):
     @abstractmethod
     def unless_refused(self) -> contextlib.AbstractContextManager[None]:
         """Leave nothing behind in a folder that was new, should the run be refused. Only under the lock."""
-
-    @property
-    def lock_descriptors(self) -> list[int]:
-        """Return what workers hold open for as long as they live."""
-        return []
 
     def confirm(self, *, lately: bool = False) -> None:  # noqa: B027 - a lock of the system cannot be lost
         """Raise StorageError if another run has taken the output over.

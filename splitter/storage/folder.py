@@ -10,12 +10,13 @@ from splitter.errors import Refused, StorageError
 from splitter.options import RunPart
 from splitter.storage.folder_files import FolderRunFiles
 from splitter.storage.folder_publishing import FolderPublishing
+from splitter.storage.folder_steps import unwritable
 from splitter.storage.layout import OWN_FOLDER, RECORDS
-from splitter.storage.locks import FolderLock, unwritable
+from splitter.storage.locks import FolderLock
 from splitter.system.durability import sync_folder
 
 
-class LocalStorage(FolderRunFiles, FolderPublishing):
+class LocalStorage(FolderLock, FolderRunFiles, FolderPublishing):
     """An output folder on a local or a shared file system.
 
     The folder that the user names may be a link. What is in it may come from a stranger: it is reached by
@@ -25,7 +26,6 @@ class LocalStorage(FolderRunFiles, FolderPublishing):
     def __init__(self, root: str, part: RunPart | None = None) -> None:
         super().__init__(root, part)
         self._made: list[str] = []
-        self._lock = FolderLock(self.tree, part)
 
     # -- taking the output
 
@@ -52,12 +52,8 @@ class LocalStorage(FolderRunFiles, FolderPublishing):
     def _refuse_links(self) -> None:
         """Refuse links, and what else is neither a file nor a folder, among the files of splitter's own."""
         for folder in (OWN_FOLDER, RECORDS):
-            try:
+            with self.refusing(), contextlib.suppress(FileNotFoundError):
                 self.tree.refuse_strangers(folder)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise unwritable(self.root, error) from None
 
     def prepare(self) -> None:
         self.refuse_strange()
@@ -85,34 +81,11 @@ class LocalStorage(FolderRunFiles, FolderPublishing):
     def _withdraw(self) -> None:
         """Remove what `prepare` has made, as far as nobody has put anything there."""
         made, self._made = self._made, []
-        if not self._lock.withdraw(with_files=self.path(OWN_FOLDER) in made):
+        if not self.withdraw_lock(with_files=self.path(OWN_FOLDER) in made):
             return
         for folder in sorted(made, reverse=True):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
-
-    @contextlib.contextmanager
-    def locked(self, *, elsewhere: bool = False) -> Iterator[None]:
-        del elsewhere
-        with self._lock.hold():
-            self.run = self._lock.run
-            yield
-
-    @property
-    def lock_descriptors(self) -> list[int]:
-        return self._lock.descriptors
-
-    def gate(self) -> contextlib.AbstractContextManager[None]:
-        return self._lock.gate()
-
-    def at_work(self) -> contextlib.AbstractContextManager[None]:
-        return self._lock.at_work()
-
-    def wait_for_workers(self, seconds: float) -> bool:
-        return self._lock.wait_for_workers(seconds)
-
-    def users(self) -> tuple[str, tuple[bytes, ...]]:
-        return self._lock.users()
 
     # -- looking at all of it, when no run is at work
 

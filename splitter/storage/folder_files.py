@@ -11,7 +11,6 @@ from splitter.options import RunPart
 from splitter.storage.checked_file import HollowFile
 from splitter.storage.folder_steps import FolderSteps
 from splitter.storage.layout import OWN_FOLDER
-from splitter.storage.locks import unwritable
 from splitter.storage.names import refuse_unclean
 from splitter.storage.tree import is_mostly_nothing
 
@@ -46,10 +45,8 @@ class FolderRunFiles(FolderSteps):
     @contextlib.contextmanager
     def working_file(self, name: str) -> Iterator[BinaryIO]:
         new = self._new(name)
-        try:
+        with self.refusing():
             file = open(new, "w+b", opener=self.tree.create)  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise unwritable(self.root, error) from None
         try:
             yield file
         except BaseException:

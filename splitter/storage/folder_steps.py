@@ -4,9 +4,10 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+from splitter.errors import Refused
 from splitter.options import RunPart
 from splitter.storage.base import STAGING, Storage, unreadable
-from splitter.storage.tree import Tree
+from splitter.storage.tree import InTheWay, Tree
 
 
 class FolderSteps(Storage):
@@ -39,11 +40,8 @@ class FolderSteps(Storage):
 
     def sync_file(self, name: str) -> None:
         """Sync the content of a file."""
-        descriptor = self.tree.open(name, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with open(name, "rb", buffering=0, opener=self.tree.open) as file:
+            os.fsync(file.fileno())
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[None]:
@@ -52,3 +50,19 @@ class FolderSteps(Storage):
             yield
         except OSError as error:
             raise unreadable(self.path(name), error.strerror) from error
+
+    @contextlib.contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Refuse a folder that nothing can be written to."""
+        try:
+            yield
+        except OSError as error:
+            raise unwritable(self.root, error) from None
+
+
+def unwritable(root: str, error: OSError) -> Refused:
+    """Return what is said of a folder that nothing can be written to."""
+    if isinstance(error, InTheWay):
+        return Refused(f"{error.strerror}; no run creates one there, so check where this folder came from")
+    remedy = "choose another --output or free some disk space"
+    return Refused(f"{root}: cannot be written: {error.strerror}; {remedy}")

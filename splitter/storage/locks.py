@@ -21,8 +21,9 @@ from typing import Any
 from splitter.errors import Refused, StorageError
 from splitter.options import RunPart
 from splitter.storage.base import SECONDS_FOR_DEAD_RUN, SHARED
+from splitter.storage.folder_steps import FolderSteps, unwritable
 from splitter.storage.layout import OWN_FOLDER
-from splitter.storage.tree import InTheWay, Tree
+from splitter.storage.tree import InTheWay
 from splitter.system.children import is_at_work
 
 LOCK = f"{OWN_FOLDER}/lock"
@@ -31,74 +32,59 @@ GATE = f"{OWN_FOLDER}/gate"
 _PART_LOCK = re.compile(r"part-(\d+)-of-(\d+)")
 
 
-class FolderLock:
-    """What keeps other runs out of an output folder.
-
-    Attributes:
-        run: A name that no other run has, once the lock is held.
-        descriptors: Of the files that are locked, which workers hold open.
-    """
-
-    def __init__(self, tree: Tree, part: RunPart | None) -> None:
-        self.run = ""
-        self.descriptors: list[int] = []
-        self._tree, self._root = tree, tree.root
-        self._part = part
+class FolderLock(FolderSteps):
+    """What keeps other runs out of an output folder."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave descriptors out: their numbers mean something else in a worker that is not forked."""
-        return {**self.__dict__, "descriptors": []}
+        return {**self.__dict__, "lock_descriptors": ()}
 
     @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
+    def locked(self, *, elsewhere: bool = False) -> Iterator[None]:
         """Hold the folder for this run; raise Refused if another one is at work in it.
 
         Workers inherit the lock on purpose: it is free only when the last of them is gone, so a new
         run never meets a dead run's workers. Those on other machines have a lock of their own.
         """
+        del elsewhere
         self.run = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
         with contextlib.ExitStack() as locks:
-            descriptor = self._taken(LOCK, fcntl.LOCK_SH if self._part else fcntl.LOCK_EX)
+            descriptor = self._taken(LOCK, fcntl.LOCK_SH if self.part else fcntl.LOCK_EX)
             locks.callback(os.close, descriptor)
             held = [descriptor]
-            if self._part is None:
+            if self.part is None:
                 self._sign(descriptor, self.run)
             else:
-                held.append(self._take_part(self._part))
-                locks.callback(os.close, held[-1])
+                held.append(self._take_part(self.part, locks))
                 # workers of an earlier run on other machines do nothing more
                 self._sign(descriptor, "")
             if not self.wait_for_workers(SECONDS_FOR_DEAD_RUN):
-                raise Refused(f"{self._root}: workers of an earlier run still use it; wait for them")
-            self.descriptors = held
+                raise Refused(f"{self.root}: workers of an earlier run still use it; wait for them")
+            self.lock_descriptors = held
             try:
                 yield
             finally:
-                self.descriptors = []
+                self.lock_descriptors = ()
 
-    def withdraw(self, *, with_files: bool) -> bool:
+    def withdraw_lock(self, *, with_files: bool) -> bool:
         """Leave the folder to nobody, maybe with no files of locks in it; not where another part has come."""
-        if self._part and self.descriptors:
+        if self.part and self.lock_descriptors:
             try:
-                fcntl.flock(self.descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self.lock_descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
         if with_files:
             # the lock of the run last: a process that takes a new lock then finds none that is about to go
-            for name in (*([f"{OWN_FOLDER}/{self._part.name}"] if self._part else []), GATE, LOCK):
+            for name in (*([f"{OWN_FOLDER}/{self.part.name}"] if self.part else []), GATE, LOCK):
                 with contextlib.suppress(OSError):
-                    self._tree.unlink(name)
+                    self.tree.unlink(name)
         return True
 
     def users(self) -> tuple[str, tuple[bytes, ...]]:
-        """Return who is at work in the folder, if anybody, and what differs when a run was there meanwhile.
-
-        Nothing is written, and nobody is kept waiting.
-        """
         signs = []
         for name in (LOCK, *self._part_locks(), WORKERS):
             try:
-                descriptor = self._tree.open(name, os.O_RDONLY)
+                descriptor = self.tree.open(name, os.O_RDONLY)
             except OSError:
                 continue
             try:
@@ -131,7 +117,7 @@ class FolderLock:
         It may be on another machine, and outlive its driver. A run that comes later waits for it, and it
         does nothing more once there is a later run.
         """
-        location = f"{socket.gethostname()}: {self._root}"
+        location = f"{socket.gethostname()}: {self.root}"
         try:
             descriptor = self._opened_lock(WORKERS)
         except OSError as error:
@@ -147,13 +133,12 @@ class FolderLock:
             os.close(descriptor)
 
     def wait_for_workers(self, seconds: float) -> bool:
-        """Wait until none of those is at work; return whether that has come."""
         try:
-            descriptor = self._tree.open(WORKERS, os.O_RDWR)
+            descriptor = self.tree.open(WORKERS, os.O_RDWR)
         except FileNotFoundError:
             return True
         except OSError as error:
-            raise unwritable(self._root, error) from None
+            raise unwritable(self.root, error) from None
         try:
             return lock_within(descriptor, seconds)
         finally:
@@ -162,27 +147,20 @@ class FolderLock:
     # -- the lock of a run
 
     def _owner_of(self, name: str) -> str:
-        descriptor = self._tree.open(name, os.O_RDONLY)
-        try:
-            return " ".join(_owner(descriptor))
-        finally:
-            os.close(descriptor)
+        with open(name, "rb", opener=self.tree.open) as file:
+            return " ".join(_owner(file.fileno()))
 
     def _opened(self, name: str) -> int:
-        try:
+        with self.refusing():
             return self._opened_lock(name)
-        except OSError as error:
-            raise unwritable(self._root, error) from None
 
     def _opened_lock(self, name: str) -> int:
-        return self._tree.open(name, os.O_RDWR | os.O_CREAT)
+        return self.tree.open(name, os.O_RDWR | os.O_CREAT)
 
     def _sign(self, descriptor: int, name: str) -> None:
-        try:
+        with self.refusing():
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{name}\n".encode() if name else b"", 0)
-        except OSError as error:
-            raise unwritable(self._root, error) from None
 
     def _taken(self, name: str, kind: int = fcntl.LOCK_EX, *, in_gate: bool = False) -> int:
         """Take a lock; try again where its file was withdrawn meanwhile, since it keeps nobody out."""
@@ -199,7 +177,7 @@ class FolderLock:
 
     def _is_at(self, descriptor: int, name: str) -> bool:
         try:
-            return os.path.samestat(os.fstat(descriptor), self._tree.look(name))
+            return os.path.samestat(os.fstat(descriptor), self.tree.look(name))
         except FileNotFoundError:
             return False
 
@@ -215,7 +193,7 @@ class FolderLock:
                     # parts sign their own locks
                     owner, who = self._part_at_work() or (owner, who)
                 if is_at_work(owner) or time.monotonic() > give_up:
-                    message = f"{self._root}: is in use by {who}; wait for it or choose another --output"
+                    message = f"{self.root}: is in use by {who}; wait for it or choose another --output"
                     raise Refused(message) from None
                 time.sleep(0.05)
             else:
@@ -223,19 +201,16 @@ class FolderLock:
 
     # -- the locks of parts
 
-    def _take_part(self, part: RunPart) -> int:
+    def _take_part(self, part: RunPart, locks: contextlib.ExitStack) -> int:
         """Take the lock of a part; refuse to work beside parts that divide the inputs in another way."""
         with self.gate():
             for other, owner in self._parts_at_work():
                 if other.of != part.of:
-                    message = f"{self._root}: is in use by {other}{_by(owner)}; wait for it, or use --part"
+                    message = f"{self.root}: is in use by {other}{_by(owner)}; wait for it, or use --part"
                     raise Refused(f"{message} K/{other.of} as there")
             descriptor = self._taken(f"{OWN_FOLDER}/{part.name}", in_gate=True)
-            try:
-                self._sign(descriptor, self.run)
-            except BaseException:
-                os.close(descriptor)
-                raise
+            locks.callback(os.close, descriptor)
+            self._sign(descriptor, self.run)
             return descriptor
 
     def _part_at_work(self) -> tuple[list[str], str] | None:
@@ -250,11 +225,11 @@ class FolderLock:
         found = []
         for name, part in self._part_locks().items():
             try:
-                descriptor = self._tree.open(name, os.O_RDONLY)
+                descriptor = self.tree.open(name, os.O_RDONLY)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise unwritable(self._root, error) from None
+                raise unwritable(self.root, error) from None
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -266,7 +241,7 @@ class FolderLock:
     def _part_locks(self) -> dict[str, RunPart]:
         """Return the locks of parts that there are, held or not."""
         try:
-            names = sorted(self._tree.names(OWN_FOLDER))
+            names = sorted(self.tree.names(OWN_FOLDER))
         except (FileNotFoundError, NotADirectoryError, InTheWay):
             return {}
         matches = [match for name in names if (match := _PART_LOCK.fullmatch(name))]
@@ -283,14 +258,6 @@ def lock_within(descriptor: int, seconds: float) -> bool:
         if time.monotonic() > give_up:
             return False
         time.sleep(0.02)
-
-
-def unwritable(root: str, error: OSError) -> Refused:
-    """Return what is said of a folder that nothing can be written to."""
-    if isinstance(error, InTheWay):
-        return Refused(f"{error.strerror}; no run creates one there, so check where this folder came from")
-    remedy = "choose another --output or free some disk space"
-    return Refused(f"{root}: cannot be written: {error.strerror}; {remedy}")
 
 
 def _owner(descriptor: int) -> list[str]:

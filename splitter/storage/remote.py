@@ -43,7 +43,6 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
     def __init__(self, root: str) -> None:
         super().__init__(root)
         self._nothing_there = False
-        self._descriptor = -1
 
     def start_afresh(self) -> None:
         super().start_afresh()
@@ -83,15 +82,15 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
             ownership.be_patient(self.objects)
             self.run = ownership.owner.run
             self.make_local_staging("driver")
-            self._descriptor = os.open(self.local_staging, os.O_RDONLY)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            self.lock_descriptors = [os.open(self.local_staging, os.O_RDONLY)]
+            fcntl.flock(self.lock_descriptors[0], fcntl.LOCK_EX)
             yield
         finally:
             # what a worker still has in hand is of no use any more
             shutil.rmtree(self.local_staging, ignore_errors=True)
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-            self._descriptor = -1
+            for descriptor in self.lock_descriptors:
+                os.close(descriptor)
+            self.lock_descriptors = ()
             ownership.leave(nothing_there=self._nothing_there)
             self.close_copies()
             self.start_afresh()
@@ -119,10 +118,6 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
         except Refused:
             self._nothing_there = self.was_new
             raise
-
-    @property
-    def lock_descriptors(self) -> list[int]:
-        return [self._descriptor] if self._descriptor >= 0 else []
 
     def confirm(self, *, lately: bool = False) -> None:
         """Send one LIST: whether a later run has come."""

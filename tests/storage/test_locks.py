@@ -121,26 +121,26 @@ def test_a_worker_that_stays_is_not_waited_for_without_end(
 
 def test_a_lock_that_is_withdrawn_while_another_run_opens_it(storage: LocalStorage, monkeypatch):
     """A refused run takes its files away: one that has them open already keeps others out all the same."""
-    refused, second, third = (locks.FolderLock(Tree(storage.root), None) for _ in range(3))
+    refused, second, third = (LocalStorage(storage.root) for _ in range(3))
     holding = contextlib.ExitStack()
-    holding.enter_context(refused.hold())
+    holding.enter_context(refused.locked())
     opened = second._opened
 
     def opening(name: str) -> int:
         descriptor = opened(name)
-        if refused.withdraw(with_files=True):
+        if refused.withdraw_lock(with_files=True):
             holding.close()
         monkeypatch.undo()
         return descriptor
 
     monkeypatch.setattr(second, "_opened", opening)
-    with second.hold(), pytest.raises(Refused, match="is in use by process"), third.hold():
+    with second.locked(), pytest.raises(Refused, match="is in use by process"), third.locked():
         pass
 
 
 def test_a_worker_that_no_driver_has_forked_is_seen(storage: LocalStorage):
     """Whoever only looks is told of it as long as it is at work; several may be."""
-    worker = locks.FolderLock(Tree(storage.root), None)
+    worker = LocalStorage(storage.root)
     with storage.locked():
         worker.run = storage.run
         with worker.at_work():
@@ -152,7 +152,7 @@ def test_a_worker_that_no_driver_has_forked_is_seen(storage: LocalStorage):
 
 def test_a_worker_that_no_driver_has_forked_does_nothing_for_a_run_that_is_over(storage: LocalStorage):
     """Once there is a later run it does no more batches."""
-    worker = locks.FolderLock(Tree(storage.root), None)
+    worker = LocalStorage(storage.root)
     with storage.locked():
         worker.run = storage.run
     later = LocalStorage(storage.root)
