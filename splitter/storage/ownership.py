@@ -113,10 +113,17 @@ class InUse(Refused):
 
 
 class Ownership:
-    """That of one run over an output; workers have a copy, which can only look."""
+    """That of one run over an output; workers have a copy, which can only look.
+
+    Attributes:
+        objects: The objects of the output.
+        owner: What stands in this run's lock.
+        number: The number of that; 0 without one.
+        lost: Why this run must not go on, once another one has taken the output over.
+    """
 
     def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+        self.objects = objects
         self.owner = LockOwner()
         self.number = 0
         self.lost = ""
@@ -126,15 +133,11 @@ class Ownership:
 
     def __getstate__(self) -> dict[str, object]:
         """Return what a worker needs."""
-        return {"objects": self._objects, "owner": self.owner, "number": self.number}
+        return {"objects": self.objects, "owner": self.owner, "number": self.number}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(state["objects"])  # type: ignore[misc]
         self.owner, self.number = state["owner"], state["number"]  # type: ignore[assignment]
-
-    def be_patient(self, objects: Objects) -> None:
-        """Go on with these."""
-        self._objects = objects
 
     # -- taking and leaving
 
@@ -147,11 +150,11 @@ class Ownership:
             number, before = self._highest()
             if number:
                 self._wait_for_end_of(number, before)
-            if self._objects.create(_name(number + 1), mine.content()):
+            if self.objects.create(_name(number + 1), mine.content()):
                 break
         self.owner, self.number = mine, number + 1
-        old = [name for name in self._locks() if _number(name) <= self.number - LOCKS_KEPT]
-        self._objects.delete(f"{OWN_FOLDER}/{name}" for name in old)
+        old = [number for number in _numbers(self.objects) if number <= self.number - LOCKS_KEPT]
+        self.objects.delete(map(_name, old))
         self._begin_to_beat()
         return before
 
@@ -160,7 +163,7 @@ class Ownership:
         self._end_beats()
         if self.lost:
             return
-        if not self._objects.create(_name(self.number + 1), self.owner.content()):
+        if not self.objects.create(_name(self.number + 1), self.owner.content()):
             self._note_loss(self.number + 1)
             return
         self.number += 1
@@ -170,7 +173,7 @@ class Ownership:
         """Say that this run is over; where nothing else is in the output, leave no lock either."""
         self._end_beats()
         if not self.lost:
-            hasty = objects_at(self._objects.root, SECONDS_TO_LEAVE)
+            hasty = objects_at(self.objects.root, SECONDS_TO_LEAVE)
             # a lock that cannot be freed is one of a dead run
             with contextlib.suppress(Exception):
                 if nothing_there:
@@ -187,7 +190,7 @@ class Ownership:
             now = self._read(number)
             if (now != owner or now.is_here) and not now.free:
                 who = f"process {now.process} on {now.host}" if now.host else "another run"
-                raise InUse(self._objects.root, who)
+                raise InUse(self.objects.root, who)
             if now.free or time.monotonic() > give_up:
                 return
 
@@ -205,36 +208,33 @@ class Ownership:
             self._dead = sign
         return "", sign
 
-    def _locks(self) -> list[str]:
-        return [name for name in self._objects.listed(OWN_FOLDER, "lock-") if _LOCK.fullmatch(name)]
-
     def _highest(self) -> tuple[int, LockOwner]:
-        number = max(map(_number, self._locks()), default=0)
+        number = max(_numbers(self.objects), default=0)
         return number, self._read(number) if number else LockOwner(free=True)
 
     def _read(self, number: int) -> LockOwner:
-        if self._objects.size(_name(number)) is None:
+        if self.objects.size(_name(number)) is None:
             return LockOwner(free=True)
-        return LockOwner.read(self._objects.read(_name(number)))
+        return LockOwner.read(self.objects.read(_name(number)))
 
     def confirm(self) -> None:
         """Raise StorageError if another run has taken the output over."""
         if self.number and not self.lost:
-            self._compare(self._objects)
+            self._compare(self.objects)
         if self.lost:
             raise StorageError(self.lost)
 
     def _compare(self, objects: Objects) -> None:
-        found = [_number(name) for name in objects.listed(OWN_FOLDER, "lock-") if _LOCK.fullmatch(name)]
-        if max(found, default=0) != self.number:
-            self._note_loss(max(found, default=0))
+        highest = max(_numbers(objects), default=0)
+        if highest != self.number:
+            self._note_loss(highest)
 
     def _note_loss(self, number: int) -> None:
         owner = LockOwner()
         with contextlib.suppress(Exception):
             owner = self._read(number)
         who = f"process {owner.process} on {owner.host}" if owner.host else "another run"
-        self.lost = f"{self._objects.root}: was taken over by {who}, so this run stops writing there"
+        self.lost = f"{self.objects.root}: was taken over by {who}, so this run stops writing there"
 
     # -- beats
 
@@ -250,7 +250,7 @@ class Ownership:
             self._thread = None
 
     def _beat(self, stop: threading.Event) -> None:
-        objects = objects_at(self._objects.root, patience=0)
+        objects = objects_at(self.objects.root, patience=0)
         beat = 0
         while not stop.wait(SECONDS_BETWEEN_BEATS) and not self.lost:
             # without an answer the next beat will do
@@ -260,18 +260,15 @@ class Ownership:
                 if LockOwner.read(objects.read(_name(self.number))).run != self.owner.run:
                     self._note_loss(self.number)
                 beat += 1
-                if not stop.is_set():
-                    self._send(objects, replace(self.owner, beat=beat))
-
-    def _send(self, objects: Objects, owner: LockOwner) -> None:
-        if not self.lost:
-            objects.write(_name(self.number), owner.content())
+                if not (stop.is_set() or self.lost):
+                    objects.write(_name(self.number), replace(self.owner, beat=beat).content())
 
 
 def _name(number: int) -> str:
     return f"{OWN_FOLDER}/lock-{number:06d}"
 
 
-def _number(name: str) -> int:
-    match = _LOCK.fullmatch(name)
-    return int(match[1]) if match else 0
+def _numbers(objects: Objects) -> list[int]:
+    """Return the numbers of the locks that there are."""
+    matches = map(_LOCK.fullmatch, objects.listed(OWN_FOLDER, "lock-"))
+    return [int(match[1]) for match in matches if match]

@@ -79,7 +79,7 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
             before = ownership.take(elsewhere=elsewhere)
         try:
             self._bury(before)
-            ownership.be_patient(self.objects)
+            ownership.objects = self.objects
             self.run = ownership.owner.run
             self.make_local_staging("driver")
             self.lock_descriptors = [os.open(self.local_staging, os.O_RDONLY)]
