@@ -131,14 +131,14 @@ def verify(
         tell: Called with each finding as it is made.
     """
     from splitter.system.signals import signals_raise
-    from splitter.verification.check import Verification, nothing
+    from splitter.verification.check import Verification
 
     if deep is not None and deep != "all" and (not isinstance(deep, int) or deep < 1):
         raise Refused(f"--deep {deep}: write a number of inputs to make again, or all")
     if workers is not None and workers < 1:
         raise Refused(f"--workers {workers}: must be at least 1")
     storage = _storage_made(output)
-    verification = Verification(storage, workers=workers, tell=tell or nothing)
+    verification = Verification(storage, workers=workers, tell=tell)
     with signals_raise():
         if deep is None:
             return verification.run()

@@ -9,8 +9,8 @@ The commit records are the truth. Nothing is written, no lock is taken, and nobo
 
 import io
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
 
@@ -33,7 +33,7 @@ from splitter.system.temporary_folders import NoTemporarySpace, sweep
 from splitter.text.content_types import REPORT
 from splitter.text.csv import parse_rows
 from splitter.verification.findings import CHANGED, LEFT, SAMPLES_WITHOUT_ROWS, Finding, Verdict
-from splitter.verification.output_files import OutputChecks, name_hashes, reason_of
+from splitter.verification.output_files import CheckResult, OutputChecks, name_hashes, reason_of
 from splitter.verification.own_files import OwnFiles
 from splitter.verification.table_differences import (
     MAKE_TABLES,
@@ -48,10 +48,6 @@ from splitter.verification.table_differences import (
 NAMES_AT_ONCE = 20_000
 
 
-def nothing(_: Finding) -> None:
-    """Ignore a finding."""
-
-
 class Verification:
     """One verification of an output folder."""
 
@@ -60,7 +56,7 @@ class Verification:
         storage: Storage,
         *,
         workers: int | None = None,
-        tell: Callable[[Finding], None] = nothing,
+        tell: Callable[[Finding], None] | None = None,
         journal: Journal | None = None,
     ) -> None:
         """Use as many processes as there are CPUs, or `workers`; call `tell` with each finding.
@@ -114,7 +110,8 @@ class Verification:
 
     def _note(self, finding: Finding) -> None:
         self.verdict.findings.append(finding)
-        self._tell(finding)
+        if self._tell:
+            self._tell(finding)
 
     def _look(self, deeper: "Deeper | None") -> None:
         for name, message in self._own.faults():
@@ -182,12 +179,16 @@ class Verification:
 
     def _table(self, name: str, pieces: Callable[[], Iterator[bytes]]) -> None:
         """Compare a table, byte for byte, with what would be written from the commit records."""
-        try:
-            with self.storage.open_output(name) as file:
-                if has_same_bytes(pieces(), file):
-                    return
+        with self._reading(name), self.storage.open_output(name) as file:
+            if not has_same_bytes(pieces(), file):
                 file.seek(0)
                 self._differences(name, pieces, file)
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        """Find that a table does not exist, or cannot be read."""
+        try:
+            yield
         except FileNotFoundError:
             self.find("table", name, f"does not exist; {MAKE_TABLES}")
         except OSError as error:
@@ -213,15 +214,8 @@ class Verification:
             return OTHERS
         others = checksums_of_others(self.storage)
         for name, stated in others.items():
-            try:
-                with self.storage.open_output(name) as file:
-                    _, found = measure_file(file)
-            except FileNotFoundError:
-                self.find("table", name, f"does not exist; {MAKE_TABLES}")
-            except OSError as error:
-                self.find("table", name, f"cannot be read: {reason_of(error)}")
-            else:
-                if found != stated:
+            with self._reading(name), self.storage.open_output(name) as file:
+                if measure_file(file)[1] != stated:
                     self.find("table", name, f"is not what was written; {MAKE_TABLES}")
         return [*others]
 
@@ -236,7 +230,10 @@ class Verification:
             len(done),
             self.storage.exists(DROPPED.name),
         )
-        with closing(in_processes(checks.check_block, checks.blocks(), self.workers)) as checked:
+        self._gather(in_processes(checks.check_block, checks.blocks(), self.workers))
+
+    def _gather(self, checked: Generator[CheckResult, None, None]) -> None:
+        with closing(checked):
             for part in checked:
                 self.verdict.outputs += part.outputs
                 self.verdict.bytes += part.bytes
@@ -259,12 +256,7 @@ class Verification:
             self.find("record", name, message)
         check = partial(self._checks.check_shard, self._shards)
         try:
-            with closing(self.storage.of_each_shard(check, sorted(self._shards), self.workers)) as checked:
-                for part in checked:
-                    self.verdict.outputs += part.outputs
-                    self.verdict.bytes += part.bytes
-                    for finding in part.findings:
-                        self._note(finding)
+            self._gather(self.storage.of_each_shard(check, sorted(self._shards), self.workers))
         finally:
             # what processes that help have left, ended in the middle
             sweep()

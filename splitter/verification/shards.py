@@ -46,17 +46,16 @@ def check_shard(
             is_whole = stated is not None and measure_file(file) == stated
         if is_whole and not any(header_columns(head) for head, _, _ in rows):
             return len(rows), sum(int(row[at + SIZE_AT]) for _, row, at in rows)
-        contents = _ShardContents(OutputReader(root), rows)
-        contents.check(find)
-        if contents.unreadable:
+        size, faults, unreadable = _check_outputs(OutputReader(root), rows, find)
+        if unreadable:
             with copy_errors():
                 # or is it the copy that is gone?
                 os.stat(f"{root}/{shard}")
-            reasons = {name: why.replace(root, storage.root) for name, why in contents.unreadable.items()}
+            reasons = {name: why.replace(root, storage.root) for name, why in unreadable.items()}
             _tell_unreadable(shard, reasons, len(rows), find)
-        elif stated is not None and not (is_whole or contents.has_faults):
+        elif stated is not None and not (is_whole or faults):
             find("shard", shard, "is not what was written, though each output in it is whole")
-    return len(rows), contents.bytes
+    return len(rows), size
 
 
 def _rows_in(shard: str, journal: Journal, entries: np.ndarray) -> Iterator[_ShardRow]:
@@ -65,34 +64,27 @@ def _rows_in(shard: str, journal: Journal, entries: np.ndarray) -> Iterator[_Sha
         yield from ((head, row, at) for row in rows if shard_of(row[at])[0] == shard)
 
 
-class _ShardContents:
-    """The outputs in a shard.
+def _check_outputs(
+    reader: OutputReader, rows: list[_ShardRow], find: Find
+) -> tuple[int, int, dict[str, str]]:
+    """Compare each output in a shard with its row.
 
-    Attributes:
-        bytes: How many of them were read.
-        unreadable: The outputs that cannot be read, and why.
-        has_faults: Whether an output is not what its row says.
+    Return how many bytes were read, how many outputs differ, and why others cannot be read.
     """
-
-    def __init__(self, reader: OutputReader, rows: list[_ShardRow]) -> None:
-        self._reader, self._rows = reader, rows
-        self.bytes = 0
-        self.unreadable: dict[str, str] = {}
-        self.has_faults = False
-
-    def check(self, find: Find) -> None:
-        """Read each output, and compare it with its row."""
-        for head, row, at in self._rows:
-            output, size, offset = row[at], int(row[at + SIZE_AT]), int(row[at + OFFSET_AT])
-            try:
-                content = self._reader.read(Address(output, size, shard_offset=offset))
-            except RunStopped as error:
-                self.unreadable[output] = str(error)
-                continue
-            self.bytes += len(content)
-            if fault := _fault(head, row, at, content):
-                self.has_faults = True
-                find(fault[0], output, fault[1])
+    read = faults = 0
+    unreadable: dict[str, str] = {}
+    for head, row, at in rows:
+        output, size, offset = row[at], int(row[at + SIZE_AT]), int(row[at + OFFSET_AT])
+        try:
+            content = reader.read(Address(output, size, shard_offset=offset))
+        except RunStopped as error:
+            unreadable[output] = str(error)
+            continue
+        read += len(content)
+        if fault := _fault(head, row, at, content):
+            faults += 1
+            find(fault[0], output, fault[1])
+    return read, faults, unreadable
 
 
 def _fault(head: RowColumns, row: Row, at: int, content: bytes) -> tuple[str, str] | None:
