@@ -1,7 +1,6 @@
 """Inputs that an earlier stage of a pipeline has dropped after use: gone by its rule, and not lost."""
 
 import os
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -42,9 +41,7 @@ class DroppedInputs:
     @cached_property
     def _failed(self) -> list[tuple[Layout, set[int]]]:
         """The keys that each stage which reads these files has failed on."""
-        return [*self._failures()]
-
-    def _failures(self) -> Iterator[tuple[Layout, set[int]]]:
+        found = []
         pipeline = storage_of(os.path.dirname(self._listed.root))
         for name in PIPELINE.load(pipeline, _stage_names) or []:
             storage = storage_of(pipeline.path(name))
@@ -57,7 +54,8 @@ class DroppedInputs:
                 journal = Journal(storage)
                 journal.peek()
                 failed = journal.entries["key"][np.intersect1d(journal.counting(), journal.failed())]
-                yield Layout(listed.root, listed.keep_extension), {*failed.tolist()}
+                found.append((Layout(listed.root, listed.keep_extension), {*failed.tolist()}))
+        return found
 
 
 def _stage_names(content: dict[str, Any], _: bytes) -> list[str]:

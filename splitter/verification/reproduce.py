@@ -42,8 +42,8 @@ from splitter.verification.check import Verification
 from splitter.verification.dropped_inputs import DroppedInputs
 from splitter.worker.messages import Batch, Job
 
-# what is made at a time, before it is compared and removed
 _Rows = tuple[RowColumns, list[Row]]
+# what is made at a time, before it is compared and removed
 INPUTS_AT_ONCE, BYTES_AT_ONCE = 2000, 1 << 30
 MOST_IN_BATCH = 64
 # where an output is in a shard says nothing about what it is
@@ -164,7 +164,8 @@ class Reproduction:
             with temporary_output(job, Limits(self._workers)) as temporary:
                 self._size_at = header.index(listed.size_column) if listed.size_column else None
                 for some in self._at_once(verification.journal, keys, done):
-                    self._compare(verification, temporary, table, keys, some)
+                    batch = self._unchanged(verification, temporary.job, table, keys, some)
+                    self._compare(verification, temporary, batch)
 
     @staticmethod
     def _at_once(journal: Journal, keys: np.ndarray, chosen: np.ndarray) -> Iterator[np.ndarray]:
@@ -173,23 +174,14 @@ class Reproduction:
         group = np.cumsum(sizes) // BYTES_AT_ONCE + np.arange(len(chosen)) // INPUTS_AT_ONCE
         yield from np.split(chosen, np.flatnonzero(np.diff(group)) + 1)
 
-    def _as_committed(self, text: bytes, found: Found) -> Found:
-        """Return a file as its fingerprint knows it: of an output of an earlier stage, what that stated."""
-        return found if self._size_at is None else stated(parse_rows(text)[0][self._size_at])
-
-    def _compare(
-        self,
-        verification: Verification,
-        temporary: TemporaryOutput,
-        table: InputTable,
-        keys: np.ndarray,
-        chosen: np.ndarray,
-    ) -> None:
-        """Process some inputs, compare, and remove what was made."""
+    def _unchanged(
+        self, verification: Verification, job: Job, table: InputTable, keys: np.ndarray, chosen: np.ndarray
+    ) -> Batch:
+        """Return those of some inputs that are what they were when they were done; say which are not."""
         batch = Batch("", [], [], [], [])
         journal = verification.journal
         names = [table.listed(index) for index in chosen.tolist()]
-        locations = [temporary.job.layout.location(listed) for listed in names]
+        locations = [job.layout.location(listed) for listed in names]
         in_shards = self._members.find(locations).tolist()
         loose = iter(look_at_all_paths([one for one, at in zip(locations, in_shards, strict=True) if at < 0]))
         looks = [self._members.found(at) if at >= 0 else next(loose) for at in in_shards]
@@ -201,8 +193,9 @@ class Reproduction:
             if not isinstance(found, Found):
                 self._note_missing(verification, listed, found)
                 continue
-            mark = temporary.job.marks.of(text, *self._as_committed(text, found))
-            if mark != journal.entries["fingerprint"][entry]:
+            # of an output of an earlier stage the fingerprint knows what that stated
+            file = found if self._size_at is None else stated(parse_rows(text)[0][self._size_at])
+            if job.marks.of(text, *file) != journal.entries["fingerprint"][entry]:
                 verification.find("source", listed, "cannot be made again: it has changed since")
                 continue
             member = self._members.location(at)
@@ -212,8 +205,13 @@ class Reproduction:
             batch.keys.append(int(keys[index]))
             batch.sizes.append(found.size)
             batch.times.append(found.changed)
+        return batch
+
+    def _compare(self, verification: Verification, temporary: TemporaryOutput, batch: Batch) -> None:
+        """Process some inputs, compare, and remove what was made."""
         if not len(batch):
             return
+        journal = verification.journal
         size = max(1, min(MOST_IN_BATCH, -(-len(batch) // (4 * self._workers))))
         mine = Journal(temporary.storage)
         parts = [
@@ -228,8 +226,11 @@ class Reproduction:
         made, committed = mine.find(keys_made), journal.find(keys_made)
         for index, (one, other) in enumerate(zip(made.tolist(), committed.tolist(), strict=True)):
             name = parse_rows(batch.texts[index])[0][temporary.job.at]
+            if one < 0:
+                verification.find("source", name, "cannot be made again: its worker was lost")
+                continue
             both = _one(journal, other), _one(mine, one)
-            differences = [*_differences(name, *both, mine, one)]
+            differences = [*_differences(name, *both, int(mine.entries["status"][one]))]
             for file, message in differences or self._differences_of_pieces(*both, verification.storage.root):
                 verification.find("source" if file == name else "again", file, message)
         verification.verdict.made_again += len(batch)
@@ -242,11 +243,9 @@ class Reproduction:
         else:
             verification.find("source", listed, f"cannot be made again: {why}")
 
-    def _differences_of_pieces(
-        self, committed: _Rows | None, made: _Rows | None, root: str
-    ) -> Iterator[tuple[str, str]]:
+    def _differences_of_pieces(self, committed: _Rows, made: _Rows, root: str) -> Iterator[tuple[str, str]]:
         """Yield each virtual piece that is read with another content than was made of it."""
-        if committed is None or made is None or not have_virtual(committed[0].keys):
+        if not have_virtual(committed[0].keys):
             return
         if self._reader is None:
             self._reader = OutputReader(root)
@@ -264,23 +263,12 @@ class Reproduction:
                     )
 
 
-def _one(journal: Journal, entry: int) -> tuple[RowColumns, list[Row]] | None:
-    return next(journal.rows_of_each(np.array([entry]))) if entry >= 0 else None
+def _one(journal: Journal, entry: int) -> _Rows:
+    return next(journal.rows_of_each(np.array([entry])))
 
 
-def _differences(
-    listed: str,
-    committed: tuple[RowColumns, list[Row]] | None,
-    made: tuple[RowColumns, list[Row]] | None,
-    journal: Journal,
-    entry: int,
-) -> Iterator[tuple[str, str]]:
-    """Yield each file that differs, and how."""
-    assert committed is not None  # noqa: S101 - the entries of inputs that are done
-    if made is None:
-        yield listed, "cannot be made again: its worker was lost"
-        return
-    status = int(journal.entries["status"][entry])
+def _differences(listed: str, committed: _Rows, made: _Rows, status: int) -> Iterator[tuple[str, str]]:
+    """Yield each file that differs, and how; `status` is what became of the input when it was made again."""
     if status == FAILED:
         error, message = made[1][0][len(made[0].columns) :][:2]
         yield listed, f"cannot be made again: {error}: {message}"

@@ -10,9 +10,9 @@ import xxhash
 
 from splitter.ledger.manifest import MANIFEST
 from splitter.ledger.records import OUTPUT_COLUMNS
+from splitter.storage.content import READ_AT_ONCE
 from splitter.text.csv import Row, parse_rows
 
-READ_AT_ONCE = 1 << 20
 MAKE_TABLES = "'splitter manifest' makes it again from the commit records"
 
 
@@ -71,9 +71,7 @@ def row_differences(
     """Yield what happened to the rows that are not what was committed."""
     committed: dict[str, list[Row]] = {}
     for number, line in lost:
-        row = _parsed(line)
-        if number == 1:
-            row = []
+        row = _parsed(line) if number > 1 else []
         committed.setdefault(_named(table, header, row) or f"line {number:,}", []).append(row)
     for number, line in more:
         row = _parsed(line)
@@ -92,9 +90,8 @@ def row_differences(
 
 def _parsed(line: bytes) -> Row:
     """Parse a row that is on one line; an empty one if it is not."""
-    with suppress(csv.Error):
-        rows = parse_rows(line)
-        return rows[0] if rows else []
+    with suppress(csv.Error, IndexError):
+        return parse_rows(line)[0]
     return []
 
 
