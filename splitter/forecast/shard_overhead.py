@@ -11,9 +11,9 @@ import numpy as np
 from splitter.executors.temporary import TemporaryOutput
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import OUTPUT_COLUMNS, RowColumns
-from splitter.sinks.base import GroupWriter, OutputOwner, Sink
+from splitter.sinks.base import OutputOwner, Sink
 from splitter.sinks.columns import OutputColumns
-from splitter.sinks.shards import NAME_AT
+from splitter.sinks.shards import NAME_AT, ShardsWriter
 from splitter.system.pool import from_process
 from splitter.worker.messages import Job
 
@@ -64,7 +64,7 @@ def _written(
 ) -> tuple[int, int]:
     """Return how many outputs went into shards, and the bytes of these beside their own."""
     writer = sink.open(temporary.storage, BATCH)
-    assert isinstance(writer, GroupWriter)  # noqa: S101 - what an indivisible sink opens
+    assert isinstance(writer, ShardsWriter)  # noqa: S101 - what an indivisible sink opens
     outputs = size = 0
     try:
         for rank, (head, rows) in enumerate(journal.rows_of_each(entries)):

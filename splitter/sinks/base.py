@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from splitter.options import RunOptions
 from splitter.records import Content, Scratch
 from splitter.sinks.columns import OutputColumns
-from splitter.storage.base import Move, Storage
+from splitter.storage.base import Storage
 from splitter.text.csv import Row
 
 
@@ -80,26 +80,6 @@ class SinkWriter(ABC):
 
     def close(self) -> None:  # noqa: B027 - loose files are closed one by one
         """Close what is open, also after a batch that failed."""
-
-
-class GroupWriter(SinkWriter):
-    """Takes the outputs of inputs that share a shard, and those that an older shard has."""
-
-    @abstractmethod
-    def carry(self, owner: OutputOwner, contents: list[bytes]) -> None:
-        """Take over what an input has in an older shard that this batch replaces."""
-
-    @abstractmethod
-    def advance(self, rank: int) -> None:
-        """Note that all inputs of the group up to this rank are done, failed or skipped."""
-
-    @abstractmethod
-    def finish(self) -> None:
-        """Stage what is left; afterwards all names are known, and the rows of owners complete."""
-
-    @abstractmethod
-    def moves(self) -> list[Move]:
-        """Return what `publish` moves, where to, and its size and checksum."""
 
 
 class Sink(ABC):

@@ -26,7 +26,7 @@ from splitter.errors import StorageError
 from splitter.ledger.records import CHECKSUM_AT, OUTPUT_COLUMNS
 from splitter.options import RunOptions
 from splitter.records import Content, Scalar, Scratch
-from splitter.sinks.base import GroupWriter, OutputOwner, Sink, StoredOutput
+from splitter.sinks.base import OutputOwner, Sink, SinkWriter, StoredOutput
 from splitter.storage.base import Move, Storage
 from splitter.storage.content import READ_AT_ONCE, hold_content, measure
 from splitter.storage.layout import SHARDS
@@ -142,7 +142,7 @@ class _PendingOutput:
     content: bytes | memoryview | FilePart
 
 
-class ShardsWriter(GroupWriter):
+class ShardsWriter(SinkWriter):
     """Writes samples in the order of their inputs, whatever order those are done in."""
 
     def __init__(
@@ -212,6 +212,7 @@ class ShardsWriter(GroupWriter):
         self._current = []
 
     def carry(self, owner: OutputOwner, contents: list[bytes]) -> None:
+        """Take over what an input has in an older shard that this batch replaces."""
         rows = [row for row in owner.rows if row[owner.at + CHECKSUM_AT]]
         names = [row[owner.at + NAME_AT] for row in rows]
         pairs = zip(names, contents, strict=True)
@@ -243,13 +244,13 @@ class ShardsWriter(GroupWriter):
     # -- into shards -----------------------------------------------------------------------------------------
 
     def advance(self, rank: int) -> None:
-        """Write what waited for this input."""
+        """Write what waited: all inputs of the group up to this rank are done, failed or skipped."""
         if self._sink.seed is None:
             for ready in sorted(one for one in self._waiting if one <= rank):
                 self._write(self._waiting.pop(ready))
 
     def finish(self) -> None:
-        """Write what is left, shuffled if asked for."""
+        """Write what is left, shuffled if asked for; now all names are known, and the rows complete."""
         rest = [one for rank in sorted(self._waiting) for one in self._waiting[rank]]
         self._waiting.clear()
         seed = self._sink.seed
@@ -309,6 +310,7 @@ class ShardsWriter(GroupWriter):
         return self._names
 
     def moves(self) -> list[Move]:
+        """Return what `publish` moves, where to, and its size and checksum."""
         staged = f"{self._storage.staging}/{self._batch}"
         return [Move(f"{staged}/{name}", name, *measure(f"{self._folder()}/{name}")) for name in self._names]
 

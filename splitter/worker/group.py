@@ -9,8 +9,8 @@ from splitter.inputs.shards.index import MemberLocation
 from splitter.ledger.records import CHECKSUM_AT, DONE, SIZE_AT, RowColumns
 from splitter.ledger.shard_groups import Group, GroupMember
 from splitter.outputs.reader import Address, OutputReader
-from splitter.sinks.base import GroupWriter, OutputOwner, SinkWriter
-from splitter.sinks.shards import OFFSET_AT
+from splitter.sinks.base import OutputOwner, SinkWriter
+from splitter.sinks.shards import OFFSET_AT, ShardsWriter
 from splitter.storage.base import Storage
 from splitter.storage.layout import shard_of
 from splitter.text.csv import CsvText, Row
@@ -64,7 +64,7 @@ class OlderShards:
 class GroupInProgress(BatchInProgress):
     """A batch that makes the shards of a group: rows are complete, and entries made, when all shards are."""
 
-    sink: GroupWriter
+    sink: ShardsWriter
 
     def __init__(self, batch: Batch, tools: WorkerTools, group: Group) -> None:
         self._group = group
