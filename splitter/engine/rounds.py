@@ -19,7 +19,8 @@ from splitter.errors import RecipeError, RunStopped
 from splitter.ledger.journal import INDEX, Journal
 from splitter.ledger.part_shares import bytes_together
 from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED
-from splitter.sinks.columns import OutputColumns, earlier_columns, forget_columns
+from splitter.ledger.run_files import COLUMNS
+from splitter.sinks.columns import OutputColumns, stored_columns
 from splitter.text.show import show_count
 from splitter.worker.messages import Problems, Report, WorkCounts
 
@@ -129,7 +130,7 @@ def _with_columns(run: Assignment, progress: Progress, *, careful: bool) -> Assi
     chosen = np.arange(len(run.table))[:limit]
     try:
         if run.options.fresh:
-            forget_columns(run.storage)
+            run.storage.remove([COLUMNS.name])
         columns = choose_columns(run, chosen, careful=careful)
     except RecipeError as error:
         progress.stopped, progress.problems.traceback = error.message, error.traceback
@@ -137,11 +138,8 @@ def _with_columns(run: Assignment, progress: Progress, *, careful: bool) -> Assi
     except RunStopped as error:
         progress.stopped = str(error)
         return run
-    sink, header = run.job.sink, run.job.header
-    if columns is None:
-        sink = sink.with_earlier_columns(earlier_columns(run.storage) or OutputColumns(), header)
-    else:
-        sink = sink.with_columns(columns, header)
+    of_table = columns or stored_columns(run.storage) or OutputColumns()
+    sink = run.job.sink.with_columns(of_table, run.job.header, are_earlier=columns is None)
     return replace(run, job=replace(run.job, sink=sink))
 
 

@@ -114,12 +114,13 @@ class Sink(ABC):
         """Return the types that metadata must have, if outputs have columns."""
         return {}
 
-    def with_columns(self, columns: OutputColumns, header: Sequence[str]) -> "Sink":
-        """Return the same sink for these columns of metadata and of the dataset."""
-        raise NotImplementedError
+    def with_columns(
+        self, columns: OutputColumns, header: Sequence[str], *, are_earlier: bool = False
+    ) -> "Sink":
+        """Return the same sink for these columns of metadata and of the dataset.
 
-    def with_earlier_columns(self, columns: OutputColumns, header: Sequence[str]) -> "Sink":
-        """Return the same sink for a run in which no input decides the columns: older shards have these."""
+        With `are_earlier`, they are those of older shards, in a run in which no input decides the columns.
+        """
         raise NotImplementedError
 
     def options(self) -> dict[str, Any]:

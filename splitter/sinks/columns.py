@@ -69,18 +69,8 @@ def extension(name: str) -> str:
     return last.lower() if stem and dot and last else "bin"
 
 
-def earlier_columns(storage: Storage) -> OutputColumns | None:
-    """Return the columns that were stored last, however inputs were processed then."""
-    return stored_columns(storage, None)
-
-
-def forget_columns(storage: Storage) -> None:
-    """Remove the stored columns, so that this run decides them."""
-    storage.remove([COLUMNS.name])
-
-
-def stored_columns(storage: Storage, seed: int | None) -> OutputColumns | None:
-    """Return the columns that an earlier run has stored, if they are for this seed."""
+def stored_columns(storage: Storage, seed: int | None = None) -> OutputColumns | None:
+    """Return the columns that an earlier run has stored, if they are for this seed; without one, any."""
     return COLUMNS.load(
         storage,
         lambda content, _: (

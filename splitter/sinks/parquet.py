@@ -57,28 +57,26 @@ class ParquetSink(ShardSink):
     suffix = ".parquet"
     needs_columns = True
     own_columns = (KEY, SOUND, FILE, OTHERS)
-    decided: OutputColumns | None = None
-    earlier: OutputColumns | None = None
+    table: OutputColumns | None = None
+    # whether the columns are decided, so that new outputs have them, too
+    is_decided = False
     header: tuple[str, ...] = ()
 
     @property
     def types(self) -> Mapping[str, type]:
         """Return the types that metadata must have: every shard has the same columns."""
-        return self.decided.types if self.decided else {}
+        return self.table.types if self.table and self.is_decided else {}
 
-    def with_columns(self, columns: OutputColumns, header: Sequence[str]) -> "ParquetSink":
+    def with_columns(
+        self, columns: OutputColumns, header: Sequence[str], *, are_earlier: bool = False
+    ) -> "ParquetSink":
         sink = copy.copy(self)
-        sink.decided, sink.header = columns, tuple(header)
-        return sink
-
-    def with_earlier_columns(self, columns: OutputColumns, header: Sequence[str]) -> "ParquetSink":
-        sink = copy.copy(self)
-        sink.earlier, sink.header = columns, tuple(header)
+        sink.table, sink.header, sink.is_decided = columns, tuple(header), not are_earlier
         return sink
 
     def check(self, row: Mapping[str, Scalar]) -> None:
         """Refuse an output that no table can hold."""
-        if self.decided is None:
+        if not self.is_decided:
             raise BadResult(
                 "the columns of the shards come from the first input that makes a file, and none "
                 "did in the trial; run again with --retry-failed"
@@ -95,11 +93,9 @@ class ParquetShard(NewShard):
     """A table that is being written, row group after row group."""
 
     def __init__(self, path: str, name: str, sink: ParquetSink) -> None:  # noqa: ARG002 - the seam's signature
-        decided = sink.decided or sink.earlier
-        assert decided is not None  # noqa: S101 - else no sample is taken
-        self._schema = schema_of(sink.header, decided)
-        metadata = decided.types
-        columns = {**dict.fromkeys(sink.header, str), **_OF_ALL, **metadata}
+        assert sink.table is not None  # noqa: S101 - else no sample is taken
+        self._schema = schema_of(sink.header, sink.table)
+        columns = {**dict.fromkeys(sink.header, str), **_OF_ALL, **sink.table.types}
         self._names = [KEY, "path", *columns, OTHERS]
         self._columns = columns
         # only the manifest says where an output is: a shard may be moved or copied
