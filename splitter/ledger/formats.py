@@ -104,12 +104,13 @@ def _write_csv(file: _Digesting, header: Row, blocks: Blocks, _: Types) -> None:
 
 # -- with types --------------------------------------------------------------------------------------------
 
-_VALUES: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": "True".__eq__}
+# by the type of metadata, what makes the value of its text
+VALUES: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": "True".__eq__}
 
 
 def typed_values(texts: Sequence[str], kind: str) -> Sequence[Any]:
     """Return the values of a column; a missing number is None, missing text is empty."""
-    convert = _VALUES.get(kind)
+    convert = VALUES.get(kind)
     return texts if convert is None else [convert(text) if text else None for text in texts]
 
 

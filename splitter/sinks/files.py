@@ -65,11 +65,9 @@ class FilesWriter(SinkWriter):
     def rename(self, names: Sequence[str]) -> None:
         below: dict[str, list[StoredOutput]] = {}
         staged = f"{self._staging}/{self._number}"
-        self._renamed = [
-            (f"{staged}/{one.output}", name) for one, name in zip(self._current, names, strict=True)
-        ]
         for stored, name in zip(self._current, names, strict=True):
             self._refuse_unfit(name)
+            self._renamed.append((f"{staged}/{stored.output}", name))
             below.setdefault(os.path.dirname(name), []).append(replace(stored, output=name))
         for folder, outputs in below.items():
             if self._storage.may_hold(folder, _common_start([one.output for one in outputs])):

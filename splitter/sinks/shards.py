@@ -23,6 +23,7 @@ import xxhash
 
 from splitter.archives.members import FilePart, SharedFile
 from splitter.errors import StorageError
+from splitter.ledger.formats import VALUES
 from splitter.ledger.records import CHECKSUM_AT, OUTPUT_COLUMNS
 from splitter.options import RunOptions
 from splitter.records import Content, Scalar, Scratch
@@ -332,25 +333,16 @@ def typed_row(owner: OutputOwner, row: Row) -> dict[str, Scalar]:
 
 
 def _typed(kind: str, text: str) -> Scalar:
-    if kind == "str":
-        return text
-    if not text:
-        return None
-    if kind == "float":
-        return float(text)
-    if kind == "int":
-        return int(text)
-    return text == "True" if kind == "bool" else text
-
-
-def plain_json(value: Scalar) -> Scalar:
-    """Return a value that JSON has: null for a number that is not finite."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    value: Scalar = VALUES.get(kind, str)(text) if text or kind == "str" else None
+    return value
 
 
 def as_json(row: Mapping[str, Scalar]) -> bytes:
-    """Return values by name as JSON."""
-    plain = {name: plain_json(value) for name, value in row.items()}
+    """Return values by name as JSON: null for a number that is not finite."""
+    plain = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
     try:
         return json.dumps(plain, ensure_ascii=False).encode()
     except UnicodeEncodeError:
