@@ -22,7 +22,8 @@ class _Hashing(io.FileIO):
     """A file that takes the checksum of what is written, as long as it is written in sequence."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, "w+")
+        with StorageError.naming(path):
+            super().__init__(path, "w+")
         self.digest = xxhash.xxh3_128()
         self.end = 0
         self.in_sequence = True
@@ -135,14 +136,9 @@ def _write_bytes(path: str, content: bytes | bytearray) -> tuple[int, str]:
 
 
 def _write_with(path: str, writer: "Content") -> tuple[int, str]:
-    raw = _opened(path)
+    raw = _Hashing(path)
     _have_written(raw, writer, path)
     return _stated(raw, path)
-
-
-def _opened(path: str) -> _Hashing:
-    with StorageError.naming(path):
-        return _Hashing(path)
 
 
 def _stated(raw: _Hashing, path: str) -> tuple[int, str]:
@@ -240,10 +236,9 @@ class _InMemory(io.RawIOBase):
 
     def _in_file(self) -> _Hashing:
         if self.file is None:
-            file = _opened(self._path)
-            self.file = file
-            file.write(self._room[: self.end])
-            file.seek(self._at)
+            self.file = _Hashing(self._path)
+            self.file.write(self._room[: self.end])
+            self.file.seek(self._at)
         return self.file
 
 
@@ -286,11 +281,9 @@ def _take_file(path: str, source: str, scratch: Scratch) -> tuple[int, str]:
     if not os.path.isfile(source):
         raise BadResult(f"the content of {os.path.basename(path)!r} is the path {source!r}, where no file is")
     if _is_left_to_us(source, scratch):
-        try:
+        with contextlib.suppress(OSError):
             os.rename(source, path)
-        except OSError:
-            return _copy(source, path)
-        return measure(path)
+            return measure(path)
     return _copy(source, path)
 
 

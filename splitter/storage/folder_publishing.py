@@ -81,14 +81,11 @@ class FolderPublishing(FolderSteps):
     def _patiently(self, name: str, step: Callable[[], Done]) -> Done:
         """Do a step again as long as another worker removes the folder, which stale outputs left empty."""
         with StorageError.naming(self.path(name)):
-            for patience in reversed(range(PATIENCE)):
-                try:
+            for _ in range(PATIENCE - 1):
+                with contextlib.suppress(FileNotFoundError):
                     return step()
-                except FileNotFoundError:
-                    self._known_folders.clear()
-                    if not patience:
-                        raise
-        raise AssertionError
+                self._known_folders.clear()
+            return step()
 
     def _publish_whole(self, source: str, folder: str) -> bool:
         """Give a staged folder its name; return False if something is in a folder of that name."""

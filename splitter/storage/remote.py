@@ -22,6 +22,7 @@ from splitter.storage.ownership import LockOwner, Ownership
 from splitter.storage.remote_access import Unreadable, reason_of
 from splitter.storage.remote_files import RemoteRunFiles
 from splitter.storage.remote_publishing import RemotePublishing, staging_of
+from splitter.storage.unnamed_copies import write_at
 from splitter.stores.faults import code_of, is_missing
 from splitter.stores.files import RangeFile
 from splitter.stores.objects import NO_SUCH_BUCKET, PARTS_AT_A_TIME, READ_AT_ONCE, objects_at
@@ -184,20 +185,14 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
         path = f"{folder}/{name}"
         first = self._piece(name, 0)
         size = len(first) if len(first) < READ_AT_ONCE else self.size_of(name)
-        try:
+        with self.temporary(name):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise self.no_room(error, name) from error
         with file:
 
             def put(content: bytes, at: int) -> None:
-                try:
-                    while content:
-                        written = os.pwrite(file.fileno(), content, at)
-                        content, at = content[written:], at + written
-                except OSError as error:
-                    raise self.no_room(error, name) from error
+                with self.temporary(name):
+                    write_at(file.fileno(), content, at)
 
             put(first, 0)
             in_threads(

@@ -84,11 +84,10 @@ class RemoteAccess(Storage):
         except Exception as error:
             raise Refused(f"{self.root}: {reason_of(error)}{_remedy(self.root, error)}") from error
 
-    def no_room(self, error: OSError, name: str) -> StorageError:
-        """Return the error for a temporary file that cannot be written."""
-        return NoTemporarySpace.of(
-            error, f"a temporary file for {self.path(name)} in {tempfile.gettempdir()}"
-        )
+    def temporary(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Name the temporary file that cannot be written."""
+        where = f"a temporary file for {self.path(name)} in {tempfile.gettempdir()}"
+        return NoTemporarySpace.naming(where)
 
     def size_of(self, name: str) -> int:
         """Return the bytes of an object."""

@@ -39,11 +39,9 @@ class RemoteRunFiles(RemoteAccess):
         """Open a temporary file, which goes to the store at the end."""
         del durable
         with self._temporary(name) as file:
-            try:
+            with self.temporary(name):
                 yield file
                 file.flush()
-            except OSError as error:
-                raise self.no_room(error, name) from error
             with self.writing(name):
                 self.objects.upload(name, file)
 
@@ -59,11 +57,9 @@ class RemoteRunFiles(RemoteAccess):
         if name in self._published:
             return
         file = self._working[name]
-        try:
+        with self.temporary(name):
             at = file.tell()
             file.flush()
-        except OSError as error:
-            raise self.no_room(error, name) from error
         with self.writing(name):
             self.objects.upload(name, file)
         file.seek(at)
@@ -72,10 +68,8 @@ class RemoteRunFiles(RemoteAccess):
     @contextlib.contextmanager
     def _temporary(self, name: str) -> Iterator[BinaryIO]:
         """Open a file without a name: it is gone with this process, however that ends."""
-        try:
+        with self.temporary(name):
             file = tempfile.TemporaryFile(buffering=1 << 20, prefix="splitter-")  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise self.no_room(error, name) from error
         with contextlib.closing(file):
             yield cast("BinaryIO", file)
 

@@ -12,6 +12,13 @@ from splitter.stores.files import RangeFile
 READ_AT_ONCE = 1 << 20
 
 
+def write_at(descriptor: int, content: bytes, at: int) -> None:
+    """Write all of some bytes, in as many calls as the system needs."""
+    while content:
+        written = os.pwrite(descriptor, content, at)
+        content, at = content[written:], at + written
+
+
 class Pack:
     """Copies of files, one after the other."""
 
@@ -40,9 +47,7 @@ class Pack:
         """Write some bytes of a copy."""
         assert self._file is not None  # noqa: S101 - made with the room
         start, _ = self._positions[name]
-        while content:
-            written = os.pwrite(self._file.fileno(), content, start + at)
-            content, at = content[written:], at + written
+        write_at(self._file.fileno(), content, start + at)
 
     def open(self, name: str) -> BinaryIO:
         """Open a copy to read."""
