@@ -169,11 +169,22 @@ class Naming:
     def _check_values(self, row: Sequence[str], folder: str) -> None:
         values = [(name, row[at]) for name, at in self._at.items()] + [(PATH, folder.replace("/", ""))]
         for field, value in values:
-            if (value or field in self._needed) and (why := _unfit(value)):
-                raise ValueError(
-                    f"its {field!r} {why}, and {OPTION} {self.template!r} needs it for a name; "
-                    f"{_remedy(field, value)}"
-                )
+            if (value or field in self._needed) and (why := self._unfit(field, value)):
+                raise ValueError(why)
+
+    def _unfit(self, field: str, value: str) -> str:
+        """Say why a value cannot be a part of a name, and what to do about it; nothing if it can."""
+        what = "a slash" if "/" in value else "a NUL" if "\0" in value else ""
+        if value and not what:
+            return ""
+        why = f"has {what} in it, {value!r:.100}" if value else "is empty"
+        remedy = "change it"
+        if not (value or field in BUILT_IN):
+            remedy = f"write {{{field}|none}} for what stands for an empty value"
+        return (
+            f"its {field!r} {why}, and {OPTION} {self.template!r} needs it for a name; "
+            f"{remedy}, or leave {{{field}}} out of {OPTION}"
+        )
 
     def _head(self, part: NamePart, row: Sequence[str], folder: str) -> str:
         return "".join(one.literal + self._value(one, row, folder) for one in part.head)
@@ -207,11 +218,8 @@ class Naming:
                 value = value_of(field) or one.default
             else:
                 value = self._value(one, row, folder)
-            if field and field != PATH and (why := _unfit(value)):
-                raise BadResult(
-                    f"output {own!r}: its {field!r} {why}, and {OPTION} {self.template!r} needs it for a "
-                    f"name; {_remedy(field, value)}"
-                )
+            if field and field != PATH and (why := self._unfit(field, value)):
+                raise BadResult(f"output {own!r}: {why}")
             try:
                 return one.show(value)
             except ValueError:
@@ -226,21 +234,6 @@ class Naming:
                 f"output {own!r}: {OPTION} {self.template!r} gives it the name {name!r:.300}, {why}"
             )
         return name
-
-
-def _remedy(field: str, value: str) -> str:
-    """Say what to do about a value that cannot be a part of a name."""
-    if value or field in BUILT_IN:
-        return f"change it, or leave {{{field}}} out of {OPTION}"
-    return f"write {{{field}|none}} for what stands for an empty value, or leave {{{field}}} out of {OPTION}"
-
-
-def _unfit(value: str) -> str:
-    """Say why a value cannot be a part of a name; nothing if it can."""
-    if not value:
-        return "is empty"
-    what = "a slash" if "/" in value else "a NUL" if "\0" in value else ""
-    return what and f"has {what} in it, {value!r:.100}"
 
 
 def _check_head(head: str, top: str, *, whole: bool) -> None:
