@@ -84,10 +84,9 @@ class Journal(CommitProtocol):
         merged to is left out, since it is newer than what it holds.
         """
         known, before = {*self._names}, len(self.entries)
-        names = [name for name in self.record_names() if not name.endswith(BEGUN)]
-        if not merged:
-            names = [name for name in names if not name.endswith(MERGED)]
-        self._append([name for name in names if name not in known])
+        left_out = (BEGUN,) if merged else (BEGUN, MERGED)
+        names = self.record_names()
+        self._append([name for name in names if not (name in known or name.endswith(left_out))])
         return np.arange(before, len(self.entries))
 
     def by_record(self, entries: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

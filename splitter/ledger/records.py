@@ -235,12 +235,14 @@ class Record:
             raise ValueError("its size is wrong")
         file.seek(len(line))
         entries = np.frombuffer(bytearray(file.read(count * ENTRY.itemsize)), ENTRY)
-        if count and (entries["head"].max() >= len(heads) or entries["status"].max() > FAILED):
-            raise ValueError("its entries are wrong")
-        # one by one, since their sum might go round
-        if (entries["text"] > text).any() or int(entries["text"].sum(dtype="f8")) > 2 * text:
-            raise ValueError("its entries are wrong")
-        if int(entries["text"].sum(dtype="i8")) != text:
+        lengths = entries["text"]
+        if (
+            (count and (entries["head"].max() >= len(heads) or entries["status"].max() > FAILED))
+            # one by one, since their sum might go round
+            or (lengths > text).any()
+            or int(lengths.sum(dtype="f8")) > 2 * text
+            or int(lengths.sum(dtype="i8")) != text
+        ):
             raise ValueError("its entries are wrong")
         return cls(heads, entries, texts_at, _shards_of(first.get("shards", {})))
 

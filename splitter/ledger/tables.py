@@ -56,7 +56,7 @@ def _note(storage: Storage, checksums: dict[str, str]) -> None:
 
 def take_away(storage: Storage) -> None:
     """Remove the tables, since finished work is done again: no table is better than a wrong one."""
-    names = [MANIFEST, *others_of(storage)]
+    names = [MANIFEST, *checksums_of_others(storage)]
     storage.remove(names)
     storage.sync(names)
 
@@ -64,7 +64,7 @@ def take_away(storage: Storage) -> None:
 def refuse_in_the_way(storage: Storage, others: Sequence[str]) -> None:
     """Refuse to replace a file that no run has made."""
     for name in others:
-        if storage.exists(name) and name not in others_of(storage):
+        if storage.exists(name) and name not in checksums_of_others(storage):
             raise Refused(f"{storage.path(name)}: already exists, but no run made it; move it away")
 
 
@@ -77,13 +77,11 @@ def refuse_column(storage: Storage, columns: Row) -> None:
         )
 
 
-def others_of(storage: Storage) -> list[str]:
-    """Return the tables beside manifest.csv and errors.csv that runs have made."""
-    return [*checksums_of_others(storage)]
-
-
 def checksums_of_others(storage: Storage) -> dict[str, str]:
-    """Return the checksum of each of those tables; none of one that was not written to its end."""
+    """Return the checksum of each table beside manifest.csv and errors.csv that runs have made.
+
+    It is empty for one that was not written to its end.
+    """
     return OTHER_TABLES.load(storage, _checksums) or {}
 
 

@@ -52,10 +52,6 @@ class Unsynced:
         except StorageError:
             return cls(0, ("",))
 
-    def note(self, storage: Storage) -> None:
-        """Keep the note until all is synced."""
-        UNSYNCED.save(storage, {"generation": self.generation, "boots": self.boots})
-
     def lost(self, storage: Storage, journal: Journal) -> np.ndarray:
         """Find the entries with a loose output that is gone, or has another size than was written."""
         entries = journal.done()
@@ -66,14 +62,14 @@ class Unsynced:
 
 
 def noted_now(storage: Storage, generation: int, before: Unsynced | None, *, lost: bool) -> None:
-    """Note that outputs from a generation on are unsynced.
+    """Note that outputs from a generation on are unsynced, until all are synced.
 
     `before` is what was noted. It stays while some of those outputs are `lost`.
     """
     if before is None or (before.is_restarted and not lost):
         before = Unsynced(generation, ())
-    boots = dict.fromkeys((*before.boots, boot_id()))
-    Unsynced(min(before.generation, generation), tuple(boots)).note(storage)
+    boots = [*dict.fromkeys((*before.boots, boot_id()))]
+    UNSYNCED.save(storage, {"generation": min(before.generation, generation), "boots": boots})
 
 
 def forget_unsynced(storage: Storage) -> None:
@@ -83,8 +79,5 @@ def forget_unsynced(storage: Storage) -> None:
 
 def _is_lost(storage: Storage, at: int, rows: Sequence[Sequence[str]]) -> bool:
     """Look at the loose outputs that an input's rows name; shards are always synced."""
-    for row in rows:
-        name, size = row[at], row[at + SIZE_AT]
-        if name and size and not shard_of(name)[0] and storage.output_size(name) != int(size):
-            return True
-    return False
+    loose = ((row[at], row[at + SIZE_AT]) for row in rows if not shard_of(row[at])[0])
+    return any(name and size and storage.output_size(name) != int(size) for name, size in loose)
