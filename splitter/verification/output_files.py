@@ -2,12 +2,12 @@
 
 import io
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 import xxhash
@@ -52,21 +52,8 @@ class CheckResult:
     dropped: int = 0
 
 
-class _RecordingToCheck(NamedTuple):
-    """A recording that virtual pieces are cut out of: the number of its entry, how many, and one of them."""
-
-    number: int
-    pieces: int
-    piece: PieceAddress
-
-
-class _LooseOutput(NamedTuple):
-    """A loose file to check: the number of its entry, its row, the column `output`, the columns of sound."""
-
-    number: int
-    row: Row
-    at: int
-    sound: tuple[tuple[str, int], ...]
+# what was found out: how many outputs were looked at, their bytes if they can be read, and what is wrong
+_Checked = tuple[int, int | None, Finding | None]
 
 
 @dataclass(frozen=True)
@@ -98,8 +85,8 @@ class OutputChecks:
     def check_block(self, block: tuple[int, int]) -> CheckResult:
         """Read the loose files of some entries, and find out which shards the entries are in."""
         result, names = CheckResult(), list[str]()
-        rows = self._loose(block, names, result.shards)
-        with closing(self.storage.of_each_output(self._check_one, rows)) as checked:
+        checks = self._checks(block, names, result.shards)
+        with closing(self.storage.of_each_output(lambda check: check(), checks)) as checked:
             for outputs, size, finding in checked:
                 if size is not None:
                     result.outputs += outputs
@@ -132,10 +119,10 @@ class OutputChecks:
         finding = Finding(kind, file, message)
         return finding if index < self.done else finding.of_what_is_left()
 
-    def _loose(
+    def _checks(
         self, block: tuple[int, int], names: list[str], shards: dict[str, list[int]]
-    ) -> Iterator["_LooseOutput | _RecordingToCheck"]:
-        """Yield the loose files of some entries, and the recordings that virtual pieces are cut out of.
+    ) -> Iterator[Callable[[], _Checked]]:
+        """Yield a check of each loose file of some entries, and each recording of virtual pieces.
 
         Note the names of all files, and who is in which shard.
         """
@@ -148,7 +135,7 @@ class OutputChecks:
                 virtual = [row for row in named if is_virtual(row)]
                 if virtual:
                     piece = piece_address(virtual[0], self._listed.column)
-                    yield _RecordingToCheck(index, len(virtual), piece)
+                    yield partial(self._check_recording, index, piece, len(virtual))
                     # an input has virtual pieces only
                     continue
             for row in rows:
@@ -157,41 +144,39 @@ class OutputChecks:
                 shard, _ = shard_of(row[at])
                 names.append(shard or row[at])
                 if not shard:
-                    yield _LooseOutput(index, row, at, sound)
+                    yield partial(self._check_file, index, row, at, sound)
                     continue
                 indices = shards.setdefault(shard, [])
                 if not indices or indices[-1] != index:
                     indices.append(index)
 
-    def _check_one(
-        self, output: "_LooseOutput | _RecordingToCheck"
-    ) -> tuple[int, int | None, Finding | None]:
-        """Return how many outputs were read, their bytes if they can be read, and what is wrong with them."""
-        if isinstance(output, _RecordingToCheck):
-            size, fault = self._fault_of_recording(output)
-            return output.pieces, size, fault and self._finding(output.number, "source", *fault)
-        size, found = self._fault(output)
-        name = output.row[output.at]
-        return 1, size, found and self._finding(output.number, found[0], name, found[1])
-
     @cached_property
     def _listed(self) -> ListDescription:
         return list_description(self.storage)
 
-    def _fault_of_recording(self, one: _RecordingToCheck) -> tuple[int | None, tuple[str, str] | None]:
-        """Read a recording to its end; say what is wrong with it."""
-        piece, lost = one.piece, f"{show_count(one.pieces, 'virtual piece')} cannot be read"
+    def _check_recording(self, index: int, piece: PieceAddress, pieces: int) -> _Checked:
+        """Read a recording to its end."""
+        lost, fault = f"{show_count(pieces, 'virtual piece')} cannot be read", ""
+        size: int | None = None
         try:
             size, found = measure_recording(Layout(self._listed.root).location(piece.listed))
         except (OSError, SplitterError) as error:
-            return None, (piece.listed, f"cannot be read, so {lost}: {error}")
-        if (size, found) != (piece.size, piece.checksum):
-            had = f"{found} of {size:,} bytes where the manifest says {piece.checksum} of {piece.size:,}"
-            return size, (piece.listed, f"has changed, so {lost}: it has the checksum {had}")
-        return size, None
+            fault = f"cannot be read, so {lost}: {error}"
+        else:
+            if (size, found) != (piece.size, piece.checksum):
+                had = f"{found} of {size:,} bytes where the manifest says {piece.checksum} of {piece.size:,}"
+                fault = f"has changed, so {lost}: it has the checksum {had}"
+        return pieces, size, self._finding(index, "source", piece.listed, fault) if fault else None
 
-    def _fault(self, output: _LooseOutput) -> tuple[int | None, tuple[str, str] | None]:
-        row, at = output.row, output.at
+    def _check_file(self, index: int, row: Row, at: int, sound: tuple[tuple[str, int], ...]) -> _Checked:
+        """Read a loose file to its end."""
+        size, fault = self._fault(row, at, sound)
+        return 1, size, fault and self._finding(index, fault[0], row[at], fault[1])
+
+    def _fault(
+        self, row: Row, at: int, sound: tuple[tuple[str, int], ...]
+    ) -> tuple[int | None, tuple[str, str] | None]:
+        """Return the bytes of a file, if it can be read, and what is wrong with it."""
         name, size, checksum = row[at], row[at + SIZE_AT], row[at + CHECKSUM_AT]
         if not size.isdecimal():
             return None, ("record", "is not what a run could have committed: its commit record is damaged")
@@ -203,12 +188,12 @@ class OutputChecks:
                     return there, ("size", f"has {there:,} bytes where the manifest says {int(size):,}")
                 if found != checksum:
                     return there, ("checksum", f"has the checksum {found} where the manifest says {checksum}")
-                header = header_of(name, start, there, cast("BinaryIO", file)) if output.sound else None
+                header = header_of(name, start, there, cast("BinaryIO", file)) if sound else None
         except FileNotFoundError:
             return there, ("missing", "does not exist")
         except OSError as error:
             return there, ("unreadable", f"cannot be read: {reason_of(error)}")
-        return there, header_fault(header, output.row, output.sound) if header else None
+        return there, header_fault(header, row, sound) if header else None
 
 
 def _read(file: io.RawIOBase) -> tuple[memoryview, int, str]:
