@@ -34,7 +34,7 @@ from splitter.text.content_types import REPORT
 from splitter.text.csv import parse_rows
 from splitter.verification.findings import CHANGED, LEFT, SAMPLES_WITHOUT_ROWS, Finding, Verdict
 from splitter.verification.output_files import CheckResult, OutputChecks, name_hashes, reason_of
-from splitter.verification.own_files import OwnFiles
+from splitter.verification.own_files import can_tell, missing_of_shards, own_faults
 from splitter.verification.table_differences import (
     MAKE_TABLES,
     blocks_of,
@@ -66,12 +66,10 @@ class Verification:
         self.storage, self.workers, self._tell = storage, workers, tell
         self.verdict = Verdict(storage.root)
         self.journal = journal or Journal(storage)
-        self._own = OwnFiles(storage, self.journal)
+        # the files of `.splitter` that are damaged
+        self._damaged: set[str] = set()
         # the hashes of the names that may be there
         self._names: list[np.ndarray] = []
-        self._checks: OutputChecks
-        # for each shard, which of the checked entries are in it
-        self._shards: dict[str, list[int]] = {}
 
     def run(self, deep: Callable[[], "Deeper"] | None = None) -> Verdict:
         """Check everything; what `deep` returned at the start then checks the inputs that are done."""
@@ -101,7 +99,6 @@ class Verification:
     def damaged_files(self, input_status: InputStatus) -> set[str]:
         """Return the outputs and shards, of inputs that are done, that are not what was written."""
         self._outputs(input_status.entries_with(DONE), np.empty(0, "i8"))
-        self._check_shards()
         return {finding.file for finding in self.verdict.findings if finding.is_damage}
 
     def find(self, kind: str, file: str, message: str) -> None:
@@ -114,9 +111,10 @@ class Verification:
             self._tell(finding)
 
     def _look(self, deeper: "Deeper | None") -> None:
-        for name, message in self._own.faults():
+        for name, message in own_faults(self.storage, self.journal):
+            self._damaged.add(name)
             self.find("record", name, message)
-        if not self._own.can_tell:
+        if not can_tell(self._damaged):
             self.find(
                 "record", OWN_FOLDER, "nothing else was checked, since it would be compared with these files"
             )
@@ -141,7 +139,6 @@ class Verification:
         # what has no rows in the manifest, and comes back when its input does
         others = np.concatenate((input_status.gone, input_status.entries_with(STALE)))
         self._outputs(input_status.entries_with(DONE), others[journal.entries["status"][others] == DONE])
-        self._check_shards()
         # which no row has
         self._names.append(name_hashes(map(file_with, half_done or [])))
         self._extra(half_done or [])
@@ -210,7 +207,7 @@ class Verification:
 
     def _other_tables(self) -> Sequence[str]:
         """Check the tables beside manifest.csv and errors.csv; return their names."""
-        if OTHER_TABLES.name in self._own.damaged:
+        if OTHER_TABLES.name in self._damaged:
             return OTHERS
         others = checksums_of_others(self.storage)
         for name, stated in others.items():
@@ -222,17 +219,21 @@ class Verification:
     # -- the output files ----------------------------------------------------------------------------------
 
     def _outputs(self, done: np.ndarray, others: np.ndarray) -> None:
-        """Read every output file that committed rows name, in many processes."""
-        self._checks = checks = OutputChecks(
+        """Read every output file that committed rows name, in many processes, and then every shard."""
+        checks = OutputChecks(
             self.storage,
             self.journal,
             np.concatenate((done, others)),
             len(done),
             self.storage.exists(DROPPED.name),
         )
-        self._gather(in_processes(checks.check_block, checks.blocks(), self.workers))
+        # for each shard, which of the entries are in it
+        shards: dict[str, list[int]] = {}
+        self._gather(in_processes(checks.check_block, checks.blocks(), self.workers), shards)
+        if shards:
+            self._check_shards(checks, shards)
 
-    def _gather(self, checked: Generator[CheckResult, None, None]) -> None:
+    def _gather(self, checked: Generator[CheckResult, None, None], shards: dict[str, list[int]]) -> None:
         with closing(checked):
             for part in checked:
                 self.verdict.outputs += part.outputs
@@ -242,21 +243,18 @@ class Verification:
                 for finding in part.findings:
                     self._note(finding)
                 for shard, positions in part.shards.items():
-                    self._shards.setdefault(shard, []).extend(positions)
+                    shards.setdefault(shard, []).extend(positions)
 
-    def _check_shards(self) -> None:
+    def _check_shards(self, checks: OutputChecks, shards: dict[str, list[int]]) -> None:
         """Read every shard that rows point into, with all that it holds."""
-        if not self._shards:
-            return
-        entries = self._checks.entries
-        stated = (self.journal.stated_shard(name, entries[at]) for name, at in self._shards.items())
+        stated = (self.journal.stated_shard(name, checks.entries[at]) for name, at in shards.items())
         self.verdict.unstated = sum(one is None for one in stated)
-        tables = any(name.endswith(".parquet") for name in self._shards)
-        for name, message in self._own.missing_of_shards(tables=tables):
+        tables = any(name.endswith(".parquet") for name in shards)
+        for name, message in missing_of_shards(self.storage, tables=tables):
             self.find("record", name, message)
-        check = partial(self._checks.check_shard, self._shards)
+        check = partial(checks.check_shard, shards)
         try:
-            self._gather(self.storage.of_each_shard(check, sorted(self._shards), self.workers))
+            self._gather(self.storage.of_each_shard(check, sorted(shards), self.workers), shards)
         finally:
             # what processes that help have left, ended in the middle
             sweep()

@@ -24,52 +24,38 @@ from splitter.storage.base import Storage
 from splitter.storage.layout import OWN_FOLDER, RECORDS
 
 
-class OwnFiles:
-    """Checks of the files of `.splitter`.
+def own_faults(storage: Storage, journal: Journal) -> Iterator[tuple[str, str]]:
+    """Yield each damaged file, and what is wrong with it."""
+    missing = [file for file in (LIST, LISTED) if not storage.exists(file.name)]
+    if missing and storage.exists(PIPELINE.name):
+        raise Refused(f"{storage.root}: {OF_A_PIPELINE}")
+    if missing and not journal.is_begun:
+        raise Refused(f"{storage.root}: no run has started there yet; start one with 'splitter run'")
+    shares = [name for name in storage.names(OWN_FOLDER) if name.startswith("shares-of-")]
+    others = [SHARES.named(f"{OWN_FOLDER}/{name}") for name in shares]
+    damaged = set()
+    for file in (*RUN_FILES, *others):
+        if file.is_sealed and (problem := file.fault(storage)):
+            damaged.add(file.name)
+            yield file.name, problem
+    yield from journal.faults()
+    if not storage.exists(RUN.name):
+        yield RUN.name, f"does not exist; {RUN_AGAIN}"
+    for file in missing:
+        yield file.name, f"does not exist; {file.remedy}"
+    if not (missing or LISTED.name in damaged or list_is_whole(storage)):
+        yield LIST.name, f"is not the list that was stored; {LIST.remedy}"
 
-    Attributes:
-        damaged: Those that are damaged, by their names.
-    """
 
-    def __init__(self, storage: Storage, journal: Journal) -> None:
-        self._storage, self._journal = storage, journal
-        self.damaged: set[str] = set()
+def can_tell(damaged: set[str]) -> bool:
+    """Return whether the other files are enough to say what must be in the folder."""
+    from_records = any(name.startswith(f"{RECORDS}/") for name in damaged)
+    needed = {file.name for file in (LIST, LISTED, RULE, KEEP, STALE_MARKS)}
+    return not (from_records or damaged & needed)
 
-    @property
-    def can_tell(self) -> bool:
-        """Whether the whole files are enough to say what must be in the folder."""
-        from_records = any(name.startswith(f"{RECORDS}/") for name in self.damaged)
-        needed = {file.name for file in (LIST, LISTED, RULE, KEEP, STALE_MARKS)}
-        return not (from_records or self.damaged & needed)
 
-    def faults(self) -> Iterator[tuple[str, str]]:
-        """Yield each damaged file, and what is wrong with it."""
-        for name, message in self._faults():
-            self.damaged.add(name)
-            yield name, message
-
-    def _faults(self) -> Iterator[tuple[str, str]]:
-        storage = self._storage
-        missing = [file for file in (LIST, LISTED) if not storage.exists(file.name)]
-        if missing and storage.exists(PIPELINE.name):
-            raise Refused(f"{storage.root}: {OF_A_PIPELINE}")
-        if missing and not self._journal.is_begun:
-            raise Refused(f"{storage.root}: no run has started there yet; start one with 'splitter run'")
-        shares = [name for name in storage.names(OWN_FOLDER) if name.startswith("shares-of-")]
-        others = [SHARES.named(f"{OWN_FOLDER}/{name}") for name in shares]
-        for file in (*RUN_FILES, *others):
-            if file.is_sealed and (problem := file.fault(storage)):
-                yield file.name, problem
-        yield from self._journal.faults()
-        if not storage.exists(RUN.name):
-            yield RUN.name, f"does not exist; {RUN_AGAIN}"
-        for file in missing:
+def missing_of_shards(storage: Storage, *, tables: bool) -> Iterator[tuple[str, str]]:
+    """Yield the missing files that a folder with shards must have."""
+    for file in (GROUPS, *([COLUMNS] if tables else [])):
+        if not storage.exists(file.name):
             yield file.name, f"does not exist; {file.remedy}"
-        if not (missing or LISTED.name in self.damaged or list_is_whole(storage)):
-            yield LIST.name, f"is not the list that was stored; {LIST.remedy}"
-
-    def missing_of_shards(self, *, tables: bool) -> Iterator[tuple[str, str]]:
-        """Yield the missing files that a folder with shards must have."""
-        for file in (GROUPS, *([COLUMNS] if tables else [])):
-            if not self._storage.exists(file.name):
-                yield file.name, f"does not exist; {file.remedy}"
