@@ -97,9 +97,8 @@ def _description(content: dict[str, Any], _: bytes) -> ListDescription:
     listed = ListDescription(**content)
     texts = listed.column, listed.root, listed.member or "", listed.size_column or ""
     marks = listed.keep_extension, listed.group_rows, listed.is_part
-    if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, bool) for one in marks):
-        raise ValueError("its values are wrong")
-    if type(listed.total_bytes) is not int:
+    kinds = [*map(type, (*texts, *marks, listed.total_bytes))]
+    if kinds != [str] * len(texts) + [bool] * len(marks) + [int]:
         raise ValueError("its values are wrong")
     return listed
 

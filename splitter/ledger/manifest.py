@@ -60,13 +60,12 @@ class ManifestTables:
             storage.write(SCHEMA.name, content)
         with storage.replacing(MANIFEST) as file:
             file.writelines(self.rows())
-        if not len(self._failed):
-            if storage.exists(ERRORS):
-                storage.remove([ERRORS])
-                storage.sync([ERRORS])
-            return
-        with storage.replacing(ERRORS) as file:
-            file.writelines(self.errors())
+        if len(self._failed):
+            with storage.replacing(ERRORS) as file:
+                file.writelines(self.errors())
+        elif storage.exists(ERRORS):
+            storage.remove([ERRORS])
+            storage.sync([ERRORS])
 
     def _assign_new_groups(self) -> None:
         """Assign groups that have come since `splitter split` to splits, before the column is written.

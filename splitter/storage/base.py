@@ -50,9 +50,8 @@ class Move(NamedTuple):
     @classmethod
     def of(cls, fields: Any) -> "Move":  # noqa: ANN401 - what stands in a record
         """Return the move that a record holds; raise ValueError where it holds none."""
-        if not isinstance(fields, list) or len(fields) not in (2, 4):
-            raise ValueError("its moves are wrong")
-        if [type(field) for field in fields] != [str, str, int, str][: len(fields)]:
+        kinds = [type(field) for field in fields] if isinstance(fields, list) else []
+        if kinds not in ([str, str], [str, str, int, str]):
             raise ValueError("its moves are wrong")
         return cls(*fields)
 

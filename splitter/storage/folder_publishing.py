@@ -10,7 +10,6 @@ from typing import TypeVar
 from splitter.errors import NameTaken, StorageError
 from splitter.options import RunPart
 from splitter.storage.base import PATIENCE
-from splitter.storage.content import measure
 from splitter.storage.folder_steps import FolderSteps
 from splitter.storage.layout import OWN_FOLDER
 from splitter.storage.tree import InTheWay
@@ -182,7 +181,7 @@ class FolderPublishing(FolderSteps):
             # another name of it, where case does not count
             return
         same = stat.S_ISREG(found.st_mode) and found.st_size == size
-        if not same or measure(self.on_disk(name))[1] != checksum:
+        if not same or self.measured(name) != (size, checksum):
             raise NameTaken.of(name, "already exists")
 
     def sync(self, names: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ import secrets
 import socket
 import threading
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 
 from splitter.errors import Refused, StorageError
 from splitter.storage.checked_file import json_of
@@ -74,11 +74,9 @@ class LockOwner:
             owner = cls(**json_of(content))
         except (ValueError, TypeError):
             return cls()
-        kinds = {name: type(value) for name, value in asdict(cls()).items()}
-        numbers = (int, float)
         same = all(
-            isinstance(value, numbers if kinds[name] is float else kinds[name])
-            for name, value in asdict(owner).items()
+            isinstance(value, (int, float) if isinstance(usual, float) else type(usual))
+            for value, usual in zip(astuple(owner), astuple(cls()), strict=True)
         )
         return owner if same and 0 <= owner.process < _MOST_PROCESSES else cls()
 

@@ -165,13 +165,11 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
             try:
                 return self.objects.read_up_to(name, start, start + READ_AT_ONCE)
             except Exception as error:
-                if is_missing(error) and code_of(error) != NO_SUCH_BUCKET:
-                    missing = name
-                elif isinstance(error, PermissionError):
-                    raise Unreadable(reason_of(error)) from error
-                else:
+                if not is_missing(error) or code_of(error) == NO_SUCH_BUCKET:
+                    if isinstance(error, PermissionError):
+                        raise Unreadable(reason_of(error)) from error
                     raise
-        raise FileNotFoundError(missing)
+        raise FileNotFoundError(name)
 
     def walk(self) -> Iterator[str]:
         """Send one LIST for each thousand names."""

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 from splitter.errors import NameTaken, StorageError
 from splitter.storage.base import PATIENCE, STAGING
-from splitter.storage.content import measure
 from splitter.storage.layout import RESERVED_FOLDERS
 from splitter.storage.names import refuse_unclean
 from splitter.storage.ownership import LockOwner
@@ -154,11 +153,7 @@ class RemotePublishing(RemoteAccess):
         del own
         folder, sizes = self._seen
         there = sizes.get(name.removeprefix(f"{folder}/"))
-        if there is None:
-            return
-        with self.reading(name):
-            same = there == size and measure(self.on_disk(name))[1] == checksum
-        if not same:
+        if there is not None and (there != size or self.measured(name) != (size, checksum)):
             raise NameTaken.of(name, "already exists")
 
 
