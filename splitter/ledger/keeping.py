@@ -33,18 +33,6 @@ class KeepTally:
     outputs: int = 0
     kept: int = 0
 
-    def counting(self, value_of: Callable[[Row], str], output_at: int) -> Callable[[Row], str]:
-        """Return the function that gives the column of a row, and counts the row if it has a file."""
-
-        def counted(row: Row) -> str:
-            kept = value_of(row)
-            if row[output_at]:
-                self.outputs += 1
-                self.kept += kept == "True"
-            return kept
-
-        return counted
-
 
 @dataclass(frozen=True)
 class KeepRule:
@@ -56,8 +44,8 @@ class KeepRule:
 
     where: str
 
-    def of(self, header: Sequence[str], root: str) -> Callable[[Row], str]:
-        """Return the function that gives the column `kept` of a row; empty if columns are missing."""
+    def of(self, header: Sequence[str], root: str, tally: KeepTally | None = None) -> Callable[[Row], str]:
+        """Return what gives the column `kept` of a row, and counts; it is empty if columns are missing."""
         if COLUMN in header:
             raise StorageError(
                 f"{root}: the metadata has a key {COLUMN!r}, which is a column of {OPTION}; rename the key, "
@@ -66,8 +54,16 @@ class KeepRule:
         if self.missing(header):
             return lambda _: ""
         holds, at = condition(self.where, header, OPTION), header.index(OUTPUT_COLUMNS[0])
-        # what a sink has left out has no file
-        return lambda row: str(holds(row) and row[at] != "")
+
+        def counted(row: Row) -> str:
+            # what a sink has left out has no file
+            is_kept = holds(row) and row[at] != ""
+            if tally and row[at]:
+                tally.outputs += 1
+                tally.kept += is_kept
+            return str(is_kept)
+
+        return counted
 
     def missing(self, header: Sequence[str]) -> list[str]:
         """Return the columns of the condition that the manifest does not have."""

@@ -139,10 +139,8 @@ class ManifestTables:
         positions = [positions_in_union(head, union) for head in self._journal.heads]
         added: AddedColumns = {}
         if keep := KeepRule.stored(self._storage):
-            added[KEPT] = keep.of(union.names, self._storage.root)
-            if not keep.missing(union.names):
-                self.keep_tally = KeepTally()
-                added[KEPT] = self.keep_tally.counting(added[KEPT], union.names.index(OUTPUT_COLUMNS[0]))
+            self.keep_tally = None if keep.missing(union.names) else KeepTally()
+            added[KEPT] = keep.of(union.names, self._storage.root, self.keep_tally)
         if rule := SplitRule.stored(self._storage):
             added[COLUMN] = _split_of(rule, union.names, self._storage.root, has_kept=bool(added))
         return _table(union.names, self._journal, self._made, positions, added)

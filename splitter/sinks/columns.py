@@ -7,7 +7,7 @@ from typing import Any
 from splitter.ledger.run_files import COLUMNS
 from splitter.storage.base import Storage
 from splitter.text.csv import in_unicode
-from splitter.text.endings import SOUND
+from splitter.text.endings import SOUND, ending_of
 
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
@@ -41,7 +41,7 @@ class OutputColumns:
         """
         types = {key: kind or "str" for key, kind in seen if key == in_unicode(key)}
         types |= {key: kind.__name__ for key, kind in declared.items()}
-        sound = {extension(name) for name in names} <= SOUND
+        sound = {ending_of(name) for name in names} <= SOUND
         uniform = rate if sound and isinstance(rate, int) and not isinstance(rate, bool) else None
         return cls(tuple(types.items()), sound, uniform)
 
@@ -57,16 +57,6 @@ class OutputColumns:
         if not {kind for _, kind in metadata} <= TYPES.keys():
             raise ValueError("an unknown type")
         return cls(metadata, bool(value["sound"]), value["rate"])
-
-
-def extension(name: str) -> str:
-    """Return the extension of an output's name in lower case; bin if there is none.
-
-    >>> extension("0.WAV"), extension("a.tar.gz"), extension("README"), extension(".hidden")
-    ('wav', 'gz', 'bin', 'bin')
-    """
-    stem, dot, last = name.rpartition(".")
-    return last.lower() if stem and dot and last else "bin"
 
 
 def stored_columns(storage: Storage, seed: int | None = None) -> OutputColumns | None:

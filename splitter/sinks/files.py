@@ -70,7 +70,9 @@ class FilesWriter(SinkWriter):
             self._renamed.append((f"{staged}/{stored.output}", name))
             below.setdefault(os.path.dirname(name), []).append(replace(stored, output=name))
         for folder, outputs in below.items():
-            if self._storage.may_hold(folder, _common_start([one.output for one in outputs])):
+            names_there = [os.path.basename(one.output) for one in outputs]
+            beginning = os.path.commonprefix(names_there)  # noqa: RUF071 - of their letters
+            if self._storage.may_hold(folder, beginning):
                 for stored in outputs:
                     self._refuse_taken(stored)
 
@@ -120,10 +122,3 @@ class FilesWriter(SinkWriter):
     def publish(self) -> None:
         self._storage.publish_all(self._folders)
         self._storage.publish_files(self._files)
-
-
-def _common_start(names: list[str]) -> str:
-    """Return how all names of some files in one folder begin."""
-    first, last = (os.path.basename(name) for name in (min(names), max(names)))
-    same = (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1])
-    return first[: next(same, len(first))]
