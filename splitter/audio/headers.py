@@ -71,7 +71,7 @@ def _of_libsndfile(file: BinaryIO, *, exact: bool) -> SoundHeader | None:
 def header_columns(head: RowColumns) -> tuple[tuple[str, int], ...]:
     """Return where the rows say what the header of a recording says, too."""
     first = len(head.columns) + len(OUTPUT_COLUMNS)
-    types = dict((*head.outputs, *head.inputs))
+    types = head.types
     return tuple(
         (key, index)
         for index, key in enumerate(head.keys, first)

@@ -93,5 +93,4 @@ def _owner(sink: Sink, rank: int, head: RowColumns, rows: list[list[str]]) -> Ou
     for row in with_own:
         row[at + NAME_AT] = os.path.basename(row[at])
     there = RowColumns(head.columns, (*sink.columns, *head.outputs), head.inputs)
-    types = {"size": "int", **dict((*there.outputs, *there.inputs))}
-    return OutputOwner(rank, rank, there.names, types, at, with_own)
+    return OutputOwner(rank, rank, there, with_own)

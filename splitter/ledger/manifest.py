@@ -127,7 +127,7 @@ class ManifestTables:
 
     def schema(self) -> bytes:
         """Return the content of schema.json: the manifest's columns and their types."""
-        types = dict((*self._union.outputs, *self._union.inputs))
+        types = self._union.types
         schema: dict[str, Any] = {"columns": self._columns, "types": types}
         if KeepRule.stored(self._storage):
             schema["rule"], types[KEPT] = KEPT, "bool"

@@ -92,6 +92,11 @@ class RowColumns:
         """The keys of all metadata."""
         return [key for key, _ in (*self.outputs, *self.inputs)]
 
+    @property
+    def types(self) -> dict[str, str]:
+        """The types of all metadata, by key."""
+        return dict((*self.outputs, *self.inputs))
+
     def to_json(self) -> list[Any]:
         """Return the columns as a record has them."""
         return [self.columns, self.outputs, self.inputs]

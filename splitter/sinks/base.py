@@ -3,13 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from splitter.options import RunOptions
 from splitter.records import Content, Scratch
 from splitter.sinks.columns import OutputColumns
 from splitter.storage.base import Storage
 from splitter.text.csv import Row
+
+if TYPE_CHECKING:
+    from splitter.ledger.records import RowColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +39,21 @@ class OutputOwner:
     Attributes:
         rank: Its position among the inputs that share a shard.
         number: The number in the names of its samples.
-        names: The columns of its rows.
-        types: The types of its metadata, by name.
-        at: The index of the column that names the output.
+        head: The columns of its rows.
         rows: Its rows of the manifest, in which a shard fills in where each output is.
         digits: How many the number is written with at least, so that keys sort like the manifest.
     """
 
     rank: int
     number: int
-    names: Row
-    types: Mapping[str, str]
-    at: int
+    head: "RowColumns"
     rows: list[Row]
     digits: int = 8
+
+    @property
+    def at(self) -> int:
+        """The index of the column that names the output."""
+        return len(self.head.columns)
 
 
 class SinkWriter(ABC):

@@ -220,13 +220,17 @@ class ShardsWriter(SinkWriter):
         self._wait(owner, [self._hold(name, content, _NO_SCRATCH) for name, content in pairs], new=False)
 
     def _wait(self, owner: OutputOwner, outputs: list[_PendingOutput], *, new: bool = True) -> None:
-        at = owner.at
+        at, names, types = owner.at, owner.head.names, {"size": "int", **owner.head.types}
         # a row without a checksum has no file
         rows = [row for row in owner.rows if row[at + CHECKSUM_AT]]
         waiting = []
         for index, (output, row) in enumerate(zip(outputs, rows, strict=True)):
             row[at], row[at + NAME_AT], row[at + OFFSET_AT] = "", output.name, ""
-            typed = typed_row(owner, row)
+            # dataset columns are text
+            typed: dict[str, Scalar] = {
+                name: _typed(types[name], text) if number >= at and name in types else text
+                for number, (name, text) in enumerate(zip(names, row, strict=True))
+            }
             if new:
                 # what an older shard has is kept, even if no such output would be made now
                 self._sink.check(typed)
@@ -321,15 +325,6 @@ class ShardsWriter(SinkWriter):
 
 
 # -- rows with typed values ----------------------------------------------------------------------------------
-
-
-def typed_row(owner: OutputOwner, row: Row) -> dict[str, Scalar]:
-    """Return a row of the manifest with the values that it was made from; dataset columns are text."""
-    types = owner.types
-    return {
-        name: _typed(types[name], text) if index >= owner.at and name in types else text
-        for index, (name, text) in enumerate(zip(owner.names, row, strict=True))
-    }
 
 
 def _typed(kind: str, text: str) -> Scalar:

@@ -6,14 +6,14 @@ from typing import Any
 
 from splitter.errors import StorageError
 from splitter.inputs.shards.index import MemberLocation
-from splitter.ledger.records import CHECKSUM_AT, DONE, SIZE_AT, RowColumns
+from splitter.ledger.records import CHECKSUM_AT, DONE, SIZE_AT
 from splitter.ledger.shard_groups import Group, GroupMember
 from splitter.outputs.reader import Address, OutputReader
 from splitter.sinks.base import OutputOwner, SinkWriter
 from splitter.sinks.shards import OFFSET_AT, ShardsWriter
 from splitter.storage.base import Storage
 from splitter.storage.layout import shard_of
-from splitter.text.csv import CsvText, Row
+from splitter.text.csv import CsvText
 from splitter.worker.batch import BETWEEN_INPUTS, BatchInProgress
 from splitter.worker.messages import Batch
 from splitter.worker.rows import Metadata, OutputRow
@@ -69,7 +69,7 @@ class GroupInProgress(BatchInProgress):
     def __init__(self, batch: Batch, tools: WorkerTools, group: Group) -> None:
         self._group = group
         # what is made now, and what is taken over from older shards
-        self._made: list[tuple[int, OutputOwner, RowColumns]] = []
+        self._made: list[tuple[int, OutputOwner]] = []
         self._carried: list[tuple[GroupMember, OutputOwner]] = []
         super().__init__(batch, tools)
 
@@ -107,14 +107,14 @@ class GroupInProgress(BatchInProgress):
         """Give the outputs of an input to the shards."""
         head, rows = self.tools.rows.rows(self.rows[index][0], made, metadata)
         group = self._group
-        owner = _owner(group, group.ranks[index], group.numbers[index], head, rows)
+        owner = OutputOwner(group.ranks[index], group.numbers[index], head, rows, group.digits)
         self.sink.keep_input(owner)
-        self._made.append((index, owner, head))
+        self._made.append((index, owner))
         self.finished.add(index)
 
     def _carry(self, member: GroupMember, older: OlderShards) -> None:
         """Take over what an input has in an older shard."""
-        owner = _owner(self._group, member.rank, member.number, member.head, member.rows)
+        owner = OutputOwner(member.rank, member.number, member.head, member.rows, self._group.digits)
         try:
             contents = [*map(older.read, _addresses(owner))]
         except SampleLost as error:
@@ -161,8 +161,8 @@ class GroupInProgress(BatchInProgress):
 
     def _add_entries(self) -> None:
         """Add the entry of each input, now that all know where their outputs are."""
-        for index, owner, head in self._made:
-            self.add(index, DONE, head=head, **_entry(owner))
+        for index, owner in self._made:
+            self.add(index, DONE, head=owner.head, **_entry(owner))
         for member, owner in self._carried:
             self.record.add(member.key, member.fingerprint, DONE, head=member.head, **_entry(owner))
         for key in self._group.dropped:
@@ -182,11 +182,6 @@ def _in_reading_order(ranks: list[int], locations: dict[int, MemberLocation]) ->
     }
     in_sequence = iter(sorted(starts, key=starts.__getitem__))
     return [next(in_sequence) if rank in starts else rank for rank in ranks]
-
-
-def _owner(group: Group, rank: int, number: int, head: RowColumns, rows: list[Row]) -> OutputOwner:
-    types = {"size": "int", **dict((*head.outputs, *head.inputs))}
-    return OutputOwner(rank, number, head.names, types, len(head.columns), rows, group.digits)
 
 
 def _entry(owner: OutputOwner) -> dict[str, Any]:
