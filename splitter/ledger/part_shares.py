@@ -29,6 +29,15 @@ def bytes_together(sizes: np.ndarray) -> int:
     return int(sizes[sizes > 0].sum())
 
 
+def index_of(there: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Return the index of each key among others, or -1."""
+    order = np.argsort(there, kind="stable")
+    if not len(order):
+        return np.full(len(keys), -1)
+    at = order[np.minimum(np.searchsorted(there, keys, sorter=order), len(order) - 1)]
+    return np.where(there[at] == keys, at, -1)
+
+
 def inputs_of_part(storage: Storage, found: Measured, *, keep: bool = True) -> np.ndarray | None:
     """Return which inputs are for this part of the run; None if it is for all.
 
@@ -55,11 +64,8 @@ def _shares(
     New inputs are dealt out in turn, the largest first. One that was dealt out stays with its part, even
     if its size has changed meanwhile or cannot be seen: no two parts ever work on the same input.
     """
-    part_of = np.zeros(len(keys), "u2")
-    if len(shares):
-        at = np.minimum(np.searchsorted(shares["key"], keys), len(shares) - 1)
-        same = shares["key"][at] == keys
-        part_of[same] = shares["part"][at[same]]
+    # no part is 0, the last, which an index of -1 means
+    part_of = np.append(shares["part"], 0)[index_of(shares["key"], keys)]
     new = np.flatnonzero(part_of == 0)
     order = new[np.argsort(-sizes[new], kind="stable")]
     part_of[order] = np.arange(len(order)) % of + 1

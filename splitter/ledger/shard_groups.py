@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from splitter.ledger.part_shares import Measured, bytes_together
+from splitter.ledger.part_shares import Measured, bytes_together, index_of
 from splitter.ledger.records import RowColumns
 from splitter.ledger.run_files import GROUPS
 from splitter.options import RunPart
@@ -168,15 +168,6 @@ def deal(  # noqa: PLR0913 - each is one thing to know
             # the others must deal alike
             groups.write(storage)
     return groups
-
-
-def index_of(there: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Return the index of each key among others, or -1."""
-    order = np.argsort(there, kind="stable")
-    if not len(order):
-        return np.full(len(keys), -1)
-    at = order[np.minimum(np.searchsorted(there, keys, sorter=order), len(order) - 1)]
-    return np.where(there[at] == keys, at, -1)
 
 
 def inputs_in_group(inputs: int, total: int, shard_bytes: int) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splitter.ledger.journal import Journal
+from splitter.ledger.part_shares import index_of
 from splitter.ledger.records import NOT_DONE, STALE
 from splitter.ledger.run_files import STALE_MARKS
 from splitter.storage.base import Storage
@@ -78,7 +79,6 @@ def _is_stale(storage: Storage, journal: Journal, entries: np.ndarray) -> np.nda
     marks = STALE_MARKS.load(storage, lambda _, rest: np.frombuffer(rest, _MARK), strict=True)
     if marks is None or not len(marks):
         return np.zeros(len(entries), bool)
-    marks = marks[np.argsort(marks["key"], kind="stable")]
     there = journal.entries[entries]
-    at = np.minimum(np.searchsorted(marks["key"], there["key"]), len(marks) - 1)
-    return (marks["key"][at] == there["key"]) & (marks["fingerprint"][at] == there["fingerprint"])
+    at = index_of(marks["key"], there["key"])
+    return (at >= 0) & (marks["fingerprint"][at] == there["fingerprint"])

@@ -18,8 +18,9 @@ from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import KeepRule
 from splitter.ledger.list_copy import list_description, stored_list
+from splitter.ledger.part_shares import index_of
 from splitter.ledger.records import DONE
-from splitter.ledger.shard_groups import Groups, index_of
+from splitter.ledger.shard_groups import Groups
 from splitter.ledger.shard_ranges import Descent, inputs_in_range, with_later
 from splitter.pipeline.definition import Stage
 from splitter.pipeline.neighbours import (

@@ -9,6 +9,7 @@ import numpy as np
 import xxhash
 
 from splitter.ledger.manifest import MANIFEST
+from splitter.ledger.part_shares import index_of
 from splitter.ledger.records import OUTPUT_COLUMNS
 from splitter.storage.content import READ_AT_ONCE
 from splitter.text.csv import Row, parse_rows
@@ -51,10 +52,8 @@ def numbers_only_in(some: np.ndarray, others: np.ndarray) -> np.ndarray:
     order = np.argsort(some, kind="stable")
     values, first, counts = np.unique(some[order], return_index=True, return_counts=True)
     there, how_often = np.unique(others, return_counts=True)
-    allowed = np.zeros(len(values), "i8")
-    if len(there):
-        at = np.minimum(np.searchsorted(there, values), len(there) - 1)
-        allowed = np.where(there[at] == values, how_often[at], 0)
+    # the last is of what is not there, whose index is -1
+    allowed = np.append(how_often, 0)[index_of(there, values)]
     rank = np.arange(len(order)) - np.repeat(first, counts)
     return np.sort(order[rank >= np.repeat(allowed, counts)])
 
