@@ -365,7 +365,7 @@ class GroupPlanner(_StatePlanner):
         columns = tuple(self._run.job.header)
         if self._groups.first is None or member.head.columns == columns:
             return member
-        head = replace(member.head, columns=columns)
+        head = member.head._replace(columns=columns)
         return replace(member, head=head, rows=in_columns(member.rows, positions_in_union(member.head, head)))
 
     def _first_of_each(self, positions: np.ndarray, most: int | None) -> np.ndarray:

@@ -20,7 +20,7 @@ import os
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import xxhash
@@ -68,8 +68,7 @@ _TYPES = ("", "str", "int", "float", "bool")
 assert _ENTRY.size == ENTRY.itemsize  # noqa: S101 - two descriptions of one layout
 
 
-@dataclass(frozen=True)
-class RowColumns:
+class RowColumns(NamedTuple):
     """The columns of some inputs' rows.
 
     Attributes:
@@ -96,10 +95,6 @@ class RowColumns:
     def types(self) -> dict[str, str]:
         """The types of all metadata, by key."""
         return dict((*self.outputs, *self.inputs))
-
-    def to_json(self) -> list[Any]:
-        """Return the columns as a record has them."""
-        return [self.columns, self.outputs, self.inputs]
 
     @classmethod
     def from_json(cls, value: list[Any]) -> "RowColumns":
@@ -175,7 +170,7 @@ def first_line(
 ) -> bytes:
     """Return the first line of a record; without the shards if it would be too long to be read again."""
     content: dict[str, Any] = {
-        "heads": [head.to_json() for head in heads],
+        "heads": [*heads],
         "entries": entries,
         "text": text,
         "digest": DIGEST,

@@ -17,6 +17,7 @@ import socket
 import threading
 import time
 from dataclasses import asdict, astuple, dataclass, replace
+from typing import Any
 
 from splitter.errors import Refused, StorageError
 from splitter.storage.checked_file import json_of
@@ -129,13 +130,9 @@ class Ownership:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def __getstate__(self) -> dict[str, object]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Return what a worker needs."""
-        return {"objects": self.objects, "owner": self.owner, "number": self.number}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__init__(state["objects"])  # type: ignore[misc]
-        self.owner, self.number = state["owner"], state["number"]  # type: ignore[assignment]
+        return Ownership, (self.objects,), {"owner": self.owner, "number": self.number}
 
     # -- taking and leaving
 

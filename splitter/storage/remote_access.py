@@ -34,13 +34,9 @@ class RemoteAccess(Storage):
     def start_afresh(self) -> None:
         """Forget what belongs to this process alone."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        names = ("root", "only_here", "was_new", "objects", "ownership", "run")
-        return {name: getattr(self, name) for name in names}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["root"])  # type: ignore[misc]
-        self.__dict__.update(state)
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = ("was_new", "objects", "ownership", "run")
+        return type(self), (self.root,), {name: getattr(self, name) for name in names}
 
     @property
     def lost(self) -> str:

@@ -108,12 +108,9 @@ class Tree:
         self.root = root
         self._open = _OfThread()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Leave out open folders, which stay in their process."""
-        return {"root": self.root}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["root"])  # type: ignore[misc]
+        return Tree, (self.root,)
 
     # -- folders
 
