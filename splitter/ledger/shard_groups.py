@@ -150,20 +150,17 @@ def deal(  # noqa: PLR0913 - each is one thing to know
     part = storage.part if keep else None
     with storage.gate() if part else contextlib.nullcontext():
         before = None if afresh else Groups.stored(storage)
-        total = bytes_together(found.sizes)
-        size = before.size if before else inputs_in_group(len(found.keys), total, shard_bytes)
-        if not before and seed is not None:
-            size = max(LEAST_SHUFFLED, size)
-        keys = before.keys if before else np.empty(0, "u8")
-        numbers = before.numbers if before else np.empty(0, "u4")
-        new = np.flatnonzero(~np.isin(found.keys, keys))
-        added = np.arange(len(new), dtype="u4") + (int(numbers.max()) + 1 if len(numbers) else 0)
+        if before is None:
+            size = inputs_in_group(len(found.keys), bytes_together(found.sizes), shard_bytes)
+            size = size if seed is None else max(LEAST_SHUFFLED, size)
+            before = Groups(size, np.empty(0, "u8"), np.empty(0, "u4"))
+        new = np.flatnonzero(~np.isin(found.keys, before.keys))
+        added = np.arange(len(new)) + before.numbers.astype("i8").max(initial=-1) + 1
         if seed is not None:
             order = np.argsort(_hashes(found.keys[new], seed), kind="stable")
             new, added = new[order], added[order]
-        groups = Groups(
-            size, np.concatenate((keys, found.keys[new])), np.concatenate((numbers, added)).astype("u4")
-        )
+        numbers = np.concatenate((before.numbers, added)).astype("u4")
+        groups = Groups(before.size, np.concatenate((before.keys, found.keys[new])), numbers)
         if part:
             # the others must deal alike
             groups.write(storage)
@@ -183,10 +180,6 @@ def _hashes(keys: np.ndarray, seed: int) -> np.ndarray:
 
 def _groups(content: dict[str, Any], rest: bytes) -> Groups:
     size, first = int(content["size"]), content.get("first")
-    if first is None:
-        dealt = np.frombuffer(rest, _DEALT)
-        return Groups(size, dealt["key"].copy(), dealt["number"].copy())
-    dealt = np.frombuffer(rest, _IN_RANGES, offset=8 * first)
-    return Groups(
-        size, dealt["key"].copy(), dealt["number"].copy(), np.frombuffer(rest, "<u8", count=first).copy()
-    )
+    of_first = None if first is None else np.frombuffer(rest, "<u8", count=first).copy()
+    dealt = np.frombuffer(rest, _DEALT if first is None else _IN_RANGES, offset=8 * (first or 0))
+    return Groups(size, dealt["key"].copy(), dealt["number"].copy(), of_first)
