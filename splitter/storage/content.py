@@ -259,21 +259,15 @@ def hold_content(room: memoryview, path: str, content: Content, scratch: Scratch
         if raw.file is None:
             return raw.end, checksum_of(xxhash.xxh3_128(room[: raw.end])), True
         return (*_stated(raw.file, path), False)
-    elif isinstance(content, os.PathLike) and _size_of(content) <= len(room):
+    elif (
+        isinstance(content, os.PathLike) and os.path.isfile(content) and os.path.getsize(content) <= len(room)
+    ):
         with open(content, "rb", buffering=0) as file:
             held = hold_content(room, path, lambda target: shutil.copyfileobj(file, target), scratch)
         if _is_left_to_us(os.fsdecode(content), scratch):
             os.unlink(content)
         return held
     return (*write_content(path, content, scratch), False)
-
-
-def _size_of(path: "os.PathLike[str]") -> float:
-    """Return the bytes of a plain file; else more than there is room for."""
-    try:
-        return os.path.getsize(path) if os.path.isfile(path) else float("inf")
-    except ValueError:
-        return float("inf")
 
 
 def _take_file(path: str, source: str, scratch: Scratch) -> tuple[int, str]:

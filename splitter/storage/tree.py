@@ -198,15 +198,15 @@ class Tree:
         if error.errno not in _MAYBE_LINK:
             return
         with contextlib.suppress(FileNotFoundError):
-            kind = _KINDS.get(stat.S_IFMT(os.lstat(step, dir_fd=folder).st_mode))
-            if kind:
+            if kind := _KINDS.get(stat.S_IFMT(os.lstat(step, dir_fd=folder).st_mode)):
                 raise InTheWay(f"{self.root}/{name}", kind) from error
 
     # -- what is there
 
-    def _kind(self, name: str) -> str:
-        """Return what a name is, if it is neither a file nor a folder."""
-        return _KINDS.get(stat.S_IFMT(self.look(name).st_mode), "")
+    def _refuse_stranger(self, name: str) -> None:
+        """Raise InTheWay if a name is neither a file nor a folder."""
+        if kind := _KINDS.get(stat.S_IFMT(self.look(name).st_mode)):
+            raise InTheWay(f"{self.root}/{name}", kind)
 
     @_with_new_descriptors
     def look(self, name: str) -> os.stat_result:
@@ -237,10 +237,7 @@ class Tree:
                     continue
                 # it may be gone by now
                 with contextlib.suppress(FileNotFoundError):
-                    name = f"{folder}/{entry.name}"
-                    kind = self._kind(name)
-                    if kind:
-                        raise InTheWay(f"{self.root}/{name}", kind)
+                    self._refuse_stranger(f"{folder}/{entry.name}")
 
     @contextlib.contextmanager
     def listing(self, folder: str) -> Iterator[int]:
@@ -280,9 +277,7 @@ class Tree:
         try:
             return self.open(name, flags)
         except FileExistsError:
-            kind = self._kind(name)
-            if kind:
-                raise InTheWay(f"{self.root}/{name}", kind) from None
+            self._refuse_stranger(name)
             self.unlink(name)
             return self.open(name, flags)
 
