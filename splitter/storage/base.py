@@ -76,9 +76,9 @@ class Lock(ABC):
     def refuse_strange(self) -> None:
         """Refuse a folder that holds something else; write nothing."""
 
-    @abstractmethod
     def prepare(self) -> None:
         """Make the folder; refuse one that holds something else."""
+        self.refuse_strange()
 
     @abstractmethod
     def locked(self, *, elsewhere: bool = False) -> contextlib.AbstractContextManager[None]:

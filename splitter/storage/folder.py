@@ -42,15 +42,10 @@ class LocalStorage(FolderLock, FolderRunFiles, FolderPublishing):
         except OSError as error:
             raise Refused(f"{self.root}: cannot be read: {error.strerror}; choose another --output") from None
         if found and OWN_FOLDER not in found:
-            message = (
-                f"{self.root}: contains something else ({min(found)}); choose an empty or new "
-                "folder as --output"
+            raise Refused(
+                f"{self.root}: contains something else ({min(found)}); choose an empty or new folder as "
+                "--output"
             )
-            raise Refused(message)
-        self._refuse_links()
-
-    def _refuse_links(self) -> None:
-        """Refuse links, and what else is neither a file nor a folder, among the files of splitter's own."""
         for folder in (OWN_FOLDER, RECORDS):
             with self.refusing(), contextlib.suppress(FileNotFoundError):
                 self.tree.refuse_strangers(folder)

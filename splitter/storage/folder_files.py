@@ -76,11 +76,9 @@ class FolderRunFiles(FolderSteps):
         return f"{name}.{self.part.name}.new" if self.part else f"{name}.new"
 
     def names(self, folder: str) -> list[str]:
-        with self.reading(folder):
-            try:
-                return sorted(self.tree.names(folder))
-            except FileNotFoundError:
-                return []
+        with self.reading(folder), contextlib.suppress(FileNotFoundError):
+            return sorted(self.tree.names(folder))
+        return []
 
     def on_disk(self, name: str) -> str:
         self.open(name).close()

@@ -52,11 +52,7 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
     # -- taking the output
 
     def refuse_strange(self) -> None:
-        """Look, which is all there is to prepare."""
-        self.prepare()
-
-    def prepare(self) -> None:
-        """Look what is there; refuse what is not splitter's."""
+        """Look what is there, which is all there is to prepare."""
         first = objects_at(self.root, FIRST_PATIENCE)
         with self.refusing():
             if first.listed(OWN_FOLDER):
