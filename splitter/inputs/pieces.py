@@ -10,7 +10,7 @@ import shutil
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from splitter.errors import InputError, UnreadableInput
 from splitter.inputs.fetching import local_name
@@ -197,7 +197,7 @@ def measure_recording(location: str) -> tuple[int, str]:
     """Return the size and the checksum of a recording, wherever it is; all of it is read."""
     look_at(location)
     with open_shard(location) as file:
-        return measure_file(cast("io.RawIOBase", file))
+        return measure_file(file)
 
 
 def _look(path: str) -> Found:

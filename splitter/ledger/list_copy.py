@@ -14,7 +14,7 @@ from splitter.errors import Refused
 from splitter.ledger.run_files import LIST, LISTED, OF_A_PIPELINE, PIPELINE
 from splitter.storage.base import Storage
 from splitter.storage.checked_file import unsealed
-from splitter.storage.content import measure
+from splitter.storage.content import measure_file
 from splitter.storage.layout import Layout, key_hash
 from splitter.text.csv import Row, csv_rows
 
@@ -67,7 +67,7 @@ def stored_rows(storage: Storage) -> tuple[ListDescription, Row, Iterator[Row]]:
     """Return how the list names inputs, its columns and its rows."""
     listed = list_description(storage)
     try:
-        rows = csv_rows(storage.on_disk(LIST.name), ",")
+        rows = csv_rows(storage.open(LIST.name), ",", storage.path(LIST.name))
         header = next(rows)
         header.index(listed.column)
     except StopIteration:
@@ -106,7 +106,8 @@ def _description(content: dict[str, Any], _: bytes) -> ListDescription:
 def list_is_whole(storage: Storage) -> bool:
     """Return whether the copy of the list is the one that was stored."""
     stated = LISTED.load(storage, lambda content, _: content.get(_OF_LIST))
-    return stated in (None, measure(storage.on_disk(LIST.name))[1])
+    with storage.open(LIST.name) as file:
+        return stated in (None, measure_file(file)[1])
 
 
 def listed_inputs(storage: Storage, numbers: np.ndarray) -> Iterator[tuple[int, str]]:

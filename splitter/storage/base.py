@@ -138,10 +138,6 @@ class RunFiles(ABC):
         """Give a working file its name: this run will not be refused any more."""
 
     @abstractmethod
-    def on_disk(self, name: str) -> str:
-        """Return the path of a file on this machine, for as long as the lock is held."""
-
-    @abstractmethod
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder, sorted."""
 

@@ -296,7 +296,7 @@ def measure(path: str) -> tuple[int, str]:
         return measure_file(file)
 
 
-def measure_file(file: io.RawIOBase) -> tuple[int, str]:
+def measure_file(file: io.RawIOBase | BinaryIO) -> tuple[int, str]:
     """Return the size and the checksum of what is left to read of a file."""
     digest = xxhash.xxh3_128()
     size = 0

@@ -80,10 +80,6 @@ class FolderRunFiles(FolderSteps):
             return sorted(self.tree.names(folder))
         return []
 
-    def on_disk(self, name: str) -> str:
-        self.open(name).close()
-        return self.path(name)
-
     def open(self, name: str) -> BinaryIO:
         """Open a file to read; refuse one with a gap, where a few bytes on disk could take all memory."""
         with self.reading(name):

@@ -89,7 +89,7 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
                 os.close(descriptor)
             self.lock_descriptors = ()
             ownership.leave(nothing_there=self._nothing_there)
-            self.close_copies()
+            self._copies.close()
             self.start_afresh()
 
     def _bury(self, before: LockOwner) -> None:
@@ -179,13 +179,13 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
         path = f"{folder}/{name}"
         first = self._piece(name, 0)
         size = len(first) if len(first) < READ_AT_ONCE else self.size_of(name)
-        with self.temporary(name):
+        with self.naming_temporary(name):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed below
         with file:
 
             def put(content: bytes, at: int) -> None:
-                with self.temporary(name):
+                with self.naming_temporary(name):
                     write_at(file.fileno(), content, at)
 
             put(first, 0)

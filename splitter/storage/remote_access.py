@@ -80,7 +80,7 @@ class RemoteAccess(Storage):
         except Exception as error:
             raise Refused(f"{self.root}: {reason_of(error)}{_remedy(self.root, error)}") from error
 
-    def temporary(self, name: str) -> contextlib.AbstractContextManager[None]:
+    def naming_temporary(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Name the temporary file that cannot be written."""
         where = f"a temporary file for {self.path(name)} in {tempfile.gettempdir()}"
         return NoTemporarySpace.naming(where)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, cast
 
 from splitter.storage.remote_access import RemoteAccess
-from splitter.storage.unnamed_copies import Pack, UnnamedCopy
+from splitter.storage.unnamed_copies import Pack
 from splitter.stores.objects import READ_AT_ONCE
 from splitter.stores.threads import in_threads
 
@@ -20,13 +20,6 @@ class RemoteRunFiles(RemoteAccess):
         self._published: set[str] = set()
         self._copies = Pack()
         self._sizes: dict[str, int] = {}
-        self._on_disk: dict[str, UnnamedCopy] = {}
-
-    def close_copies(self) -> None:
-        """Give back the disk."""
-        self._copies.close()
-        for copy in self._on_disk.values():
-            copy.close()
 
     def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
         """Send one PUT, which a store makes durable."""
@@ -39,7 +32,7 @@ class RemoteRunFiles(RemoteAccess):
         """Open a temporary file, which goes to the store at the end."""
         del durable
         with self._temporary(name) as file:
-            with self.temporary(name):
+            with self.naming_temporary(name):
                 yield file
                 file.flush()
             with self.writing(name):
@@ -57,7 +50,7 @@ class RemoteRunFiles(RemoteAccess):
         if name in self._published:
             return
         file = self._working[name]
-        with self.temporary(name):
+        with self.naming_temporary(name):
             at = file.tell()
             file.flush()
         with self.writing(name):
@@ -68,17 +61,10 @@ class RemoteRunFiles(RemoteAccess):
     @contextlib.contextmanager
     def _temporary(self, name: str) -> Iterator[BinaryIO]:
         """Open a file without a name: it is gone with this process, however that ends."""
-        with self.temporary(name):
+        with self.naming_temporary(name):
             file = tempfile.TemporaryFile(buffering=1 << 20, prefix="splitter-")  # noqa: SIM115 - closed below
         with contextlib.closing(file):
             yield cast("BinaryIO", file)
-
-    def on_disk(self, name: str) -> str:
-        """Return the path of a copy without a name, by its descriptor."""
-        if name not in self._on_disk:
-            with self.open(name) as content:
-                self._on_disk[name] = UnnamedCopy(content)
-        return self._on_disk[name].path
 
     def names(self, folder: str) -> list[str]:
         """Send one LIST for each thousand."""

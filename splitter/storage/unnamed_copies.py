@@ -2,14 +2,11 @@
 
 import io
 import os
-import shutil
 import tempfile
 from collections.abc import Iterable
 from typing import BinaryIO, cast
 
 from splitter.stores.files import RangeFile
-
-READ_AT_ONCE = 1 << 20
 
 
 def write_at(descriptor: int, content: bytes, at: int) -> None:
@@ -63,30 +60,6 @@ class Pack:
         """Give back the disk."""
         if self._file is not None:
             self._file.close()
-
-    def __del__(self) -> None:
-        """Close, since whoever only looks does not."""
-        if hasattr(self, "_file"):
-            self.close()
-
-
-class UnnamedCopy:
-    """The copy of one file, for what asks for a path."""
-
-    def __init__(self, content: BinaryIO) -> None:
-        """Copy what there is to read."""
-        self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="splitter-"))  # noqa: SIM115 - see close
-        shutil.copyfileobj(content, self._file, READ_AT_ONCE)
-
-    @property
-    def path(self) -> str:
-        """Return the path of its descriptor, good for this process as long as this object is there."""
-        self._file.seek(0)
-        return f"/dev/fd/{self._file.fileno()}"
-
-    def close(self) -> None:
-        """Give back the disk."""
-        self._file.close()
 
     def __del__(self) -> None:
         """Close, since whoever only looks does not."""

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -104,13 +104,14 @@ def empty_list(path: str) -> Refused:
     return Refused(f"{path}: is empty; a dataset list starts with a line of column names")
 
 
-def csv_rows(path: str, delimiter: str, name: str = "") -> Generator[Row, None, None]:
+def csv_rows(source: str | BinaryIO, delimiter: str, name: str = "") -> Generator[Row, None, None]:
     """Yield the rows of a CSV file, the header first; refuse a line that has more or fewer columns."""
 
     def fault(line: int, why: str) -> Refused:
-        return Refused(f"{name or path}: line {line} {why}; fix that line")
+        return Refused(f"{name or source}: line {line} {why}; fix that line")
 
-    with open(path, newline="", encoding=ENCODING, errors=ESCAPE) as file:
+    binary = open(source, "rb") if isinstance(source, str) else source  # noqa: SIM115 - closed with the text
+    with io.TextIOWrapper(binary, ENCODING, ESCAPE, newline="") as file:
         if file.read(1) != "\ufeff":
             file.seek(0)
         yield from CsvReader(file, delimiter, fault=fault)

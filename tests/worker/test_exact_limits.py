@@ -48,7 +48,7 @@ from splitter.storage.content import hold_content, measure, write_content
 from splitter.storage.folder import LocalStorage
 from splitter.storage.layout import RECORDS
 from splitter.storage.opening import storage_of
-from splitter.storage.unnamed_copies import Pack, UnnamedCopy
+from splitter.storage.unnamed_copies import Pack
 from splitter.stores import objects
 from splitter.text import csv as csv_module
 from splitter.text.csv import CsvFile
@@ -350,7 +350,6 @@ def test_an_object_that_ends_where_a_piece_does(store: remote.RemoteStorage, fol
         assert copy.read() == content
     assert store.read(name) == content
     assert Path(store.near(name, str(folder)), name).read_bytes() == content
-    assert Path(store.on_disk(name)).read_bytes() == content
 
 
 def test_a_copy_that_could_not_be_fetched_is_fetched_when_it_is_asked_for_again(
@@ -374,13 +373,6 @@ def test_a_copy_that_could_not_be_fetched_is_fetched_when_it_is_asked_for_again(
     for size in SIZES:
         with store.open(f"{size}.bin") as file:
             assert file.read() == pattern(size)
-
-
-@pytest.mark.parametrize("size", [0, 1, 2, 9])
-def test_a_copy_of_a_file(size: int):
-    copy = UnnamedCopy(io.BytesIO(pattern(size)))
-    assert Path(copy.path).read_bytes() == pattern(size)
-    copy.close()
 
 
 # -- names -------------------------------------------------------------------------------------------------
