@@ -103,7 +103,7 @@ class CommitProtocol:
 
     def keep_own(self, batch: str) -> None:
         """Keep a promise right after it was made, in the process that has staged the files."""
-        if not self._finish_batch(batch, is_own=True):
+        if not self.finish_batch(batch, is_own=True):
             path = self.storage.path(f"{self.storage.staging}/{batch}")
             raise StorageError(
                 f"{path}: the files staged there are gone; whatever removes them must leave .splitter alone; "
@@ -112,11 +112,11 @@ class CommitProtocol:
 
     # -- a batch whose worker is gone
 
-    def finish_batch(self, batch: str) -> bool:
-        """Finish a batch that was begun, as promised, or undo it; return whether it counts."""
-        return self._finish_batch(batch, is_own=False)
+    def finish_batch(self, batch: str, *, is_own: bool = False) -> bool:
+        """Finish a batch that was begun, as promised, or undo it; return whether it counts.
 
-    def _finish_batch(self, batch: str, *, is_own: bool) -> bool:
+        What this process has staged, as `is_own` says, is not read once more.
+        """
         begun = _begun_name(batch)
         committed = self.storage.exists(f"{RECORDS}/{batch}")
         if not committed and self.storage.exists(begun):

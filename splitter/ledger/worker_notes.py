@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from splitter.errors import StorageError
 from splitter.storage.base import STAGING, Storage
@@ -105,12 +105,5 @@ def worker_notes(storage: Storage) -> Iterator[WorkerNote]:
 
 def _parsed(text: bytes) -> WorkerNote:
     content = json_of(text)
-    return WorkerNote(
-        host=str(content["host"])[:LONGEST_TEXT],
-        process=int(content["process"]),
-        doing=str(content["doing"])[:LONGEST_TEXT],
-        seconds=float(content["seconds"]),
-        inputs=int(content["inputs"]),
-        failed=int(content["failed"]),
-        noted=float(content["noted"]),
-    )
+    note = WorkerNote(**{name: kind(content[name]) for name, kind in WorkerNote.__annotations__.items()})
+    return replace(note, host=note.host[:LONGEST_TEXT], doing=note.doing[:LONGEST_TEXT])
