@@ -51,8 +51,8 @@ class RunFile:
     ) -> Content | None:
         """Return what `parse` makes of the JSON and the bytes behind it; None if the file is not there.
 
-        `parse` says by a ValueError, KeyError, TypeError, AttributeError or Refused that no run has written
-        this. `strict` refuses a file without a checksum, as earlier versions have written it.
+        `parse` says by a ValueError, KeyError, TypeError, AttributeError, OverflowError or Refused that no
+        run has written this. `strict` refuses a file without a checksum, as earlier versions have written it.
         """
         if not storage.exists(self.name):
             return None
@@ -60,7 +60,7 @@ class RunFile:
             return parse(*unsealed(storage.read(self.name), strict=strict))
         except HollowFile as error:
             raise self.damaged(storage, error.why) from None
-        except (ValueError, KeyError, TypeError, AttributeError, Refused) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, Refused) as error:
             raise self.damaged(storage, error) from None
 
     def save(

@@ -99,7 +99,7 @@ def worker_notes(storage: Storage) -> Iterator[WorkerNote]:
     for name in storage.names(STAGING):
         if name.startswith(_NOTE):
             # it may be replaced or removed meanwhile
-            with contextlib.suppress(StorageError, ValueError, KeyError, TypeError):
+            with contextlib.suppress(StorageError, ValueError, KeyError, TypeError, OverflowError):
                 yield _parsed(storage.read(f"{STAGING}/{name}"))
 
 

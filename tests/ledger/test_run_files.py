@@ -1,5 +1,6 @@
 """The table of the files of `.splitter` holds in the docs, in folders of runs, and where damage is told."""
 
+import math
 import os
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from doors import here, write_files, write_list
 
 import splitter
 from splitter.ledger.run_files import COLUMNS, GROUPS, LAST_RUN, LISTED, RULE, RUN, RUN_FILES
+from splitter.storage.checked_file import sealed
 
 DESIGN = Path(splitter.__file__).parents[1] / "docs" / "design.md"
 
@@ -68,6 +70,15 @@ def test_whoever_meets_a_damaged_file_gives_the_advice_of_the_table(run, folder:
     said = here(capfd, *needs_it)
     assert said.code == (2 if file is LISTED else 1)
     assert said.lines[-1].endswith(f": {line}")
+
+
+def test_a_number_that_no_integer_holds_is_damage(run, folder: Path, capfd):
+    path = folder / "out" / GROUPS.name
+    path.write_bytes(sealed({"size": math.inf}, b""))
+    write_list(folder / "list.csv", [["input"], ["a.txt"], ["b.txt"], ["c.txt"]])
+    said = here(capfd, *run)
+    assert said.code == 1
+    assert f"{path}: is damaged (cannot convert float infinity to integer); {GROUPS.remedy}" in said.err
 
 
 def test_the_advice_to_split_again_helps(run, folder: Path, capfd):

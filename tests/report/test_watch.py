@@ -1,6 +1,8 @@
 """`splitter serve --watch`: the page of a run that is going on, from what the run writes."""
 
 import http.client
+import json
+import math
 import os
 import subprocess
 import sys
@@ -134,7 +136,9 @@ def test_a_worker_notes_what_it_does_only_if_somebody_watches(folder):
     assert [*worker_notes(storage)] == []
     ask_for_notes(storage)
     notebook.write("a.txt", 2.5, 7, 1)
-    write_files(folder / "outputs/.splitter/staging", {"worker-1": "[]", "worker-2": '{"host": "a"}'})
+    endless = dict.fromkeys(("host", "process", "doing", "seconds", "inputs", "failed", "noted"), math.inf)
+    strange = {"worker-1": "[]", "worker-2": '{"host": "a"}', "worker-3": json.dumps(endless)}
+    write_files(folder / "outputs/.splitter/staging", strange)
     (note,) = worker_notes(storage)
     assert (note.process, note.doing, note.seconds, note.inputs, note.failed) == (
         os.getpid(),
