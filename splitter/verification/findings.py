@@ -48,10 +48,6 @@ class Finding:
         """Whether it is about an input, and not a file of the output folder."""
         return self.kind in ("input", "source")
 
-    def of_what_is_left(self) -> "Finding":
-        """Return the same about an output that has no rows in the manifest."""
-        return Finding("left", self.file, f"{self.message}; {OF_NO_ROW}")
-
     @property
     def is_damage(self) -> bool:
         """Whether an output file is lost or damaged, so that its input must be done again."""

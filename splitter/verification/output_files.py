@@ -24,7 +24,7 @@ from splitter.storage.content import READ_AT_ONCE, checksum_of
 from splitter.storage.layout import Layout, key_hash, shard_of
 from splitter.text.csv import Row
 from splitter.text.show import show_count
-from splitter.verification.findings import Finding
+from splitter.verification.findings import OF_NO_ROW, Finding
 from splitter.verification.shards import check_shard
 
 # opening a file takes as long as reading so many bytes
@@ -116,8 +116,9 @@ class OutputChecks:
         return result
 
     def _finding(self, index: int, kind: str, file: str, message: str) -> Finding:
-        finding = Finding(kind, file, message)
-        return finding if index < self.done else finding.of_what_is_left()
+        if index < self.done:
+            return Finding(kind, file, message)
+        return Finding("left", file, f"{message}; {OF_NO_ROW}")
 
     def _checks(
         self, block: tuple[int, int], names: list[str], shards: dict[str, list[int]]

@@ -191,7 +191,10 @@ class Reproduction:
         ):
             text = table.text(index)
             if not isinstance(found, Found):
-                self._note_missing(verification, listed, found)
+                if listed in self._dropped:
+                    verification.verdict.inputs_dropped += 1
+                else:
+                    verification.find("source", listed, f"cannot be made again: {found}")
                 continue
             # of an output of an earlier stage the fingerprint knows what that stated
             file = found if self._size_at is None else stated(parse_rows(text)[0][self._size_at])
@@ -236,13 +239,6 @@ class Reproduction:
         verification.verdict.made_again += len(batch)
         temporary.storage.remove(mine.outputs(made[made >= 0]))
 
-    def _note_missing(self, verification: Verification, listed: str, why: Exception) -> None:
-        """Note an input that cannot be processed once more: as a finding, unless it is gone by rule."""
-        if listed in self._dropped:
-            verification.verdict.inputs_dropped += 1
-        else:
-            verification.find("source", listed, f"cannot be made again: {why}")
-
     def _differences_of_pieces(self, committed: _Rows, made: _Rows, root: str) -> Iterator[tuple[str, str]]:
         """Yield each virtual piece that is read with another content than was made of it."""
         if not have_virtual(committed[0].keys):
@@ -276,7 +272,7 @@ def _differences(listed: str, committed: _Rows, made: _Rows, status: int) -> Ite
     if status == SKIPPED:
         yield listed, "is skipped by the recipe when it is made again"
         return
-    before, now = (_as_values(*rows) for rows in (committed, made))
+    before, now = (_named(*rows, "column ") for rows in (committed, made))
     if len(before) != len(now):
         yield listed, f"has {len(now):,} rows when it is made again where {len(before):,} are committed"
         return
@@ -296,10 +292,6 @@ def _differences(listed: str, committed: _Rows, made: _Rows, status: int) -> Ite
             yield output or listed, f"made again, its {name} is {values}"
 
 
-def _named(head: RowColumns, rows: list[Row]) -> list[dict[str, str]]:
-    return [dict(zip(head.names, row, strict=True)) for row in rows]
-
-
-def _as_values(head: RowColumns, rows: list[Row]) -> list[dict[str, str]]:
-    names = [*(f"column {name}" for name in head.columns), *OUTPUT_COLUMNS, *head.keys]
+def _named(head: RowColumns, rows: list[Row], of_list: str = "") -> list[dict[str, str]]:
+    names = [*(f"{of_list}{name}" for name in head.columns), *OUTPUT_COLUMNS, *head.keys]
     return [dict(zip(names, row, strict=True)) for row in rows]
