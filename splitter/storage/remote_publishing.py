@@ -37,17 +37,12 @@ class RemotePublishing(RemoteAccess):
         """Make a folder in it."""
         path = f"{self.local_staging}/{name}"
         for patience in reversed(range(PATIENCE)):
-            try:
+            # the last batch of another worker may be finished here, and take the folder along
+            gone = contextlib.suppress(FileNotFoundError) if patience else contextlib.nullcontext()
+            with StorageError.naming(path), gone:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(self.local_staging, mode=0o700)
                 os.makedirs(path)
-            except FileNotFoundError as error:
-                # the last batch of another worker was finished here, and has taken the folder along
-                if not patience:
-                    raise StorageError.of(error, path) from error
-            except OSError as error:
-                raise StorageError.of(error, path) from error
-            else:
                 break
         return path
 
