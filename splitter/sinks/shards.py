@@ -51,25 +51,18 @@ class ShardSample:
     """An output file on its way into a shard.
 
     Attributes:
-        key: Its name there: the number of its input, and its own.
-        extension: The kind of its content, in lower case.
+        key: What it is called there: by the number of its input, and its own.
+        member: The name of its content: the key, and the kind of content in lower case.
         size: The bytes of its content.
-        checksum: Of its content, as in the manifest.
         content: The content, or where it waits.
         row: Its row of the manifest, with typed values, except where it is in the shard.
     """
 
     key: str
-    extension: str
+    member: str
     size: int
-    checksum: str
     content: bytes | memoryview | FilePart
     row: dict[str, Scalar]
-
-    @property
-    def member(self) -> str:
-        """Return its name in the shard."""
-        return f"{self.key}.{self.extension}"
 
 
 class NewShard(ABC):
@@ -235,9 +228,8 @@ class ShardsWriter(SinkWriter):
                 # what an older shard has is kept, even if no such output would be made now
                 self._sink.check(typed)
             key = f"{owner.number:0{owner.digits}d}-{index:06d}"
-            extension = self._extension(output.name)
-            sample = ShardSample(key, extension, output.size, output.checksum, output.content, typed)
-            waiting.append((sample, row, at))
+            member = f"{key}.{self._extension(output.name)}"
+            waiting.append((ShardSample(key, member, output.size, output.content, typed), row, at))
         self._waiting[owner.rank] = waiting
 
     def _extension(self, name: str) -> str:
