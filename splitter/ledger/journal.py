@@ -54,22 +54,13 @@ class Journal(CommitProtocol):
 
     def __init__(self, storage: Storage) -> None:
         super().__init__(storage)
-        self._names: list[str] = []
-        self.heads: list[RowColumns] = []
-        self.entries = np.empty(0, ENTRY)
-        # for each entry the number of its record, and where its text is there
-        self._where, self._text_at = np.empty(0, "i4"), np.empty(0, "i8")
-        # what each record states of shards
-        self._shards: list[ShardSums] = []
-        # the entries that count, sorted by key
-        self._by_key = np.empty(0, INDEX)
+        self.load_only([])
 
-    def forget(self, entries: np.ndarray, batch: str) -> int:
-        """Remove the outputs of some inputs, and that they were done; return how many files that were."""
+    def forget(self, entries: np.ndarray, batch: str) -> None:
+        """Remove the outputs of some inputs, and that they were done."""
         names = [*dict.fromkeys(map(file_with, self.outputs(entries)))]
         self.begin(batch, self.entries["key"][entries].tolist(), names)
         self.finish_batch(batch)
-        return len(names)
 
     # -- what is done --------------------------------------------------------------------------------
 
@@ -97,9 +88,15 @@ class Journal(CommitProtocol):
 
     def load_only(self, names: list[str]) -> None:
         """Read the index of some records; of a begun one, that of the record that it promises."""
-        self._names, self.heads, self._shards = [], [], []
+        self._names: list[str] = []
+        self.heads: list[RowColumns] = []
         self.entries = np.empty(0, ENTRY)
+        # for each entry the number of its record, and where its text is there
         self._where, self._text_at = np.empty(0, "i4"), np.empty(0, "i8")
+        # what each record states of shards
+        self._shards: list[ShardSums] = []
+        # the entries that count, sorted by key
+        self._by_key = np.empty(0, INDEX)
         self._append(names)
 
     def _append(self, names: list[str]) -> None:
