@@ -6,6 +6,7 @@ the copy of the list, and the commit records. Content goes to the store by one P
 
 import contextlib
 import fcntl
+import functools
 import io
 import os
 import re
@@ -152,9 +153,15 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
             return bool(objects_at(self.root, FIRST_PATIENCE).listed(OWN_FOLDER))
 
     def open_output(self, name: str) -> io.RawIOBase:
-        """Send one GET for each piece, the first of them now."""
-        pieces = _Pieces(lambda start: self._piece(name, start), lambda: self.size_of(name))
-        return RangeFile(pieces.read_at, pieces.end)
+        """Send one GET for each piece, the first of them now; one at a time is in memory."""
+        piece = functools.lru_cache(maxsize=1)(functools.partial(self._piece, name))
+        first = len(piece(0))
+
+        def read_at(position: int, size: int) -> bytes:
+            at = position % READ_AT_ONCE
+            return piece(position - at)[at : at + size]
+
+        return RangeFile(read_at, lambda: first if first < READ_AT_ONCE else self.size_of(name))
 
     def _piece(self, name: str, start: int) -> bytes:
         with self.reading(name):
@@ -207,22 +214,3 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
     ) -> Generator[Answer, None, None]:
         """Yield a few at a time: the client of a store has threads, with which no process may be forked."""
         return each_in_threads(function, items, min(workers or usable_cpus(), MOST_SHARDS_AT_ONCE))
-
-
-class _Pieces:
-    """An object of which one piece at a time is in memory; the first is read now."""
-
-    def __init__(self, fetch: Callable[[int], bytes], size: Callable[[], int]) -> None:
-        self._fetch, self.size_of = fetch, size
-        self._start, self._piece = 0, fetch(0)
-
-    def read_at(self, position: int, size: int) -> bytes:
-        start = position - position % READ_AT_ONCE
-        is_past_end = len(self._piece) < READ_AT_ONCE and start > self._start
-        if start != self._start and not is_past_end:
-            self._start, self._piece = start, self._fetch(start)
-        return self._piece[position - self._start :][:size]
-
-    def end(self) -> int:
-        is_last = len(self._piece) < READ_AT_ONCE
-        return self._start + len(self._piece) if is_last else self.size_of()
