@@ -83,19 +83,23 @@ class FolderLock(FolderSteps):
     def users(self) -> tuple[str, tuple[bytes, ...]]:
         signs = []
         for name in (LOCK, *self._part_locks(), WORKERS):
-            try:
-                descriptor = self.tree.open(name, os.O_RDONLY)
-            except OSError:
-                continue
-            try:
-                signs.append(os.pread(descriptor, 1000, 0))
+            with contextlib.suppress(OSError):
                 # workers on other machines hold it together
-                fcntl.flock(descriptor, (fcntl.LOCK_EX if name == WORKERS else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return _who(_owner(descriptor)), tuple(signs)
-            finally:
-                os.close(descriptor)
+                sign, owner = self._look(name, fcntl.LOCK_EX if name == WORKERS else fcntl.LOCK_SH)
+                signs.append(sign)
+                if owner is not None:
+                    return _who(owner), tuple(signs)
         return "", tuple(signs)
+
+    def _look(self, name: str, kind: int) -> tuple[bytes, list[str] | None]:
+        """Return what is signed in a lock, and who holds it, if anybody does."""
+        with open(name, "rb", buffering=0, opener=self.tree.open) as file:
+            sign = file.read(1000)
+            try:
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return sign, _owner(file.fileno())
+            return sign, None
 
     @contextlib.contextmanager
     def gate(self) -> Iterator[None]:
@@ -224,18 +228,10 @@ class FolderLock(FolderSteps):
         """Return the parts whose locks are held, and by whom. Only in the gate."""
         found = []
         for name, part in self._part_locks().items():
-            try:
-                descriptor = self.tree.open(name, os.O_RDONLY)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise unwritable(self.root, error) from None
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                found.append((part, _owner(descriptor)))
-            finally:
-                os.close(descriptor)
+            with self.refusing(), contextlib.suppress(FileNotFoundError):
+                _, owner = self._look(name, fcntl.LOCK_SH)
+                if owner is not None:
+                    found.append((part, owner))
         return found
 
     def _part_locks(self) -> dict[str, RunPart]:
