@@ -33,6 +33,12 @@ class SharedFile:
         """Return a piece of the file."""
         return os.pread(self._descriptor, size, at)
 
+    def write(self, content: bytes, at: int) -> None:
+        """Write a piece of the file, in as many calls as the system needs."""
+        while content:
+            written = os.pwrite(self._descriptor, content, at)
+            content, at = content[written:], at + written
+
     def __del__(self) -> None:
         os.close(self._descriptor)
 

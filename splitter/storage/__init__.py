@@ -16,7 +16,6 @@ locks               the locks of an output folder
 ownership           what takes the place of a lock in an object store
 content             the content of an output -> a file or memory, with its size and checksum
 checked_file        a small file that states its own checksum
-unnamed_copies      temporary copies of files, which end with the process
 names               which names may be opened, written, moved or removed
 tree                the files below a folder, with no link followed
 """

@@ -15,6 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
+from splitter.archives.members import SharedFile
 from splitter.errors import Refused
 from splitter.storage.base import SECONDS_FOR_DEAD_RUN, Answer, Item
 from splitter.storage.layout import OWN_FOLDER
@@ -23,7 +24,6 @@ from splitter.storage.ownership import LockOwner, Ownership
 from splitter.storage.remote_access import Unreadable, reason_of
 from splitter.storage.remote_files import RemoteRunFiles
 from splitter.storage.remote_publishing import RemotePublishing, staging_of
-from splitter.storage.unnamed_copies import write_at
 from splitter.stores.faults import code_of, is_missing
 from splitter.stores.files import RangeFile
 from splitter.stores.objects import NO_SUCH_BUCKET, PARTS_AT_A_TIME, READ_AT_ONCE, objects_at
@@ -90,7 +90,6 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
                 os.close(descriptor)
             self.lock_descriptors = ()
             ownership.leave(nothing_there=self._nothing_there)
-            self._copies.close()
             self.start_afresh()
 
     def _bury(self, before: LockOwner) -> None:
@@ -188,19 +187,19 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
         size = len(first) if len(first) < READ_AT_ONCE else self.size_of(name)
         with self.naming_temporary(name):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed below
-        with file:
+            with open(path, "wb") as opened:
+                file = SharedFile(os.dup(opened.fileno()))
 
-            def put(content: bytes, at: int) -> None:
-                with self.naming_temporary(name):
-                    write_at(file.fileno(), content, at)
+        def put(content: bytes, at: int) -> None:
+            with self.naming_temporary(name):
+                file.write(content, at)
 
-            put(first, 0)
-            in_threads(
-                lambda at: put(self._piece(name, at), at),
-                range(READ_AT_ONCE, size, READ_AT_ONCE),
-                PARTS_AT_A_TIME,
-            )
+        put(first, 0)
+        in_threads(
+            lambda at: put(self._piece(name, at), at),
+            range(READ_AT_ONCE, size, READ_AT_ONCE),
+            PARTS_AT_A_TIME,
+        )
         return folder
 
     def of_each_output(

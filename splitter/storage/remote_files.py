@@ -1,12 +1,14 @@
 """The files that a run keeps for itself, in an object store; on this machine they are temporary files."""
 
 import contextlib
+import io
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, cast
 
+from splitter.archives.members import SharedFile
 from splitter.storage.remote_access import RemoteAccess
-from splitter.storage.unnamed_copies import Pack
+from splitter.stores.files import RangeFile
 from splitter.stores.objects import READ_AT_ONCE
 from splitter.stores.threads import in_threads
 
@@ -111,3 +113,42 @@ class RemoteRunFiles(RemoteAccess):
         name, start, stop = piece
         with self.reading(name):
             self._copies.write(name, start, self.objects.read_part(name, start, stop))
+
+
+class Pack:
+    """Copies of files, one after the other in a file without a name, which is gone with the process."""
+
+    def __init__(self) -> None:
+        self._file: SharedFile | None = None
+        self._positions: dict[str, tuple[int, int]] = {}
+        self._end = 0
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a file was copied."""
+        return name in self._positions
+
+    def reserve(self, name: str, size: int) -> None:
+        """Make room for a copy."""
+        self._file = self._file or SharedFile.of(())
+        self._positions[name] = self._end, size
+        self._end += size
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget copies that were not finished."""
+        for name in names:
+            self._positions.pop(name, None)
+
+    def write(self, name: str, at: int, content: bytes) -> None:
+        """Write some bytes of a copy."""
+        assert self._file is not None  # noqa: S101 - made with the room
+        self._file.write(content, self._positions[name][0] + at)
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a copy to read."""
+        assert self._file is not None  # noqa: S101 - made with the room
+        file, (start, size) = self._file, self._positions[name]
+
+        def read_at(position: int, most: int) -> bytes:
+            return file.read(max(0, min(most, size - position)), start + position)
+
+        return cast("BinaryIO", io.BufferedReader(RangeFile(read_at, lambda: size)))

@@ -48,7 +48,7 @@ from splitter.storage.content import hold_content, measure, write_content
 from splitter.storage.folder import LocalStorage
 from splitter.storage.layout import RECORDS
 from splitter.storage.opening import storage_of
-from splitter.storage.unnamed_copies import Pack
+from splitter.storage.remote_files import Pack
 from splitter.stores import objects
 from splitter.text import csv as csv_module
 from splitter.text.csv import CsvFile
@@ -312,7 +312,6 @@ def test_a_disk_that_takes_three_bytes_at_a_time(folder: Path, monkeypatch: pyte
     pack.write("it", 0, content)
     with pack.open("it") as file:
         assert file.read() == content
-    pack.close()
 
 
 # -- reading in pieces -------------------------------------------------------------------------------------
