@@ -22,9 +22,9 @@ class SharedFile:
         self._descriptor = descriptor
 
     @classmethod
-    def of(cls, pieces: Iterable[bytes]) -> "SharedFile":
-        """Create a temporary file without a name."""
-        with tempfile.TemporaryFile(prefix="splitter-") as file:
+    def of(cls, pieces: Iterable[bytes], folder: str | None = None) -> "SharedFile":
+        """Create a temporary file without a name, on the disk of a folder or where such files are."""
+        with tempfile.TemporaryFile(prefix="splitter-", dir=folder) as file:
             file.writelines(pieces)
             file.flush()
             return cls(os.dup(file.fileno()))

@@ -11,9 +11,7 @@ import math
 import mmap
 import os
 import re
-import shutil
 import sys
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -150,8 +148,8 @@ class ShardsWriter(SinkWriter):
         self._waiting: dict[int, list[tuple[ShardSample, Row, int]]] = {}
         self._memory = _free.pop() if _free else memoryview(mmap.mmap(-1, MOST_IN_MEMORY, flags=_OURS_ALONE))
         self._used = 0
-        self._spool: IO[bytes] | None = None
-        self._put: SharedFile
+        self._spool: SharedFile | None = None
+        self._spooled = 0
         self._shard: NewShard | None = None
         self._count = 0
         self._names: list[str] = []
@@ -183,12 +181,12 @@ class ShardsWriter(SinkWriter):
     def _put_away(self, source: IO[bytes]) -> FilePart:
         """Keep a content on disk, in one file with all others."""
         with StorageError.naming(self._folder()):
-            if self._spool is None:
-                self._spool = tempfile.TemporaryFile(dir=self._folder(), buffering=0)  # noqa: SIM115
-                self._put = SharedFile(os.dup(self._spool.fileno()))
-            start = self._spool.seek(0, os.SEEK_END)
-            shutil.copyfileobj(source, self._spool, READ_AT_ONCE)
-            return FilePart(self._put, start, self._spool.tell() - start)
+            self._spool = self._spool or SharedFile.of((), self._folder())
+            start = self._spooled
+            while block := source.read(READ_AT_ONCE):
+                self._spool.write(block, self._spooled)
+                self._spooled += len(block)
+            return FilePart(self._spool, start, self._spooled - start)
 
     def _folder(self) -> str:
         if not self._staging:
@@ -294,11 +292,9 @@ class ShardsWriter(SinkWriter):
             self._shard = None
 
     def close(self) -> None:
-        """Close a shard that was not finished, and what waited on disk."""
+        """Close a shard that was not finished."""
         if self._shard is not None:
             self._shard.discard()
-        if self._spool is not None:
-            self._spool.close()
         _free.append(self._memory)
 
     # -- into place ------------------------------------------------------------------------------------------
