@@ -29,6 +29,10 @@ class _Hashing(io.FileIO):
         self.in_sequence = True
         self.fault: OSError | None = None
 
+    def measured(self) -> tuple[int, str]:
+        """Return the size and the checksum of the file, once it is closed."""
+        return (self.end, checksum_of(self.digest)) if self.in_sequence else measure(str(self.name))
+
     def write(self, data: "io.ReadableBuffer") -> int:  # type: ignore[name-defined]
         self.in_sequence = self.in_sequence and self.tell() == self.end
         try:
@@ -138,13 +142,7 @@ def _write_bytes(path: str, content: bytes | bytearray) -> tuple[int, str]:
 def _write_with(path: str, writer: "Content") -> tuple[int, str]:
     raw = _Hashing(path)
     _have_written(raw, writer, path)
-    return _stated(raw, path)
-
-
-def _stated(raw: _Hashing, path: str) -> tuple[int, str]:
-    if raw.in_sequence:
-        return raw.end, checksum_of(raw.digest)
-    return measure(path)
+    return raw.measured()
 
 
 def _have_written(raw: "_Hashing | _InMemory", writer: "Content", path: str) -> None:
@@ -258,7 +256,7 @@ def hold_content(room: memoryview, path: str, content: Content, scratch: Scratch
         _have_written(raw, content, path)
         if raw.file is None:
             return raw.end, checksum_of(xxhash.xxh3_128(room[: raw.end])), True
-        return (*_stated(raw.file, path), False)
+        return (*raw.file.measured(), False)
     elif (
         isinstance(content, os.PathLike) and os.path.isfile(content) and os.path.getsize(content) <= len(room)
     ):

@@ -11,7 +11,7 @@ from splitter.errors import NameTaken, StorageError
 from splitter.options import RunPart
 from splitter.storage.base import PATIENCE
 from splitter.storage.folder_steps import FolderSteps
-from splitter.storage.layout import OWN_FOLDER
+from splitter.storage.layout import OWN_FOLDER, folders_around
 from splitter.storage.tree import InTheWay
 from splitter.system.durability import sync_file_system
 
@@ -193,8 +193,7 @@ class FolderPublishing(FolderSteps):
             for name in chosen:
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     self.sync_file(name)
-                while name := os.path.dirname(name):
-                    folders.add(name)
+                folders.update(folders_around(name))
             for folder in sorted(folders, reverse=True):
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     self.sync_folder(folder)

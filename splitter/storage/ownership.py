@@ -86,6 +86,11 @@ class LockOwner:
         return json.dumps(asdict(self)).encode()
 
     @property
+    def who(self) -> str:
+        """The process, for a message."""
+        return f"process {self.process} on {self.host}" if self.host else "another run"
+
+    @property
     def is_gone(self) -> bool:
         """Return whether its driver was on this machine and is dead, and its workers with it."""
         return self._is_of_here() and not self.elsewhere and not self._is_there()
@@ -105,10 +110,6 @@ class LockOwner:
 
 class InUse(Refused):
     """Another run is at work."""
-
-    def __init__(self, root: str, who: str) -> None:
-        super().__init__(f"{root}: is in use by {who}; wait for it or choose another --output")
-        self.who = who
 
 
 class Ownership:
@@ -143,8 +144,9 @@ class Ownership:
         mine = LockOwner(*here, secrets.token_hex(8), elsewhere)
         while True:
             number, before = self._highest()
-            if number:
-                self._wait_for_end_of(number, before)
+            if who := self._user_after_waiting(number, before):
+                root = self.objects.root
+                raise InUse(f"{root}: is in use by {who}; wait for it or choose another --output")
             if self.objects.create(_name(number + 1), mine.content()):
                 break
         self.owner, self.number = mine, number + 1
@@ -177,17 +179,17 @@ class Ownership:
                     hasty.write(_name(self.number), replace(self.owner, free=True).content())
         self.number = 0
 
-    def _wait_for_end_of(self, number: int, owner: LockOwner) -> None:
-        """Wait until the owner is dead; refuse if it lives."""
+    def _user_after_waiting(self, number: int, owner: LockOwner) -> str:
+        """Wait until it is clear whether the owner is dead; return who it is if it lives."""
         give_up = time.monotonic() + SECONDS_OF_SILENCE
         while not owner.free and not owner.is_gone:
             time.sleep(SECONDS_BETWEEN_LOOKS)
             now = self._read(number)
             if (now != owner or now.is_here) and not now.free:
-                who = f"process {now.process} on {now.host}" if now.host else "another run"
-                raise InUse(self.objects.root, who)
+                return now.who
             if now.free or time.monotonic() > give_up:
-                return
+                break
+        return ""
 
     # -- looking
 
@@ -196,10 +198,8 @@ class Ownership:
         number, owner = self._highest()
         sign = (_name(number).encode(), owner.content())
         if sign != self._dead:
-            try:
-                self._wait_for_end_of(number, owner)
-            except InUse as error:
-                return error.who, sign
+            if who := self._user_after_waiting(number, owner):
+                return who, sign
             self._dead = sign
         return "", sign
 
@@ -228,8 +228,7 @@ class Ownership:
         owner = LockOwner()
         with contextlib.suppress(Exception):
             owner = self._read(number)
-        who = f"process {owner.process} on {owner.host}" if owner.host else "another run"
-        self.lost = f"{self.objects.root}: was taken over by {who}, so this run stops writing there"
+        self.lost = f"{self.objects.root}: was taken over by {owner.who}, so this run stops writing there"
 
     # -- beats
 
