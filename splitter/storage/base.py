@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from splitter.errors import TO_CONTINUE, StorageError
+from splitter.errors import TO_CONTINUE, Refused, StorageError
 from splitter.options import RunPart
 from splitter.storage.content import measure_file
 from splitter.storage.layout import OWN_FOLDER
@@ -84,9 +84,18 @@ class Lock(ABC):
     def locked(self, *, elsewhere: bool = False) -> contextlib.AbstractContextManager[None]:
         """Hold the output for this run; `elsewhere` says that workers may be on other machines."""
 
-    @abstractmethod
-    def unless_refused(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def unless_refused(self) -> Iterator[None]:
         """Leave nothing behind in a folder that was new, should the run be refused. Only under the lock."""
+        try:
+            yield
+        except Refused:
+            self.leave_nothing()
+            raise
+
+    @abstractmethod
+    def leave_nothing(self) -> None:
+        """Remove what `prepare` has made, as far as nobody has put anything there."""
 
     def confirm(self, *, lately: bool = False) -> None:  # noqa: B027 - a lock of the system cannot be lost
         """Raise StorageError if another run has taken the output over.

@@ -62,19 +62,10 @@ class LocalStorage(FolderLock, FolderRunFiles, FolderPublishing):
             for folder in dict.fromkeys(map(os.path.dirname, self._made)):
                 sync_folder(folder)
         except OSError as error:
-            self._withdraw()
+            self.leave_nothing()
             raise unwritable(self.root, error) from None
 
-    @contextlib.contextmanager
-    def unless_refused(self) -> Iterator[None]:
-        try:
-            yield
-        except Refused:
-            self._withdraw()
-            raise
-
-    def _withdraw(self) -> None:
-        """Remove what `prepare` has made, as far as nobody has put anything there."""
+    def leave_nothing(self) -> None:
         made, self._made = self._made, []
         if not self.withdraw_lock(with_files=self.path(OWN_FOLDER) in made):
             return

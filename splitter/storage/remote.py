@@ -108,13 +108,8 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
             os.close(descriptor)
         shutil.rmtree(left, ignore_errors=True)
 
-    @contextlib.contextmanager
-    def unless_refused(self) -> Iterator[None]:
-        try:
-            yield
-        except Refused:
-            self._nothing_there = self.was_new
-            raise
+    def leave_nothing(self) -> None:
+        self._nothing_there = self.was_new
 
     def confirm(self, *, lately: bool = False) -> None:
         """Send one LIST: whether a later run has come."""
