@@ -20,6 +20,8 @@ _NOT_LABELS = {"audio", "image", "video", "output"}
 _FILE_ENDINGS = ("file_name", "file_names")
 ROWS_AT_ONCE, TEXT_AT_ONCE = 20_000, 32 << 20
 
+_in_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
 Types = Mapping[str, str]
 Blocks = Iterator[list[Row]]
 
@@ -115,14 +117,12 @@ def typed_values(texts: Sequence[str], kind: str) -> Sequence[Any]:
 
 
 def _write_jsonl(file: _Digesting, header: Row, blocks: Blocks, types: Types) -> None:
-    dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
     for block in blocks:
         columns = [typed_values(texts, types.get(name, "str")) for name, texts in _columns(header, block)]
         columns = [[*map(_finite, values)] if types.get(name) == "float" else values
                    for name, values in zip(header, columns, strict=True)]  # fmt: skip
         for values in zip(*columns, strict=True):
-            line = dump(dict(zip(header, values, strict=True)))
-            file.write(_encoded(line))
+            file.write(json_bytes(dict(zip(header, values, strict=True))) + b"\n")
 
 
 def _columns(header: Row, block: list[Row]) -> Iterator[tuple[str, Sequence[str]]]:
@@ -134,12 +134,13 @@ def _finite(value: float | None) -> float | None:
     return value if value is None or math.isfinite(value) else None
 
 
-def _encoded(line: str) -> bytes:
+def json_bytes(row: dict[str, Any]) -> bytes:
+    """Return values by name as JSON; numbers must be finite."""
     try:
-        return f"{line}\n".encode()
+        return _in_json(row).encode()
     except UnicodeEncodeError:
-        # a name that is not UTF-8, which JSON can say in ASCII
-        return f"{json.dumps(json.loads(line))}\n".encode()
+        # bytes that are not UTF-8, which JSON can say in ASCII
+        return json.dumps(row).encode()
 
 
 def _write_parquet(file: _Digesting, header: Row, blocks: Blocks, types: Types) -> None:

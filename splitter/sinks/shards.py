@@ -6,7 +6,6 @@ shards     shard-000007.tar, and shard-000007-1.tar where that is full
 """
 
 import contextlib
-import json
 import math
 import mmap
 import os
@@ -21,7 +20,7 @@ import xxhash
 
 from splitter.archives.members import FilePart, SharedFile
 from splitter.errors import StorageError
-from splitter.ledger.formats import VALUES
+from splitter.ledger.formats import VALUES, json_bytes
 from splitter.ledger.records import CHECKSUM_AT, OUTPUT_COLUMNS
 from splitter.options import RunOptions
 from splitter.records import Content, Scalar, Scratch
@@ -326,8 +325,4 @@ def as_json(row: Mapping[str, Scalar]) -> bytes:
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in row.items()
     }
-    try:
-        return json.dumps(plain, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        # bytes that are not UTF-8 came through unchanged
-        return json.dumps(plain).encode()
+    return json_bytes(plain)
