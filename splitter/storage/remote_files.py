@@ -3,10 +3,10 @@
 import contextlib
 import io
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, cast
 
-from splitter.archives.members import SharedFile
+from splitter.archives.members import FilePart, SharedFile
 from splitter.storage.remote_access import RemoteAccess
 from splitter.stores.files import RangeFile
 from splitter.stores.objects import READ_AT_ONCE
@@ -20,7 +20,10 @@ class RemoteRunFiles(RemoteAccess):
         super().start_afresh()
         self._working: dict[str, BinaryIO] = {}
         self._published: set[str] = set()
-        self._copies = Pack()
+        # copies, one after the other in a file without a name, which is gone with the process
+        self._copies: dict[str, FilePart] = {}
+        self._file: SharedFile | None = None
+        self._end = 0
         self._sizes: dict[str, int] = {}
 
     def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
@@ -87,7 +90,12 @@ class RemoteRunFiles(RemoteAccess):
         if name not in self._copies:
             self._sizes.pop(name, None)
             self.have_at_hand([name])
-        return self._copies.open(name)
+        file, start, size = self._copies[name]
+
+        def read_at(position: int, most: int) -> bytes:
+            return file.read(max(0, min(most, size - position)), start + position)
+
+        return cast("BinaryIO", io.BufferedReader(RangeFile(read_at, lambda: size)))
 
     def have_at_hand(self, names: Sequence[str]) -> None:
         """Fetch what was not fetched before, several at a time."""
@@ -95,7 +103,9 @@ class RemoteRunFiles(RemoteAccess):
         unknown = [name for name in wanted if name not in self._sizes]
         self._sizes.update(zip(unknown, in_threads(self.size_of, unknown), strict=True))
         for name in wanted:
-            self._copies.reserve(name, self._sizes[name])
+            self._file = self._file or SharedFile.of(())
+            self._copies[name] = FilePart(self._file, self._end, self._sizes[name])
+            self._end += self._sizes[name]
         try:
             in_threads(
                 self._copy,
@@ -106,49 +116,12 @@ class RemoteRunFiles(RemoteAccess):
                 ],
             )
         except BaseException:
-            self._copies.forget(wanted)
+            for name in wanted:
+                self._copies.pop(name, None)
             raise
 
     def _copy(self, piece: tuple[str, int, int]) -> None:
         name, start, stop = piece
+        copy = self._copies[name]
         with self.reading(name):
-            self._copies.write(name, start, self.objects.read_part(name, start, stop))
-
-
-class Pack:
-    """Copies of files, one after the other in a file without a name, which is gone with the process."""
-
-    def __init__(self) -> None:
-        self._file: SharedFile | None = None
-        self._positions: dict[str, tuple[int, int]] = {}
-        self._end = 0
-
-    def __contains__(self, name: str) -> bool:
-        """Return whether a file was copied."""
-        return name in self._positions
-
-    def reserve(self, name: str, size: int) -> None:
-        """Make room for a copy."""
-        self._file = self._file or SharedFile.of(())
-        self._positions[name] = self._end, size
-        self._end += size
-
-    def forget(self, names: Iterable[str]) -> None:
-        """Forget copies that were not finished."""
-        for name in names:
-            self._positions.pop(name, None)
-
-    def write(self, name: str, at: int, content: bytes) -> None:
-        """Write some bytes of a copy."""
-        assert self._file is not None  # noqa: S101 - made with the room
-        self._file.write(content, self._positions[name][0] + at)
-
-    def open(self, name: str) -> BinaryIO:
-        """Open a copy to read."""
-        assert self._file is not None  # noqa: S101 - made with the room
-        file, (start, size) = self._file, self._positions[name]
-
-        def read_at(position: int, most: int) -> bytes:
-            return file.read(max(0, min(most, size - position)), start + position)
-
-        return cast("BinaryIO", io.BufferedReader(RangeFile(read_at, lambda: size)))
+            copy.file.write(self.objects.read_part(name, start, stop), copy.start + start)

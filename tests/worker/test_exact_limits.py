@@ -25,6 +25,7 @@ from tar_archives import tar_bytes
 import splitter
 from splitter import InputFile, OutputFile, ProcessorDataset
 from splitter.archives import reader as archive
+from splitter.archives.members import SharedFile
 from splitter.archives.reader import read_members
 from splitter.archives.writer import header
 from splitter.dataset import Result
@@ -48,7 +49,6 @@ from splitter.storage.content import hold_content, measure, write_content
 from splitter.storage.folder import LocalStorage
 from splitter.storage.layout import RECORDS
 from splitter.storage.opening import storage_of
-from splitter.storage.remote_files import Pack
 from splitter.stores import objects
 from splitter.text import csv as csv_module
 from splitter.text.csv import CsvFile
@@ -304,14 +304,10 @@ def test_a_disk_that_takes_three_bytes_at_a_time(folder: Path, monkeypatch: pyte
     path = str(folder / "content")
     assert write_content(path, content, Scratch())[0] == size
     assert Path(path).read_bytes() == content
-    pack = Pack()
-    pack.reserve("before", 2)
-    pack.reserve("it", size)
-    pack.reserve("after", 2)
-    pack.write("after", 0, b"zz")
-    pack.write("it", 0, content)
-    with pack.open("it") as file:
-        assert file.read() == content
+    file = SharedFile.of(())
+    file.write(b"zz", size + 2)
+    file.write(content, 2)
+    assert file.read(size, 2) == content
 
 
 # -- reading in pieces -------------------------------------------------------------------------------------
