@@ -134,20 +134,20 @@ class ParquetShard(NewShard):
         return int(self._file.tell()) + self._ends[-1] + self._texts
 
     def add(self, sample: ShardSample) -> int:
-        if self._waiting == GROUP_ROWS or (self._waiting and self._ends[-1] + sample.size > GROUP_BYTES):
+        _, size, content = sample.member
+        if self._waiting == GROUP_ROWS or (self._waiting and self._ends[-1] + size > GROUP_BYTES):
             self._write_group()
-        start, end = self._ends[-1], self._ends[-1] + sample.size
-        alone: bytes | memoryview | None = None
+        start, end = self._ends[-1], self._ends[-1] + size
+        if isinstance(content, FilePart):
+            content = content.read()
         if end <= GROUP_BYTES:
-            self._buffer[start:end] = _content(sample)
-        else:
-            alone = _content(sample)
+            self._buffer[start:end] = content
         self._ends.append(end)
         self._add_values(sample)
         self._waiting += 1
         self._rows += 1
-        if alone is not None:
-            self._write_group(alone)
+        if end > GROUP_BYTES:
+            self._write_group(content)
         return self._rows - 1
 
     def _begin_group(self) -> None:
@@ -158,7 +158,7 @@ class ParquetShard(NewShard):
     def _add_values(self, sample: ShardSample) -> None:
         row = sample.row
         others = {name: value for name, value in row.items() if name not in self._handled}
-        values: list[Any] = [sample.key, sample.member]
+        values: list[Any] = [sample.key, sample.member.name]
         for column, kind in self._columns.items():
             value = _fitting(row.get(column), kind)
             if value is None and row.get(column) is not None:
@@ -170,7 +170,7 @@ class ParquetShard(NewShard):
             if type(value) is str:
                 self._texts += len(value)
 
-    def _write_group(self, alone: "bytes | memoryview | None" = None) -> None:
+    def _write_group(self, alone: bytes | None = None) -> None:
         import pyarrow as pa
 
         if not self._waiting:
@@ -225,10 +225,6 @@ def _plain_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise (OSError(error.errno, os.strerror(error.errno)) if error.errno else error) from error
-
-
-def _content(sample: ShardSample) -> bytes | memoryview:
-    return sample.content.read() if isinstance(sample.content, FilePart) else sample.content
 
 
 def _fitting(value: Scalar, kind: type) -> Scalar:

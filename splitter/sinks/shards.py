@@ -14,11 +14,11 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, cast
 
 import xxhash
 
-from splitter.archives.members import FilePart, SharedFile
+from splitter.archives.members import FilePart, Member, SharedFile
 from splitter.errors import StorageError
 from splitter.ledger.formats import VALUES, json_bytes
 from splitter.ledger.records import CHECKSUM_AT, OUTPUT_COLUMNS
@@ -49,16 +49,12 @@ class ShardSample:
 
     Attributes:
         key: What it is called there: by the number of its input, and its own.
-        member: The name of its content: the key, and the kind of content in lower case.
-        size: The bytes of its content.
-        content: The content, or where it waits.
+        member: Its content, called by the key and its kind in lower case.
         row: Its row of the manifest, with typed values, except where it is in the shard.
     """
 
     key: str
-    member: str
-    size: int
-    content: bytes | memoryview | FilePart
+    member: Member
     row: dict[str, Scalar]
 
 
@@ -76,7 +72,7 @@ class NewShard(ABC):
 
     def takes(self, sample: ShardSample) -> int:
         """Return the bytes that a sample will take, as far as known."""
-        return sample.size
+        return sample.member.size
 
     @abstractmethod
     def add(self, sample: ShardSample) -> int:
@@ -123,16 +119,6 @@ class ShardSink(Sink):
         """Refuse a row that a shard cannot hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class _PendingOutput:
-    """An output that waits for its shard."""
-
-    name: str
-    size: int
-    checksum: str
-    content: bytes | memoryview | FilePart
-
-
 class ShardsWriter(SinkWriter):
     """Writes samples in the order of their inputs, whatever order those are done in."""
 
@@ -142,7 +128,7 @@ class ShardsWriter(SinkWriter):
         self._sink, self._storage, self._batch = sink, storage, batch
         self._stale, self._group = stale, group
         self._staging = ""
-        self._current: list[_PendingOutput] = []
+        self._current: list[Member] = []
         # by the rank of their input, each with the row to complete and its column of the output
         self._waiting: dict[int, list[tuple[ShardSample, Row, int]]] = {}
         self._memory = _free.pop() if _free else memoryview(mmap.mmap(-1, MOST_IN_MEMORY, flags=_OURS_ALONE))
@@ -156,12 +142,12 @@ class ShardsWriter(SinkWriter):
     # -- from the recipe -----------------------------------------------------------------------------------
 
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:  # noqa: ARG002
-        output = self._hold(name, content, scratch)
+        output, checksum = self._hold(name, content, scratch)
         self._current.append(output)
-        return StoredOutput("", output.size, output.checksum)
+        return StoredOutput("", output.size, checksum)
 
-    def _hold(self, name: str, content: Content, scratch: Scratch) -> _PendingOutput:
-        """Keep a content in memory while there is room, else on disk."""
+    def _hold(self, name: str, content: Content, scratch: Scratch) -> tuple[Member, str]:
+        """Keep a content in memory while there is room, else on disk; return it and its checksum."""
         room = self._memory[self._used :]
         path = f"{self._folder()}/{name}"
         in_memory = False
@@ -169,9 +155,10 @@ class ShardsWriter(SinkWriter):
             size, checksum, in_memory = hold_content(room, path, content, scratch)
             if in_memory:
                 self._used += size
-                return _PendingOutput(name, size, checksum, room[:size])
+                # a view is written as bytes are
+                return Member(name, size, cast("bytes", room[:size])), checksum
             with open(path, "rb") as file:
-                return _PendingOutput(name, size, checksum, self._put_away(file))
+                return Member(name, size, self._put_away(file)), checksum
         finally:
             if not in_memory:
                 with contextlib.suppress(FileNotFoundError):
@@ -193,7 +180,7 @@ class ShardsWriter(SinkWriter):
         return self._staging
 
     def drop_input(self) -> None:
-        self._used -= sum(output.size for output in self._current if isinstance(output.content, memoryview))
+        self._used -= sum(output.size for output in self._current if not isinstance(output.content, FilePart))
         self._current = []
 
     def keep_input(self, owner: OutputOwner | None = None) -> None:
@@ -207,9 +194,9 @@ class ShardsWriter(SinkWriter):
         rows = [row for row in owner.rows if row[owner.at + CHECKSUM_AT]]
         names = [row[owner.at + NAME_AT] for row in rows]
         pairs = zip(names, contents, strict=True)
-        self._wait(owner, [self._hold(name, content, _NO_SCRATCH) for name, content in pairs], new=False)
+        self._wait(owner, [self._hold(name, content, _NO_SCRATCH)[0] for name, content in pairs], new=False)
 
-    def _wait(self, owner: OutputOwner, outputs: list[_PendingOutput], *, new: bool = True) -> None:
+    def _wait(self, owner: OutputOwner, outputs: list[Member], *, new: bool = True) -> None:
         at, names, types = owner.at, owner.head.names, {"size": "int", **owner.head.types}
         # a row without a checksum has no file
         rows = [row for row in owner.rows if row[at + CHECKSUM_AT]]
@@ -225,8 +212,8 @@ class ShardsWriter(SinkWriter):
                 # what an older shard has is kept, even if no such output would be made now
                 self._sink.check(typed)
             key = f"{owner.number:0{owner.digits}d}-{index:06d}"
-            member = f"{key}.{self._extension(output.name)}"
-            waiting.append((ShardSample(key, member, output.size, output.content, typed), row, at))
+            member = output._replace(name=f"{key}.{self._extension(output.name)}")
+            waiting.append((ShardSample(key, member, typed), row, at))
         self._waiting[owner.rank] = waiting
 
     def _extension(self, name: str) -> str:
@@ -264,7 +251,7 @@ class ShardsWriter(SinkWriter):
                 row[at + OFFSET_AT] = str(shard.add(sample))
             except OSError as error:
                 raise StorageError.of(error, self._storage.path(self._names[-1])) from error
-            row[at] = f"{self._names[-1]}/{sample.member}"
+            row[at] = f"{self._names[-1]}/{sample.member.name}"
             self._count += 1
         if not (self._waiting or self._current):
             self._used = 0

@@ -2,9 +2,9 @@
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
-from splitter.archives.members import END, FilePart, Member
+from splitter.archives.members import END, Member
 from splitter.archives.writer import ArchiveWriter, header, size_in_archive
 from splitter.errors import BadResult
 from splitter.options import RunOptions
@@ -61,12 +61,12 @@ class TarShard(NewShard):
         return offset
 
     def _offset(self, sample: ShardSample) -> int:
-        return self._archive.size + len(header(sample.member, sample.size))
+        return self._archive.size + len(header(sample.member.name, sample.member.size))
 
     def _members(self, sample: ShardSample) -> list[Member]:
         """Return the content, the manifest row and the fields; made once for `takes` and `add`."""
         if self._made is None or self._made[0] is not sample:
-            row = {**sample.row, "output": f"{self._name}/{sample.member}", OFFSET: self._offset(sample)}
+            row = {**sample.row, "output": f"{self._name}/{sample.member.name}", OFFSET: self._offset(sample)}
             contents = {JSON: as_json(row)}
             for name, column in self._fields.items():
                 if column not in row:
@@ -75,9 +75,7 @@ class TarShard(NewShard):
                 text = "" if row[column] is None else str(row[column])
                 contents[name] = text.encode(ENCODING, ESCAPE)
             others = (Member(f"{sample.key}.{name}", len(text), text) for name, text in contents.items())
-            # a view is written as bytes are
-            content = cast("bytes | FilePart", sample.content)
-            self._made = sample, [Member(sample.member, sample.size, content), *others]
+            self._made = sample, [sample.member, *others]
         return self._made[1]
 
     def close(self) -> None:
