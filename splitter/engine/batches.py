@@ -323,7 +323,7 @@ class GroupPlanner(_StatePlanner):
             positions[slice(*np.searchsorted(positions, [first, members.stop]))]
             for positions in (self._todo, self._dropped)
         )
-        ranks, numbers = (todo - first).tolist(), groups.numbers[todo].tolist()
+        ranks, numbers = (todo - first).tolist(), groups.as_text(todo.tolist())
         group = Group(
             number,
             ranks,
@@ -331,7 +331,6 @@ class GroupPlanner(_StatePlanner):
             *self._members_of_group(number, dropped),
             dropped=groups.keys[dropped].tolist(),
             renews=number in self._renewed,
-            digits=groups.digits,
         )
         return replace(self._batch_of(number, self._input_at[todo]), group=group)
 
@@ -355,7 +354,7 @@ class GroupPlanner(_StatePlanner):
                 shards |= found
                 if rank not in gone:
                     mark = int(journal.entries["fingerprint"][entries[rank]])
-                    called = int(groups.numbers[first + rank])
+                    (called,) = groups.as_text([first + rank])
                     member = GroupMember(rank, called, int(keys[rank]), mark, head, rows)
                     kept.append(self._with_columns(member))
         return kept, [*shards]

@@ -11,6 +11,7 @@ import numpy as np
 from splitter.executors.temporary import TemporaryOutput
 from splitter.ledger.journal import Journal
 from splitter.ledger.records import OUTPUT_COLUMNS, RowColumns
+from splitter.ledger.shard_groups import DIGITS
 from splitter.sinks.base import OutputOwner, Sink
 from splitter.sinks.columns import OutputColumns
 from splitter.sinks.shards import NAME_AT, ShardsWriter
@@ -93,4 +94,4 @@ def _owner(sink: Sink, rank: int, head: RowColumns, rows: list[list[str]]) -> Ou
     for row in with_own:
         row[at + NAME_AT] = os.path.basename(row[at])
     there = RowColumns(head.columns, (*sink.columns, *head.outputs), head.inputs)
-    return OutputOwner(rank, rank, there, with_own)
+    return OutputOwner(rank, f"{rank:0{DIGITS}d}", there, with_own)

@@ -8,6 +8,7 @@ in its group. `shard_ranges` deals to a later stage of a pipeline.
 """
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +51,7 @@ class GroupMember:
     """
 
     rank: int
-    number: int
+    number: str
     key: int
     fingerprint: int
     head: RowColumns
@@ -69,17 +70,15 @@ class Group:
         shards: Those that there are.
         dropped: Inputs whose outputs are to go.
         renews: Whether its shards are made once more, since rows have other columns than the list has now.
-        digits: How many a number has at least, in the names of samples.
     """
 
     number: int
     ranks: list[int]
-    numbers: list[int]
+    numbers: list[str]
     members: list[GroupMember] = field(default_factory=list)
     shards: list[str] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     renews: bool = False
-    digits: int = DIGITS
 
 
 @dataclass(frozen=True)
@@ -102,10 +101,10 @@ class Groups:
         """Return the index of each input among all that have a group, or -1."""
         return index_of(self.keys, keys)
 
-    @property
-    def digits(self) -> int:
-        """How many digits a number has at least, in the names of samples."""
-        return DIGITS if self.first is None else DIGITS_IN_RANGES
+    def as_text(self, ranks: Sequence[int]) -> list[str]:
+        """Return the numbers of some inputs as their samples are called by them, so that both sort alike."""
+        digits = DIGITS if self.first is None else DIGITS_IN_RANGES
+        return [f"{number:0{digits}d}" for number in self.numbers[ranks].tolist()]
 
     def groups_of(self, ranks: np.ndarray) -> np.ndarray:
         """Return the group of each input, by its index among all."""

@@ -38,17 +38,15 @@ class OutputOwner:
 
     Attributes:
         rank: Its position among the inputs that share a shard.
-        number: The number in the names of its samples.
+        number: The number in the names of its samples, padded so that keys sort like the manifest.
         head: The columns of its rows.
         rows: Its rows of the manifest, in which a shard fills in where each output is.
-        digits: How many the number is written with at least, so that keys sort like the manifest.
     """
 
     rank: int
-    number: int
+    number: str
     head: "RowColumns"
     rows: list[Row]
-    digits: int = 8
 
     @property
     def at(self) -> int:

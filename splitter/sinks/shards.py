@@ -211,7 +211,7 @@ class ShardsWriter(SinkWriter):
             if new:
                 # what an older shard has is kept, even if no such output would be made now
                 self._sink.check(typed)
-            key = f"{owner.number:0{owner.digits}d}-{index:06d}"
+            key = f"{owner.number}-{index:06d}"
             member = output._replace(name=f"{key}.{self._extension(output.name)}")
             waiting.append((ShardSample(key, member, typed), row, at))
         self._waiting[owner.rank] = waiting

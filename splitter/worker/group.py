@@ -107,14 +107,14 @@ class GroupInProgress(BatchInProgress):
         """Give the outputs of an input to the shards."""
         head, rows = self.tools.rows.rows(self.rows[index][0], made, metadata)
         group = self._group
-        owner = OutputOwner(group.ranks[index], group.numbers[index], head, rows, group.digits)
+        owner = OutputOwner(group.ranks[index], group.numbers[index], head, rows)
         self.sink.keep_input(owner)
         self._made.append((index, owner))
         self.finished.add(index)
 
     def _carry(self, member: GroupMember, older: OlderShards) -> None:
         """Take over what an input has in an older shard."""
-        owner = OutputOwner(member.rank, member.number, member.head, member.rows, self._group.digits)
+        owner = OutputOwner(member.rank, member.number, member.head, member.rows)
         try:
             contents = [*map(older.read, _addresses(owner))]
         except SampleLost as error:
