@@ -15,7 +15,6 @@ class DiscardWriter(SinkWriter):
         self._storage, self._batch = storage, batch
         self._staging = ""
         self._names: list[str] = []
-        self._last: list[str] = []
 
     def store(self, folder: str, name: str, content: Content, scratch: Scratch) -> StoredOutput:
         if not self._staging:
@@ -29,12 +28,11 @@ class DiscardWriter(SinkWriter):
     def drop_input(self) -> None:
         self._names = []
 
-    def keep_input(self, owner: OutputOwner | None = None) -> None:  # noqa: ARG002 - of shards
-        self._last, self._names = self._names, []
+    def keep_input(self, owner: OutputOwner | None = None) -> None:
+        """Keep the names: a trial ends with the first input that has outputs."""
 
     def names(self) -> list[str]:
-        """Return the names of the outputs of the last input that was done."""
-        return self._last
+        return self._names
 
     def publish(self) -> None:
         """Publish nothing."""

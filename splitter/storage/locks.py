@@ -180,10 +180,9 @@ class FolderLock(FolderSteps):
             os.close(descriptor)
 
     def _is_at(self, descriptor: int, name: str) -> bool:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(descriptor), self.tree.look(name))
-        except FileNotFoundError:
-            return False
+        return False
 
     def _take(self, descriptor: int, kind: int, *, in_gate: bool) -> None:
         give_up = time.monotonic() + SECONDS_FOR_DEAD_RUN

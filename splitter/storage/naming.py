@@ -39,11 +39,6 @@ class NamePart:
     numbers: re.Pattern[str] | None
     is_claim: bool
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the head is all there is."""
-        return self.head == self.fields
-
     @classmethod
     def of(cls, fields: tuple[NameField, ...], metadata: set[str]) -> "NamePart":
         """Divide a part; `metadata` are the fields that no row tells."""
@@ -123,7 +118,8 @@ class Naming:
         self._check_values(row, folder)
         heads = [self._head(part, row, folder) for part in self._parts]
         for at, (part, head) in enumerate(zip(self._parts, heads, strict=True)):
-            _check_head(head, self._tops(at, head) if part.is_whole else "", whole=part.is_whole)
+            is_all = part.head == part.fields
+            _check_head(head, self._tops(at, head) if is_all else "", whole=is_all)
         if self._path is not None:
             return same_name(heads[self._path])
         return "/".join(
