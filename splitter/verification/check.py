@@ -21,7 +21,7 @@ from splitter.ledger.journal import Journal
 from splitter.ledger.list_copy import listed_inputs, stored_list
 from splitter.ledger.manifest import ERRORS, MANIFEST, ManifestTables
 from splitter.ledger.records import DONE, FAILED, NOT_DONE, SKIPPED, STALE
-from splitter.ledger.run_files import DROPPED, OTHER_TABLES, RUN_AGAIN, SCHEMA
+from splitter.ledger.run_files import COLUMNS, DROPPED, GROUPS, OTHER_TABLES, RUN_AGAIN, SCHEMA
 from splitter.ledger.status import InputStatus
 from splitter.ledger.tables import checksums_of_others
 from splitter.options import OTHERS
@@ -34,7 +34,7 @@ from splitter.text.content_types import REPORT
 from splitter.text.csv import parse_rows
 from splitter.verification.findings import CHANGED, LEFT, SAMPLES_WITHOUT_ROWS, Finding, Verdict
 from splitter.verification.output_files import CheckResult, OutputChecks, name_hashes, reason_of
-from splitter.verification.own_files import can_tell, missing_of_shards, own_faults
+from splitter.verification.own_files import can_tell, own_faults
 from splitter.verification.table_differences import (
     MAKE_TABLES,
     blocks_of,
@@ -249,9 +249,10 @@ class Verification:
         """Read every shard that rows point into, with all that it holds."""
         stated = (self.journal.stated_shard(name, checks.entries[at]) for name, at in shards.items())
         self.verdict.unstated = sum(one is None for one in stated)
-        tables = any(name.endswith(".parquet") for name in shards)
-        for name, message in missing_of_shards(self.storage, tables=tables):
-            self.find("record", name, message)
+        are_tables = any(name.endswith(".parquet") for name in shards)
+        for file in (GROUPS, COLUMNS) if are_tables else (GROUPS,):
+            if not self.storage.exists(file.name):
+                self.find("record", file.name, f"does not exist; {file.remedy}")
         check = partial(checks.check_shard, shards)
         try:
             self._gather(self.storage.of_each_shard(check, sorted(shards), self.workers), shards)

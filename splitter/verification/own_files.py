@@ -6,8 +6,6 @@ from splitter.errors import Refused
 from splitter.ledger.journal import Journal
 from splitter.ledger.list_copy import list_is_whole
 from splitter.ledger.run_files import (
-    COLUMNS,
-    GROUPS,
     KEEP,
     LIST,
     LISTED,
@@ -52,10 +50,3 @@ def can_tell(damaged: set[str]) -> bool:
     from_records = any(name.startswith(f"{RECORDS}/") for name in damaged)
     needed = {file.name for file in (LIST, LISTED, RULE, KEEP, STALE_MARKS)}
     return not (from_records or damaged & needed)
-
-
-def missing_of_shards(storage: Storage, *, tables: bool) -> Iterator[tuple[str, str]]:
-    """Yield the missing files that a folder with shards must have."""
-    for file in (GROUPS, *([COLUMNS] if tables else [])):
-        if not storage.exists(file.name):
-            yield file.name, f"does not exist; {file.remedy}"
