@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from splitter.errors import Refused
+from splitter.errors import Refused, StorageError
 from splitter.ledger.run_files import LIST, LISTED, OF_A_PIPELINE, PIPELINE
 from splitter.storage.base import Storage
 from splitter.storage.checked_file import unsealed
@@ -106,7 +106,7 @@ def _description(content: dict[str, Any], _: bytes) -> ListDescription:
 def list_is_whole(storage: Storage) -> bool:
     """Return whether the copy of the list is the one that was stored."""
     stated = LISTED.load(storage, lambda content, _: content.get(_OF_LIST))
-    with storage.open(LIST.name) as file:
+    with StorageError.naming(storage.path(LIST.name)), storage.open(LIST.name) as file:
         return stated in (None, measure_file(file)[1])
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ import splitter
 import splitter.engine.decide
 from splitter import InputFile, OutputFile, ProcessorDataset, Skip
 from splitter.errors import Refused
+from splitter.ledger import list_copy
 from splitter.storage.checked_file import sealed
 from splitter.verification.findings import Verdict
 
@@ -375,6 +377,17 @@ def test_a_damaged_commit_record_is_a_finding(outputs):
     damaged, all_else = splitter.verify(outputs).findings
     assert (damaged.kind, damaged.file) == ("record", f".splitter/records/{record.name}")
     assert all_else.message.startswith("nothing else was checked")
+
+
+def test_a_list_that_cannot_be_read_is_a_finding(outputs, monkeypatch):
+    """As from a disk with a bad sector: the file is named, and the rest of the findings are there."""
+
+    def unreadable(_: object) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(list_copy, "measure_file", unreadable)
+    (finding,) = splitter.verify(outputs).findings
+    assert ".splitter/dataset.csv: Input/output error" in finding.message
 
 
 def test_what_a_limited_run_has_left_for_later_is_one_line(words, folder, capfd):
