@@ -83,23 +83,16 @@ class FolderLock(FolderSteps):
     def users(self) -> tuple[str, tuple[bytes, ...]]:
         signs = []
         for name in (LOCK, *self._part_locks(), WORKERS):
-            with contextlib.suppress(OSError):
-                # workers on other machines hold it together
-                sign, owner = self._look(name, fcntl.LOCK_EX if name == WORKERS else fcntl.LOCK_SH)
-                signs.append(sign)
-                if owner is not None:
-                    return _who(owner), tuple(signs)
-        return "", tuple(signs)
-
-    def _look(self, name: str, kind: int) -> tuple[bytes, list[str] | None]:
-        """Return what is signed in a lock, and who holds it, if anybody does."""
-        with open(name, "rb", buffering=0, opener=self.tree.open) as file:
-            sign = file.read(1000)
             try:
-                fcntl.flock(file, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return sign, _owner(file.fileno())
-            return sign, None
+                descriptor = self.tree.open(name, os.O_RDONLY)
+            except OSError:
+                continue
+            # workers on other machines hold it together; what cannot be asked is not taken for free
+            sign, owner = _asked(descriptor, fcntl.LOCK_EX if name == WORKERS else fcntl.LOCK_SH)
+            signs.append(sign)
+            if owner is not None:
+                return _who(owner), tuple(signs)
+        return "", tuple(signs)
 
     @contextlib.contextmanager
     def gate(self) -> Iterator[None]:
@@ -228,7 +221,7 @@ class FolderLock(FolderSteps):
         found = []
         for name, part in self._part_locks().items():
             with self.refusing(), contextlib.suppress(FileNotFoundError):
-                _, owner = self._look(name, fcntl.LOCK_SH)
+                _, owner = _asked(self.tree.open(name, os.O_RDONLY), fcntl.LOCK_SH)
                 if owner is not None:
                     found.append((part, owner))
         return found
@@ -253,6 +246,17 @@ def lock_within(descriptor: int, seconds: float) -> bool:
         if time.monotonic() > give_up:
             return False
         time.sleep(0.02)
+
+
+def _asked(descriptor: int, kind: int) -> tuple[bytes, list[str] | None]:
+    """Return what is signed in a lock, and who holds it, if anybody does; close it."""
+    with open(descriptor, "rb", buffering=0) as file:
+        sign = file.read(1000)
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return sign, _owner(file.fileno())
+        return sign, None
 
 
 def _owner(descriptor: int) -> list[str]:

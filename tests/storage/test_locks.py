@@ -1,6 +1,7 @@
 """One run at a time in a folder."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -148,6 +149,19 @@ def test_a_worker_that_no_driver_has_forked_is_seen(storage: LocalStorage):
     with worker.at_work(), worker.at_work():
         assert storage.users()[0]
     assert not storage.users()[0]
+
+
+def test_a_lock_that_cannot_be_asked_is_not_taken_for_free(storage: LocalStorage, monkeypatch):
+    """As where the file system has lost its service for locks: nobody says that no run is there."""
+
+    def unserved(*_: object) -> NoReturn:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with storage.locked():
+        monkeypatch.setattr(fcntl, "flock", unserved)
+        with pytest.raises(OSError, match="No locks available"):
+            LocalStorage(storage.root).users()
+        monkeypatch.undo()
 
 
 def test_a_worker_that_no_driver_has_forked_does_nothing_for_a_run_that_is_over(storage: LocalStorage):
