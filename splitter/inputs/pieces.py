@@ -24,8 +24,6 @@ from splitter.system.temporary_folders import temporary_folder
 from splitter.text.urls import is_url, without_secrets
 
 if TYPE_CHECKING:
-    import io
-
     from splitter.audio.base import SoundSource
     from splitter.audio.pieces import Cut, Storing
 

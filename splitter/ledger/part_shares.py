@@ -64,7 +64,7 @@ def _shares(
     New inputs are dealt out in turn, the largest first. One that was dealt out stays with its part, even
     if its size has changed meanwhile or cannot be seen: no two parts ever work on the same input.
     """
-    # no part is 0, the last, which an index of -1 means
+    # an input without a share has the index -1, which is the 0 at the end: no part
     part_of = np.append(shares["part"], 0)[index_of(shares["key"], keys)]
     new = np.flatnonzero(part_of == 0)
     order = new[np.argsort(-sizes[new], kind="stable")]

@@ -32,7 +32,7 @@ class DiscardWriter(SinkWriter):
         """Keep the names: a trial ends with the first input that has outputs."""
 
     def names(self) -> list[str]:
-        return self._names
+        return [*self._names]
 
     def publish(self) -> None:
         """Publish nothing."""
