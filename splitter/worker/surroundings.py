@@ -53,8 +53,9 @@ class Surroundings:
         """Undo what an input has done to this process; end it if that cannot be undone."""
         self._end_if_forked()
         os.umask(self._umask)
-        with contextlib.suppress(OSError):
-            os.fchdir(self._folder)
+        if self._folder >= 0:
+            with contextlib.suppress(OSError):
+                os.fchdir(self._folder)
         if self._give_up is not None:
             self._restore_process()
         self.end_if_harmed()

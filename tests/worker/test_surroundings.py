@@ -1,13 +1,17 @@
 """What an input does to its process does not show in the inputs that come next."""
 
+import errno
 import os
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from doors import read_table
 from faulty import CHANGES, HARM
 from launcher import FAULTY, Launcher, check_manifest, make_inputs
+
+from splitter.worker.surroundings import Surroundings
 
 
 def umask() -> int:
@@ -44,3 +48,17 @@ def test_what_an_input_changes_in_its_process(launcher: Launcher, folder: Path, 
     for row in rows:
         assert (output / row["output"]).read_text() == str(folder), row
     assert {stat.S_IMODE(path.stat().st_mode) for path in output.rglob("*.txt")} == {0o666 & ~umask()}
+
+
+def test_a_folder_that_may_not_be_entered(monkeypatch):
+    """As for another user in root's home: there is no folder to return to, and no input fails for that."""
+
+    def denied(path: str, *_: int) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "open", denied)
+    surroundings = Surroundings()
+    monkeypatch.undo()
+    surroundings.after_user_code()
+    assert os.getcwd()
+    surroundings.close()
