@@ -56,9 +56,12 @@ class _StatePlanner(BatchPlanner):
         """Return a batch of some inputs, with the files that it replaces."""
         batch = make_batch(f"{self._prefix}{number:06d}", self._run, chosen)
         positions = np.flatnonzero(self._changed[chosen])
-        outputs = self._journal.outputs_of_each(self._state.entries[chosen[positions]])
+        outputs = (
+            self._journal.outputs_of_each(self._state.entries[chosen[positions]]) if len(positions) else ()
+        )
         files = ([*dict.fromkeys(map(file_with, names))] for names in outputs)
-        failures = {at: self._failures[key] for at, key in enumerate(batch.keys) if key in self._failures}
+        known = self._failures
+        failures = {at: known[key] for at, key in enumerate(batch.keys) if key in known} if known else {}
         return replace(
             batch,
             stale=dict(zip(positions.tolist(), files, strict=True)),

@@ -179,7 +179,12 @@ class LiveLine(View):
             refresh_per_second=_PER_SECOND,
             get_renderable=render or (lambda: self),
         )
-        self._live.start()
+        try:
+            self._live.start()
+        except BaseException:
+            # a signal may come when the cursor is hidden already
+            self._live.stop()
+            raise
 
     def show(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

@@ -3,7 +3,6 @@
 The commit records stay, so that what became of each input is known, and what follows has its list.
 """
 
-import contextlib
 import copy
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -151,15 +150,17 @@ def to_do(stage: Stage, needed: np.ndarray = NOTHING, *, also_failed: bool = Fal
     dataset, quiet = copy.copy(stage.dataset), Display(quiet=True)
     storage = storage_of(stage.outputs.folder)
     options = replace(stage.options, prune=stage.before is not None)
-    with tempfile.TemporaryFile() as file, contextlib.suppress(Refused):
-        request = read_request(dataset, storage, options, quiet)
-        run = read_assignment(request, file, quiet, keep=False)
-        journal = Journal(storage)
-        journal.peek(with_promises=True)
-        state = decide(run, journal, needed=needed).state
+    with tempfile.TemporaryFile() as file:
+        try:
+            request = read_request(dataset, storage, options, quiet)
+            run = read_assignment(request, file, quiet, keep=False)
+            journal = Journal(storage)
+            journal.peek(with_promises=True)
+            state = decide(run, journal, needed=needed).state
+        except Refused:
+            # it has no list yet, or its driver will say what is wrong
+            return []
         numbers = state.todo
         if also_failed:
             numbers = np.union1d(numbers, np.flatnonzero(journal.status(state.entries) == FAILED))
         return [run.table.listed(number) for number in numbers.tolist()]
-    # it has no list yet, or its driver will say what is wrong
-    return []

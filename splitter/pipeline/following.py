@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # what reading a wave raises when its records have been merged, as the stage before does at its end: then
 # the run that comes after this finds its inputs
-MERGED = (StorageError, OSError)
+WHILE_MERGED = (StorageError, OSError)
 # while nothing has come: so often the driver hears what its workers have to say
 SECONDS_TO_WAIT = 0.02
 
@@ -102,7 +102,7 @@ def _first_request(
             return None
         request: RunRequest | None = None
         rows: list[Row] = []
-        with contextlib.suppress(*MERGED):
+        with contextlib.suppress(*WHILE_MERGED):
             try:
                 request = request_of(first)
                 rows = [*request.source.rows] if request else []
@@ -326,7 +326,7 @@ class _Waves(BatchPlanner):
         request = self._request
         listing = replace(request.listing, source=replace(request.listing.source, committed=wave))
         rows: list[Row] = []
-        with contextlib.suppress(*MERGED):
+        with contextlib.suppress(*WHILE_MERGED):
             source = read_source(
                 listing, leave_out=request.storage.root, group_rows=request.dataset.group_rows
             )

@@ -103,7 +103,15 @@ class GroupInProgress(BatchInProgress):
                     self.sink.advance(ranks[advanced])
                     advanced += 1
 
-    def _keep(self, index: int, made: list[OutputRow], metadata: Metadata, **_: int) -> None:
+    def _keep(
+        self,
+        index: int,
+        made: list[OutputRow],
+        metadata: Metadata,
+        *,
+        outputs: int,  # noqa: ARG002 - the rows tell
+        size: int,  # noqa: ARG002 - the rows tell
+    ) -> None:
         """Give the outputs of an input to the shards."""
         head, rows = self.tools.rows.rows(self.rows[index][0], made, metadata)
         group = self._group
