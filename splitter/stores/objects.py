@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-from splitter.stores.clients import client_for
+from splitter.stores.clients import SECONDS_OF_SILENCE, client_for
 from splitter.stores.faults import code_of, is_missing
 from splitter.stores.retries import Answer, with_patience
 from splitter.stores.threads import in_threads
@@ -31,7 +31,6 @@ MOST_PARTS = 9000
 PARTS_AT_A_TIME = 4
 READ_AT_ONCE = 8 << 20
 KEYS_AT_A_TIME = 1000
-SECONDS_OF_SILENCE = 60
 # XML, in which many keys are deleted at once, has no words for these
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f\ufffe\uffff]")
 
@@ -170,7 +169,7 @@ class S3Objects(Objects):
     def _key(self, name: str) -> str:
         return f"{self._prefix}{name}"
 
-    def _ask(self, method: str, name: str | None = None, **named: Any) -> Any:  # noqa: ANN401 - botocore's
+    def _ask_once(self, method: str, name: str | None = None, **named: Any) -> Any:  # noqa: ANN401 - botocore's
         if name is not None:
             named["Key"] = self._key(name)
         client = self._client()
@@ -178,13 +177,16 @@ class S3Objects(Objects):
         client.retries = 1
         return client.call_s3(method, Bucket=self.bucket, **named)
 
+    def _ask(self, method: str, name: str | None = None, **named: Any) -> Any:  # noqa: ANN401 - botocore's
+        return self._patiently(lambda: self._ask_once(method, name, **named))
+
     def write(self, name: str, content: bytes) -> None:
-        self._patiently(lambda: self._ask("put_object", name, Body=content, **_kind(name)))
+        self._ask("put_object", name, Body=content, **_kind(name))
 
     def create(self, name: str, content: bytes) -> bool:
         """Send one PUT that fails where there is something, in a store that knows the condition."""
         try:
-            self._patiently(lambda: self._ask("put_object", name, Body=content, IfNoneMatch="*"))
+            self._ask("put_object", name, Body=content, IfNoneMatch="*")
         except FileExistsError:
             pass
         except Exception as error:
@@ -199,43 +201,36 @@ class S3Objects(Objects):
         if os.fstat(file.fileno()).st_size > LARGEST_PUT:
             self._upload_in_parts(name, file)
         else:
-            self._patiently(lambda: self._ask("put_object", name, Body=_rewound(file), **_kind(name)))
+            self._patiently(lambda: self._ask_once("put_object", name, Body=_rewound(file), **_kind(name)))
 
     def _upload_in_parts(self, name: str, file: BinaryIO) -> None:
         size = os.fstat(file.fileno()).st_size
         step = max(PART_BYTES, -(-size // MOST_PARTS))
-        begun = self._patiently(lambda: self._ask("create_multipart_upload", name, **_kind(name)))
-        upload = begun["UploadId"]
+        upload = self._ask("create_multipart_upload", name, **_kind(name))["UploadId"]
 
         def send(start: int) -> dict[str, Any]:
             number = start // step + 1
             content = os.pread(file.fileno(), step, start)
-            answer = self._patiently(
-                lambda: self._ask("upload_part", name, UploadId=upload, PartNumber=number, Body=content)
-            )
+            answer = self._ask("upload_part", name, UploadId=upload, PartNumber=number, Body=content)
             return {"PartNumber": number, "ETag": answer["ETag"]}
 
         try:
-            parts = in_threads(send, range(0, size, step), PARTS_AT_A_TIME)
-            self._patiently(
-                lambda: self._ask(
-                    "complete_multipart_upload", name, UploadId=upload, MultipartUpload={"Parts": parts}
-                )
-            )
+            parts = {"Parts": in_threads(send, range(0, size, step), PARTS_AT_A_TIME)}
+            self._ask("complete_multipart_upload", name, UploadId=upload, MultipartUpload=parts)
         except BaseException as error:
             # it may have been done, and the answer was lost
             if code_of(error) != "NoSuchUpload" or self.size(name) != size:
                 with contextlib.suppress(Exception):
-                    self._patiently(lambda: self._ask("abort_multipart_upload", name, UploadId=upload))
+                    self._ask("abort_multipart_upload", name, UploadId=upload)
                 raise
         # where the answer to the first request was lost, there are two
         self.abort_uploads([name])
 
     def read(self, name: str) -> bytes:
-        return self._patiently(lambda: self._content("get_object", name))
+        return self._content(name)
 
     def read_part(self, name: str, start: int, stop: int) -> bytes:
-        return self._patiently(lambda: self._content("get_object", name, Range=f"bytes={start}-{stop - 1}"))
+        return self._content(name, Range=f"bytes={start}-{stop - 1}")
 
     def read_up_to(self, name: str, start: int, stop: int) -> bytes:
         try:
@@ -246,15 +241,18 @@ class S3Objects(Objects):
                 return b""
             raise
 
-    def _content(self, method: str, name: str, **named: str) -> bytes:
+    def _content(self, name: str, **named: str) -> bytes:
         from fsspec.asyn import sync
 
-        body = self._ask(method, name, **named)["Body"]
-        return sync(self._client().loop, body.read)
+        def get() -> bytes:
+            body = self._ask_once("get_object", name, **named)["Body"]
+            return sync(self._client().loop, body.read)
+
+        return self._patiently(get)
 
     def size(self, name: str) -> int | None:
         try:
-            return int(self._patiently(lambda: self._ask("head_object", name))["ContentLength"])
+            return int(self._ask("head_object", name)["ContentLength"])
         except FileNotFoundError:
             return None
 
@@ -265,7 +263,7 @@ class S3Objects(Objects):
             super().copy(source, target)
             return
         origin = {"Bucket": self.bucket, "Key": self._key(source)}
-        self._patiently(lambda: self._ask("copy_object", target, CopySource=origin))
+        self._ask("copy_object", target, CopySource=origin)
 
     def listed(self, folder: str, beginning: str = "") -> dict[str, int]:
         """Send one LIST for each thousand names."""
@@ -292,12 +290,12 @@ class S3Objects(Objects):
 
     def any_name(self) -> str:
         """Send one LIST for a single name."""
-        page = self._patiently(lambda: self._ask("list_objects_v2", Prefix=self._prefix, MaxKeys=1))
+        page = self._ask("list_objects_v2", Prefix=self._prefix, MaxKeys=1)
         return next((one["Key"].removeprefix(self._prefix) for one in page.get("Contents", [])), "")
 
     def _pages(self, method: str, **named: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - botocore's
         while True:
-            page = self._patiently(lambda: self._ask(method, **named))
+            page = self._ask(method, **named)
             yield page
             if not page.get("IsTruncated"):
                 return
@@ -311,7 +309,7 @@ class S3Objects(Objects):
         plain = []
         for name in names:
             if _NOT_IN_XML.search(self._key(name)):
-                self._patiently(lambda name=name: self._ask("delete_object", name))  # type: ignore[misc]
+                self._ask("delete_object", name)
             else:
                 plain.append(name)
         for start in range(0, len(plain), KEYS_AT_A_TIME):
@@ -321,7 +319,7 @@ class S3Objects(Objects):
         keys = [{"Key": self._key(name)} for name in names]
 
         def ask() -> None:
-            answer = self._ask("delete_objects", Delete={"Objects": keys, "Quiet": True})
+            answer = self._ask_once("delete_objects", Delete={"Objects": keys, "Quiet": True})
             # the answer as a whole is good, whatever came of each
             failed = [one for one in answer.get("Errors", []) if one.get("Code") != "NoSuchKey"]
             if failed:
@@ -338,8 +336,7 @@ class S3Objects(Objects):
                 for one in page.get("Uploads", []):
                     name = one["Key"].removeprefix(self._prefix)
                     if name in chosen or name.partition("/")[0] in below:
-                        named = {"Key": one["Key"], "UploadId": one["UploadId"]}
-                        self._patiently(lambda named=named: self._ask("abort_multipart_upload", **named))  # type: ignore[misc]
+                        self._ask("abort_multipart_upload", name, UploadId=one["UploadId"])
 
 
 class NotDeleted(OSError):
