@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 
 from splitter.errors import Refused, TarError
 from splitter.stores.clients import client
-from splitter.stores.faults import reason
+from splitter.stores.faults import error_line, reason
 from splitter.stores.files import open_remote
 
 STANDARD = "-"
@@ -49,7 +49,7 @@ class ArchiveSource:
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Open it for reading, decompressed if it is gzip."""
-        with _opened(self.location) as raw:
+        with self._opened() as raw:
             beginning = io.BufferedReader(cast("io.RawIOBase", raw), BUFFER_BYTES)
             if beginning.peek(2)[:2] == _GZIP:
                 yield cast("BinaryIO", gzip.GzipFile(fileobj=beginning, mode="rb"))
@@ -58,45 +58,32 @@ class ArchiveSource:
             else:
                 raise TarError(f"{self.name}: is empty, and not a tar archive")
 
+    def _opened(self) -> Any:  # noqa: ANN401 - a file of some kind
+        try:
+            if self.location == STANDARD:
+                return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
+            if is_url(self.location):
+                return open_remote(*client(self.location), self._fault)
+            return open(self.location, "rb", buffering=0)
+        except TarError:
+            raise
+        except Exception as error:  # the client of a store raises what it likes
+            if not isinstance(error, OSError) and not is_url(self.location):
+                raise
+            raise self._fault(error) from None
+
+    def _fault(self, error: Exception) -> TarError:
+        return TarError(f"{self.name}: cannot be read: {reason_in_words(error, self.location)}")
+
 
 def is_url(location: str) -> bool:
     """Return whether a location is a URL."""
     return bool(_URL.match(location))
 
 
-@contextlib.contextmanager
-def _opened(location: str) -> Iterator[BinaryIO]:
-    name = "standard input" if location == STANDARD else location
-    try:
-        if location == STANDARD:
-            raw: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115 - closed below
-        elif is_url(location):
-            raw = _remote(location)
-        else:
-            raw = open(location, "rb", buffering=0)  # noqa: SIM115
-    except TarError:
-        raise
-    except Exception as error:  # the client of a store raises what it likes
-        if not isinstance(error, OSError) and not is_url(location):
-            raise
-        raise TarError(f"{name}: cannot be read: {reason_in_words(error, location)}") from None
-    with raw:
-        yield raw
-
-
-def _remote(url: str) -> Any:  # noqa: ANN401 - as the local files beside it
-    def fault(error: Exception) -> TarError:
-        return TarError(f"{url}: cannot be read: {reason_in_words(error, url)}")
-
-    return open_remote(*client(url), fault)
-
-
 def reason_in_words(error: Exception, location: str) -> str:
     """Return why a location cannot be read or written."""
-    if is_url(location):
-        return reason(error)
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(str(said).split())
+    return reason(error) if is_url(location) else error_line(error)
 
 
 def sources_of(given: Sequence[str]) -> list[ArchiveSource]:
