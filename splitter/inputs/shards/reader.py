@@ -64,7 +64,7 @@ class MemberFile(InputFile):
         """Return the whole content."""
         if self.held is None:
             return super().read_bytes()
-        return self.held if isinstance(self.held, bytes) else b"".join(self.held.pieces())
+        return self.held if isinstance(self.held, bytes) else self.held.read()
 
 
 def _write(path: str, pieces: Iterable[bytes]) -> None:
@@ -86,7 +86,6 @@ class MemberFiles:
         """
         self._scratch, self._fetcher, self._items = scratch, fetcher, items
         self._reader: _ShardReader | None = None
-        self._shard: InputShard | None = None
         self._numbers: dict[InputShard, int] = {}
         self._cutter = PieceCutter(Layout("/"), folder=lambda: scratch.path)
 
@@ -116,19 +115,14 @@ class MemberFiles:
         path = f"{self._scratch.path}/{number}/{_file_name(listed.input)}"
         member = MemberFile(listed.input, path, listed.columns, listed.rows, listed.scratch_folder)
         if shard.kind == "pieces":
-            member.held = self._piece(shard, listed.columns[shard.column], path)
+            cut = listed.columns[shard.column]
+            member.held = self._cutter.read(PieceAddress(shard.location, cut, shard.size, shard.checksum))
         else:
             member.held = self._content(span, path)
+        if isinstance(member.held, bytes) and len(member.held) > HELD_BYTES:
+            _write(path, [member.held])
+            member.held = None
         return member
-
-    def _piece(self, recording: InputShard, cut: str, path: str) -> bytes | None:
-        """Cut a virtual piece; what is long goes to a file."""
-        piece = PieceAddress(recording.location, cut, recording.size, recording.checksum)
-        content = self._cutter.read(piece)
-        if len(content) <= HELD_BYTES:
-            return content
-        _write(path, [content])
-        return None
 
     @staticmethod
     def path_of(member: InputFile) -> str:
@@ -137,9 +131,9 @@ class MemberFiles:
 
     def _content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
         try:
-            if self._reader is None or self._shard != span.shard:
+            if self._reader is None or self._reader.shard != span.shard:
                 self._let_go()
-                self._reader, self._shard = self._opened(span.shard), span.shard
+                self._reader = self._opened(span.shard)
             return self._reader.content(span, path)
         except InputError:
             raise
@@ -155,7 +149,7 @@ class MemberFiles:
         """Open a shard; it is an error if it is gone, or has changed since the run began."""
         path = shard.location
         if shard.kind == "items":
-            return _Items(self._items[int(shard.column)])
+            return _Items(shard, self._items[int(shard.column)])
         if is_url(path):
             fetched = self._fetcher.take(self._numbers[shard])
             path, now = fetched.path, fetched.found
@@ -182,7 +176,7 @@ class MemberFiles:
     def _let_go(self) -> None:
         if self._reader is not None:
             self._reader.close()
-            self._reader = self._shard = None
+            self._reader = None
 
 
 def _file_name(listed: str) -> str:
@@ -200,7 +194,7 @@ class _ShardReader(ABC):
 
     def __init__(self, shard: InputShard, path: str) -> None:
         """Open it where it is on this machine."""
-        self._shard = shard
+        self.shard = shard
         self._raw = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
 
     @abstractmethod
@@ -273,13 +267,18 @@ class _Parquet(_ShardReader):
     """A Parquet file whose rows hold contents: read row group by row group, a few rows at a time."""
 
     def __init__(self, shard: InputShard, path: str) -> None:
+        import pyarrow as pa
+
         super().__init__(shard, path)
         self._file = open_parquet(shard.location, self._raw)
+        kind = self._file.schema_arrow.field(shard.column).type
+        # of a struct no more is read than the bytes
+        self._column = f"{shard.column}.bytes" if pa.types.is_struct(kind) else shard.column
         self._rows: Any = None
         self._batches: Iterator[Any] = iter(())
         self._first = self._next = 0
 
-    def content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
+    def content(self, span: MemberLocation, path: str) -> bytes:  # noqa: ARG002 - the seam's signature
         import pyarrow as pa
 
         row = span.start
@@ -294,11 +293,8 @@ class _Parquet(_ShardReader):
         value = self._rows.column(0)[row - self._first].as_py()
         content: bytes | None = value["bytes"] if isinstance(value, dict) else value
         if content is None:
-            raise UnreadableInput(f"{span.shard.name}: row {row} has no bytes in {self._shard.column!r}")
-        if len(content) <= HELD_BYTES:
-            return content
-        _write(path, [content])
-        return None
+            raise UnreadableInput(f"{span.shard.name}: row {row} has no bytes in {self.shard.column!r}")
+        return content
 
     def _go_to_past_damage(self, row: int, size: int) -> None:
         """Go to a row; damage further on is no matter of this one."""
@@ -315,13 +311,13 @@ class _Parquet(_ShardReader):
         """
         group = self._group_of(row)
         if self._rows is None or row < self._first or group > self._group_of(self._next - 1):
-            self._first = self._next = self._shard.cuts[group]
+            self._first = self._next = self.shard.cuts[group]
             chosen = range(self._file.num_row_groups)[group:][:groups]
             rows = max(1, min(MOST_HELD_ROWS, HELD_ROWS_BYTES // max(1, size)))
             self._batches = self._file.iter_batches(
-                batch_size=rows_at_once(self._file.metadata, chosen, [self._shard.column], rows),
+                batch_size=rows_at_once(self._file.metadata, chosen, [self.shard.column], rows),
                 row_groups=chosen,
-                columns=bytes_column(self._file.schema_arrow, self._shard.column),
+                columns=[self._column],
                 use_threads=False,
             )
         while row >= self._next:
@@ -329,7 +325,7 @@ class _Parquet(_ShardReader):
             self._first, self._next = self._next, self._next + len(self._rows)
 
     def _group_of(self, row: int) -> int:
-        return bisect.bisect_right(self._shard.cuts, row) - 1
+        return bisect.bisect_right(self.shard.cuts, row) - 1
 
     def close(self) -> None:
         self._file.close()
@@ -339,8 +335,8 @@ class _Parquet(_ShardReader):
 class _Items(_ShardReader):
     """A dataset object."""
 
-    def __init__(self, source: Any) -> None:  # noqa: ANN401 - what a user has
-        self._source = source
+    def __init__(self, shard: InputShard, source: Any) -> None:  # noqa: ANN401 - what a user has
+        self.shard, self._source = shard, source
 
     def content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
         ending, content = content_of_item(self._source, span.start)
@@ -348,20 +344,10 @@ class _Items(_ShardReader):
             raise UnreadableInput(
                 f"item {span.start} of {span.shard.name}: is another kind each time; fix that"
             )
-        if len(content) <= HELD_BYTES:
-            return content
-        _write(path, [content])
-        return None
+        return content
 
     def close(self) -> None:
         """Leave the object to its owner."""
 
 
 _READERS: dict[str, type[_ShardReader]] = {"tar": _Tar, "gzip": _Packed, "parquet": _Parquet, "arrow": _Tar}
-
-
-def bytes_column(schema: Any, name: str) -> list[str]:  # noqa: ANN401 - pyarrow says nothing of its types
-    """Return the columns to ask pyarrow for, so that it reads no more than the bytes."""
-    import pyarrow as pa
-
-    return [f"{name}.bytes"] if pa.types.is_struct(schema.field(name).type) else [name]
