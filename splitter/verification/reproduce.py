@@ -16,7 +16,7 @@ from splitter.executors.temporary import TemporaryOutput, temporary_output
 from splitter.inputs.locations import marks_of
 from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE
 from splitter.inputs.shards.index import MemberIndex
-from splitter.inputs.shards.scan import members_at
+from splitter.inputs.shards.scan import add_members
 from splitter.inputs.stages import stated
 from splitter.inputs.survey import look_at_all_paths
 from splitter.inputs.table import InputTable, copy_list
@@ -159,7 +159,8 @@ class Reproduction:
             sink, keep = FilesSink(RunOptions()), str(how.get("keep", ""))
             job = Job(self._recipe, storage, sink, layout, header, at, marks, retries=2, keep=keep)
             locations = (layout.location(table.listed(index)) for index in done.tolist())
-            self._members = members_at(locations, listed.member)
+            add_members(locations, listed.member, self._members)
+            self._members.in_order()
             self._dropped = DroppedInputs(listed)
             with temporary_output(job, Limits(self._workers)) as temporary:
                 self._size_at = header.index(listed.size_column) if listed.size_column else None

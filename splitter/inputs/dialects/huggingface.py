@@ -53,18 +53,8 @@ class HuggingFace(Dialect):
             no_bytes = column is not None and not _has_bytes(reader, column)
         if column is None or no_bytes:
             return super().read(there, home, listing, reading)
-        return SourceRows(
-            *rows_of_shards(
-                there.name,
-                home,
-                [*splits],
-                partial(_look, column=column, splits=splits),
-                listing.column,
-                listing.member,
-                reading.members,
-                reading.tell,
-            )
-        )
+        look = partial(_look, column=column, splits=splits)
+        return rows_of_shards(there.name, home, [*splits], look, listing, reading)
 
 
 def _look(location: str, *, column: str, splits: dict[str, dict[str, str]]) -> ShardScan:

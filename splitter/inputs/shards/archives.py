@@ -215,7 +215,7 @@ def _labels(sample: _MemberGroup, chosen: str, found: ShardScan) -> dict[str, st
             continue
         text = _text(sample.texts.get(name))
         if text is None or not name:
-            found.leave_out(name or "(no extension)")
+            found.not_text[name or "(no extension)"] += 1
         elif _last(name) in _JSON and (flat := _flat(text)) is not None:
             objects += flat
         else:

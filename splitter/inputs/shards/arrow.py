@@ -56,8 +56,7 @@ def look_at_arrow(location: str, column: str) -> ShardScan:
             rows += [dict(zip(labels, values, strict=True)) for values in zip(*texts, strict=True)] or [
                 {} for _ in range(len(batch))
             ]
-    for name in {*names} - {column, *labels}:
-        found.leave_out(name)
+    found.not_text.update({*names} - {column, *labels})
     called = row_names(paths, len(spans))
     for name, (start, length), columns in zip(called, spans, rows, strict=True):
         missing = f"{location}: {name} has no bytes" if length < 0 else ""

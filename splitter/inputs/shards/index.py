@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, NamedTuple, cast
@@ -97,14 +98,10 @@ class ShardScan:
 
     shard: InputShard
     rows: list[FoundRow] = field(default_factory=list)
-    not_text: dict[str, int] = field(default_factory=dict)
+    not_text: Counter[str] = field(default_factory=Counter)
     without: int = 0
     instead: tuple[str, ...] = ()
     cut: bool = False
-
-    def leave_out(self, name: str) -> None:
-        """Note a field that is no column."""
-        self.not_text[name] = self.not_text.get(name, 0) + 1
 
 
 def state_of(location: str) -> Found:
@@ -212,6 +209,11 @@ class MemberIndex:
         self._pieces.append((hashes, of_shard, begin.astype("i8"), np.array(sizes, "i8"), changed))
         self.shards.append(shard)
         self._count += len(locations)
+
+    def add_found(self, found: ShardScan, locations: Sequence[str]) -> None:
+        """Note what a look at a shard has found."""
+        _, starts, sizes, _, faults = [*zip(*found.rows, strict=True)] or [()] * 5
+        self.add(found.shard, locations, starts, sizes, faults)
 
     def in_order(self) -> "MemberIndex":
         """Make ready for questions."""

@@ -111,9 +111,7 @@ def look_at_parquet(location: str, column: str) -> ShardScan:
         labels = [
             name for name in names if name != column and not any_bytes(file.schema_arrow.field(name).type)
         ]
-        for name in names:
-            if name not in labels and name != column:
-                found.leave_out(name)
+        found.not_text.update(name for name in names if name not in (column, *labels))
         columns = _label_columns(file, labels, without_secrets(location))
         paths = _paths(file, column, cuts[-1])
         sizes = [about for group in groups for about in [_size_of_row(group, column)] * group.num_rows]

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -94,25 +95,20 @@ class ShardSource(InputSource):
                 raise Refused(f"{location}: is the input folder; choose another --output")
             reading.tell(f"{location}: holds the shards of an earlier run; their samples are the inputs")
             location = shards
-        found = read_shards(location, listing.column, listing.member, reading.members, reading.tell)
+        found = _read_shards(location, listing, reading)
         if found is not None and listing.column != "input":
             advice = "is only for a dataset list; leave it out, or see --member"
             raise Refused(f"--column {listing.column}: {advice}")
-        return found and SourceRows(*found)
+        return found
 
 
-def read_shards(
-    text: str, column: str, member: str | None, index: MemberIndex, tell: Callable[[str], None]
-) -> tuple[Row, Iterator[Row], str] | None:
-    """Return the header, the rows and the home folder of shards; None for Parquet that is a list of paths.
-
-    Where each input is stands in `index` when this returns.
-    """
-    home = _home(text)
+def _read_shards(text: str, listing: "InputList", reading: ListReading) -> SourceRows | None:
+    """Return the rows of shards; None for Parquet that is a list of paths."""
     # a client of a store brings a thread, and this process is still to fork
     [locations] = _each(_shards_named, [text])
     if is_parquet(text):
-        [contents] = _each(partial(contents_column, path_column=column, asked=member), locations[:1])
+        find = partial(contents_column, path_column=listing.column, asked=listing.member)
+        [contents] = _each(find, locations[:1])
         if contents is None:
             if len(locations) > 1:
                 first = without_secrets(locations[0])
@@ -120,8 +116,8 @@ def read_shards(
             return None
         look: Callable[[str], ShardScan] = partial(look_at_parquet, column=contents)
     else:
-        look = partial(look_at_archive, member=member)
-    return rows_of_shards(text, home, locations, look, column, member, index, tell)
+        look = partial(look_at_archive, member=listing.member)
+    return rows_of_shards(text, _home(text), locations, look, listing, reading)
 
 
 def rows_of_shards(  # noqa: PLR0913, PLR0917
@@ -129,36 +125,31 @@ def rows_of_shards(  # noqa: PLR0913, PLR0917
     home: str,
     locations: list[str],
     look: Callable[[str], ShardScan],
-    column: str,
-    member: str | None,
-    index: MemberIndex,
-    tell: Callable[[str], None],
-) -> tuple[Row, Iterator[Row], str]:
-    """Return the same of shards that are found; `look` is called for each."""
-    rows = _Rows()
+    listing: "InputList",
+    reading: ListReading,
+) -> SourceRows:
+    """Return the rows of shards that are found, at each of which `look` is called; note where inputs are."""
+    rows, index = _Rows(), reading.members
     names: dict[str, None] = {}
-    not_text: dict[str, int] = {}
+    not_text: Counter[str] = Counter()
     before, without = len(index), 0
     instead: tuple[str, ...] = ()
     for location, found in zip(locations, _each(look, locations), strict=True):
         shard_name = _name(location, home)
         texts = [f"{shard_name}/{name}" for name, *_ in found.rows]
-        layout = Layout(home)
-        _, starts, sizes, labels, faults = [*map(list, zip(*found.rows, strict=True))] or [[]] * 5
-        index.add(found.shard, [*map(layout.location, texts)], starts, sizes, faults)
+        index.add_found(found, [*map(Layout(home).location, texts)])
         if found.cut:
             index.unread.append(shard_name)
-        for listed, columns in zip(texts, labels, strict=True):
+        for listed, (_, _, _, columns, _) in zip(texts, found.rows, strict=True):
             names.update(dict.fromkeys(columns))
             rows.add(listed, columns)
-        for name, count in found.not_text.items():
-            not_text[name] = not_text.get(name, 0) + count
+        not_text.update(found.not_text)
         without, instead = without + found.without, instead or found.instead
     if len(index) == before:
-        raise _nothing_in(text, member, instead)
-    _tell(tell, not_text, without, member)
-    renamed = _names(list(names), column)
-    return [column, *renamed.values()], rows.all(list(renamed)), home
+        raise _nothing_in(text, listing.member, instead)
+    _tell(reading.tell, not_text, without, listing.member)
+    renamed = _names(list(names), listing.column)
+    return SourceRows([listing.column, *renamed.values()], rows.all(list(renamed)), home)
 
 
 def _nothing_in(text: str, member: str | None, instead: Sequence[str]) -> Refused:
@@ -226,20 +217,12 @@ def _labels_among(names: list[str]) -> list[str]:
 # -- which shards -------------------------------------------------------------------------------------------
 
 
-def members_at(locations: Iterable[str], member: str | None) -> MemberIndex:
-    """Find members by the paths or URLs that stand for them; leave out what cannot be looked at."""
-    index = MemberIndex()
-    add_members(locations, member, index)
-    return index.in_order()
-
-
 def add_members(locations: Iterable[str], member: str | None, index: MemberIndex) -> None:
-    """Note all members of the shards that some of the locations are in."""
+    """Note all members of the shards that some locations are in; leave out what cannot be looked at."""
     shards = dict.fromkeys(filter(None, map(_shard_around, locations)))
     for shard, found in zip(shards, _each(partial(_rescan, member=member), [*shards]), strict=True):
         if found is not None:
-            names, starts, sizes, _, faults = [*map(list, zip(*found.rows, strict=True))] or [[]] * 5
-            index.add(found.shard, [f"{shard}/{name}" for name in names], starts, sizes, faults)
+            index.add_found(found, [f"{shard}/{name}" for name, *_ in found.rows])
 
 
 def _shard_around(location: str) -> str:
