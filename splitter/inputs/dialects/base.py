@@ -3,9 +3,8 @@
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -44,6 +43,11 @@ class Written:
     def is_folder(self) -> bool:
         """Return whether it is a folder."""
         return os.path.isdir(self.path)
+
+    def file(self, name: str) -> "Written":
+        """Return a file in this folder; messages call it by its whole path."""
+        path = os.path.join(self.path, name)
+        return Written(path, path)
 
     def holds(self, *names: str) -> bool:
         """Return whether it is a folder with all of these in it."""
@@ -87,23 +91,16 @@ class Dialect(ABC):
         """Yield the rows; refuse a bad one by its line. Times are in `start` and `end`."""
 
     def read(self, there: Written, home: str, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ARG002
-        """Return the rows; relative paths in them start from `home`."""
-        return rows_of_entries(there, partial(self.entries, there), home, reading)
-
-
-def rows_of_entries(
-    there: Written, entries: Callable[[], Iterator[Entry]], home: str, reading: ListReading
-) -> SourceRows:
-    """Return entries as rows; they are gone through twice, or three times."""
-    names: dict[str, None] = {}
-    marks = np.fromiter(_marks(entries(), names), "u8")
-    if not len(marks):
-        raise Refused(f"{there.name}: names no recording; check DATASET")
-    header = [*names]
-    rows: Iterable[Row] = ([entry.get(name, "") for name in header] for entry in entries())
-    if START in names and not reading.group_rows and len(np.unique(marks)) < len(marks):
-        return _each_once(header, rows, home, reading)
-    return SourceRows(header, rows, home)
+        """Return the rows; relative paths in them start from `home`. Entries are gone through twice."""
+        names: dict[str, None] = {}
+        marks = np.fromiter(_marks(self.entries(there), names), "u8")
+        if not len(marks):
+            raise Refused(f"{there.name}: names no recording; check DATASET")
+        header = [*names]
+        rows = ([entry.get(name, "") for name in header] for entry in self.entries(there))
+        if START in names and not reading.group_rows and len(np.unique(marks)) < len(marks):
+            return _each_once(header, rows, home, reading)
+        return SourceRows(header, rows, home)
 
 
 def _marks(entries: Iterator[Entry], names: dict[str, None]) -> Iterator[int]:

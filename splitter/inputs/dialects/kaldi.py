@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from splitter.inputs.listing import InputList
 
 RECORDINGS = "wav.scp"
-# what is said of utterances, by column; then of speakers
+# what is said of utterances, by column
 _UTTERANCES = {TEXT: "text", SPEAKER: "utt2spk", "language": "utt2lang"}
-_SPEAKERS = {"gender": "spk2gender"}
+_GENDERS = "spk2gender"
 _FIELDS = 4
 
 
@@ -31,14 +31,12 @@ class Kaldi(Dialect):
 
     def entries(self, there: Written) -> Iterator[Entry]:
         tables = {column: _Table(there, name) for column, name in _UTTERANCES.items() if there.holds(name)}
-        speakers = {
-            column: {speaker: value for _, speaker, value in _pairs(there, name)}
-            for column, name in _SPEAKERS.items()
-            if there.holds(name)
-        }
+        has_genders = there.holds(_GENDERS)
+        genders = {speaker: value for _, speaker, value in _pairs(there, _GENDERS)} if has_genders else {}
         for utterance, entry in _segments(there) if there.holds("segments") else _whole(there):
             entry |= {column: table.take(utterance) for column, table in tables.items()}
-            entry |= {column: values.get(entry.get(SPEAKER, ""), "") for column, values in speakers.items()}
+            if has_genders:
+                entry["gender"] = genders.get(entry.get(SPEAKER, ""), "")
             yield {**entry, "id": utterance}
 
     def read(self, there: Written, home: str, listing: "InputList", reading: ListReading) -> SourceRows:
@@ -72,14 +70,9 @@ class _Table:
         return self._ahead.pop(utterance)
 
 
-def _file(there: Written, name: str) -> Written:
-    path = os.path.join(there.path, name)
-    return Written(path, path)
-
-
 def _pairs(there: Written, name: str) -> Iterator[tuple[int, str, str]]:
     """Yield the number of each line, its first word, and the rest."""
-    file = _file(there, name)
+    file = there.file(name)
     for number, line in lines(file.path, file.name):
         first, *rest = line.split(maxsplit=1)
         yield number, first, "".join(rest).strip()
@@ -87,7 +80,7 @@ def _pairs(there: Written, name: str) -> Iterator[tuple[int, str, str]]:
 
 def _recordings(there: Written) -> Iterator[tuple[str, str]]:
     """Yield each recording, and its path or URL; a pipe is refused, and nothing is run."""
-    file = _file(there, RECORDINGS)
+    file = there.file(RECORDINGS)
     for number, name, path in _pairs(there, RECORDINGS):
         if path.endswith("|") or path.startswith("|"):
             shown = path if len(path) <= 60 else f"{path[:60]}…"  # noqa: PLR2004 - for a line of text
@@ -104,9 +97,9 @@ def _whole(there: Written) -> Iterator[tuple[str, Entry]]:
 
 def _segments(there: Written) -> Iterator[tuple[str, Entry]]:
     recordings = dict(_recordings(there))
-    file = _file(there, "segments")
-    for number, line in lines(file.path, file.name):
-        utterance, *fields = line.split()
+    file = there.file("segments")
+    for number, utterance, rest in _pairs(there, "segments"):
+        fields = rest.split()
         if len(fields) not in (_FIELDS - 1, _FIELDS):
             raise file.fault(number, "must have an utterance, a recording, a start and an end")
         recording, start, end, *channel = fields

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from splitter.inputs.dialects.base import END, INPUT, SPEAKER, START, TEXT, Dialect, Entry, Written
@@ -153,17 +154,15 @@ class _Recordings:
 
     def __init__(self, there: Written) -> None:
         self._folder, self._name = os.path.split(there.path)
-        self._paths: dict[str, str] | None = None
 
     def path(self, recording: str) -> str:
         """Return the path of a recording."""
-        if self._paths is None:
-            self._paths = self._read()
         if recording not in self._paths:
             raise ValueError(f"is of recording {recording!r}, which is not among the recordings")
         return self._paths[recording]
 
-    def _read(self) -> dict[str, str]:
+    @cached_property
+    def _paths(self) -> dict[str, str]:
         name = self._name.replace("supervisions", "recordings")
         path = os.path.join(self._folder, name)
         if name == self._name or not os.path.isfile(path):

@@ -25,8 +25,7 @@ class LjSpeech(Dialect):
         return bool(name[1]) and os.path.isfile(os.path.join(os.path.dirname(there.path), _path(name[0])))
 
     def entries(self, there: Written) -> Iterator[Entry]:
-        path = os.path.join(there.path, METADATA) if there.is_folder else there.path
-        file = Written(path, path if there.is_folder else there.name)
+        file = there.file(METADATA) if there.is_folder else there
         for number, line in lines(file.path, file.name):
             name, *fields = line.split("|")
             columns = next((names for names in self.columns if len(names) == len(fields)), None)
