@@ -94,7 +94,8 @@ def _join(found: ListSource, listing: InputList) -> None:
         refuse_twins(header, name)
         chosen = columns_to_join(path, header, other, found.header, found.reading.unnamed)
         if chosen != header:
-            header, rows = chosen, _columns(rows, [header.index(column) for column in chosen])
+            at = [header.index(column) for column in chosen]
+            header, rows = chosen, ([row[column] for column in at] for row in rows)
     else:
         name = "labels"
         header, rows = read_object(listing.labels, other)
@@ -109,11 +110,6 @@ def _join(found: ListSource, listing: InputList) -> None:
         )
     found.rows = labels.joined(found.header, found.rows, own, found.column, found.reading.tally)
     found.header = found.header + header
-
-
-def _columns(rows: Iterable[Row], chosen: list[int]) -> Iterator[Row]:
-    """Yield some columns of the rows."""
-    return ([row[at] for at in chosen] for row in rows)
 
 
 def _matching(rows: Iterable[Row], matches: Callable[[Row], bool], tally: RowTally) -> Iterator[Row]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import BinaryIO
 
 import numpy as np
@@ -158,11 +158,6 @@ def _not_text(lines: list[str], first: int) -> Refused:
 
 
 def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    block: list[Row] = []
-    for row in rows:
-        block.append(row)
-        if len(block) == BLOCK:
-            yield block
-            block = []
-    if block:
+    left = iter(rows)
+    while block := [*islice(left, BLOCK)]:
         yield block
