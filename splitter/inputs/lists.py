@@ -5,7 +5,7 @@ import glob
 import os
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from splitter.archives.row_groups import MOST_AT_ONCE, batches_of
 from splitter.errors import Refused
@@ -28,13 +28,15 @@ def suffix_of(path: str) -> str:
     return os.path.splitext(file_name(path) if is_url(path) else path)[1].lower()
 
 
-def read_list(path: str, delimiter: str | None, held: list[IO[bytes]]) -> tuple[Row, Iterable[Row], str, str]:
+def read_list(
+    path: str, delimiter: str | None, held: contextlib.ExitStack
+) -> tuple[Row, Iterable[Row], str, str]:
     """Return the header and rows of a list, its name for messages, and the folder or URL around it."""
     suffix, name, home = suffix_of(path), path, os.path.dirname(path)
     if is_url(path):
         name, home = without_secrets(path), parent(path)
         file, path = fetched_list(path)
-        held.append(file)
+        held.enter_context(file)
     elif os.path.exists(path) and not os.path.isfile(path):
         raise Refused(f"{path}: is not a plain file, but a dataset list is read more than once")
     reader = READERS.get(suffix)
@@ -153,7 +155,7 @@ class ListFileSource(InputSource):
 
     def options(self, location: Any) -> set[str]:  # noqa: ANN401
         """Return its options; of these lists only CSV has delimiters."""
-        return {"column", "root"} | (set() if suffix_of(location) in READERS else {"delimiter"})
+        return super().options(location) - ({"delimiter"} if suffix_of(location) in READERS else set())
 
     def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
         """Return the columns and rows of the list."""

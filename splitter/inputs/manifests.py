@@ -1,9 +1,10 @@
 """What an earlier run says of its manifest, and of the outputs that `--keep` left out of it."""
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import Any
 
 from splitter.errors import Refused
 from splitter.inputs.lists import read_list
@@ -70,7 +71,7 @@ def note_left_out(count: int, reading: ListReading) -> None:
         )
 
 
-def left_out_of(folder: str, held: list[IO[bytes]]) -> set[int]:
+def left_out_of(folder: str, held: contextlib.ExitStack) -> set[int]:
     """Return the hashes of the names of the outputs in a folder that --keep left out."""
     manifest = manifest_in(folder)
     if schema_of(manifest).get("rule") != KEPT:

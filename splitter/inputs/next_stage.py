@@ -109,10 +109,6 @@ class ManifestSource(ListFileSource):
         is_plain = isinstance(location, str) and listing.delimiter is None
         return is_plain and listing.column == OUTPUT and suffix_of(location) not in READERS
 
-    def options(self, location: Any) -> set[str]:  # noqa: ANN401
-        """Return its options."""
-        return super().options(location) | {"all_rows"}
-
     def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
         """Return the rows that have an output, and the new names of the columns."""
         found = super().read(location, listing, reading)

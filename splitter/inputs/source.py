@@ -1,10 +1,11 @@
 """The seam for kinds of input: what DATASET may name, and how that becomes a header and rows."""
 
+import contextlib
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from splitter.errors import Refused
 from splitter.inputs.labels import RowTally
@@ -38,7 +39,7 @@ class ListReading:
         tell: Called with what there is to say of the rows.
         known: What stores have told of files.
         tally: What became of rows.
-        held: What must stay open until all are read.
+        held: Keeps open what must be until all are read.
         members: Where inputs are that stand in shards.
         items: Dataset objects whose items are inputs.
         unnamed: New names for columns that no list has; labels may have them.
@@ -49,19 +50,14 @@ class ListReading:
     tell: Callable[[str], None] = lambda _: None
     known: ListedFiles = field(default_factory=ListedFiles)
     tally: RowTally = field(default_factory=RowTally)
-    held: list[IO[bytes]] = field(default_factory=list)
+    held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     members: MemberIndex = field(default_factory=MemberIndex)
     items: list[Any] = field(default_factory=list)
     unnamed: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Close what is held when this is no longer needed, also after an error."""
-        weakref.finalize(self, _close_all, self.held)
-
-
-def _close_all(files: list[IO[bytes]]) -> None:
-    for file in files:
-        file.close()
+        weakref.finalize(self, self.held.close)
 
 
 @dataclass(frozen=True)

@@ -87,5 +87,5 @@ def _fetched(location: str, reading: ListReading) -> tuple[Written, str]:
         is_folder = os.path.isdir(location)
         return look(location, location), location if is_folder else os.path.dirname(location)
     file, path = fetched_list(location)
-    reading.held.append(file)
+    reading.held.enter_context(file)
     return look(path, without_secrets(location)), parent(location)
