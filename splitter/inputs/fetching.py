@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 from splitter.errors import UnreadableInput
 from splitter.records import Scratch
@@ -48,8 +49,7 @@ class RemoteInput:
         return self.part[1] if self.part else self.known.size if self.known else 0
 
 
-@dataclass
-class FetchedFile:
+class FetchedFile(NamedTuple):
     """A remote file that is here.
 
     Attributes:
@@ -63,9 +63,8 @@ class FetchedFile:
 
 @dataclass
 class _FetchRequest:
-    """What was asked for by its number: an answer is what was found, or why there is none."""
+    """What was asked for: an answer is what was found, or why there is none."""
 
-    number: int
     folder: str
     path: str
     answer: Found | Exception | None = None
@@ -86,6 +85,8 @@ class Fetcher:
     announce: Callable[[int], None] = lambda _: None
     _wanted: Mapping[int, RemoteInput] = field(default_factory=dict)
     _asked: dict[int, _FetchRequest] = field(default_factory=dict)
+    # by their numbers, also those that nobody wants any more
+    _under_way: dict[int, _FetchRequest] = field(default_factory=dict)
     _number: int = 0
     _process: int = 0
     _pipe: Connection | None = None
@@ -119,14 +120,9 @@ class Fetcher:
 
     def drop(self, index: int) -> None:
         """Remove the file of an index, which is done; one that is still on its way goes when it comes."""
-        asked = self._asked.get(index)
-        if asked is not None and (asked.answer is not None or not self._process):
+        asked = self._asked.pop(index, None)
+        if asked is not None and asked not in self._under_way.values():
             shutil.rmtree(asked.folder, ignore_errors=True)
-            del self._asked[index]
-        elif asked is not None:
-            # kept under a number that no index has
-            del self._asked[index]
-            self._asked[-asked.number] = asked
 
     def close(self) -> None:
         """Leave no process and no file behind."""
@@ -136,15 +132,17 @@ class Fetcher:
     def _ask(self, index: int) -> _FetchRequest:
         asked = self._asked.get(index)
         if asked is None:
+            pipe = self._pipe_to_process() if self.ahead else None
             self._number += 1
             wanted = self._wanted[index]
             folder = str(self.scratch.path / f"splitter-{self._number}")
             os.mkdir(folder)
-            asked = self._asked[index] = _FetchRequest(
-                self._number, folder, f"{folder}/{local_name(wanted.url)}"
-            )
-            if self.ahead:
-                self._send(asked, wanted)
+            asked = self._asked[index] = _FetchRequest(folder, f"{folder}/{local_name(wanted.url)}")
+            if pipe is not None:
+                self._under_way[self._number] = asked
+                pipe.send((self._number, wanted, asked.path))
+        if not self.ahead and asked.answer is None:
+            asked.answer = _answer(self._wanted[index], asked.path)
         return asked
 
     def _ask_ahead(self, index: int) -> None:
@@ -162,39 +160,30 @@ class Fetcher:
             self._ask(later)
 
     def _wait_for(self, asked: _FetchRequest) -> None:
-        if asked.answer is not None:
-            return
-        if not self.ahead:
-            wanted = next(self._wanted[index] for index, one in self._asked.items() if one is asked)
-            asked.answer = _answer(wanted, asked.path)
         while asked.answer is None:
             assert self._pipe is not None  # noqa: S101 - it was asked through it
             number, answer = self._pipe.recv()
-            for index, one in list(self._asked.items()):
-                if one.number == number:
-                    one.answer = answer
-                    if index < 0:
-                        self.drop(index)
+            come = self._under_way.pop(number)
+            come.answer = answer
+            if come not in self._asked.values():
+                shutil.rmtree(come.folder, ignore_errors=True)
 
     # -- the process -------------------------------------------------------------------------------------
 
-    def _send(self, asked: _FetchRequest, wanted: RemoteInput) -> None:
+    def _pipe_to_process(self) -> Connection:
+        """Return the pipe to the process, which is started if there is none."""
         if self._pipe is None:
-            self._start()
-        assert self._pipe is not None  # noqa: S101 - made by _start
-        self._pipe.send((asked.number, wanted, asked.path))
-
-    def _start(self) -> None:
-        ours, theirs = multiprocessing.Pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        parent = os.getpid()
-        self._process = os.fork()
-        if not self._process:
-            _serve(theirs, parent)
-        theirs.close()
-        self._pipe = ours
-        self.announce(self._process)
+            ours, theirs = multiprocessing.Pipe()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            parent = os.getpid()
+            self._process = os.fork()
+            if not self._process:
+                _serve(theirs, parent)
+            theirs.close()
+            self._pipe = ours
+            self.announce(self._process)
+        return self._pipe
 
     def _forget_process(self) -> None:
         """End the process, with what it has not done: that has to be asked for again."""
@@ -207,10 +196,10 @@ class Fetcher:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._process, 0)
             self._process = 0
-        for index, asked in list(self._asked.items()):
-            if asked.answer is None:
-                shutil.rmtree(asked.folder, ignore_errors=True)
-                del self._asked[index]
+        for asked in self._under_way.values():
+            shutil.rmtree(asked.folder, ignore_errors=True)
+        self._under_way.clear()
+        self._asked = {index: asked for index, asked in self._asked.items() if asked.answer is not None}
 
 
 def local_name(url: str) -> str:
