@@ -46,8 +46,7 @@ def in_processes(
             count = min(cpus, len(items))
             helpers += (_Helper(function, items[number::count]) for number in range(count))
         for number, item in enumerate(items):
-            helper = helpers[number % count]
-            yield helper.result_of(item) if patience is None else helper.result_within(patience)
+            yield helpers[number % count].result_of(item, patience)
     finally:
         for helper in helpers:
             helper.end()
@@ -109,24 +108,17 @@ class _Helper(Generic[Item, Result]):
         self._process.start()
         theirs.close()
 
-    def result_of(self, item: Item) -> Result:
+    def result_of(self, item: Item, patience: float | None) -> Result:
         """Return the result for the next item, which is `item`."""
+        if patience is not None and not self._results.poll(patience):
+            raise TimeoutError(f"a helper process took more than {patience:g} s for an item")
         try:
             result: Result = self._results.recv()
         except (EOFError, OSError):
             # the process is dead, or the function raised
+            if patience is not None:
+                raise ChildProcessError("a helper process ended too early") from None
             return self._function(item)
-        self._left -= 1
-        return result
-
-    def result_within(self, seconds: float) -> Result:
-        """Return the next result; raises OSError if it is late, or if the process has ended."""
-        if not self._results.poll(seconds):
-            raise TimeoutError(f"a helper process took more than {seconds:g} s for an item")
-        try:
-            result: Result = self._results.recv()
-        except EOFError:
-            raise ChildProcessError("a helper process ended too early") from None
         self._left -= 1
         return result
 
