@@ -240,19 +240,10 @@ def _is_number(node: ast.expr) -> bool:
 
 def _pair_of(left: ast.expr, right: ast.expr) -> Callable[[str | Number, str | Number], Pair]:
     """Return a function that makes two values alike; it gives None for two that cannot be compared."""
-    if isinstance(left, ast.Constant) and isinstance(left.value, str):
-        return _never if _is_number(right) else _as_text
-    if isinstance(right, ast.Constant) and isinstance(right.value, str):
-        return _never if _is_number(left) else _as_text
-    return _as_numbers if _is_number(left) or _is_number(right) else _as_they_look
-
-
-def _never(one: str | Number, other: str | Number) -> Pair:  # noqa: ARG001
-    return None
-
-
-def _as_text(one: str | Number, other: str | Number) -> Pair:
-    return one, other
+    has_number = _is_number(left) or _is_number(right)
+    if any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in (left, right)):
+        return lambda one, other: None if has_number else (one, other)
+    return _as_numbers if has_number else _as_they_look
 
 
 def _as_numbers(one: str | Number, other: str | Number) -> Pair:
