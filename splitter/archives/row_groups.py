@@ -48,20 +48,27 @@ def _refuse(group: int, size: int, most: int) -> None:
 def _largest_row(group: Any, columns: Collection[str]) -> int:  # noqa: ANN401 - pyarrow says nothing of its types
     """Return the size of the largest possible row: its share, or everything if each may be the same value."""
     total = 0
-    for chunk in map(group.column, range(group.num_columns)):
-        if chunk.path_in_schema.split(".")[0] in columns:
-            size, packed = chunk.total_uncompressed_size, chunk.total_compressed_size
-            shared = chunk.has_dictionary_page and size > _USUAL_RATIO * packed
-            total += size if shared else size // max(1, group.num_rows)
+    for chunk in _chunks(group, columns):
+        size, packed = chunk.total_uncompressed_size, chunk.total_compressed_size
+        shared = chunk.has_dictionary_page and size > _USUAL_RATIO * packed
+        total += size if shared else size // max(1, group.num_rows)
     return int(total)
+
+
+def _chunks(group: Any, columns: Collection[str]) -> Iterator[Any]:  # noqa: ANN401 - as above
+    """Yield what the footer says of some columns in a row group."""
+    chunks = map(group.column, range(group.num_columns))
+    return (chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns)
+
+
+def stated_size(group: Any, column: str) -> int:  # noqa: ANN401 - as above
+    """Return the bytes that a column takes in a row group, as its footer says."""
+    return sum(chunk.total_uncompressed_size for chunk in _chunks(group, [column]))
 
 
 def read_group(file: Any, group: int, column: str, most: int = 64) -> Iterator[Any]:  # noqa: ANN401 - as above
     """Read a column of a row group, a few rows at a time; raise ValueError if it needs too much memory."""
-    said = file.metadata.row_group(group)
-    chunks = map(said.column, range(said.num_columns))
-    stated = sum(one.total_uncompressed_size for one in chunks if one.path_in_schema.split(".")[0] == column)
-    _refuse(group, stated, MOST_IN_GROUP)
+    _refuse(group, stated_size(file.metadata.row_group(group), column), MOST_IN_GROUP)
     read = 0
     rows = rows_at_once(file.metadata, [group], [column], most)
     for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=[column], use_threads=False):

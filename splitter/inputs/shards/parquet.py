@@ -3,9 +3,10 @@
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
-from splitter.archives.row_groups import MOST_ROWS, batches_of, rows_at_once
+from splitter.archives.row_groups import MOST_ROWS, batches_of, rows_at_once, stated_size
 from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.shards.archives import MOST_LABELS, is_too_long, safe_name
 from splitter.inputs.shards.index import (
@@ -102,9 +103,7 @@ def look_at_parquet(location: str, column: str) -> ShardScan:
         if column not in names:
             raise Refused(f"{without_secrets(location)}: has no column {column!r} as the first file has")
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        cuts = [0]
-        for group in groups:
-            cuts.append(cuts[-1] + group.num_rows)
+        cuts = [0, *accumulate(group.num_rows for group in groups)]
         found = ShardScan(
             InputShard(location, "parquet", size, changed, is_url(location), column, tuple(cuts[:-1]))
         )
@@ -114,7 +113,9 @@ def look_at_parquet(location: str, column: str) -> ShardScan:
         found.not_text.update(name for name in names if name not in (column, *labels))
         columns = _label_columns(file, labels, without_secrets(location))
         paths = _paths(file, column, cuts[-1])
-        sizes = [about for group in groups for about in [_size_of_row(group, column)] * group.num_rows]
+        sizes: list[int] = []
+        for group in groups:
+            sizes += [stated_size(group, column) // max(1, group.num_rows)] * group.num_rows
         for number, size_of_row in enumerate(sizes):
             values = {name: texts[number] for name, texts in columns.items()}
             found.rows.append((paths[number], number, size_of_row, values, ""))
@@ -188,13 +189,3 @@ def row_names(paths: list[str], rows: int) -> list[str]:
         return safe
     endings = [os.path.splitext(path)[1] for path in paths] or [""] * rows
     return [f"{number:08d}{ending[: LONGEST_NAME // 8]}" for number, ending in enumerate(endings)]
-
-
-def _size_of_row(group: Any, column: str) -> int:  # noqa: ANN401 - pyarrow says nothing of its types
-    """Return the bytes of a content, as many in each row of a row group."""
-    total = sum(
-        chunk.total_uncompressed_size
-        for chunk in map(group.column, range(group.num_columns))
-        if chunk.path_in_schema.split(".")[0] == column
-    )
-    return int(total // max(1, group.num_rows))
