@@ -13,7 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from splitter.archives.sources import sources_of
 from splitter.errors import Refused
@@ -129,7 +129,10 @@ def rows_of_shards(  # noqa: PLR0913, PLR0917
     reading: ListReading,
 ) -> SourceRows:
     """Return the rows of shards that are found, at each of which `look` is called; note where inputs are."""
-    rows, index = _Rows(), reading.members
+    index = reading.members
+    # rows wait in a file, since their columns are known when the last has come
+    rows = tempfile.TemporaryFile("w+", encoding="ascii", prefix="splitter-")  # noqa: SIM115 - closed with `held`
+    reading.held.enter_context(rows)
     names: dict[str, None] = {}
     not_text: Counter[str] = Counter()
     before, without = len(index), 0
@@ -142,14 +145,14 @@ def rows_of_shards(  # noqa: PLR0913, PLR0917
             index.unread.append(shard_name)
         for listed, (_, _, _, columns, _) in zip(texts, found.rows, strict=True):
             names.update(dict.fromkeys(columns))
-            rows.add(listed, columns)
+            rows.write(json.dumps([listed, columns]) + "\n")
         not_text.update(found.not_text)
         without, instead = without + found.without, instead or found.instead
     if len(index) == before:
         raise _nothing_in(text, listing.member, instead)
     _tell(reading.tell, not_text, without, listing.member)
     renamed = _names(list(names), listing.column)
-    return SourceRows([listing.column, *renamed.values()], rows.all(list(renamed)), home)
+    return SourceRows([listing.column, *renamed.values()], _rows_in(rows, list(renamed)), home)
 
 
 def _nothing_in(text: str, member: str | None, instead: Sequence[str]) -> Refused:
@@ -160,25 +163,12 @@ def _nothing_in(text: str, member: str | None, instead: Sequence[str]) -> Refuse
     return Refused(f"{text}: no sample has the field of --member {member!r}; the first has {there}")
 
 
-class _Rows:
-    """Rows whose columns are known when the last has come: they wait in a file."""
-
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile("w+", encoding="ascii", prefix="splitter-")  # noqa: SIM115
-
-    def add(self, listed: str, columns: Mapping[str, str]) -> None:
-        """Add the row of an input."""
-        self._file.write(json.dumps([listed, columns]) + "\n")
-
-    def all(self, names: Sequence[str]) -> Iterator[Row]:
-        """Yield all rows, with these columns."""
-        self._file.seek(0)
-        for line in self._file:
-            listed, columns = json.loads(line)
-            yield [listed, *(columns.get(name, "") for name in names)]
-
-    def __del__(self) -> None:
-        self._file.close()
+def _rows_in(file: IO[str], names: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows that wait in a file, with these columns."""
+    file.seek(0)
+    for line in file:
+        listed, columns = json.loads(line)
+        yield [listed, *(columns.get(name, "") for name in names)]
 
 
 def _tell(tell: Callable[[str], None], not_text: Mapping[str, int], without: int, member: str | None) -> None:
