@@ -1,6 +1,5 @@
 """The files of a folder, here or at a URL."""
 
-import itertools
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,17 +24,6 @@ from splitter.text.urls import is_url, joined
 
 if TYPE_CHECKING:
     from splitter.inputs.listing import InputList
-
-
-def _unless_none(files: Iterable[str], path: str, patterns: Sequence[str]) -> Iterator[str]:
-    """Yield files; refuse a folder without any, which is a slip, or a disk that is not there."""
-    nothing = True
-    for file in files:
-        nothing = False
-        yield file
-    if nothing:
-        wanted = f"no file in it matches --pattern {' or '.join(map(repr, patterns))}"
-        raise Refused(f"{path}: {wanted if patterns else 'it holds no file'}{_instead(path)}")
 
 
 def _instead(path: str) -> str:
@@ -73,7 +61,7 @@ class FolderSource(InputSource):
         location = joined(location, "") if is_url(location) else location
         if listing.folder_label == "":
             raise Refused("--folder-label '': is not a column name; write for example --folder-label label")
-        files = _told_of_manifest(location, _files_of(location, listing.patterns, reading), reading)
+        files = _files_of(location, listing.patterns, reading)
         if listing.all_rows:
             if not schema_of(manifest_in(location)):
                 refuse_option(listing.all_rows, "--all-rows", USES["all_rows"])
@@ -88,16 +76,25 @@ class FolderSource(InputSource):
         return SourceRows([listing.column, listing.folder_label], rows, location)
 
 
-def _told_of_manifest(folder: str, files: Iterator[str], reading: ListReading) -> Iterator[str]:
-    """Yield the files; of an output folder, say that they have labels, which only its manifest knows."""
+def _checked(
+    files: Iterator[str], folder: str, patterns: Sequence[str], reading: ListReading
+) -> Iterator[str]:
+    """Yield files; refuse a folder without any, which is a slip, or a disk that is not there.
+
+    Of an output folder, say that its files have labels, which only its manifest knows.
+    """
+    first = next(files, None)
+    if first is None:
+        wanted = f"no file in it matches --pattern {' or '.join(map(repr, patterns))}"
+        raise Refused(f"{folder}: {wanted if patterns else 'it holds no file'}{_instead(folder)}")
     manifest = manifest_in(folder)
-    first = [*itertools.islice(files, 1)]
     if not is_url(folder) and os.path.isdir(os.path.join(folder, OWN_FOLDER)) and os.path.isfile(manifest):
         reading.tell(
             f"{folder}: holds the outputs of an earlier run; to take their labels along, give {manifest} "
             "with --column output instead"
         )
-    yield from itertools.chain(first, files)
+    yield first
+    yield from files
 
 
 def _without(left_out: Collection[int], files: Iterable[str], reading: ListReading) -> Iterator[str]:
@@ -127,7 +124,7 @@ def _files_of(path: str, patterns: Sequence[str], reading: ListReading) -> Itera
         files = remote_files(path, patterns, outputs, reading.known, pass_over)
     else:
         files = filter(meant, _walk(path, leave_out, pass_over))
-    return _unless_none(files, path, patterns)
+    return _checked(files, path, patterns, reading)
 
 
 def _without_others(files: Iterable[str], listing: "InputList", reading: ListReading) -> Iterator[str]:
