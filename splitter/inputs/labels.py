@@ -69,7 +69,6 @@ class LabelTable:
         unused = dict.fromkeys(self._labels)
         empty = [""] * len(self.header)
         example = ""
-        found = False
         for row in rows:
             labels = self._labels.get(row[at])
             if labels is None:
@@ -79,10 +78,9 @@ class LabelTable:
                     tally.unlabelled_names.append(row[name_at])
                 yield row + empty
             else:
-                found = True
                 unused.pop(row[at], None)
                 yield row + labels
-        if tally.unlabelled and not found:
+        if tally.unlabelled and len(unused) == len(self._labels):
             own = f"such as {next(iter(self._labels))!r}" if self._labels else "(none)"
             theirs = f"the column {on!r} of the list has values such as {example!r}; name others with --on"
             why = f"its column {self._column!r} has keys {own}, {theirs}"
