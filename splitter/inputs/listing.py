@@ -101,15 +101,9 @@ class InputList:
         whole = {name: given.pop(name) for name in ("labels", "on", "where") if name in given}
         takes = [_options_of(part) for part in self.source.parts]
         # what none takes is given to all, and refused there
+        for_all = given.keys() - set[str]().union(*takes)
         parts = tuple(
-            part.with_options(
-                **{
-                    name: value
-                    for name, value in given.items()
-                    if name in own or not any(name in a for a in takes)
-                },
-                rename=rename,
-            )
+            part.with_options(**{name: given[name] for name in given if name in own | for_all}, rename=rename)
             for part, own in zip(self.source.parts, takes, strict=True)
         )
         return replace(self, source=ListSequence(parts), column=parts[0].path_column, **whole)
