@@ -18,7 +18,7 @@ from splitter.inputs.shards.scan import add_members
 from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import KeepRule
-from splitter.ledger.list_copy import ListDescription, list_description, list_is_whole, stored_list
+from splitter.ledger.list_copy import list_description, list_is_whole, stored_list
 from splitter.ledger.manifest import in_columns, positions_in_union, rows_of, union_of
 from splitter.ledger.records import DONE, RowColumns
 from splitter.ledger.shard_ranges import Descent
@@ -198,7 +198,9 @@ class StageSource(InputSource):
             rows = _without_files(rows, header.index(OUTPUT), stay, location.name)
             header = [header[at] for at in stay]
             home, column, size_column = listed.root, listed.column, listed.size_column or ""
-            _add_members(committed, union.names.index(column), listed, reading)
+            at, layout = union.names.index(column), Layout(home)
+            locations = (layout.location(row[at]) for row in committed.rows())
+            add_members(locations, listed.member, reading.members)
         else:
             at = header.index(OUTPUT)
             rows = (row for row in rows if row[at])
@@ -231,14 +233,6 @@ def _without_files(rows: Iterable[Row], output: int, stay: Sequence[int], name: 
                 "'adds' out, so that what follows takes its files"
             )
         yield [row[at] for at in stay]
-
-
-def _add_members(
-    committed: Committed | AboutToBeCommitted, at: int, listed: ListDescription, reading: ListReading
-) -> None:
-    """Note where inputs are that stand in shards."""
-    layout = Layout(listed.root)
-    add_members((layout.location(row[at]) for row in committed.rows()), listed.member, reading.members)
 
 
 def _noted(rows: Iterable[Row], layout: Layout, at: int, size_at: int, reading: ListReading) -> Iterator[Row]:
