@@ -158,7 +158,7 @@ class RangeFile(io.RawIOBase):
         read_at: Callable[[int, int], bytes],
         end: Callable[[], int],
         *,
-        close: Callable[[], None] | None = None,
+        close: Callable[[], None] = lambda: None,
         seekable: bool = True,
     ) -> None:
         """Take a function of the position and of how many bytes are asked for, and one for the size."""
@@ -172,9 +172,6 @@ class RangeFile(io.RawIOBase):
     def seekable(self) -> bool:
         return self._seekable
 
-    def tell(self) -> int:
-        return self._position
-
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         origin = self._position if whence == os.SEEK_CUR else self._end() if whence == os.SEEK_END else 0
         self._position = max(0, origin + offset)
@@ -187,9 +184,8 @@ class RangeFile(io.RawIOBase):
         return len(content)
 
     def close(self) -> None:
-        if self._close is not None:
+        if not self.closed:
             self._close()
-            self._close = None
         super().close()
 
 
