@@ -106,23 +106,28 @@ class CountedStream:
     """A stream that counts the bytes read from it; its errors name the archive."""
 
     def __init__(self, stream: BinaryIO, location: str, size: int | None = None) -> None:
-        """Take a stream; if it is seekable, `size` is its length."""
+        """Take a buffered stream: one that gives less only at its end; if seekable, `size` is its length."""
         self._stream, self._name, self._size, self.at = stream, location, size, 0
 
     def read(self, size: int) -> bytes:
         """Return `size` bytes, or none at the end."""
-        parts = []
-        left = size
-        while left:
-            part = self._read(left)
-            if not part:
-                break
-            left -= len(part)
-            parts.append(part)
-        if parts and left:
+        import zlib
+
+        try:
+            data = self._stream.read(size)
+        except EOFError:
+            raise self.error(CUT_OFF) from None
+        except zlib.error as error:
+            raise self.error(f"is damaged: {error}") from None
+        except TarError:
+            raise
+        except OSError as error:
+            # from a local file, gzip, or a server
+            raise self.error(f"cannot be read: {error.strerror or error}") from None
+        if 0 < len(data) < size:
             raise self.error(CUT_OFF if self.at else NO_ARCHIVE)
-        self.at += size - left
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        self.at += len(data)
+        return data
 
     def exactly(self, size: int) -> bytes:
         """Return `size` bytes, or raise an error."""
@@ -140,21 +145,6 @@ class CountedStream:
             return
         while size:
             size -= len(self.exactly(min(size, PIECE)))
-
-    def _read(self, size: int) -> bytes:
-        import zlib
-
-        try:
-            return self._stream.read(size)
-        except EOFError:
-            raise self.error(CUT_OFF) from None
-        except zlib.error as error:
-            raise self.error(f"is damaged: {error}") from None
-        except TarError:
-            raise
-        except OSError as error:
-            # from a local file, gzip, or a server
-            raise self.error(f"cannot be read: {error.strerror or error}") from None
 
     def error(self, what: str) -> TarError:
         """Return an error that names the archive."""
