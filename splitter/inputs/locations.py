@@ -17,16 +17,6 @@ from splitter.text.urls import is_url, unsigned_bytes
 UNREADABLE = -1
 
 
-def fingerprint(row: bytes, size: int, changed_ns: int, seed: int) -> int:
-    """Return what an input was when it was processed: its columns, its file, and how it was to be processed.
-
-    The signature of a URL does not count.
-    """
-    if b"?" in row:
-        row = unsigned_bytes(row)
-    return xxhash.xxh3_64_intdigest(b"%b%d,%d" % (row, size, changed_ns), seed)
-
-
 @dataclass(frozen=True)
 class InputMarks:
     """What makes the fingerprints of inputs.
@@ -41,15 +31,17 @@ class InputMarks:
     header: Row | None = None
 
     def of(self, text: bytes, size: int, changed_ns: int) -> int:
-        """Return the fingerprint of an input, by its rows and its file."""
-        return fingerprint(self._by_names(text), size, changed_ns, self.seed)
+        """Return what an input was when it was processed: its columns, its file, and how that was to be done.
 
-    def _by_names(self, text: bytes) -> bytes:
-        if self.header is None:
-            return text
-        rows = parse_rows(text)
-        named = (sorted(pair for pair in zip(self.header, row, strict=True) if pair[1]) for row in rows)
-        return CsvText().encode([[part for pair in pairs for part in pair] for pairs in named])
+        The signature of a URL does not count.
+        """
+        if self.header is not None:
+            rows = parse_rows(text)
+            named = (sorted(pair for pair in zip(self.header, row, strict=True) if pair[1]) for row in rows)
+            text = CsvText().encode([[part for pair in pairs for part in pair] for pairs in named])
+        if b"?" in text:
+            text = unsigned_bytes(text)
+        return xxhash.xxh3_64_intdigest(b"%b%d,%d" % (text, size, changed_ns), self.seed)
 
 
 def marks_of(how: dict[str, Any], header: Row, size_column: str | None) -> InputMarks:
