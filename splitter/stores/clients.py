@@ -20,8 +20,8 @@ TRIES_WITHIN = 2
 SECONDS_TO_CONNECT, SECONDS_OF_SILENCE = 30, 60
 # what brings the client of a store, where that is not told by fsspec in a form that can be installed
 _PACKAGES = {
-    "s3": "s3fs",
-    "s3a": "s3fs",
+    "s3": "'splitter-ml[s3]'",
+    "s3a": "'splitter-ml[s3]'",
     "gs": "gcsfs",
     "gcs": "gcsfs",
     "hf": "huggingface_hub",
@@ -33,7 +33,6 @@ _PACKAGES = {
     "sftp": "paramiko",
     "ssh": "paramiko",
 }
-_EXTRAS = {"s3fs": "s3"}
 
 _clients: dict[tuple[int, str, str], Any] = {}
 # a lock for each, since some connect as soon as they are made, and are waited for
@@ -122,10 +121,7 @@ def _remedy(protocol: str, error: ImportError) -> str:
         # fsspec says it in words only: "Install ossfs to access Alibaba Object Storage System"
         named = re.search(r"install ([\w-]+) (?:to|for)|requires \W?([\w-]+)", str(error), re.IGNORECASE)
         package = (named[1] or named[2]) if named else ""
-    if not package:
-        return error_line(error)
-    extra = _EXTRAS.get(package)
-    return f"run: pip install 'splitter-ml[{extra}]'" if extra else f"run: pip install {package}"
+    return f"run: pip install {package}" if package else error_line(error)
 
 
 def _patience_with_servers() -> dict[str, Any]:
