@@ -98,9 +98,8 @@ def _root_of(module: ModuleType) -> str:
 
 def _is_installed(folder: str) -> bool:
     """Return whether a folder belongs to Python or to splitter, which every machine has."""
-    own = os.path.abspath(PACKAGE_FOLDER)
     folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return any(_is_below(folder, one) for one in [own, *filter(None, folders)])
+    return any(_is_below(folder, one) for one in (PACKAGE_FOLDER, *filter(None, folders)))
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -146,13 +145,8 @@ def _python_files(folder: str, prefix: str) -> Iterator[tuple[str, str]]:
 
 def _loaded() -> Iterator[tuple[str, ModuleText]]:
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if (
-            file
-            and file.endswith(".py")
-            and os.path.isfile(file)
-            and not _is_installed(os.path.dirname(file))
-        ):
+        file = getattr(module, "__file__", None) or ""
+        if file.endswith(".py") and os.path.isfile(file) and not _is_installed(os.path.dirname(file)):
             yield name, _read(file)
 
 
