@@ -4,13 +4,12 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
 
-class _Stderr:
-    """The C library's variable `stderr`, made to lead nowhere for a while.
+class _Stderr(AbstractContextManager[None]):
+    """The C library's variable `stderr`, made to lead nowhere until the last thread leaves.
 
     Python and other programs write to the descriptor, so nothing of theirs is lost.
     """
@@ -28,14 +27,12 @@ class _Stderr:
         self._variable.value = self._real
         self._lock, self._within = threading.Lock(), 0
 
-    def enter(self) -> None:
-        """Make it lead nowhere."""
+    def __enter__(self) -> None:
         with self._lock:
             self._within += 1
             self._variable.value = self._nowhere
 
-    def leave(self) -> None:
-        """Restore it when the last thread leaves."""
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._within -= 1
             if not self._within:
@@ -49,15 +46,6 @@ def _stderr() -> _Stderr | None:
     return _Stderr(library) if library and hasattr(library, "gnu_get_libc_version") else None
 
 
-@contextmanager
-def silenced_stderr() -> Iterator[None]:
+def silenced_stderr() -> AbstractContextManager[None]:
     """Drop what C code prints to stderr within this, where possible."""
-    stderr = _stderr()
-    if stderr is None:
-        yield
-        return
-    stderr.enter()
-    try:
-        yield
-    finally:
-        stderr.leave()
+    return _stderr() or nullcontext()
