@@ -37,15 +37,10 @@ def complaint(code: int, printed: BinaryIO, names: Mapping[bytes, bytes]) -> str
     text = printed.read()
     for folder, name in names.items():
         text = text.replace(folder, name)
-    before, last = _last_line(text.decode("utf-8", "backslashreplace").strip())
-    how = f"{how}: {last}" if last else how
+    *lines, last = text.decode("utf-8", "backslashreplace").strip().splitlines() or [""]
+    how = f"{how}: {last.strip()}" if last else how
+    before = "\n".join(lines).rstrip()
     return f"{how}; before that, it printed:\n{before}" if before else how
-
-
-def _last_line(text: str) -> tuple[str, str]:
-    """Return what is before the last line of a text, and that line."""
-    *before, last = text.splitlines() or [""]
-    return "\n".join(before).rstrip(), last.strip()
 
 
 def signal_name(number: int) -> str:
