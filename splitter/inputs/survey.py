@@ -55,12 +55,8 @@ class Survey:
         marks = np.empty(len(table), "u8")
         for start in range(0, len(table), BLOCK):
             stop = min(len(table), start + BLOCK)
-            columns = (
-                table.texts(start, stop),
-                self.sizes[start:stop].tolist(),
-                self.changed_ns[start:stop].tolist(),
-            )
-            marks[start:stop] = [input_marks.of(*fields) for fields in zip(*columns, strict=True)]
+            sizes, times = (numbers[start:stop].tolist() for numbers in (self.sizes, self.changed_ns))
+            marks[start:stop] = [*map(input_marks.of, table.texts(start, stop), sizes, times)]
         return marks
 
 

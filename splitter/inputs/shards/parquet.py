@@ -59,10 +59,6 @@ def _is_binary(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its
     return _is_one_of(kind, "binary", "large_binary", "binary_view", "fixed_size_binary")
 
 
-def _is_text(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
-    return _is_one_of(kind, "string", "large_string", "string_view")
-
-
 def _is_one_of(kind: Any, *names: str) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
     import pyarrow as pa
 
@@ -170,7 +166,7 @@ def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
     kind = file.schema_arrow.field(column).type
     paths: list[str] = []
     at = kind.get_field_index("path") if pa.types.is_struct(kind) else -1
-    if at >= 0 and _is_text(kind.field(at).type):
+    if at >= 0 and _is_one_of(kind.field(at).type, "string", "large_string", "string_view"):
         held = 0
         at_once = rows_at_once(file.metadata, range(file.num_row_groups), [column], MOST_ROWS)
         for batch in file.iter_batches(batch_size=at_once, columns=[f"{column}.path"], use_threads=False):
