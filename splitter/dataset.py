@@ -184,10 +184,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
             if self.group_rows:
                 from splitter.inputs.survey import survey
 
-                reading = source.reading
-                survey(
-                    self._table, self._layout, group_rows=True, known=reading.known, members=reading.members
-                )
+                survey(self._table, self._layout, source.reading)
         return self._table
 
     def __getstate__(self) -> dict[str, Any]:

@@ -191,7 +191,7 @@ def read_assignment(
     layout = Layout(source.root, options.keep_extension, _naming(request))
     if len(table) > MANY_TO_LOOK_AT and (table.names_urls or is_url(source.root)):
         display.say(f"checking {show_count(len(table), 'input')}")
-    found = survey(table, layout, group_rows=group_rows, known=reading.known, members=reading.members)
+    found = survey(table, layout, reading)
     first = (table.input_file(index, layout) for index in range(min(len(table), FIRST_INPUTS)))
     for advice in (advice_of(request.dataset, first), _advice_on_keep(request)):
         if advice:

@@ -14,6 +14,7 @@ from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.listing import InputList
 from splitter.inputs.locations import UNREADABLE, InputMarks, absent, look_at
 from splitter.inputs.shards.index import MemberIndex
+from splitter.inputs.source import ListReading
 from splitter.inputs.table import BLOCK, InputTable
 from splitter.storage.layout import RESERVED_FOLDERS, Layout, folders_around, key_hash, same_name, shard_of
 from splitter.storage.naming import Naming
@@ -60,24 +61,17 @@ class Survey:
         return marks
 
 
-def survey(
-    table: InputTable,
-    layout: Layout,
-    *,
-    group_rows: bool,
-    known: ListedFiles | None = None,
-    members: MemberIndex | None = None,
-) -> Survey:
+def survey(table: InputTable, layout: Layout, reading: ListReading) -> Survey:
     """Look at every input once: take sizes and times, and refuse outputs that would collide.
 
-    `known` is what a store has told already when it listed the inputs; `members` have been looked at.
+    What a store has listed, and what stands in shards, was looked at when the list was read.
     """
-    members = MemberIndex() if members is None else members
+    known, members = reading.known.in_order(), reading.members.in_order()
     # made whole at once, since joining blocks would take the memory twice
     columns = tuple(np.empty(len(table), kind) for kind in ("u8", "i8", "i8", "i8", "i4"))
     outer_folders = np.empty(0, "i8")
     remote = table.names_urls or is_url(layout.root)
-    look = partial(_look_at_block, table, layout, (known or ListedFiles()).in_order(), members.in_order())
+    look = partial(_look_at_block, table, layout, known, members)
     starts = range(0, len(table), FEW if remote else BLOCK)
     # a store's client brings threads, which this process must not have when it starts workers
     with contextlib.closing(in_processes(look, starts, always_fork=remote)) as blocks:
@@ -89,7 +83,7 @@ def survey(
             outer_folders[seen:] = outer
     outer_folders.sort()
     of_rows = columns[:2]
-    if group_rows:
+    if reading.group_rows:
         rows_of_inputs = table.group(columns[0])
         columns = tuple(numbers[rows_of_inputs] for numbers in columns)
     keys, folders, sizes, times, at = columns
