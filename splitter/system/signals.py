@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 
 from splitter.errors import Interrupted
@@ -80,18 +79,16 @@ def _nothing_lost() -> Iterator[None]:
             return
         # from here it would be ignored again, and this is not the second signal
         _asked.clear()
-        threading.Thread(target=_send_later, args=[ignored.exc_value.signal_number], daemon=True).start()
+        number = ignored.exc_value.signal_number
+        later = threading.Timer(SECONDS_TO_RAISE_AGAIN, os.kill, (os.getpid(), number))
+        later.daemon = True
+        later.start()
 
     sys.unraisablehook = look
     try:
         yield
     finally:
         sys.unraisablehook = before
-
-
-def _send_later(number: int) -> None:
-    time.sleep(SECONDS_TO_RAISE_AGAIN)
-    os.kill(os.getpid(), number)
 
 
 @contextlib.contextmanager
