@@ -50,7 +50,8 @@ def header(name: str, size: int) -> bytes:
     records = {}
     plain = name.encode("utf-8", "surrogateescape")
     if len(plain) > LONGEST_NAME or not plain.isascii():
-        if not _is_utf8(plain):
+        if plain.decode(errors="ignore").encode() != plain:
+            # it is not UTF-8
             records["hdrcharset"] = b"BINARY"
         records["path"] = plain
         plain = name.encode("ascii", "replace")[:LONGEST_NAME]
@@ -61,14 +62,6 @@ def header(name: str, size: int) -> bytes:
         text = b"".join(map(_record, records, records.values()))
         before = _block(b"././@PaxHeader", len(text), b"x") + text + bytes(-len(text) % BLOCK)
     return before + _block(plain, size if size <= _LARGEST_OCTAL else 0, b"0")
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _record(name: str, value: bytes) -> bytes:

@@ -161,7 +161,8 @@ class ListFileSource(InputSource):
         """Return the columns and rows of the list."""
         header, rows, name, home = read_list(location, listing.delimiter, reading.held)
         if listing.column not in header:
-            if not all(map(_is_printable, header)):
+            # what begins a recording, or a list in UTF-16, cannot be shown
+            if not all(sign.isprintable() or sign.isspace() for title in header for sign in title):
                 advice = (
                     "to process only that file, pass its folder and --pattern "
                     f"{shlex.quote(glob.escape(os.path.basename(name)))}"
@@ -170,8 +171,3 @@ class ListFileSource(InputSource):
             there = f"it has {names_shown(header)}; {column_advice(header)}"
             raise Refused(f"{name}: has no column {listing.column!r}; {there}")
         return SourceRows(header, rows, home)
-
-
-def _is_printable(name: str) -> bool:
-    """Return whether a column's name can be shown; what begins a recording, or a list in UTF-16, cannot."""
-    return all(sign.isprintable() or sign.isspace() for sign in name)

@@ -243,16 +243,12 @@ def _pair_of(left: ast.expr, right: ast.expr) -> Callable[[str | Number, str | N
     has_number = _is_number(left) or _is_number(right)
     if any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in (left, right)):
         return lambda one, other: None if has_number else (one, other)
-    return _as_numbers if has_number else _as_they_look
+    return _as_numbers if has_number else lambda one, other: _as_numbers(one, other) or (one, other)
 
 
 def _as_numbers(one: str | Number, other: str | Number) -> Pair:
     first, second = _number(one), _number(other)
     return None if first is None or second is None else (first, second)
-
-
-def _as_they_look(one: str | Number, other: str | Number) -> Pair:
-    return _as_numbers(one, other) or (one, other)
 
 
 def _number(value: str | Number) -> Number | None:

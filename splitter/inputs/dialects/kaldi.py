@@ -33,7 +33,8 @@ class Kaldi(Dialect):
         tables = {column: _Table(there, name) for column, name in _UTTERANCES.items() if there.holds(name)}
         has_genders = there.holds(_GENDERS)
         genders = {speaker: value for _, speaker, value in _pairs(there, _GENDERS)} if has_genders else {}
-        for utterance, entry in _segments(there) if there.holds("segments") else _whole(there):
+        whole = ((name, {INPUT: path}) for name, path in _recordings(there))
+        for utterance, entry in _segments(there) if there.holds("segments") else whole:
             entry |= {column: table.take(utterance) for column, table in tables.items()}
             if has_genders:
                 entry["gender"] = genders.get(entry.get(SPEAKER, ""), "")
@@ -89,10 +90,6 @@ def _recordings(there: Written) -> Iterator[tuple[str, str]]:
         if not path or path == "-" or re.search(r":\d+$", path):
             raise file.fault(number, f"recording {name!r} is {path!r}, which is no file of sound; name one")
         yield name, path
-
-
-def _whole(there: Written) -> Iterator[tuple[str, Entry]]:
-    yield from ((name, {INPUT: path}) for name, path in _recordings(there))
 
 
 def _segments(there: Written) -> Iterator[tuple[str, Entry]]:

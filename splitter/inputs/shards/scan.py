@@ -105,7 +105,7 @@ class ShardSource(InputSource):
 def _read_shards(text: str, listing: "InputList", reading: ListReading) -> SourceRows | None:
     """Return the rows of shards; None for Parquet that is a list of paths."""
     # a client of a store brings a thread, and this process is still to fork
-    [locations] = _each(_shards_named, [text])
+    [locations] = _each(lambda name: [source.location for source in sources_of([name])], [text])
     if is_parquet(text):
         find = partial(contents_column, path_column=listing.column, asked=listing.member)
         [contents] = _each(find, locations[:1])
@@ -239,10 +239,6 @@ def _each(function: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
     """Yield the function of each item; what asks a store is called in another process."""
     with contextlib.closing(in_processes(function, items, always_fork=any(map(is_url, items)))) as results:
         yield from results
-
-
-def _shards_named(text: str) -> list[str]:
-    return [source.location for source in sources_of([text])]
 
 
 def _home(text: str) -> str:
