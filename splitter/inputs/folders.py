@@ -3,9 +3,10 @@
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splitter.errors import Refused
+from splitter.inputs.listing import InputList
 from splitter.inputs.lists import LISTS, suffix_of
 from splitter.inputs.manifests import left_out_of, manifest_in, note_left_out, schema_of
 from splitter.inputs.pieces import CUT
@@ -21,9 +22,6 @@ from splitter.stores.listings import (
 )
 from splitter.text.endings import ending_of
 from splitter.text.urls import is_url, joined
-
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
 
 
 def _instead(path: str) -> str:
@@ -52,11 +50,11 @@ class FolderSource(InputSource):
 
     takes = frozenset({"pattern", "folder_label", "not_inputs", "all_rows"})
 
-    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
+    def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401, ARG002 - as the seam
         """Take what is a folder; of a URL that may have to be asked."""
         return isinstance(location, str) and is_folder(location)
 
-    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
+    def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
         """Return a row for each file."""
         location = joined(location, "") if is_url(location) else location
         if listing.folder_label == "":
@@ -127,7 +125,7 @@ def _files_of(path: str, patterns: Sequence[str], reading: ListReading) -> Itera
     return _checked(files, path, patterns, reading)
 
 
-def _without_others(files: Iterable[str], listing: "InputList", reading: ListReading) -> Iterator[str]:
+def _without_others(files: Iterable[str], listing: InputList, reading: ListReading) -> Iterator[str]:
     """Yield the files that may be inputs by their endings, and count the others; all, if there are no more.
 
     What a pattern asks for by its ending is one.

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from splitter.errors import Refused
-from splitter.inputs.sources import source_of
 from splitter.text.urls import without_secrets
 
 
@@ -125,5 +124,8 @@ def _options_of(part: InputList) -> set[str]:
     """Return the options that make sense for a source."""
     if isinstance(part.source, ListSequence):
         return {"column"}.union(*map(_options_of, part.source.parts))
+    # what reads lists knows what they are
+    from splitter.inputs.sources import source_of
+
     source, location = source_of(part)
     return source.options(location)

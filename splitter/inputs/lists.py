@@ -5,19 +5,17 @@ import glob
 import os
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splitter.archives.row_groups import MOST_AT_ONCE, batches_of
 from splitter.errors import Refused
+from splitter.inputs.listing import InputList
 from splitter.inputs.shards.index import plain
 from splitter.inputs.shards.parquet import values_of
 from splitter.inputs.source import InputSource, ListReading, SourceRows, refuse_option
 from splitter.stores.listings import fetched_list
 from splitter.text.csv import CsvFile, Row, csv_rows, empty_list, json_fields, python_text
 from splitter.text.urls import file_name, is_url, parent, without_secrets
-
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
 
 # of a list are in memory at once
 ROWS_TOGETHER = 10_000
@@ -149,7 +147,7 @@ class ListFileSource(InputSource):
 
     takes = frozenset({"root", "delimiter"})
 
-    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
+    def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401, ARG002 - as the seam
         """Take any path: only a look inside could tell."""
         return isinstance(location, str)
 
@@ -157,7 +155,7 @@ class ListFileSource(InputSource):
         """Return its options; of these lists only CSV has delimiters."""
         return super().options(location) - ({"delimiter"} if suffix_of(location) in READERS else set())
 
-    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
+    def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
         """Return the columns and rows of the list."""
         header, rows, name, home = read_list(location, listing.delimiter, reading.held)
         if listing.column not in header:

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from splitter.inputs.listing import InputList
 from splitter.inputs.lists import ListFileSource
 from splitter.inputs.manifests import keep_column, manifest_in
 from splitter.inputs.next_stage import (
@@ -27,14 +28,11 @@ from splitter.storage.layout import Layout
 from splitter.text.csv import CsvFile, Row
 from splitter.text.labels import EARLIER
 
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
-
 
 class AnyListSource(ListFileSource):
     """Any list; the manifest of a run that made no output file names the inputs of that run."""
 
-    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
+    def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
         """Return the columns and rows of the list."""
         found = super().read(location, listing, reading)
         if not isinstance(found.rows, CsvFile) or labels_of_manifest(location, found.header) is None:
@@ -58,7 +56,7 @@ class AnyListSource(ListFileSource):
 
 
 def _noted(
-    found: SourceRows, listing: "InputList", listed: ListDescription, layout: Layout, reading: ListReading
+    found: SourceRows, listing: InputList, listed: ListDescription, layout: Layout, reading: ListReading
 ) -> Iterable[Row]:
     """Return the rows; note where their inputs are that stand in shards, or are virtual pieces."""
     at = found.header.index(listing.column)

@@ -13,10 +13,11 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splitter.errors import Refused
 from splitter.inputs.folders import same_folder
+from splitter.inputs.listing import InputList
 from splitter.inputs.lists import READERS, ListFileSource, suffix_of
 from splitter.inputs.manifests import beside, keep_column, note_left_out, schema_of
 from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE
@@ -31,9 +32,6 @@ from splitter.storage.layout import Layout, key_hash
 from splitter.text.csv import Row
 from splitter.text.labels import EARLIER
 from splitter.text.urls import is_url, parent
-
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
 
 OUTPUT, INPUT = "output", "input"
 # where a virtual piece is cut from, and how much of it
@@ -104,12 +102,12 @@ class ManifestSource(ListFileSource):
 
     takes = ListFileSource.takes | {"all_rows"}
 
-    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401 - as the seam
+    def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401 - as the seam
         """Take a list of which --column asks for the outputs; `read` sees whether it is a manifest."""
         is_plain = isinstance(location, str) and listing.delimiter is None
         return is_plain and listing.column == OUTPUT and suffix_of(location) not in READERS
 
-    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
+    def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
         """Return the rows that have an output, and the new names of the columns."""
         found = super().read(location, listing, reading)
         labels = labels_of_manifest(location, found.header)

@@ -2,17 +2,15 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splitter.errors import Refused
 from splitter.inputs.item_content import LABEL
 from splitter.inputs.items import is_dataset, rows_of_items, rows_of_paths
+from splitter.inputs.listing import InputList
 from splitter.inputs.lists import column_advice, names_shown
 from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.text.csv import Row, python_text
-
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
 
 
 class ObjectSource(InputSource):
@@ -20,11 +18,11 @@ class ObjectSource(InputSource):
 
     takes = frozenset({"root"})
 
-    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
+    def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401, ARG002 - as the seam
         """Take what is no path."""
         return not isinstance(location, str)
 
-    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
+    def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
         """Return its columns and rows."""
         if is_dataset(location):
             found = rows_of_paths(location, listing.column) or rows_of_items(

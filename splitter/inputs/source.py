@@ -5,17 +5,15 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from splitter.errors import Refused
 from splitter.inputs.labels import RowTally
+from splitter.inputs.listing import InputList
 from splitter.inputs.shards.index import MemberIndex
 from splitter.stores.listings import ListedFiles
 from splitter.text.conditions import matching
 from splitter.text.csv import Row
-
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
 
 # the options that only some kinds of input take, and which these are, for a message
 USES = {
@@ -94,11 +92,11 @@ class InputSource(ABC):
     looks_inside: ClassVar[bool] = False
 
     @abstractmethod
-    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401 - whatever a user has
+    def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401 - whatever a user has
         """Return whether this kind reads what DATASET names: a whole path, a URL, or an object of Python."""
 
     @abstractmethod
-    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows | None:  # noqa: ANN401
+    def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows | None:  # noqa: ANN401
         """Return the header and the rows; refuse what cannot be read."""
 
     def options(self, location: Any) -> set[str]:  # noqa: ARG002, ANN401 - for what may be told from a name
@@ -113,7 +111,7 @@ def refuse_option(value: object, option: str, use: str) -> None:
         raise Refused(f"{given} is only for {use}; leave it out")
 
 
-def refuse_others(listing: "InputList", takes: frozenset[str]) -> None:
+def refuse_others(listing: InputList, takes: frozenset[str]) -> None:
     """Refuse the options that were given and are not taken."""
     for name, use in USES.items():
         if name not in takes and name != "pattern":

@@ -5,11 +5,13 @@ the paths, without the dot, or the scheme of the URLs that it reads.
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from splitter.errors import Refused
 from splitter.inputs.dialects.source import DialectSource
 from splitter.inputs.folders import FolderSource
+from splitter.inputs.listing import InputList
 from splitter.inputs.lists import LISTS, suffix_of
 from splitter.inputs.metadata_stage import AnyListSource
 from splitter.inputs.next_stage import ManifestSource
@@ -19,11 +21,6 @@ from splitter.inputs.shards.scan import ShardSource
 from splitter.inputs.source import InputSource, ListReading, SourceRows, refuse_others
 from splitter.inputs.stages import StageSource
 from splitter.registry import INPUTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from splitter.inputs.listing import InputList
 
 # asked in this order; a list reads any path
 SOURCES: tuple[type[InputSource], ...] = (
@@ -42,12 +39,12 @@ _OWN = {
 }
 
 
-def source_of(listing: "InputList") -> tuple[InputSource, Any]:
+def source_of(listing: InputList) -> tuple[InputSource, Any]:
     """Return what reads a DATASET, and that as a whole path, a URL, or the object that it is."""
     return next(_sources_of(listing))
 
 
-def rows_of(listing: "InputList", reading: ListReading) -> SourceRows:
+def rows_of(listing: InputList, reading: ListReading) -> SourceRows:
     """Return what a DATASET names."""
     for source, location in _sources_of(listing):
         if not source.looks_inside:
@@ -60,7 +57,7 @@ def rows_of(listing: "InputList", reading: ListReading) -> SourceRows:
     raise Refused(f"{listing.shown()}: no kind of input reads it")
 
 
-def _sources_of(listing: "InputList") -> "Iterator[tuple[InputSource, Any]]":
+def _sources_of(listing: InputList) -> Iterator[tuple[InputSource, Any]]:
     location = listing.source
     if isinstance(location, (str, bytes, os.PathLike)):
         location = absolute_path(os.fsdecode(location), "DATASET")
@@ -70,7 +67,7 @@ def _sources_of(listing: "InputList") -> "Iterator[tuple[InputSource, Any]]":
             yield source, location
 
 
-def _added(location: Any) -> "Iterator[type[InputSource]]":  # noqa: ANN401 - whatever a user has
+def _added(location: Any) -> Iterator[type[InputSource]]:  # noqa: ANN401 - whatever a user has
     """Yield the kinds of other packages that may read a path or URL."""
     if isinstance(location, str):
         scheme, sign, _ = location.partition("://")

@@ -8,11 +8,12 @@ A stage that adds columns makes no files: its own inputs go on, with its metadat
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from splitter.errors import Refused
+from splitter.inputs.listing import InputList
 from splitter.inputs.next_stage import INPUT, OUTPUT, names_after_columns, names_in_next_stage
 from splitter.inputs.shards.scan import add_members
 from splitter.inputs.source import InputSource, ListReading, SourceRows
@@ -28,9 +29,6 @@ from splitter.storage.layout import Layout, key_hash
 from splitter.storage.opening import storage_of
 from splitter.stores.files import Found
 from splitter.text.csv import Row, parse_rows
-
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
 
 
 @dataclass(frozen=True)
@@ -138,10 +136,8 @@ class StageOutputs:
             'file, with adds = "columns" for that one'
         )
 
-    def where(self, condition: str) -> "InputList":
+    def where(self, condition: str) -> InputList:
         """Return those outputs that meet a condition, such as `quality > 0.6`."""
-        from splitter.inputs.listing import InputList
-
         return InputList(self, where=condition)
 
     def made_of(self, journal: Journal, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -179,10 +175,10 @@ class StageOutputs:
 class StageSource(InputSource):
     """An earlier stage of a pipeline."""
 
-    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
+    def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401, ARG002 - as the seam
         return isinstance(location, StageOutputs)
 
-    def read(self, location: StageOutputs, listing: "InputList", reading: ListReading) -> SourceRows:
+    def read(self, location: StageOutputs, listing: InputList, reading: ListReading) -> SourceRows:
         """Return the rows that the stage has committed, and the new names of their columns."""
         storage = storage_of(location.folder)
         listed = list_description(storage)

@@ -5,18 +5,16 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from splitter.errors import Refused
+from splitter.inputs.listing import InputList
 from splitter.inputs.source import ListReading, SourceRows
 from splitter.storage.layout import key_hash
 from splitter.text.csv import Row
 from splitter.text.show import show_count
-
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
 
 # a row: the recording as `input`, then what is said of it, by column
 Entry = dict[str, str]
@@ -90,7 +88,7 @@ class Dialect(ABC):
     def entries(self, there: Written) -> Iterator[Entry]:
         """Yield the rows; refuse a bad one by its line. Times are in `start` and `end`."""
 
-    def read(self, there: Written, home: str, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ARG002
+    def read(self, there: Written, home: str, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ARG002
         """Return the rows; relative paths in them start from `home`. Entries are gone through twice."""
         names: dict[str, None] = {}
         marks = np.fromiter(_marks(self.entries(there), names), "u8")

@@ -4,19 +4,17 @@ import json
 import os
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splitter.errors import Refused
 from splitter.inputs.dialects.base import INPUT, Dialect, Entry, Written
+from splitter.inputs.listing import InputList
 from splitter.inputs.shards.arrow import look_at_arrow, open_arrow
 from splitter.inputs.shards.index import ShardScan
 from splitter.inputs.shards.parquet import column_of_contents, values_of
 from splitter.inputs.shards.scan import rows_of_shards
 from splitter.inputs.source import ListReading, SourceRows
 from splitter.text.csv import python_text
-
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
 
 _STATE, _SPLITS, SPLIT = "state.json", "dataset_dict.json", "split"
 _PATHS = ("path", "file_name", "file", "audio", "audio_filepath")
@@ -45,7 +43,7 @@ class HuggingFace(Dialect):
                         entry = dict(zip(names, map(_text, values), strict=True))
                         yield {INPUT: entry.pop(INPUT), **split, **entry}
 
-    def read(self, there: Written, home: str, listing: "InputList", reading: ListReading) -> SourceRows:
+    def read(self, there: Written, home: str, listing: InputList, reading: ListReading) -> SourceRows:
         files = _files(there)
         splits = {path: split for split, path in files}
         with open_arrow(files[0][1]) as (_, reader):

@@ -3,15 +3,12 @@
 import os
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from splitter.inputs.dialects.base import END, INPUT, SPEAKER, START, TEXT, Dialect, Entry, Written
 from splitter.inputs.dialects.files import lines
 from splitter.inputs.dialects.times import seconds, written
+from splitter.inputs.listing import InputList
 from splitter.inputs.source import ListReading, SourceRows
-
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
 
 RECORDINGS = "wav.scp"
 # what is said of utterances, by column
@@ -40,7 +37,7 @@ class Kaldi(Dialect):
                 entry["gender"] = genders.get(entry.get(SPEAKER, ""), "")
             yield {**entry, "id": utterance}
 
-    def read(self, there: Written, home: str, listing: "InputList", reading: ListReading) -> SourceRows:
+    def read(self, there: Written, home: str, listing: InputList, reading: ListReading) -> SourceRows:
         """Return the rows; paths start where the first recording is, since Kaldi takes the current folder."""
         if listing.root is None:
             home = _home(there)

@@ -2,18 +2,16 @@
 
 import collections
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splitter.errors import Refused
 from splitter.inputs.dialects.base import INPUT, Dialect, Written
 from splitter.inputs.dialects.files import lines, look
+from splitter.inputs.listing import InputList
 from splitter.inputs.source import InputSource, ListReading, SourceRows, refuse_others
 from splitter.registry import DIALECTS
 from splitter.stores.listings import fetched_list
 from splitter.text.urls import is_url, parent, without_secrets
-
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
 
 # what no other source reads
 _PACKED_LINES = ".jsonl.gz"
@@ -25,7 +23,7 @@ class DialectSource(InputSource):
     takes = Dialect.takes | {"member"}
     looks_inside = True
 
-    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401 - as the seam
+    def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401 - as the seam
         """Take what --from names, and what would otherwise be no list: look inside, if it is here."""
         if not isinstance(location, str):
             return False
@@ -40,7 +38,7 @@ class DialectSource(InputSource):
             return True
         return not is_url(location) and dialect_of(look(location, location)) is not None
 
-    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows:  # noqa: ANN401
+    def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
         """Return a row for each recording, or for each of its parts if the recipe takes these together."""
         if listing.column != INPUT:
             raise Refused(f"--column {listing.column}: is only for a dataset list; leave it out")

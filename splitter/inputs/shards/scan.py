@@ -13,11 +13,12 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from splitter.archives.sources import sources_of
 from splitter.errors import Refused
 from splitter.inputs.folders import same_folder
+from splitter.inputs.listing import InputList
 from splitter.inputs.next_stage import names_in_next_stage
 from splitter.inputs.shards.archives import look_at_archive
 from splitter.inputs.shards.arrow import look_at_arrow, open_arrow
@@ -28,9 +29,6 @@ from splitter.storage.layout import OWN_FOLDER, SHARD_SUFFIXES, SHARDS, Layout
 from splitter.system.pool import in_processes
 from splitter.text.csv import Row
 from splitter.text.urls import file_name, is_url, parent, without_secrets
-
-if TYPE_CHECKING:
-    from splitter.inputs.listing import InputList
 
 # also as patterns, such as shards-*.tar*
 _ARCHIVE = re.compile(r"\.(tar|tgz)([.*{][^/]*)?", re.IGNORECASE)
@@ -76,7 +74,7 @@ class ShardSource(InputSource):
     takes = frozenset({"member"})
     looks_inside = True
 
-    def is_meant(self, location: Any, listing: "InputList") -> bool:  # noqa: ANN401, ARG002 - as the seam
+    def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401, ARG002 - as the seam
         """Take what is called like one, or has a run's; `read` sees whether Parquet is a list of paths."""
         if not isinstance(location, str):
             return False
@@ -88,7 +86,7 @@ class ShardSource(InputSource):
         """Return its options; Parquet is taken for a list."""
         return {"member"} if is_archive(location) else {"column", "root"}
 
-    def read(self, location: Any, listing: "InputList", reading: ListReading) -> SourceRows | None:  # noqa: ANN401
+    def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows | None:  # noqa: ANN401
         """Return a row for each sample; None for Parquet that is a list."""
         if shards := shards_of_run(location):
             if same_folder(os.path.dirname(os.path.dirname(shards)), reading.leave_out):
@@ -102,7 +100,7 @@ class ShardSource(InputSource):
         return found
 
 
-def _read_shards(text: str, listing: "InputList", reading: ListReading) -> SourceRows | None:
+def _read_shards(text: str, listing: InputList, reading: ListReading) -> SourceRows | None:
     """Return the rows of shards; None for Parquet that is a list of paths."""
     # a client of a store brings a thread, and this process is still to fork
     [locations] = _each(lambda name: [source.location for source in sources_of([name])], [text])
@@ -125,7 +123,7 @@ def rows_of_shards(  # noqa: PLR0913, PLR0917
     home: str,
     locations: list[str],
     look: Callable[[str], ShardScan],
-    listing: "InputList",
+    listing: InputList,
     reading: ListReading,
 ) -> SourceRows:
     """Return the rows of shards that are found, at each of which `look` is called; note where inputs are."""
