@@ -9,7 +9,7 @@ import numpy as np
 
 from splitter.errors import Refused
 from splitter.inputs.shards.archives import MOST_LABELS
-from splitter.inputs.shards.index import InputShard, ShardScan, plain, state_of
+from splitter.inputs.shards.index import InputShard, ShardScan, is_kind, plain, state_of
 from splitter.inputs.shards.parquet import any_bytes, row_names, values_of
 from splitter.text.csv import python_text
 
@@ -65,18 +65,14 @@ def look_at_arrow(location: str, column: str) -> ShardScan:
 
 
 def _paths(contents: Any) -> list[str]:  # noqa: ANN401 - pyarrow says nothing of its types
-    import pyarrow as pa
-
-    if not pa.types.is_struct(contents.type) or contents.type.get_field_index("path") < 0:
+    if not is_kind(contents.type, "struct") or contents.type.get_field_index("path") < 0:
         return []
     return [os.path.basename(path or "") for path in contents.field("path").to_pylist()]
 
 
 def _spans(location: str, contents: Any, whole: Any) -> list[tuple[int, int]]:  # noqa: ANN401 - as above
     """Return the first byte of each content in the file, and its length; -1 if there is none."""
-    import pyarrow as pa
-
-    values = contents.field("bytes") if pa.types.is_struct(contents.type) else contents
+    values = contents.field("bytes") if is_kind(contents.type, "struct") else contents
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, _OFFSETS[str(values.type)])[values.offset : values.offset + len(values) + 1]
     begin = data.address - whole.address if data is not None else 0

@@ -155,6 +155,14 @@ def open_parquet(location: str, file: BinaryIO) -> Any:  # noqa: ANN401 - pyarro
         raise UnreadableInput(f"{without_secrets(location)}: is not Parquet ({plain(error)})") from None
 
 
+def is_kind(kind: Any, *names: str) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
+    """Return whether a type of Arrow is one of these, such as struct; not all are as old as others."""
+    import pyarrow as pa
+
+    tests = (getattr(pa.types, f"is_{name}", None) for name in names)
+    return any(test is not None and test(kind) for test in tests)
+
+
 def plain(error: Exception) -> str:
     """Return what Arrow says, in one line."""
     return " ".join(str(error).split())

@@ -13,6 +13,7 @@ from splitter.inputs.shards.index import (
     FIELDS_SHOWN,
     InputShard,
     ShardScan,
+    is_kind,
     open_parquet,
     open_shard,
     plain,
@@ -33,11 +34,9 @@ def contents_column(location: str, path_column: str, asked: str | None) -> str |
 
 def column_of_contents(schema: Any, location: str, path_column: str, asked: str | None) -> str | None:  # noqa: ANN401
     """Return the same by the schema of a file."""
-    import pyarrow as pa
-
     kinds = {name: schema.field(name).type for name in schema.names}
     # as datasets writes them: the bytes, and what the file was called
-    files = [name for name, kind in kinds.items() if pa.types.is_struct(kind) and _holds_bytes(kind)]
+    files = [name for name, kind in kinds.items() if is_kind(kind, "struct") and _holds_bytes(kind)]
     plain = [name for name, kind in kinds.items() if _is_binary(kind)]
     if asked is not None:
         if asked not in (*files, *plain):
@@ -56,15 +55,7 @@ def column_of_contents(schema: Any, location: str, path_column: str, asked: str 
 
 
 def _is_binary(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
-    return _is_one_of(kind, "binary", "large_binary", "binary_view", "fixed_size_binary")
-
-
-def _is_one_of(kind: Any, *names: str) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
-    import pyarrow as pa
-
-    # not all of them are as old as others
-    tests = (getattr(pa.types, f"is_{name}", None) for name in names)
-    return any(test is not None and test(kind) for test in tests)
+    return is_kind(kind, "binary", "large_binary", "binary_view", "fixed_size_binary")
 
 
 def _holds_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
@@ -161,12 +152,10 @@ def _label_columns(file: Any, labels: Sequence[str], location: str) -> dict[str,
 
 def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
     """Return what each row is called: by its path, if every row has one of its own, else by its number."""
-    import pyarrow as pa
-
     kind = file.schema_arrow.field(column).type
     paths: list[str] = []
-    at = kind.get_field_index("path") if pa.types.is_struct(kind) else -1
-    if at >= 0 and _is_one_of(kind.field(at).type, "string", "large_string", "string_view"):
+    at = kind.get_field_index("path") if is_kind(kind, "struct") else -1
+    if at >= 0 and is_kind(kind.field(at).type, "string", "large_string", "string_view"):
         held = 0
         at_once = rows_at_once(file.metadata, range(file.num_row_groups), [column], MOST_ROWS)
         for batch in file.iter_batches(batch_size=at_once, columns=[f"{column}.path"], use_threads=False):

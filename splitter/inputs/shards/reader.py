@@ -21,7 +21,7 @@ from splitter.inputs.fetching import Fetcher, RemoteInput
 from splitter.inputs.item_content import content_of_item
 from splitter.inputs.locations import look_at
 from splitter.inputs.pieces import PieceAddress, PieceCutter
-from splitter.inputs.shards.index import InputShard, MemberLocation, open_parquet, plain
+from splitter.inputs.shards.index import InputShard, MemberLocation, is_kind, open_parquet, plain
 from splitter.records import InputFile, Scratch
 from splitter.storage.layout import Layout
 from splitter.text.urls import LONGEST_NAME, is_url
@@ -267,13 +267,11 @@ class _Parquet(_ShardReader):
     """A Parquet file whose rows hold contents: read row group by row group, a few rows at a time."""
 
     def __init__(self, shard: InputShard, path: str) -> None:
-        import pyarrow as pa
-
         super().__init__(shard, path)
         self._file = open_parquet(shard.location, self._raw)
         kind = self._file.schema_arrow.field(shard.column).type
         # of a struct no more is read than the bytes
-        self._column = f"{shard.column}.bytes" if pa.types.is_struct(kind) else shard.column
+        self._column = f"{shard.column}.bytes" if is_kind(kind, "struct") else shard.column
         self._rows: Any = None
         self._batches: Iterator[Any] = iter(())
         self._first = self._next = 0
