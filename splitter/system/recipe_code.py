@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
@@ -50,12 +50,7 @@ class TextImporter(MetaPathFinder, InspectLoader):
     def __init__(self, sources: Mapping[str, ModuleText]) -> None:
         self._sources = sources
 
-    def find_spec(
-        self,
-        name: str,
-        path: Sequence[str] | None = None,  # noqa: ARG002 - the protocol's
-        target: ModuleType | None = None,  # noqa: ARG002
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
         """Return the spec of a module that is among the texts."""
         source = self._sources.get(name)
         if source is None:
