@@ -5,6 +5,7 @@ import glob
 import gzip
 import io
 import itertools
+import math
 import os
 import re
 import stat
@@ -106,8 +107,7 @@ def _sources(text: str) -> list[ArchiveSource]:
         raise Refused(f"{text}: commands are not run; write: COMMAND | splitter tar ... -")
     if not is_url(text) and os.path.lexists(text):
         return [ArchiveSource(text)]
-    expanded = list(_without_braces(text))
-    return [source for one, varying in expanded for source in _matches(one, varying)]
+    return [source for one, varying in [*_without_braces(text)] for source in _matches(one, varying)]
 
 
 def _matches(text: str, varying: str) -> list[ArchiveSource]:
@@ -140,9 +140,7 @@ def _without_braces(text: str) -> Iterator[tuple[str, str]]:
     """Yield each name that `{0000..0147}` and `{a,b}` stand for, and the text in place of the braces."""
     parts = _BRACES.split(text)
     choices = [_choices(part, text) for part in parts[1::2]]
-    total = 1
-    for some in choices:
-        total *= len(some)
+    total = math.prod(map(len, choices))
     if total > MOST_IN_BRACES:
         raise Refused(f"{text}: names {total} files, more than {MOST_IN_BRACES}")
     for chosen in itertools.product(*choices):

@@ -66,12 +66,8 @@ def look_at(path: str) -> Found:
         if stat.S_ISREG(found.st_mode):
             return Found(found.st_size, found.st_mtime_ns)
     except FileNotFoundError:
-        where = (
-            f"is a link to {os.readlink(path)}, which does not exist"
-            if os.path.islink(path)
-            else "does not exist"
-        )
-        raise UnreadableInput(f"{path}: {where}") from None
+        link = f"is a link to {os.readlink(path)}, which " if os.path.islink(path) else ""
+        raise UnreadableInput(f"{path}: {link}does not exist") from None
     except (PermissionError, NotADirectoryError) as error:
         raise UnreadableInput(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:

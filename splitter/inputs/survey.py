@@ -259,11 +259,8 @@ def _same_names(
         row = next(row for row in rows if hash(naming.claim(row, folder)) == claim)
         listed.append(row[table.at])
         examples.append(naming.example(row, folder))
-    both = (
-        f"both give {examples[0]!r}"
-        if examples[0] == examples[1]
-        else f"give {' and '.join(map(repr, examples))}"
-    )
+    names = [*dict.fromkeys(map(repr, examples))]
+    both = f"{'both ' if len(names) == 1 else ''}give {' and '.join(names)}"
     also = f", and so could {more:,} more" if more else ""
     return (
         f"--name {naming.template!r}: two inputs could get the same name: {' and '.join(listed)} "
