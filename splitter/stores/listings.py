@@ -4,6 +4,7 @@ Each is done in another process, since the client of a store brings threads, and
 much memory.
 """
 
+import contextlib
 import fnmatch
 import re
 import sys
@@ -105,15 +106,22 @@ def fetched_list(url: str) -> tuple[IO[bytes], str]:
     return file, path
 
 
-def _fetch(url: str, path: str) -> Iterator[None]:
+@contextlib.contextmanager
+def _refusing(url: str, what: str, advice: str = "") -> Iterator[None]:
+    """Refuse a URL for whatever the client of its store raises."""
     try:
-        store, there = client(url)
-        with_retries(store.get_file, there, path)
+        yield
     except Refused:
         raise
-    except Exception as error:  # noqa: BLE001 - the client of a store raises what it likes
-        raise Refused(f"{without_secrets(url)}: the dataset list cannot be read: {reason(error)}") from None
-    yield None
+    except Exception as error:  # noqa: BLE001
+        raise Refused(f"{without_secrets(url)}: {what}: {reason(error)}{advice}") from None
+
+
+def _fetch(url: str, path: str) -> Iterator[None]:
+    with _refusing(url, "the dataset list cannot be read"):
+        store, there = client(url)
+        with_retries(store.get_file, there, path)
+        yield
 
 
 def content_beside(url: str) -> bytes | None:
@@ -123,17 +131,14 @@ def content_beside(url: str) -> bytes | None:
 
 
 def _content(url: str) -> Iterator[bytes | None]:
-    try:
-        store, there = client(url)
-        yield with_retries(store.cat_file, there)
-    except FileNotFoundError:
-        yield None
-    except Refused as error:
-        if not isinstance(error.__cause__, FileNotFoundError):
-            raise
-        yield None
-    except Exception as error:  # noqa: BLE001
-        raise Refused(f"{without_secrets(url)}: cannot be read: {reason(error)}") from None
+    with _refusing(url, "cannot be read"):
+        try:
+            store, there = client(url)
+            yield with_retries(store.cat_file, there)
+        except (FileNotFoundError, Refused) as error:
+            if isinstance(error, Refused) and not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            yield None
 
 
 def is_remote_folder(url: str) -> bool:
@@ -145,13 +150,9 @@ def is_remote_folder(url: str) -> bool:
 
 
 def _is_folder(url: str) -> Iterator[bool]:
-    try:
+    with _refusing(url, "cannot be read", "; check DATASET"):
         store, there = client(url)
         yield with_retries(store.info, there).get("type") == "directory"
-    except Refused:
-        raise
-    except Exception as error:  # noqa: BLE001
-        raise Refused(f"{without_secrets(url)}: cannot be read: {reason(error)}; check DATASET") from None
 
 
 def remote_files(
@@ -174,16 +175,11 @@ def _list(
     import fsspec
 
     current, own = leave_out.current, f"/{leave_out.own_folder}/"
-
-    try:
+    with _refusing(url, "cannot be listed", "; check DATASET"):
         store, there = client(url)
         listed = with_retries(store.find, there, detail=True)
         folder = fsspec.core.strip_protocol(url).rstrip("/") + "/"
         inner = fsspec.core.strip_protocol(current).rstrip("/") + "/" if is_url(current) else ""
-    except Refused:
-        raise
-    except Exception as error:  # noqa: BLE001
-        raise Refused(f"{without_secrets(url)}: cannot be listed: {reason(error)}; check DATASET") from None
     outputs = {name.partition(own)[0] + "/" for name in listed if own in name}
     nested = tuple(sorted(outputs - {folder, inner}))
     files = {
