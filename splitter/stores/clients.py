@@ -56,6 +56,12 @@ def client(url: str) -> tuple[Any, str]:
         raise Refused(f"{without_secrets(url)}: {reason(error)}") from error
 
 
+def ask(url: str, request: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - the client's own
+    """Return what the store of a URL answers to a request about its file, made a few times at most."""
+    store, path = client(url)
+    return with_retries(getattr(store, request), path, *arguments, **named)
+
+
 def client_for(url: str, **options: Any) -> Any:  # noqa: ANN401 - of whatever package knows the protocol
     """Return the client that has these options; the caller repeats what fails."""
     key = _key(url, options)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import xxhash
 
 from splitter.errors import Refused, UnreadableInput
-from splitter.stores.clients import client, takes_many
+from splitter.stores.clients import ask, takes_many
 from splitter.stores.faults import may_pass, reason
 from splitter.stores.retries import with_retries
 from splitter.text.urls import begin_of, without_secrets
@@ -51,8 +51,7 @@ def look(url: str) -> Found:
         )
     with _errors_of(url):
         try:
-            store, path = client(url)
-            info = with_retries(store.info, path)
+            info = ask(url, "info")
         except Exception as error:
             # a list of a million on a server that is down is not to take weeks
             _silent[begin] = _silent.get(begin, 0) + 1 if may_pass(error) else 0
@@ -100,8 +99,7 @@ def fetch(url: str, path: str, known: Found | None) -> Found:
     for _ in range(TIMES_CHANGED):
         try:
             with _errors_of(url):
-                store, there = client(url)
-                with_retries(store.get_file, there, path)
+                ask(url, "get_file", path)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
         # only what was the same before and after is what was read in between
@@ -114,8 +112,7 @@ def fetch(url: str, path: str, known: Found | None) -> Found:
 def fetch_part(url: str, path: str, known: Found, start: int, size: int) -> Found:
     """Copy a part of a remote file to a local path; raise if the file is not what was known."""
     with _errors_of(url):
-        store, there = client(url)
-        content: bytes = with_retries(store.cat_file, there, start=start, end=start + size) if size else b""
+        content: bytes = ask(url, "cat_file", start=start, end=start + size) if size else b""
     # only what was the same before and after is what was read in between
     if look(url) != known or len(content) != size:
         raise UnreadableInput(
@@ -129,8 +126,7 @@ def fetch_part(url: str, path: str, known: Found, start: int, size: int) -> Foun
 def gives_parts(url: str) -> bool:
     """Return whether a part of a remote file can be read, as not every server allows."""
     try:
-        store, there = client(url)
-        return len(with_retries(store.cat_file, there, start=1, end=3)) == 2  # noqa: PLR2004
+        return len(ask(url, "cat_file", start=1, end=3)) == 2  # noqa: PLR2004
     except Exception:  # noqa: BLE001 - the client of a store raises what it likes
         return False
 

@@ -17,10 +17,9 @@ import numpy as np
 import xxhash
 
 from splitter.errors import Refused
-from splitter.stores.clients import client
+from splitter.stores.clients import ask
 from splitter.stores.faults import reason
 from splitter.stores.files import Found, found_in
-from splitter.stores.retries import with_retries
 from splitter.system.pool import from_process
 from splitter.text.urls import has_password, is_url, without_secrets
 
@@ -119,8 +118,7 @@ def _refusing(url: str, what: str, advice: str = "") -> Iterator[None]:
 
 def _fetch(url: str, path: str) -> Iterator[None]:
     with _refusing(url, "the dataset list cannot be read"):
-        store, there = client(url)
-        with_retries(store.get_file, there, path)
+        ask(url, "get_file", path)
         yield
 
 
@@ -133,8 +131,7 @@ def content_beside(url: str) -> bytes | None:
 def _content(url: str) -> Iterator[bytes | None]:
     with _refusing(url, "cannot be read"):
         try:
-            store, there = client(url)
-            yield with_retries(store.cat_file, there)
+            yield ask(url, "cat_file")
         except (FileNotFoundError, Refused) as error:
             if isinstance(error, Refused) and not isinstance(error.__cause__, FileNotFoundError):
                 raise
@@ -151,8 +148,7 @@ def is_remote_folder(url: str) -> bool:
 
 def _is_folder(url: str) -> Iterator[bool]:
     with _refusing(url, "cannot be read", "; check DATASET"):
-        store, there = client(url)
-        yield with_retries(store.info, there).get("type") == "directory"
+        yield ask(url, "info").get("type") == "directory"
 
 
 def remote_files(
@@ -176,8 +172,7 @@ def _list(
 
     current, own = leave_out.current, f"/{leave_out.own_folder}/"
     with _refusing(url, "cannot be listed", "; check DATASET"):
-        store, there = client(url)
-        listed = with_retries(store.find, there, detail=True)
+        listed = ask(url, "find", detail=True)
         folder = fsspec.core.strip_protocol(url).rstrip("/") + "/"
         inner = fsspec.core.strip_protocol(current).rstrip("/") + "/" if is_url(current) else ""
     outputs = {name.partition(own)[0] + "/" for name in listed if own in name}
