@@ -55,7 +55,6 @@ class FolderSource(InputSource):
         return isinstance(location, str) and is_folder(location)
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
-        """Return a row for each file."""
         location = joined(location, "") if is_url(location) else location
         if listing.folder_label == "":
             raise Refused("--folder-label '': is not a column name; write for example --folder-label label")

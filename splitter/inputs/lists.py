@@ -156,7 +156,6 @@ class ListFileSource(InputSource):
         return super().options(location) - ({"delimiter"} if suffix_of(location) in READERS else set())
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
-        """Return the columns and rows of the list."""
         header, rows, name, home = read_list(location, listing.delimiter, reading.held)
         if listing.column not in header:
             # what begins a recording, or a list in UTF-16, cannot be shown

@@ -33,7 +33,6 @@ class AnyListSource(ListFileSource):
     """Any list; the manifest of a run that made no output file names the inputs of that run."""
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
-        """Return the columns and rows of the list."""
         found = super().read(location, listing, reading)
         if not isinstance(found.rows, CsvFile) or labels_of_manifest(location, found.header) is None:
             return found

@@ -19,11 +19,9 @@ class ObjectSource(InputSource):
     takes = frozenset({"root"})
 
     def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401, ARG002 - as the seam
-        """Take what is no path."""
         return not isinstance(location, str)
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
-        """Return its columns and rows."""
         if is_dataset(location):
             found = rows_of_paths(location, listing.column) or rows_of_items(
                 location, listing.column, reading

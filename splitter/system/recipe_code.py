@@ -68,12 +68,10 @@ class TextImporter(MetaPathFinder, InspectLoader):
         return self._sources[name].text
 
     def get_code(self, name: str) -> CodeType:
-        """Compile a module."""
         source = self._sources[name]
         return compile(source.text, source.path, "exec", dont_inherit=True)
 
     def is_package(self, name: str) -> bool:
-        """Return whether a module is a package."""
         return self._sources[name].package
 
 

@@ -189,7 +189,6 @@ class MemberIndex:
         self.in_order()
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return self._count
 
     def add(  # noqa: PLR0913, PLR0917 - columns of one table

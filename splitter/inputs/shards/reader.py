@@ -55,13 +55,11 @@ class MemberFile(InputFile):
         return cast("str", tuple.__getitem__(self, 1))
 
     def open(self) -> BinaryIO:
-        """Open the content for reading bytes."""
         if self.held is None or (isinstance(self.held, FilePart) and self.held.size > HELD_BYTES):
             return super().open()
         return io.BytesIO(self.read_bytes())
 
     def read_bytes(self) -> bytes:
-        """Return the whole content."""
         if self.held is None:
             return super().read_bytes()
         return self.held if isinstance(self.held, bytes) else self.held.read()
