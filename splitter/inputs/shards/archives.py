@@ -14,7 +14,6 @@ from splitter.errors import Refused, TarError
 from splitter.inputs.shards.index import (
     FIELDS_SHOWN,
     LONGEST_LABEL,
-    FoundRow,
     InputShard,
     Kind,
     ShardScan,
@@ -64,14 +63,13 @@ def look_at_archive(location: str, member: str | None) -> ShardScan:
                 samples.add(head, stream)
     except TarError as error:
         fault = str(error)
-        samples.drop_last()
+        # the archive ended within it
+        samples.by_key.pop(samples.last, None)
         if not samples.by_key:
             raise Refused(fault) from None
     chosen = _Choice(without_secrets(location), member, samples.by_key)
     for key, sample in samples.by_key.items():
-        row = chosen.row(key, sample, found)
-        if row:
-            found.rows.append(row)
+        chosen.add(key, sample, found)
     # read in the order in which they stand
     found.rows.sort(key=lambda row: row[1])
     if fault:
@@ -94,7 +92,7 @@ class _MemberGroups:
         # the fields that --member names are no labels
         self.by_key: dict[str, _MemberGroup] = {}
         self._asked = asked
-        self._last = ""
+        self.last = ""
         self._held = 0
 
     def add(self, head: MemberHead, stream: CountedStream) -> None:
@@ -103,8 +101,8 @@ class _MemberGroups:
         parts = name.split("/")
         if any(part.startswith(".") or re.fullmatch("__.*__", part) for part in parts):
             return
-        self._last, extension = split_name(name)
-        sample = self.by_key.setdefault(self._last, _MemberGroup())
+        self.last, extension = split_name(name)
+        sample = self.by_key.setdefault(self.last, _MemberGroup())
         what, start = extension.lower(), stream.at
         if head.wrong:
             sample.fault = sample.fault or head.wrong
@@ -123,10 +121,6 @@ class _MemberGroups:
             # to its end, since an archive may end before
             stream.skip(head.size)
         sample.fields.setdefault(what, (name, start, head.size))
-
-    def drop_last(self) -> None:
-        """Drop the last sample: the archive ended within it."""
-        self.by_key.pop(self._last, None)
 
 
 @contextlib.contextmanager
@@ -174,8 +168,8 @@ class _Choice:
         # where there is nothing but labels, they are the inputs
         self._labels_only = all(_last(name) in _LABELS | _PICKLED for name in kinds)
 
-    def row(self, key: str, sample: _MemberGroup, found: ShardScan) -> FoundRow | None:
-        """Return the input of a sample, with its labels; none if it has only labels."""
+    def add(self, key: str, sample: _MemberGroup, found: ShardScan) -> None:
+        """Add the input of a sample, with its labels; none if it has only labels."""
         fields = sample.fields
         name = self._of(key, [*fields])
         if name is None and sample.fault:
@@ -183,10 +177,9 @@ class _Choice:
         if name is None:
             found.without += 1
             found.instead = found.instead or tuple(fields)
-            return None
-        listed, start, size = fields[name]
+            return
         labels = {} if sample.fault else _labels(sample, name, found)
-        return listed, start, size, labels, sample.fault and f"{self._location}: {sample.fault}"
+        found.rows.append((*fields[name], labels, sample.fault and f"{self._location}: {sample.fault}"))
 
     def _of(self, key: str, fields: list[str]) -> str | None:
         if self._asked:
