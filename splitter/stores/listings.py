@@ -155,8 +155,8 @@ def remote_files(
     url: str, patterns: Sequence[str], leave_out: OutputFolders, known: ListedFiles, pass_over: PassOver
 ) -> Iterator[str]:
     """Yield the files of a remote folder and its subfolders, as paths in it, always in the same order."""
-    for names, sizes, versions in from_process(lambda: _list(url, patterns, leave_out)):
-        for name, size, version in zip(names, sizes, versions, strict=True):
+    for files in from_process(lambda: _list(url, patterns, leave_out)):
+        for name, size, version in files:
             if name.endswith("/"):
                 pass_over(name, OUTPUT_FOLDER)
                 continue
@@ -167,7 +167,7 @@ def remote_files(
 
 def _list(
     url: str, patterns: Sequence[str], leave_out: OutputFolders
-) -> Iterator[tuple[list[str], list[Any], list[Any]]]:
+) -> Iterator[list[tuple[str, Any, Any]]]:
     import fsspec
 
     current, own = leave_out.current, f"/{leave_out.own_folder}/"
@@ -190,12 +190,9 @@ def _list(
     meant = (name for name in wanted if _may_be_input(name, folder, outputs, leave_out.reserved))
     # a folder of a disk and its copy in a store come in the same order
     names = sorted(meant, key=lambda name: name.split("/"))
-    left_out = [name.removeprefix(folder) for name in nested if name.startswith(folder)]
-    yield left_out, [None] * len(left_out), [None] * len(left_out)
+    yield [(name.removeprefix(folder), None, None) for name in nested if name.startswith(folder)]
     for start in range(0, len(names), AT_ONCE):
-        some = names[start : start + AT_ONCE]
-        found = [files[name] or (None, None) for name in some]
-        yield some, [size for size, _ in found], [version for _, version in found]
+        yield [(name, *(files[name] or (None, None))) for name in names[start : start + AT_ONCE]]
 
 
 def is_meant(patterns: Sequence[str]) -> Callable[[str], bool]:
