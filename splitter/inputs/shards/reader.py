@@ -252,9 +252,7 @@ def _refuse_what_has_no_room(span: MemberLocation, path: str) -> None:
     """Refuse a member that scratch space cannot hold: what is packed may unpack to anything."""
     if span.size < LARGE:
         return
-    folder = os.path.dirname(os.path.dirname(path))
-    there = os.statvfs(folder)
-    free = there.f_bavail * there.f_frsize
+    free = shutil.disk_usage(os.path.dirname(os.path.dirname(path))).free
     if span.size > free:
         raise UnreadableInput(
             f"{span.shard.name}: the member takes {span.size:,} bytes, and the scratch space has {free:,}"
