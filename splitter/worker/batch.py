@@ -226,7 +226,8 @@ class BatchInProgress:
             return UnopenedFile(*input_file)
         if index in self._members:
             member = tools.members.take(input_file, index, self._members[index])
-            self._current_members[index] = tools.members.path_of(member), member.input
+            # not by `local_path`, which would make it a file
+            self._current_members[index] = member[1], member.input
             return member
         if index in self._remote:
             fetched = tools.fetcher.take(index)

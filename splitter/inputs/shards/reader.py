@@ -12,7 +12,7 @@ import shutil
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from splitter.archives.members import HELD_BYTES, PIECE, FilePart, SharedFile
 from splitter.archives.row_groups import rows_at_once
@@ -43,16 +43,12 @@ class MemberFile(InputFile):
     @property
     def local_path(self) -> str:
         """Return the path of a file with the content."""
-        path = self.file_path
+        # where it is, or will be
+        path = self[1]
         if self.held is not None:
             _write(path, [self.held] if isinstance(self.held, bytes) else self.held.pieces())
             self.held = None
         return path
-
-    @property
-    def file_path(self) -> str:
-        """Return where the file is, or will be."""
-        return cast("str", tuple.__getitem__(self, 1))
 
     def open(self) -> BinaryIO:
         if self.held is None or (isinstance(self.held, FilePart) and self.held.size > HELD_BYTES):
@@ -121,11 +117,6 @@ class MemberFiles:
             _write(path, [member.held])
             member.held = None
         return member
-
-    @staticmethod
-    def path_of(member: InputFile) -> str:
-        """Return where a member is a file, or would become one."""
-        return member.file_path if isinstance(member, MemberFile) else member.local_path
 
     def _content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
         try:
