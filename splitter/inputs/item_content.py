@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from splitter.errors import UnreadableInput
 from splitter.inputs.shards.index import LONGEST_LABEL
 from splitter.text.csv import python_text
 
@@ -89,14 +88,6 @@ def encoded(content: Any) -> tuple[str, bytes]:  # noqa: ANN401 - whatever a use
     # nothing is pickled
     np.save(buffer, array, allow_pickle=False)
     return ".npy", buffer.getvalue()
-
-
-def content_of_item(source: Any, at: int) -> tuple[str, bytes]:  # noqa: ANN401 - what a user has
-    """Return the ending and the content of an item; raise UnreadableInput if it cannot be read."""
-    try:
-        return encoded(divided(source[at], None)[0])
-    except Exception as error:
-        raise UnreadableInput(f"item {at} of <{type(source).__name__}>: {reason_of(error)}") from error
 
 
 def reason_of(error: Exception) -> str:

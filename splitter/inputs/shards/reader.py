@@ -18,7 +18,7 @@ from splitter.archives.members import HELD_BYTES, PIECE, FilePart, SharedFile
 from splitter.archives.row_groups import rows_at_once
 from splitter.errors import InputError, UnreadableInput
 from splitter.inputs.fetching import Fetcher, RemoteInput
-from splitter.inputs.item_content import content_of_item
+from splitter.inputs.item_content import divided, encoded, reason_of
 from splitter.inputs.locations import look_at
 from splitter.inputs.pieces import PieceAddress, PieceCutter
 from splitter.inputs.shards.index import InputShard, MemberLocation, is_kind, open_parquet, plain
@@ -324,11 +324,13 @@ class _Items(_ShardReader):
         self.shard, self._source = shard, source
 
     def content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:
-        ending, content = content_of_item(self._source, span.start)
+        name = f"item {span.start} of {span.shard.name}"
+        try:
+            ending, content = encoded(divided(self._source[span.start], None)[0])
+        except Exception as error:
+            raise UnreadableInput(f"{name}: {reason_of(error)}") from error
         if not path.endswith(ending):
-            raise UnreadableInput(
-                f"item {span.start} of {span.shard.name}: is another kind each time; fix that"
-            )
+            raise UnreadableInput(f"{name}: is another kind each time; fix that")
         return content
 
     def close(self) -> None:
