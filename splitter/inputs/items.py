@@ -144,12 +144,8 @@ def _looks_by_attributes(source: Any) -> list[_Look] | None:  # noqa: ANN401 - w
     # addresses in memory differ from run to run
     text = re.sub(" at 0x[0-9a-f]+", "", repr((type(source).__qualname__, how)))
     seed = xxhash.xxh3_64_intdigest(text.encode("utf-8", "replace"))
-    return [
-        _Look(
-            first.ending, data[at].nbytes, _hash(np.ascontiguousarray(data[at]), labels[at], seed), labels[at]
-        )
-        for at in range(count)
-    ]
+    pairs = zip(map(np.ascontiguousarray, data), labels, strict=True)
+    return [_Look(first.ending, one.nbytes, _hash(one, columns, seed), columns) for one, columns in pairs]
 
 
 def _looks_by_reading(source: Any, count: int) -> Iterator[_Look]:  # noqa: ANN401 - what a user has

@@ -163,14 +163,8 @@ def _read_one(listing: InputList, reading: ListReading) -> ListSource:
     if found.rename is not None:
         listing = replace(listing, rename=found.rename)
     root = root_below(found.home, os.fspath(listing.root or ""))
-    return ListSource(
-        _renamed(found.header, listing, reading),
-        found.rows,
-        root,
-        found.column or listing.path_column,
-        reading,
-        found.size_column,
-    )
+    header, column = _renamed(found.header, listing, reading), found.column or listing.path_column
+    return ListSource(header, found.rows, root, column, reading, found.size_column)
 
 
 def _renamed(header: Row, listing: InputList, reading: ListReading) -> Row:
