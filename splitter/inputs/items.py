@@ -17,6 +17,7 @@ from splitter.inputs.item_content import divided, encoded, is_content, labels_of
 from splitter.inputs.shards.index import InputShard
 from splitter.inputs.source import ListReading
 from splitter.storage.layout import Layout
+from splitter.stores.files import Found
 from splitter.system.pool import in_processes
 from splitter.text.csv import Row, python_text
 
@@ -67,7 +68,7 @@ def rows_of_items(source: Any, column: str, reading: ListReading) -> tuple[Row, 
     name = f"<{type(source).__name__}>"
     reading.items.append(source)
     reading.members.add(
-        InputShard(name, "items", len(looks), 0, column=str(number)),
+        InputShard(name, "items", Found(len(looks), 0), column=str(number)),
         [*map(Layout(os.getcwd()).location, names)],
         range(len(looks)),
         [one.size for one in looks],

@@ -29,6 +29,7 @@ from splitter.ledger.list_copy import ListDescription, description_of
 from splitter.ledger.records import OUTPUT_COLUMNS, SKIPPED_COLUMN
 from splitter.ledger.run_files import LISTED
 from splitter.storage.layout import Layout, key_hash
+from splitter.stores.files import Found
 from splitter.text.csv import Row
 from splitter.text.labels import EARLIER
 from splitter.text.urls import is_url, parent
@@ -174,10 +175,9 @@ class EarlierPieces:
         for (listed, size, checksum), together in itertools.groupby(rows, self._recording_of):
             pieces = [*together]
             if checksum:
-                number = int(size) if size.isdecimal() else 0
+                state = Found(int(size) if size.isdecimal() else 0, key_hash(checksum) >> 1)
                 where = self._recordings.location(listed)
-                version = key_hash(checksum) >> 1
-                shard = InputShard(where, "pieces", number, version, column=self._column, checksum=checksum)
+                shard = InputShard(where, "pieces", state, column=self._column, checksum=checksum)
                 names = [self._layout.location(row[self._at[1]]) for row in pieces]
                 index.add(shard, names, range(len(names)), [*map(self._bytes_of, pieces)], [""] * len(names))
             yield from pieces

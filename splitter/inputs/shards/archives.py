@@ -50,14 +50,14 @@ class _MemberGroup:
 
 def look_at_archive(location: str, member: str | None) -> ShardScan:
     """Return all samples of an archive, whether their members stand together or not."""
-    size, changed = state_of(location)
+    state = state_of(location)
     remote = is_url(location)
     parts = remote and gives_parts(location)
-    found = ShardScan(InputShard(location, "tar", size, changed))
+    found = ShardScan(InputShard(location, "tar", state))
     samples = _MemberGroups({*_asked_for(member)})
     fault = ""
     try:
-        with _unpacked(location, None if remote and not parts else size) as (stream, kind):
+        with _unpacked(location, None if remote and not parts else state.size) as (stream, kind):
             found.shard = found.shard._replace(kind=kind, whole=remote and (kind == "gzip" or not parts))
             for head in read_heads(stream):
                 samples.add(head, stream)
@@ -74,7 +74,7 @@ def look_at_archive(location: str, member: str | None) -> ShardScan:
     found.rows.sort(key=lambda row: row[1])
     if fault:
         found.rows.append(
-            (REST, size, 0, {}, f"{fault}; the samples before that are read; fix or remove the archive")
+            (REST, state.size, 0, {}, f"{fault}; the samples before that are read; fix or remove the archive")
         )
         found.cut = True
     return found

@@ -33,8 +33,7 @@ def open_arrow(location: str) -> Iterator[tuple[Any, Any]]:
 
 def look_at_arrow(location: str, column: str) -> ShardScan:
     """Return all rows of an Arrow file, without their contents."""
-    size, changed = state_of(location)
-    found = ShardScan(InputShard(location, "arrow", size, changed, column=column))
+    found = ShardScan(InputShard(location, "arrow", state_of(location), column=column))
     paths: list[str] = []
     spans: list[tuple[int, int]] = []
     rows: list[dict[str, str]] = []

@@ -37,19 +37,17 @@ class InputShard(NamedTuple):
     Attributes:
         location: Its path, or its URL.
         kind: How it is read.
-        size: Its bytes, as the survey found it.
-        changed: When it last changed, or a number for its version in a store.
+        found: Its size and version, as the survey found it.
         whole: Whether it must be fetched as a whole, if it is at a URL.
         column: In Parquet, the column of the contents; of items, the number of the dataset object; of pieces,
             the column of the list that says how to cut.
         cuts: The rows at which the row groups of Parquet begin.
-        checksum: Of a recording; `changed` stands for it, too.
+        checksum: Of a recording; its version stands for it, too.
     """
 
     location: str
     kind: Kind
-    size: int
-    changed: int
+    found: Found
     whole: bool = False
     column: str = ""
     cuts: tuple[int, ...] = ()
@@ -59,11 +57,6 @@ class InputShard(NamedTuple):
     def name(self) -> str:
         """Return what messages call it."""
         return without_secrets(self.location)
-
-    @property
-    def found(self) -> Found:
-        """Return its size and version."""
-        return Found(self.size, self.changed)
 
 
 class MemberLocation(NamedTuple):
@@ -206,7 +199,7 @@ class MemberIndex:
         """
         self.faults.update((self._count + at, fault) for at, fault in enumerate(why) if fault)
         begin = np.array(starts, "u8")
-        version = np.uint64(key_hash(f"{shard.size} {shard.changed}"))
+        version = np.uint64(key_hash(f"{shard.found.size} {shard.found.changed}"))
         # as a file's time, it tells whether an input is what it was
         changed = ((version + begin * _SPREAD) >> np.uint64(1)).astype("i8")
         if versions is not None:

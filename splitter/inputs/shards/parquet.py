@@ -84,16 +84,14 @@ def _parquet(location: str) -> Iterator[Any]:
 
 def look_at_parquet(location: str, column: str) -> ShardScan:
     """Return all rows of a Parquet file, without their contents."""
-    size, changed = state_of(location)
+    state = state_of(location)
     with _parquet(location) as file:
         names = file.schema_arrow.names
         if column not in names:
             raise Refused(f"{without_secrets(location)}: has no column {column!r} as the first file has")
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         cuts = [0, *accumulate(group.num_rows for group in groups)]
-        found = ShardScan(
-            InputShard(location, "parquet", size, changed, is_url(location), column, tuple(cuts[:-1]))
-        )
+        found = ShardScan(InputShard(location, "parquet", state, is_url(location), column, tuple(cuts[:-1])))
         labels = [
             name for name in names if name != column and not any_bytes(file.schema_arrow.field(name).type)
         ]

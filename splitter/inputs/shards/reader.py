@@ -110,7 +110,8 @@ class MemberFiles:
         member = MemberFile(listed.input, path, listed.columns, listed.rows, listed.scratch_folder)
         if shard.kind == "pieces":
             cut = listed.columns[shard.column]
-            member.held = self._cutter.read(PieceAddress(shard.location, cut, shard.size, shard.checksum))
+            piece = PieceAddress(shard.location, cut, shard.found.size, shard.checksum)
+            member.held = self._cutter.read(piece)
         else:
             member.held = self._content(span, path)
         if isinstance(member.held, bytes) and len(member.held) > HELD_BYTES:
