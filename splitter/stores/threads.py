@@ -18,12 +18,7 @@ def in_threads(
     if len(items) <= 1:
         return [function(item) for item in items]
     with ThreadPoolExecutor(min(at_a_time, len(items))) as pool:
-        waiting = [pool.submit(function, item) for item in items]
-        try:
-            return [one.result() for one in waiting]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        return list(pool.map(function, items))
 
 
 def each_in_threads(
