@@ -6,8 +6,7 @@ listing      `InputList`: what a user may give as inputs
 reading      an `InputList` -> a header and rows
 lists        CSV, TSV, JSONL and Parquet lists
 folders      the files of a folder, here or at a URL
-objects      Python lists, DataFrames and datasets
-items        dataset objects: the paths that they know, or their items
+objects      Python lists, DataFrames and dataset objects
 item_content an item as the bytes of a file
 labels       --labels: columns joined from another file
 next_stage   the manifest of one run as the list of the next

@@ -1,16 +1,30 @@
-"""Inputs that Python gives: lists of paths or rows, DataFrames, datasets."""
+"""Inputs that Python gives: lists of paths or rows, DataFrames, dataset objects such as torchvision's.
+
+paths    samples or imgs of an ImageFolder; a Subset of it         -> the files, and the names of classes
+items    anything else whose items are images, arrays or tensors   -> a file for each, made in the worker
+"""
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xxhash
 
 from splitter.errors import Refused
-from splitter.inputs.item_content import LABEL
-from splitter.inputs.items import is_dataset, rows_of_items, rows_of_paths
+from splitter.inputs.item_content import LABEL, divided, encoded, is_content, labels_of, reason_of
 from splitter.inputs.listing import InputList
 from splitter.inputs.lists import column_advice, names_shown
+from splitter.inputs.shards.index import InputShard
 from splitter.inputs.source import InputSource, ListReading, SourceRows
+from splitter.storage.layout import Layout
+from splitter.stores.files import Found
+from splitter.system.pool import in_processes
 from splitter.text.csv import Row, python_text
+
+# items that are read at a time, and the seconds that they may take
+_AT_ONCE, _PATIENCE = 64, 600.0
 
 
 class ObjectSource(InputSource):
@@ -22,13 +36,11 @@ class ObjectSource(InputSource):
         return not isinstance(location, str)
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
-        if is_dataset(location):
-            found = rows_of_paths(location, listing.column) or rows_of_items(
-                location, listing.column, reading
-            )
-            if found:
-                return SourceRows(*found, os.getcwd())
-        return SourceRows(*read_object(location, listing.column), os.getcwd())
+        column = listing.column
+        found: tuple[Row, Iterator[Row]] | None = None
+        if _is_dataset(location):
+            found = _rows_of_paths(location, column) or _rows_of_items(location, column, reading)
+        return SourceRows(*(found or read_object(location, column)), os.getcwd())
 
 
 def read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa: ANN401 - what a user has
@@ -81,3 +93,156 @@ def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]
 def _is_pair(value: Any) -> bool:  # noqa: ANN401 - what a user has
     two = isinstance(value, (tuple, list)) and len(value) == 2  # noqa: PLR2004
     return two and isinstance(value[0], (str, os.PathLike))
+
+
+# -- dataset objects ----------------------------------------------------------------------------------------
+
+
+class _Look(NamedTuple):
+    """What a look at an item has found; the hash tells whether the item is what it was."""
+
+    ending: str
+    size: int
+    hash: int
+    labels: dict[str, str]
+    fault: str = ""
+
+
+def _is_dataset(source: Any) -> bool:  # noqa: ANN401 - what a user has
+    """Return whether an object has items by index, and is no list or table."""
+    is_sequence = hasattr(source, "__len__") and hasattr(source, "__getitem__")
+    return (
+        is_sequence and not isinstance(source, (Mapping, list, tuple)) and not hasattr(source, "itertuples")
+    )
+
+
+def _rows_of_paths(source: Any, column: str) -> tuple[Row, Iterator[Row]] | None:  # noqa: ANN401
+    """Return the paths that a dataset knows, with the names of their classes; None if it knows none."""
+    pairs = _pairs_of(source)
+    if not pairs:
+        return None
+    classes = _classes_of(source)
+    names = [*dict.fromkeys(name for _, target in pairs for name in labels_of(target, classes))]
+    rows = ((os.fspath(path), labels_of(target, classes)) for path, target in pairs)
+    return [column, *names], ([path, *(labels.get(name, "") for name in names)] for path, labels in rows)
+
+
+def _rows_of_items(source: Any, column: str, reading: ListReading) -> tuple[Row, Iterator[Row]] | None:  # noqa: ANN401
+    """Return a row for each item that is content; None if the first is not. Workers get the items."""
+    if not len(source) or not _is_of_content(source):
+        return None
+    looks = [*(_looks_by_attributes(source) or _looks_by_reading(source, len(source)))]
+    usual = next((one.ending for one in looks if one.ending), "")
+    number = len(reading.items)
+    before = f"{number + 1}-" if number else ""
+    names = [f"{before}{at:08d}{one.ending or usual}" for at, one in enumerate(looks)]
+    name = f"<{type(source).__name__}>"
+    reading.items.append(source)
+    reading.members.add(
+        InputShard(name, "items", Found(len(looks), 0), column=str(number)),
+        [*map(Layout(os.getcwd()).location, names)],
+        range(len(looks)),
+        [one.size for one in looks],
+        [one.fault and f"item {at} of {name}: {one.fault}" for at, one in enumerate(looks)],
+        [one.hash >> 1 for one in looks],
+    )
+    labels = [*dict.fromkeys(label for one in looks for label in one.labels if label != column)]
+    rows = (
+        [name, *(one.labels.get(label, "") for label in labels)]
+        for name, one in zip(names, looks, strict=True)
+    )
+    return [column, *labels], rows
+
+
+def _pairs_of(source: Any) -> Sequence[tuple[Any, Any]] | None:  # noqa: ANN401 - what a user has
+    """Return paths with their targets, as ImageFolder has them; of a Subset, its part of them."""
+    for name in ("samples", "imgs"):
+        pairs: Any = getattr(source, name, None)
+        is_whole = isinstance(pairs, (list, tuple)) and len(pairs) == len(source)
+        if is_whole and all(isinstance(pair, tuple) and _is_pair(pair) for pair in pairs):
+            return pairs
+    if hasattr(source, "dataset") and hasattr(source, "indices"):
+        inner = _pairs_of(source.dataset)
+        return inner and [inner[at] for at in source.indices]
+    return None
+
+
+def _classes_of(source: Any) -> Sequence[Any] | None:  # noqa: ANN401 - what a user has
+    classes = getattr(source, "classes", None)
+    inner = getattr(source, "dataset", None)
+    if classes is None and inner is not None and inner is not source:
+        return _classes_of(inner)
+    return classes if isinstance(classes, (list, tuple)) else None
+
+
+def _is_of_content(source: Any) -> bool:  # noqa: ANN401 - what a user has
+    """Return whether the first item is content; it is read in another process."""
+    try:
+        [found] = in_processes(_first_is_content, [source], always_fork=True, patience=_PATIENCE)
+    except (ChildProcessError, TimeoutError):
+        # if it is a dataset of paths, reading these says what is wrong
+        return False
+    return found
+
+
+def _first_is_content(source: Any) -> bool:  # noqa: ANN401 - what a user has
+    item = source[0]
+    if isinstance(item, Mapping):
+        return any(map(is_content, item.values()))
+    return is_content(item[0] if isinstance(item, (tuple, list)) and item else item)
+
+
+def _looks_by_attributes(source: Any) -> list[_Look] | None:  # noqa: ANN401 - what a user has
+    """Return what `data` and `targets` tell of all items, as CIFAR and MNIST have them; None without."""
+    data, targets = getattr(source, "data", None), getattr(source, "targets", getattr(source, "labels", None))
+    if data is None or targets is None or getattr(source, "target_transform", None) is not None:
+        return None
+    count = len(source)
+    data = np.asarray(data) if hasattr(data, "__array__") else None
+    if data is None or len(data) != count or len(targets) != count:
+        return None
+    first = next(_looks_by_reading(source, 1))
+    classes = _classes_of(source)
+    try:
+        labels = [labels_of(target, classes) for target in targets]
+    except ValueError:
+        return None
+    if first.fault or first.labels != labels[0]:
+        return None
+    how = [getattr(source, name, None) for name in ("transform", "transforms")]
+    # addresses in memory differ from run to run
+    text = re.sub(" at 0x[0-9a-f]+", "", repr((type(source).__qualname__, how)))
+    seed = xxhash.xxh3_64_intdigest(text.encode("utf-8", "replace"))
+    pairs = zip(map(np.ascontiguousarray, data), labels, strict=True)
+    return [_Look(first.ending, one.nbytes, _hash(one, columns, seed), columns) for one, columns in pairs]
+
+
+def _looks_by_reading(source: Any, count: int) -> Iterator[_Look]:  # noqa: ANN401 - what a user has
+    """Look at the first items, in other processes."""
+
+    def look(start: int) -> list[_Look]:
+        return [*_look_at(source, range(start, min(start + _AT_ONCE, count)))]
+
+    starts = range(0, count, _AT_ONCE)
+    try:
+        for some in in_processes(look, starts, always_fork=True, patience=_PATIENCE):
+            yield from some
+    except (ChildProcessError, TimeoutError) as error:
+        raise Refused(f"inputs: the items of <{type(source).__name__}> cannot be read: {error}") from None
+
+
+def _look_at(source: Any, numbers: Sequence[int]) -> Iterator[_Look]:  # noqa: ANN401 - what a user has
+    classes = _classes_of(source)
+    for at in numbers:
+        try:
+            content, labels = divided(source[at], classes)
+            ending, packed = encoded(content)
+        except Exception as error:  # noqa: BLE001 - whatever a user's dataset raises, it is of this item
+            yield _Look("", 0, 0, {}, reason_of(error))
+        else:
+            yield _Look(ending, len(packed), _hash(packed, labels), labels)
+
+
+def _hash(content: Any, labels: dict[str, str], seed: int = 0) -> int:  # noqa: ANN401 - bytes, or an array
+    text = python_text(labels).encode("utf-8", "replace")
+    return xxhash.xxh3_64_intdigest(content, xxhash.xxh3_64_intdigest(text, seed))
