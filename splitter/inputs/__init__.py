@@ -9,10 +9,9 @@ folders      the files of a folder, here or at a URL
 objects      Python lists, DataFrames and dataset objects
 item_content an item as the bytes of a file
 labels       --labels: columns joined from another file
-next_stage   the manifest of one run as the list of the next
-metadata_stage  a list, which may be the manifest of a run that made metadata only
+next_stage   the manifest of one run as the list of the next: its outputs, or its inputs
 stages       the committed outputs of a stage as the inputs of the next one
-manifests    what an earlier run says of its manifest, and which outputs it left out
+manifests    what an earlier run says of its manifest: columns, their names here, what it left out
 table        the copy of the list: rows on disk, a few numbers for each in memory
 survey       one look at every input, before any work
 roots        the folder or URL that relative paths start from

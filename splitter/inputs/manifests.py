@@ -1,9 +1,18 @@
-"""What an earlier run says of its manifest, and of the outputs that `--keep` left out of it."""
+"""What an earlier run says of its manifest: columns, their names in the next run, what `--keep` left out.
+
+manifest of the first stage     label  input       output  size       checksum       part
+dataset list of the second      label  from_input  input   from_size  from_checksum  from_part
+
+A stage of metadata only has made no files, so the second takes its inputs again, with more columns:
+
+manifest of the first stage     label  input       output  size       checksum       quality
+dataset list of the second      label  input                                         quality
+"""
 
 import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from splitter.errors import Refused
@@ -12,11 +21,14 @@ from splitter.inputs.source import ListReading
 from splitter.ledger.keeping import COLUMN as KEPT
 from splitter.ledger.keeping import is_left_out
 from splitter.ledger.manifest import MANIFEST
-from splitter.ledger.records import OUTPUT_COLUMNS
+from splitter.ledger.records import OUTPUT_COLUMNS, SKIPPED_COLUMN
 from splitter.stores.listings import content_beside
+from splitter.text.labels import EARLIER
 from splitter.text.show import show_count
 from splitter.text.urls import is_url, joined, parent
 
+OUTPUT, INPUT = "output", "input"
+_OF_FILES = (*OUTPUT_COLUMNS, SKIPPED_COLUMN)
 SCHEMA_BESIDE = ".splitter/schema.json"
 
 
@@ -87,3 +99,64 @@ def left_out_of(folder: str, held: contextlib.ExitStack) -> set[int]:
     at, kept = header.index(OUTPUT_COLUMNS[0]), header.index(KEPT)
     # numbers take less memory than names
     return {hash(row[at]) for row in rows if row[at] and is_left_out(row[kept])}
+
+
+# -- what its columns are called -----------------------------------------------------------------------------
+
+
+def labels_of_manifest(path: str, header: Sequence[str]) -> list[str] | None:
+    """Return the dataset columns of a manifest in its output folder; None for any other list."""
+    if not {OUTPUT, "size", "checksum"} <= {*header}:
+        return None
+    fields = schema_of(path)
+    if not fields:
+        return None
+    own = {OUTPUT, "size", "checksum", "skipped", *fields["types"]} - {*fields["columns"]}
+    # what somebody has added is a label
+    return [name for name in header if name not in own]
+
+
+def names_in_next_stage(
+    header: Sequence[str], labels: Sequence[str], rename: Mapping[str, str]
+) -> dict[str, str]:
+    """Return new names of columns: those of the stage get a prefix, and its outputs are the inputs.
+
+    What `rename` says comes first. Labels keep their names; so do those of the stages before, which came
+    along as labels, and a name that is taken gets another prefix.
+    """
+    kept = [name for name in labels if name != INPUT]
+    names = {OUTPUT: INPUT, **rename}
+    taken = {*(name for name in kept if name not in names), *names.values()}
+    for name in header:
+        if name in names or name in kept:
+            continue
+        new = EARLIER + name
+        while new in taken:
+            new = EARLIER + new
+        taken.add(new)
+        names[name] = new
+    return names
+
+
+def names_after_columns(header: Sequence[str], rename: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return what the columns of a stage of metadata only are called after it; those that are left out go.
+
+    Its labels and its metadata keep their names, unless `rename` has others; what a manifest says of output
+    files goes, since there are none.
+    """
+    names = rename or {}
+    return {name: names.get(name, name) for name in header if name not in _OF_FILES or name in names}
+
+
+def columns_to_join(
+    path: str, header: Sequence[str], key: str, there: Sequence[str], rename: Mapping[str, str]
+) -> list[str]:
+    """Return the columns of a file of labels that are joined by the column `key` to those that are there.
+
+    Of a manifest these are the metadata: what it says of files is theirs, and labels are the list's own.
+    """
+    labels = labels_of_manifest(path, header)
+    if labels is None:
+        return [*header]
+    gone = {*header} - {*names_after_columns(header, rename)} | {*labels} & {*there} - {*rename}
+    return [name for name in header if name == key or name not in gone]

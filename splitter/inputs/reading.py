@@ -8,7 +8,7 @@ from splitter.errors import Refused, UnknownColumn
 from splitter.inputs.labels import LabelTable, RowTally, columns_to_join_by
 from splitter.inputs.listing import InputList, ListSequence
 from splitter.inputs.lists import names_shown, read_list, refuse_twins
-from splitter.inputs.next_stage import OUTPUT, columns_to_join
+from splitter.inputs.manifests import OUTPUT, columns_to_join
 from splitter.inputs.objects import read_object
 from splitter.inputs.roots import absolute_path, common_root, path_mover, root_below
 from splitter.inputs.source import ListReading

@@ -13,8 +13,7 @@ from splitter.inputs.dialects.source import DialectSource
 from splitter.inputs.folders import FolderSource
 from splitter.inputs.listing import InputList
 from splitter.inputs.lists import LISTS, suffix_of
-from splitter.inputs.metadata_stage import AnyListSource
-from splitter.inputs.next_stage import ManifestSource
+from splitter.inputs.next_stage import AnyListSource, ManifestSource
 from splitter.inputs.objects import ObjectSource
 from splitter.inputs.roots import absolute_path
 from splitter.inputs.shards.scan import ShardSource

@@ -14,7 +14,7 @@ import numpy as np
 
 from splitter.errors import Refused
 from splitter.inputs.listing import InputList
-from splitter.inputs.next_stage import INPUT, OUTPUT, names_after_columns, names_in_next_stage
+from splitter.inputs.manifests import INPUT, OUTPUT, names_after_columns, names_in_next_stage
 from splitter.inputs.shards.scan import add_members
 from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.ledger.journal import Journal

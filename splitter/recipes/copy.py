@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 from splitter.audio.headers import HEADER_COLUMNS
 from splitter.dataset import ProcessorDataset, Result
 from splitter.inputs.locations import look_at
-from splitter.inputs.next_stage import INPUT
+from splitter.inputs.manifests import INPUT
 from splitter.records import Expected, InputFile, OutputFile
 from splitter.storage.content import READ_AT_ONCE
 from splitter.text.labels import EARLIER, name_when_made

@@ -19,7 +19,7 @@ from splitter.archives.sources import sources_of
 from splitter.errors import Refused
 from splitter.inputs.folders import same_folder
 from splitter.inputs.listing import InputList
-from splitter.inputs.next_stage import names_in_next_stage
+from splitter.inputs.manifests import names_in_next_stage
 from splitter.inputs.shards.archives import look_at_archive
 from splitter.inputs.shards.arrow import look_at_arrow, open_arrow
 from splitter.inputs.shards.index import FIELDS_SHOWN, LONGEST_LABEL, MemberIndex, ShardScan
