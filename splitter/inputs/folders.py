@@ -37,14 +37,6 @@ def _instead(path: str) -> str:
     return ", except files whose names begin with a dot; check DATASET"
 
 
-def is_folder(path: str) -> bool:
-    """Return whether a path or URL names a folder."""
-    if not is_url(path):
-        return os.path.isdir(path)
-    # to ask takes a client, which takes a second to start
-    return path.endswith("/") or (suffix_of(path) not in LISTS and is_remote_folder(path))
-
-
 class FolderSource(InputSource):
     """A folder, here or at a URL, whose files are the inputs."""
 
@@ -52,7 +44,12 @@ class FolderSource(InputSource):
 
     def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401, ARG002 - as the seam
         """Take what is a folder; of a URL that may have to be asked."""
-        return isinstance(location, str) and is_folder(location)
+        if not isinstance(location, str):
+            return False
+        if not is_url(location):
+            return os.path.isdir(location)
+        # to ask takes a client, which takes a second to start
+        return location.endswith("/") or (suffix_of(location) not in LISTS and is_remote_folder(location))
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
         location = joined(location, "") if is_url(location) else location

@@ -139,9 +139,7 @@ def _content(url: str) -> Iterator[bytes | None]:
 
 
 def is_remote_folder(url: str) -> bool:
-    """Return whether a URL names a folder; one that ends in a slash does."""
-    if url.endswith("/"):
-        return True
+    """Return whether a store has a folder at a URL."""
     (found,) = from_process(lambda: _is_folder(url))
     return found
 
