@@ -24,7 +24,7 @@ from splitter.inputs.manifests import (
 )
 from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE
 from splitter.inputs.roots import root_below
-from splitter.inputs.shards.index import InputShard, MemberIndex
+from splitter.inputs.shards.index import InputShard, MemberIndex, ShardScan
 from splitter.inputs.shards.scan import add_members
 from splitter.inputs.source import USES, ListReading, SourceRows, refuse_option
 from splitter.ledger.keeping import is_left_out
@@ -176,7 +176,8 @@ class _EarlierPieces:
                 where = self._recordings.location(listed)
                 shard = InputShard(where, "pieces", state, column=self._column, checksum=checksum)
                 names = [self._layout.location(row[self._at[1]]) for row in pieces]
-                index.add(shard, names, range(len(names)), [*map(self._bytes_of, pieces)], [""] * len(names))
+                about = enumerate(map(self._bytes_of, pieces))
+                index.add(ShardScan(shard, [("", at, bytes_of, {}, "") for at, bytes_of in about]), names)
             yield from pieces
 
     def _recording_of(self, row: Row) -> tuple[str, str, str]:

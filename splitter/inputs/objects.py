@@ -16,7 +16,7 @@ from splitter.errors import Refused
 from splitter.inputs.item_content import LABEL, divided, encoded, is_content, labels_of, reason_of
 from splitter.inputs.listing import InputList
 from splitter.inputs.lists import column_advice, names_shown
-from splitter.inputs.shards.index import InputShard
+from splitter.inputs.shards.index import InputShard, ShardScan
 from splitter.inputs.source import InputSource, ListReading, SourceRows
 from splitter.storage.layout import Layout
 from splitter.stores.files import Found
@@ -138,20 +138,14 @@ def _rows_of_items(source: Any, column: str, reading: ListReading) -> tuple[Row,
     names = [f"{before}{at:08d}{one.ending or usual}" for at, one in enumerate(looks)]
     name = f"<{type(source).__name__}>"
     reading.items.append(source)
-    reading.members.add(
-        InputShard(name, "items", Found(len(looks), 0), column=str(number)),
-        [*map(Layout(os.getcwd()).location, names)],
-        range(len(looks)),
-        [one.size for one in looks],
-        [one.fault and f"item {at} of {name}: {one.fault}" for at, one in enumerate(looks)],
-        [one.hash >> 1 for one in looks],
-    )
+    found = ShardScan(InputShard(name, "items", Found(len(looks), 0), column=str(number)))
+    for at, one in enumerate(looks):
+        fault = one.fault and f"item {at} of {name}: {one.fault}"
+        found.rows.append((names[at], at, one.size, one.labels, fault))
+    locations = [*map(Layout(os.getcwd()).location, names)]
+    reading.members.add(found, locations, [one.hash >> 1 for one in looks])
     labels = [*dict.fromkeys(label for one in looks for label in one.labels if label != column)]
-    rows = (
-        [name, *(one.labels.get(label, "") for label in labels)]
-        for name, one in zip(names, looks, strict=True)
-    )
-    return [column, *labels], rows
+    return [column, *labels], ([row[0], *(row[3].get(label, "") for label in labels)] for row in found.rows)
 
 
 def _pairs_of(source: Any) -> Sequence[tuple[Any, Any]] | None:  # noqa: ANN401 - what a user has

@@ -184,36 +184,24 @@ class MemberIndex:
     def __len__(self) -> int:
         return self._count
 
-    def add(  # noqa: PLR0913, PLR0917 - columns of one table
-        self,
-        shard: InputShard,
-        locations: Sequence[str],
-        starts: Sequence[int],
-        sizes: Sequence[int],
-        why: Sequence[str],
-        versions: Sequence[int] | None = None,
-    ) -> None:
-        """Note the inputs of a shard: the path or URL that stands for each, where it is, what is wrong.
+    def add(self, found: ShardScan, locations: Sequence[str], versions: Sequence[int] | None = None) -> None:
+        """Note the inputs of a shard, with the path or URL that stands for each.
 
         `versions` are numbers that tell whether each is what it was; by default the shard tells.
         """
-        self.faults.update((self._count + at, fault) for at, fault in enumerate(why) if fault)
-        begin = np.array(starts, "u8")
-        version = np.uint64(key_hash(f"{shard.found.size} {shard.found.changed}"))
+        self.faults.update((self._count + at, row[4]) for at, row in enumerate(found.rows) if row[4])
+        begin = np.array([row[1] for row in found.rows], "u8")
+        sizes = np.array([row[2] for row in found.rows], "i8")
+        version = np.uint64(key_hash(f"{found.shard.found.size} {found.shard.found.changed}"))
         # as a file's time, it tells whether an input is what it was
         changed = ((version + begin * _SPREAD) >> np.uint64(1)).astype("i8")
         if versions is not None:
             changed = np.array(versions, "i8")
         hashes = np.fromiter(map(key_hash, locations), "u8", len(locations))
         of_shard = np.full(len(locations), len(self.shards), "i4")
-        self._pieces.append((hashes, of_shard, begin.astype("i8"), np.array(sizes, "i8"), changed))
-        self.shards.append(shard)
+        self._pieces.append((hashes, of_shard, begin.astype("i8"), sizes, changed))
+        self.shards.append(found.shard)
         self._count += len(locations)
-
-    def add_found(self, found: ShardScan, locations: Sequence[str]) -> None:
-        """Note what a look at a shard has found."""
-        _, starts, sizes, _, faults = [*zip(*found.rows, strict=True)] or [()] * 5
-        self.add(found.shard, locations, starts, sizes, faults)
 
     def in_order(self) -> "MemberIndex":
         """Make ready for questions."""

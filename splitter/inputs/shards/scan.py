@@ -138,7 +138,7 @@ def rows_of_shards(  # noqa: PLR0913, PLR0917
     for location, found in zip(locations, _each(look, locations), strict=True):
         shard_name = _name(location, home)
         texts = [f"{shard_name}/{name}" for name, *_ in found.rows]
-        index.add_found(found, [*map(Layout(home).location, texts)])
+        index.add(found, [*map(Layout(home).location, texts)])
         if found.cut:
             index.unread.append(shard_name)
         for listed, (_, _, _, columns, _) in zip(texts, found.rows, strict=True):
@@ -210,7 +210,7 @@ def add_members(locations: Iterable[str], member: str | None, index: MemberIndex
     shards = dict.fromkeys(filter(None, map(_shard_around, locations)))
     for shard, found in zip(shards, _each(partial(_rescan, member=member), [*shards]), strict=True):
         if found is not None:
-            index.add_found(found, [f"{shard}/{name}" for name, *_ in found.rows])
+            index.add(found, [f"{shard}/{name}" for name, *_ in found.rows])
 
 
 def _shard_around(location: str) -> str:
