@@ -18,6 +18,7 @@ from splitter.inputs.listing import InputList
 from splitter.inputs.locations import look_at
 from splitter.inputs.reading import read_source
 from splitter.inputs.shards.reader import MemberFiles
+from splitter.inputs.source import ListReading
 from splitter.inputs.table import InputTable, copy_list
 from splitter.records import Expected, InputFile, OutputFile, Scalar, Scratch, UnopenedFile, content_bytes
 from splitter.storage.layout import Layout
@@ -173,7 +174,7 @@ class ProcessorDataset(Dataset[tuple[tuple[OutputFile, ...], dict[str, Scalar]]]
 
     def _opened(self) -> InputTable:
         if self._table is None:
-            source = read_source(inputs_of(self), group_rows=self.group_rows)
+            source = read_source(inputs_of(self), ListReading(group_rows=self.group_rows))
             refuse_columns(self, source.header)
             # an unnamed file: it goes with the process, and nobody else sees it
             file = tempfile.TemporaryFile()  # noqa: SIM115

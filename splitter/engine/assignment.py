@@ -21,6 +21,7 @@ from splitter.inputs.labels import RowTally
 from splitter.inputs.listing import InputList
 from splitter.inputs.locations import marks_of
 from splitter.inputs.reading import ListSource, read_source, refuse_no_match
+from splitter.inputs.source import ListReading
 from splitter.inputs.stages import StageOutputs
 from splitter.inputs.survey import Survey, advice_on_missing, survey
 from splitter.inputs.table import InputTable, copy_list
@@ -149,7 +150,7 @@ def read_request(
     executor = _executor(dataset, options)
     dataset.device = executor.device(options.device)
     listing = listing_of(dataset.inputs, options)
-    source = read_source(listing, leave_out=storage.root, group_rows=dataset.group_rows, tell=display.say)
+    source = read_source(listing, ListReading(storage.root, dataset.group_rows, display.say))
     sink: Sink = SINKS.load(options.sink, Sink)(options)
     refuse_for_shards(sink, options)
     if not sink.makes_files:

@@ -40,20 +40,9 @@ class ListSource:
     size_column: str | None = None
 
 
-def read_source(
-    listing: InputList,
-    *,
-    leave_out: str = "",
-    group_rows: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
-) -> ListSource:
-    """Read a list; the other arguments are those of `ListReading`."""
-    return _read(listing, ListReading(leave_out, group_rows, tell))
-
-
-def _read(listing: InputList, reading: ListReading, *, more: bool = False) -> ListSource:
+def read_source(listing: InputList, reading: ListReading | None = None, *, more: bool = False) -> ListSource:
     """Return what a list names; `more` says that labels are joined to it later."""
-    has_labels = listing.labels is not None
+    reading, has_labels = reading or ListReading(), listing.labels is not None
     if isinstance(listing.source, ListSequence):
         found = _read_several(listing, reading, more=more or has_labels)
     else:
@@ -132,7 +121,7 @@ def refuse_no_match(condition: str | None, left_out: int) -> None:
 
 def _read_several(listing: InputList, reading: ListReading, *, more: bool) -> ListSource:
     """Read lists one after the other, with relative paths below the root that they have in common."""
-    found = [_read(part, reading, more=more) for part in listing.source.parts]
+    found = [read_source(part, reading, more=more) for part in listing.source.parts]
     column = found[0].column
     for part in found:
         if part.column != column:

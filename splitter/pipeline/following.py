@@ -24,6 +24,7 @@ from splitter.engine.rounds import FEW_INPUTS, ROUNDS_WITHOUT_PROGRESS, Progress
 from splitter.engine.taken_names import TakenFolders
 from splitter.errors import Refused, StorageError, UnknownColumn
 from splitter.inputs.reading import read_source
+from splitter.inputs.source import ListReading
 from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal
 from splitter.ledger.part_shares import bytes_together
@@ -327,9 +328,8 @@ class _Waves(BatchPlanner):
         listing = replace(request.listing, source=replace(request.listing.source, committed=wave))
         rows: list[Row] = []
         with contextlib.suppress(*WHILE_MERGED):
-            source = read_source(
-                listing, leave_out=request.storage.root, group_rows=request.dataset.group_rows
-            )
+            reading = ListReading(request.storage.root, request.dataset.group_rows)
+            source = read_source(listing, reading)
             source.rows = rows = [*source.rows]
         return replace(request, listing=listing, source=source) if rows else None
 
