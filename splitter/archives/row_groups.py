@@ -4,37 +4,39 @@ A few kilobytes may unpack to gigabytes: zeros compress a thousandfold, and a si
 dictionary of a column may be that of a million rows. The sizes in the footer are checked first.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 # good and maximum size of rows read at once, and maximum size of the contents of a row group
 GOOD_SIZE, MOST_AT_ONCE, MOST_IN_GROUP = 256 << 20, 1 << 30, 4 << 30
-# rows of text converted to Python objects at once
-MOST_ROWS = 256
+# rows of text, and of contents, that are converted to Python objects at once
+MOST_ROWS, MOST_CONTENTS = 256, 64
 # text and numbers rarely compress better, and contents not at all
 _USUAL_RATIO = 32
 
 
-def rows_at_once(metadata: Any, groups: Iterable[int], columns: Collection[str], most: int) -> int:  # noqa: ANN401
-    """Return how many rows of some columns to read at once to limit memory.
+def row_batches(
+    file: Any,  # noqa: ANN401 - pyarrow has no types
+    columns: Sequence[str],
+    most: int,
+    groups: Sequence[int] | None = None,
+) -> Iterator[Any]:
+    """Yield rows of some columns, at most so many at once, and fewer where one may need much memory.
 
-    Args:
-        metadata: The metadata of the file.
-        groups: The row groups to read.
-        columns: The names of the columns; for columns in a struct, the name of the struct.
-        most: Maximum number of rows, if they are small.
+    They are those of all row groups, or of some. Of a column in a struct, all of the struct counts.
     """
-    largest = max((_largest_row(metadata.row_group(group), columns) for group in groups), default=0)
-    return max(1, min(most, GOOD_SIZE // max(1, largest)))
+    groups = range(file.metadata.num_row_groups) if groups is None else groups
+    names = {name.split(".")[0] for name in columns}
+    largest = max((_largest_row(file.metadata.row_group(group), names) for group in groups), default=0)
+    rows = max(1, min(most, GOOD_SIZE // max(1, largest)))
+    return file.iter_batches(batch_size=rows, row_groups=groups, columns=columns, use_threads=False)
 
 
-def batches_of(file: Any, columns: Collection[str]) -> Iterator[Any]:  # noqa: ANN401 - pyarrow has no types
+def batches_of(file: Any, columns: Sequence[str]) -> Iterator[Any]:  # noqa: ANN401 - as above
     """Yield rows of some columns of a file, a few at a time; ValueError if they need too much memory."""
-    groups = range(file.metadata.num_row_groups)
-    for group in groups:
+    for group in range(file.metadata.num_row_groups):
         _refuse(group, _largest_row(file.metadata.row_group(group), columns), MOST_AT_ONCE)
-    rows = rows_at_once(file.metadata, groups, columns, MOST_ROWS)
-    for batch in file.iter_batches(batch_size=rows, columns=[*columns], use_threads=False):
+    for batch in row_batches(file, columns, MOST_ROWS):
         if batch.nbytes > MOST_AT_ONCE:
             raise ValueError(f"{len(batch)} rows unpack to {batch.nbytes:,} bytes")
         yield batch
@@ -66,12 +68,11 @@ def stated_size(group: Any, column: str) -> int:  # noqa: ANN401 - as above
     return sum(chunk.total_uncompressed_size for chunk in _chunks(group, [column]))
 
 
-def read_group(file: Any, group: int, column: str, most: int = 64) -> Iterator[Any]:  # noqa: ANN401 - as above
+def read_group(file: Any, group: int, column: str) -> Iterator[Any]:  # noqa: ANN401 - as above
     """Read a column of a row group, a few rows at a time; raise ValueError if it needs too much memory."""
     _refuse(group, stated_size(file.metadata.row_group(group), column), MOST_IN_GROUP)
     read = 0
-    rows = rows_at_once(file.metadata, [group], [column], most)
-    for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=[column], use_threads=False):
+    for batch in row_batches(file, [column], MOST_CONTENTS, [group]):
         # regardless of the footer
         read += batch.nbytes
         _refuse(group, read, MOST_IN_GROUP)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import xxhash
 
 from splitter.archives.reader import read_members
-from splitter.archives.row_groups import read_group, rows_at_once
+from splitter.archives.row_groups import read_group, row_batches
 from splitter.errors import Refused, StorageError
 from splitter.inputs.pieces import CUT, SOURCE_CHECKSUM, SOURCE_SIZE, PieceAddress
 from splitter.outputs.files import READ_AHEAD, ByteRange, Files, RemoteFiles, files_at
@@ -327,9 +327,7 @@ class ParquetShardReader(_OpenShard):
         key = name.rpartition(".")[0]
         row = 0
         with self._telling():
-            groups = range(self._table.metadata.num_row_groups)
-            rows = rows_at_once(self._table.metadata, groups, ["key"], MOST_KEYS)
-            for batch in self._table.iter_batches(batch_size=rows, columns=["key"], use_threads=False):
+            for batch in row_batches(self._table, ["key"], MOST_KEYS):
                 keys: list[str] = batch.column("key").to_pylist()
                 if key in keys:
                     return row + keys.index(key)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from splitter.archives.row_groups import MOST_ROWS, batches_of, rows_at_once, stated_size
+from splitter.archives.row_groups import MOST_ROWS, batches_of, row_batches, stated_size
 from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.shards.archives import MOST_LABELS, is_too_long, safe_name
 from splitter.inputs.shards.index import (
@@ -155,8 +155,7 @@ def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
     at = kind.get_field_index("path") if is_kind(kind, "struct") else -1
     if at >= 0 and is_kind(kind.field(at).type, "string", "large_string", "string_view"):
         held = 0
-        at_once = rows_at_once(file.metadata, range(file.num_row_groups), [column], MOST_ROWS)
-        for batch in file.iter_batches(batch_size=at_once, columns=[f"{column}.path"], use_threads=False):
+        for batch in row_batches(file, [f"{column}.path"], MOST_ROWS):
             held += batch.nbytes
             if held > MOST_LABELS:
                 raise ValueError(f"its paths are more than {MOST_LABELS:,} bytes")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from splitter.archives.members import HELD_BYTES, PIECE, FilePart, SharedFile
-from splitter.archives.row_groups import rows_at_once
+from splitter.archives.row_groups import row_batches
 from splitter.errors import InputError, UnreadableInput
 from splitter.inputs.fetching import Fetcher, RemoteInput
 from splitter.inputs.item_content import divided, encoded, reason_of
@@ -300,12 +300,7 @@ class _Parquet(_ShardReader):
             self._first = self._next = self.shard.cuts[group]
             chosen = range(self._file.num_row_groups)[group:][:groups]
             rows = max(1, min(MOST_HELD_ROWS, HELD_ROWS_BYTES // max(1, size)))
-            self._batches = self._file.iter_batches(
-                batch_size=rows_at_once(self._file.metadata, chosen, [self.shard.column], rows),
-                row_groups=chosen,
-                columns=[self._column],
-                use_threads=False,
-            )
+            self._batches = row_batches(self._file, [self._column], rows, chosen)
         while row >= self._next:
             self._rows = next(self._batches)
             self._first, self._next = self._next, self._next + len(self._rows)
