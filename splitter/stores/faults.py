@@ -52,13 +52,12 @@ _PASSING_CODES = frozenset(
 )
 
 
-def code_of(error: BaseException | None) -> str:
+def code_of(error: BaseException) -> str:
     """Return S3's word for what went wrong; nothing if it has said none."""
-    while error is not None:
-        response = getattr(error, "response", None)
+    for one in _causes(error):
+        response = getattr(one, "response", None)
         if isinstance(response, dict) and response.get("Error", {}).get("Code"):
             return str(response["Error"]["Code"])
-        error = error.__cause__
     return ""
 
 

@@ -51,14 +51,9 @@ def supervisions(there: Written) -> Iterator[Entry]:
     for line, fields in objects(there):
         with there.naming(line):
             cut = _cut(fields)
-            found = [_moved(one, cut[START]) for one in _supervisions(fields)]
+            found = [{**one, "start": span(cut[START], one.get("start"))[1]} for one in _supervisions(fields)]
             entries = [_supervision(one, cut[INPUT]) for one in found]
         yield from entries
-
-
-def _moved(supervision: dict[str, Any], start: str) -> dict[str, Any]:
-    """Return a supervision of a cut, with its time in the recording."""
-    return {**supervision, "start": span(start, supervision.get("start"))[1]}
 
 
 def is_cut(fields: dict[str, Any]) -> bool:
@@ -78,13 +73,15 @@ def _cut(fields: dict[str, Any]) -> Entry:
     start, end = span(fields.get("start"), fields.get("duration"))
     columns = [_columns(one) for one in given]
     names = dict.fromkeys(name for one in columns for name in one)
+    path = _source(recording)
+    several = len(recording.get("channel_ids") or ()) > 1
     return {
-        INPUT: _source(recording),
+        INPUT: path,
         START: start,
         END: end,
         **{name: _together(name, [one[name] for one in columns if one.get(name)]) for name in names},
         "id": json_text(fields.get("id")),
-        **_channel(fields, recording),
+        **({"channel": json_text(fields.get("channel"))} if several else {}),
         **_custom(fields),
     }
 
@@ -117,12 +114,6 @@ def _columns(supervision: dict[str, Any]) -> Entry:
 def _custom(fields: dict[str, Any]) -> Entry:
     custom = fields.get("custom")
     return scalars(custom, INPUT, START, END, TEXT, SPEAKER, "id") if isinstance(custom, dict) else {}
-
-
-def _channel(fields: dict[str, Any], recording: dict[str, Any]) -> Entry:
-    """Return the channel of a cut, where there is more than one."""
-    several = len(recording.get("channel_ids") or ()) > 1
-    return {"channel": json_text(fields.get("channel"))} if several else {}
 
 
 def _source(recording: Any) -> str:  # noqa: ANN401 - whatever JSON holds

@@ -34,7 +34,7 @@ class DialectSource(InputSource):
         if (listing.patterns or listing.folder_label) and os.path.isdir(location):
             # its files are the inputs, whatever else it is
             return False
-        if _is_packed(location) and (is_url(location) or os.path.isfile(location)):
+        if location.lower().endswith(_PACKED_LINES) and (is_url(location) or os.path.isfile(location)):
             return True
         return not is_url(location) and dialect_of(look(location, location)) is not None
 
@@ -46,17 +46,13 @@ class DialectSource(InputSource):
         dialect = _named(listing.from_, there) if listing.from_ is not None else dialect_of(there)
         if dialect is None:
             advice = "name one with --from"
-            if _is_packed(there.name):
+            if there.name.lower().endswith(_PACKED_LINES):
                 # a damaged one cannot be told by its content
                 collections.deque(lines(there.path, there.name), maxlen=0)
                 advice += ", or unpack it"
             raise Refused(f"{there.name}: no tool is known to write this; {advice}")
         refuse_others(listing, dialect.takes)
         return dialect.read(there, home, listing, reading)
-
-
-def _is_packed(location: str) -> bool:
-    return location.lower().endswith(_PACKED_LINES)
 
 
 def dialect_of(there: Written) -> Dialect | None:
