@@ -30,7 +30,6 @@ class SharedFile:
             return cls(os.dup(file.fileno()))
 
     def read(self, size: int, at: int) -> bytes:
-        """Return a piece of the file."""
         return os.pread(self._descriptor, size, at)
 
     def write(self, content: bytes, at: int) -> None:
@@ -51,7 +50,6 @@ class FilePart(NamedTuple):
     size: int
 
     def read(self) -> bytes:
-        """Return the content."""
         return b"".join(self.pieces())
 
     def pieces(self) -> Iterator[bytes]:
@@ -93,7 +91,6 @@ class Member(NamedTuple):
             yield self.content
 
     def read(self) -> bytes:
-        """Return the whole content."""
         return b"".join(self.pieces())
 
 

@@ -137,7 +137,6 @@ class CountedStream:
         return data
 
     def skip(self, size: int) -> None:
-        """Skip bytes."""
         if self._size is not None and size > SOUGHT_BYTES:
             if self.at + size > self._size:
                 raise self.error(CUT_OFF)

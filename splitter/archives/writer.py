@@ -18,7 +18,6 @@ class ArchiveWriter:
         self.size = 0
 
     def add(self, member: Member) -> None:
-        """Append a member."""
         self._write(header(member.name, member.size))
         written = 0
         for piece in member.pieces():
@@ -31,7 +30,6 @@ class ArchiveWriter:
         self._write(bytes(-member.size % BLOCK))
 
     def finish(self) -> None:
-        """Write the end of the archive."""
         self._write(END)
 
     def _write(self, data: bytes) -> None:

@@ -74,12 +74,10 @@ class _OpenRecordings(OrderedDict["tuple[str, Storing]", _OpenRecording]):
 
     @property
     def folder(self) -> str:
-        """The folder for copies."""
         self._folder = self._folder or self._space.enter_context(temporary_folder())
         return self._folder
 
     def close(self) -> None:
-        """Close all that are open."""
         here = os.getpid() == self._process
         while self:
             recording = self.popitem()[1]
@@ -128,7 +126,6 @@ class PieceCutter:
             return content_bytes(cut.content(recording.source))
 
     def close(self) -> None:
-        """Close what is open."""
         self._open.close()
 
     def _recording(self, piece: PieceAddress, cut: "Cut") -> _OpenRecording:

@@ -27,6 +27,5 @@ class Gate:
             self._is_open = bool(poll.poll(seconds * 1000))
 
     def close(self) -> None:
-        """Close the descriptors."""
         for end in self.ends:
             os.close(end)

@@ -39,7 +39,6 @@ class Written:
 
     @property
     def is_folder(self) -> bool:
-        """Return whether it is a folder."""
         return os.path.isdir(self.path)
 
     def file(self, name: str) -> "Written":

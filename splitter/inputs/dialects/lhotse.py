@@ -147,7 +147,6 @@ class _Recordings:
         self._folder, self._name = os.path.split(there.path)
 
     def path(self, recording: str) -> str:
-        """Return the path of a recording."""
         if recording not in self._paths:
             raise ValueError(f"is of recording {recording!r}, which is not among the recordings")
         return self._paths[recording]

@@ -192,7 +192,6 @@ class _ShardReader(ABC):
         """Return the content of a member, or where it is; None if it is large and was written to `path`."""
 
     def close(self) -> None:
-        """Let the file go."""
         self._raw.close()
 
 
