@@ -55,11 +55,9 @@ def beside(path: str, name: str) -> bytes | None:
     there = _name_beside(path, name)
     if is_url(path):
         return content_beside(there)
-    try:
-        with open(there, "rb") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), open(there, "rb") as file:
+        return file.read()
+    return None
 
 
 def keep_column(path: str, header: Sequence[str]) -> int | None:

@@ -251,10 +251,9 @@ class S3Objects(Objects):
         return self._patiently(get)
 
     def size(self, name: str) -> int | None:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             return int(self._ask("head_object", name)["ContentLength"])
-        except FileNotFoundError:
-            return None
+        return None
 
     def copy(self, source: str, target: str) -> None:
         """Send one request, below 5 GB."""

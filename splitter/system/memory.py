@@ -59,9 +59,7 @@ def _unshared_memory(process: int) -> int:
 
 def _kilobytes(path: str, names: tuple[str, ...]) -> int | None:
     """Return the sum of some lines of a kernel file; None if the file is missing."""
-    try:
-        with open(path) as file:
-            fields = dict(line.split(":", 1) for line in file if ":" in line)
-    except OSError:
-        return None
-    return sum(int(fields[name].split()[0]) for name in names if name in fields)
+    with contextlib.suppress(OSError), open(path) as file:
+        fields = dict(line.split(":", 1) for line in file if ":" in line)
+        return sum(int(fields[name].split()[0]) for name in names if name in fields)
+    return None
