@@ -18,11 +18,7 @@ def path_mover(root: str, common: str) -> Callable[[str], str]:
     if not root.startswith(below) or below == "/":
         return layout.location
     inner = root.removeprefix(below)
-
-    def moved(text: str) -> str:
-        return text if text[:1] == "/" or "://" in text else f"{inner}/{text}"
-
-    return moved
+    return lambda text: text if text[:1] == "/" or "://" in text else f"{inner}/{text}"
 
 
 def common_root(roots: list[str]) -> str:

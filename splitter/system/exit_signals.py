@@ -6,6 +6,9 @@ import signal
 import sys
 from collections.abc import Iterator
 
+# Windows has no SIGHUP
+_ASKING_TO_END = () if sys.platform == "win32" else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def is_starting() -> bool:
     """Return whether `python -m splitter` is still importing the package."""
@@ -15,15 +18,10 @@ def is_starting() -> bool:
 
 def end_at_signals() -> None:
     """End the program at once when a signal asks for it; a run sets its own handlers."""
-    for number in _asking():
+    for number in _ASKING_TO_END:
         # what nohup, or a shell's `&`, has had ignored stays ignored
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _end)
-
-
-def _asking() -> tuple[int, ...]:
-    # Windows has no SIGHUP
-    return () if sys.platform == "win32" else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _end(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler's arguments
@@ -33,7 +31,7 @@ def _end(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler
 @contextlib.contextmanager
 def saying_so() -> Iterator[None]:
     """Tell that nothing was done yet, if a signal ends the program within this."""
-    numbers = [number for number in _asking() if signal.getsignal(number) is _end]
+    numbers = [number for number in _ASKING_TO_END if signal.getsignal(number) is _end]
     for number in numbers:
         signal.signal(number, _say_and_end)
     try:
