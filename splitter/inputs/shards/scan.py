@@ -36,17 +36,8 @@ _PARQUET = re.compile(r"\.parquet", re.IGNORECASE)
 _INSIDE = re.compile(r"\.(tar|tar\.[^/]*|tgz|parquet|arrow)/", re.IGNORECASE)
 
 
-def is_archive(text: str) -> bool:
-    """Return whether a DATASET names tar archives."""
-    return _ends_with(_ARCHIVE, text)
-
-
-def is_parquet(text: str) -> bool:
-    """Return whether a DATASET names Parquet files."""
-    return _ends_with(_PARQUET, text)
-
-
 def _ends_with(ending: re.Pattern[str], text: str) -> bool:
+    """Return whether a DATASET names tar archives, or Parquet files."""
     name = file_name(text) if is_url(text) else text.rpartition("/")[2]
     # the last one: data.tar.parts/list.csv is no archive, and a.tar.b.tar is one
     return any(ending.fullmatch(name, match.start()) for match in ending.finditer(name))
@@ -80,11 +71,11 @@ class ShardSource(InputSource):
             return False
         if os.path.isdir(location):
             return bool(shards_of_run(location))
-        return is_archive(location) or is_parquet(location)
+        return _ends_with(_ARCHIVE, location) or _ends_with(_PARQUET, location)
 
     def options(self, location: Any) -> set[str]:  # noqa: ANN401
         """Return its options; Parquet is taken for a list."""
-        return {"member"} if is_archive(location) else {"column", "root"}
+        return {"member"} if _ends_with(_ARCHIVE, location) else {"column", "root"}
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows | None:  # noqa: ANN401
         """Return a row for each sample; None for Parquet that is a list."""
@@ -104,7 +95,7 @@ def _read_shards(text: str, listing: InputList, reading: ListReading) -> SourceR
     """Return the rows of shards; None for Parquet that is a list of paths."""
     # a client of a store brings a thread, and this process is still to fork
     [locations] = _each(lambda name: [source.location for source in sources_of([name])], [text])
-    if is_parquet(text):
+    if _ends_with(_PARQUET, text):
         find = partial(contents_column, path_column=listing.column, asked=listing.member)
         [contents] = _each(find, locations[:1])
         if contents is None:
@@ -221,7 +212,7 @@ def _shard_around(location: str) -> str:
 
 def _rescan(location: str, member: str | None) -> ShardScan | None:
     try:
-        if is_archive(location):
+        if _ends_with(_ARCHIVE, location):
             return look_at_archive(location, member)
         if location.endswith(".arrow"):
             with open_arrow(location) as (_, reader):
