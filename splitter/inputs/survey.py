@@ -138,8 +138,10 @@ def _look_at_block(
         found = found or absent(location)
         sizes.append(found.size)
         times.append(found.changed)
-    for number, remote in _look_at_urls(urls):
-        sizes[number], times[number] = remote
+    told_of_urls = look_at_all(urls.values())
+    for number, url in urls.items():
+        if isinstance(remote := told_of_urls[url], Found):
+            sizes[number], times[number] = remote
     numbers = np.array(folders, "i8"), np.array(sizes, "i8"), np.array(times, "i8")
     block = np.array(keys, "u8"), *numbers, at
     return block, np.fromiter(outer_folders.values(), "i8", len(outer_folders))
@@ -160,13 +162,6 @@ def _claims(naming: Naming, row: Row, folder: str, index: int) -> tuple[str, Ite
         return naming.claim(row, folder), naming.outer_claims(row, folder)
     except ValueError as error:
         raise Refused(f"row {index + 1} of the dataset list: {error}") from None
-
-
-def _look_at_urls(urls: dict[int, str]) -> Iterator[tuple[int, Found]]:
-    """Yield what remote files are, by their indices, except those that cannot be looked at."""
-    asked = list(dict.fromkeys(urls.values()))
-    told = dict(zip(asked, look_at_all(asked), strict=True))
-    yield from ((at, found) for at, url in urls.items() if isinstance(found := told[url], Found))
 
 
 def _refuse_password(listed: str, index: int) -> None:
@@ -345,9 +340,8 @@ def advice_on_missing(listing: InputList, table: InputTable, layout: Layout, fou
 
 def look_at_all_paths(locations: Sequence[str]) -> list[Found | OSError | UnreadableInput]:
     """Return what is known of files here and elsewhere; of one that cannot be looked at, why."""
-    urls = list(dict.fromkeys(filter(is_url, locations)))
-    (answers,) = in_processes(look_at_all, [urls], always_fork=True) if urls else [[]]
-    remote = dict(zip(urls, answers, strict=True))
+    urls = [*filter(is_url, locations)]
+    (remote,) = in_processes(look_at_all, [urls], always_fork=True) if urls else [{}]
     return [remote[location] if location in remote else _looked_at(location) for location in locations]
 
 

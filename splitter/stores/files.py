@@ -4,7 +4,7 @@ import contextlib
 import errno
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -79,11 +79,11 @@ def _errors_of(url: str) -> Iterator[None]:
         raise UnreadableInput(f"{without_secrets(url)}: {reason(error)}") from None
 
 
-def look_at_all(urls: Sequence[str]) -> list[Found | UnreadableInput]:
-    """Look at many files, many at a time; return why where one cannot be looked at."""
-    with ThreadPoolExecutor(LOOKS_AT_ONCE) as threads:
-        later = [threads.submit(_looked, url) if takes_many(url) else None for url in urls]
-        return [_looked(url) if one is None else one.result() for url, one in zip(urls, later, strict=True)]
+def look_at_all(urls: Iterable[str]) -> dict[str, Found | UnreadableInput]:
+    """Look at many files, each once, many at a time; say why where one cannot be looked at."""
+    with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
+        later = {url: pool.submit(_looked, url) if takes_many(url) else None for url in dict.fromkeys(urls)}
+        return {url: _looked(url) if one is None else one.result() for url, one in later.items()}
 
 
 def _looked(url: str) -> Found | UnreadableInput:
