@@ -154,10 +154,12 @@ def _nothing_in(text: str, member: str | None, instead: Sequence[str]) -> Refuse
 
 def _rows_in(file: IO[str], names: Sequence[str]) -> Iterator[Row]:
     """Yield the rows that wait in a file, with these columns."""
-    file.seek(0)
-    for line in file:
-        listed, columns = json.loads(line)
-        yield [listed, *(columns.get(name, "") for name in names)]
+    # not until the run has ended: it may take much room
+    with file:
+        file.seek(0)
+        for line in file:
+            listed, columns = json.loads(line)
+            yield [listed, *(columns.get(name, "") for name in names)]
 
 
 def _tell(tell: Callable[[str], None], not_text: Mapping[str, int], without: int, member: str | None) -> None:

@@ -1,5 +1,6 @@
 """Inputs that stand in tar archives: which there are, their labels, and what is wrong with some."""
 
+import contextlib
 import gzip
 import io
 import json
@@ -315,6 +316,26 @@ def test_outputs_are_the_same_for_any_number_of_workers_and_way_of_reading(folde
         content = (folder / "out 0" / row["output"]).read_bytes()
         assert content == sound(key, number)
         assert row["txt"] == key
+
+
+class Room(Copy):
+    """Looks for rows of shards that still wait in files without names, as `["s-0.tar/a0.wav", {...}]`."""
+
+    def process(self, input_file):
+        waiting = 0
+        for descriptor in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(OSError):
+                waiting += (
+                    os.readlink(descriptor).endswith(" (deleted)") and b'["s-' in descriptor.read_bytes()
+                )
+        return [], {"waiting": waiting}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+def test_rows_of_shards_take_no_room_once_they_are_listed(folder, shards):
+    """As there may be millions, with all their labels, and the run may last for days."""
+    manifest = Room(shards).run(folder / "out", workers=0, quiet=True)
+    assert [*manifest["waiting"]] == [0] * 24
 
 
 @pytest.mark.slow
