@@ -79,8 +79,8 @@ def for_agents() -> str:
 
 def digest(name: str, title: str) -> str:
     """What stands below a heading, without its examples and links; sentences that lead to one end there."""
-    # what only leads to an example goes with it
-    text = re.sub(r" [^.\n]{,20}:(?=\n\n(?!\|))", "", BLOCK.sub("", body(name, title)))
+    # a short sentence that only leads to an example goes with it
+    text = re.sub(r"(?<=\.) [^.\n]{,20}:(?=\n\n(?!\|))", "", BLOCK.sub("", body(name, title)))
     text = re.sub(r":\n\n(?!\|)|:\s*\Z", ".\n\n", LINK.sub(r"\1", text))
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
