@@ -4,10 +4,16 @@ import re
 
 from splitter.errors import Refused
 
-_UNITS = {"": 1} | {
-    letter + binary: base**power
-    for power, letter in enumerate("kmgt", 1)
-    for binary, base in (("", 1000), ("i", 1024))
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
 }
 LARGEST_NUMBER = 2**63
 
