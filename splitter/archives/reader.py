@@ -114,7 +114,8 @@ class CountedStream:
         import zlib
 
         try:
-            data = self._stream.read(size)
+            # a pipe that does not wait gives None while nothing has come
+            data = self._stream.read(size) or b""
         except EOFError:
             raise self.error(CUT_OFF) from None
         except zlib.error as error:

@@ -13,6 +13,9 @@ import pytest
 from doors import CHECKOUT, program, tree
 from tar_archives import read_tar, tar, tar_bytes, write_tar
 
+from splitter.archives.reader import read_members
+from splitter.errors import TarError
+
 GOOD = [("a.txt", b"1"), ("a.cls", b"2"), ("b.txt", b"3" * 1000)]
 
 
@@ -95,6 +98,16 @@ def test_an_archive_that_is_cut_anywhere_is_an_error(folder):
         assert not (folder / "out.tar").exists()
     (folder / "in.tar").write_bytes(data[: content + 512])
     assert tar("sort", folder / "in.tar", "-o", folder / "out.tar") == 0
+
+
+def test_a_pipe_that_does_not_wait_is_an_archive_cut_off():
+    """As ssh or a program that shares the pipe may leave it: nothing has come yet, and nobody can tell."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.write(writing, tar_bytes(GOOD)[:512])
+    with open(reading, "rb") as stream, pytest.raises(TarError, match="cut off"):
+        [*read_members(stream, "standard input")]
+    os.close(writing)
 
 
 def test_a_flipped_bit_in_a_header_is_an_error(folder):
