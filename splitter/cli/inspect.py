@@ -171,7 +171,8 @@ def split(  # noqa: PLR0913 - what click gives
     All outputs of an input, or of a speaker, go into the same split, and the shares come as near to what you
     ask for as that allows. Adding inputs does not move the others, and later runs keep the column.
     """
-    from splitter.engine.entry_points import split_outputs, unsplit_outputs
+    from splitter.engine.entry_points import made_storage
+    from splitter.engine.finish import split_manifest, unsplit_manifest
     from splitter.ledger.splits import SplitRule, fractions_of
     from splitter.outputs.stats import split_lines
 
@@ -179,10 +180,12 @@ def split(  # noqa: PLR0913 - what click gives
     if remove:
         if fractions or by or label or balance or rebalance:
             raise Refused("--remove only removes the column; leave out the other options")
-        unsplit_outputs(output)
+        with made_storage(output) as storage:
+            unsplit_manifest(storage)
         return 0
     asked = SplitRule(by or "", fractions_of(fractions), seed, balance)
-    rule, stays = split_outputs(output, asked, label, rebalance=rebalance)
+    with made_storage(output) as storage:
+        rule, stays = split_manifest(storage, asked, label, rebalance=rebalance)
     if not quiet:
         click.echo("\n".join(split_lines(output, rule, label or balance, stays=stays)))
     return 0

@@ -3,9 +3,10 @@
 This module is imported with the package, so what is heavy is imported when a run begins.
 """
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from splitter.errors import RecipeError, Refused, RunStopped
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from splitter.dataset import ProcessorDataset
     from splitter.engine.display import Display
     from splitter.engine.summary import Summary
-    from splitter.ledger.splits import SplitRule
     from splitter.outputs.frame import Manifest
     from splitter.storage.base import Storage
     from splitter.verification.findings import Finding, Verdict
@@ -86,30 +86,9 @@ def assemble(
 ) -> "Summary":
     """Bring manifest.csv and errors.csv together from what is committed; nothing is processed."""
     from splitter.engine.finish import assemble_manifest
-    from splitter.system.signals import signals_raise
 
-    with signals_raise():
-        return assemble_manifest(_storage_made(output), others=others, tell=tell)
-
-
-def split_outputs(
-    output: str | os.PathLike[str], rule: "SplitRule", label: str | None = None, *, rebalance: bool = False
-) -> "tuple[SplitRule, bool]":
-    """Give the manifest of an output folder its column `split`; see `split_manifest`."""
-    from splitter.engine.finish import split_manifest
-    from splitter.system.signals import signals_raise
-
-    with signals_raise():
-        return split_manifest(_storage_made(output), rule, label, rebalance=rebalance)
-
-
-def unsplit_outputs(output: str | os.PathLike[str]) -> None:
-    """Remove the column `split` from the manifest."""
-    from splitter.engine.finish import unsplit_manifest
-    from splitter.system.signals import signals_raise
-
-    with signals_raise():
-        unsplit_manifest(_storage_made(output))
+    with made_storage(output) as storage:
+        return assemble_manifest(storage, others=others, tell=tell)
 
 
 def verify(
@@ -130,16 +109,14 @@ def verify(
         workers: Number of processes that read. Default: the CPUs this process may use.
         tell: Called with each finding as it is made.
     """
-    from splitter.system.signals import signals_raise
     from splitter.verification.check import Verification
 
     if deep is not None and deep != "all" and (not isinstance(deep, int) or deep < 1):
         raise Refused(f"--deep {deep}: write a number of inputs to make again, or all")
     if workers is not None and workers < 1:
         raise Refused(f"--workers {workers}: must be at least 1")
-    storage = _storage_made(output)
-    verification = Verification(storage, workers=workers, tell=tell)
-    with signals_raise():
+    with made_storage(output) as storage:
+        verification = Verification(storage, workers=workers, tell=tell)
         if deep is None:
             return verification.run()
         from splitter.verification.reproduce import Reproduction, recipe_of_run
@@ -156,12 +133,15 @@ def refuse_windows() -> None:
         raise Refused("Windows itself is not supported; run splitter in WSL, the Windows Subsystem for Linux")
 
 
-def _storage_made(output: str | os.PathLike[str]) -> "Storage":
-    """Open the output folder of a run, by its path or that of its manifest."""
+@contextlib.contextmanager
+def made_storage(output: str | os.PathLike[str]) -> "Iterator[Storage]":
+    """Open the output folder of a run, by its path or that of its manifest; a signal raises Interrupted."""
     from splitter.outputs.tables import folder_of
     from splitter.storage.opening import storage_of
+    from splitter.system.signals import signals_raise
 
-    return storage_of(folder_of(output_folder(output)))
+    with signals_raise():
+        yield storage_of(folder_of(output_folder(output)))
 
 
 def output_folder(output: str | os.PathLike[str]) -> str:
