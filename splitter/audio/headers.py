@@ -1,17 +1,18 @@
 """What the header of a recording says, from its first bytes: to compare it with what a manifest says."""
 
-import io
+import struct
 from contextlib import suppress
 from functools import cache
 from typing import BinaryIO, NamedTuple
 
-from splitter.audio.formats.wav import FINDERS
+from splitter.audio.formats.wav import LARGEST_SIZE
 from splitter.ledger.records import OUTPUT_COLUMNS, RowColumns
 from splitter.system.stderr import silenced_stderr
 from splitter.text.csv import Row
 from splitter.text.endings import READABLE
 
 HEADER_COLUMNS = ("sample_rate", "channels", "frames")
+_WHOLE_SAMPLES = frozenset({1, 3, 6, 7, 0xFFFE})
 
 
 class SoundHeader(NamedTuple):
@@ -42,12 +43,26 @@ def header_of(name: str, start: bytes | memoryview, size: int, file: BinaryIO) -
 
 
 def _of_wav(start: bytes, size: int) -> SoundHeader | None:
-    """Return the header if samples have a fixed number of bytes, the first of which is among these."""
-    find = FINDERS.get((start[:4], start[8:12]))
-    extent = find(io.BytesIO(start), size) if find else None
-    if not extent or not extent.raw or extent.ends_in_header:
+    """Return the header if samples have a fixed number of bytes."""
+    # not by the reader of inputs, which takes four times as long: verify looks at each output
+    if start[:4] not in (b"RIFF", b"RF64") or start[8:12] != b"WAVE":
         return None
-    return SoundHeader(extent.raw.rate, extent.raw.channels, extent.frames)
+    at, large = 12, 0
+    code = channels = rate = frame = 0
+    while at + 8 <= len(start):
+        kind, stated = struct.unpack_from("<4sI", start, at)
+        at += 8
+        if kind == b"data":
+            there = large if stated == LARGEST_SIZE and large else stated
+            if code not in _WHOLE_SAMPLES or not frame:
+                return None
+            return SoundHeader(rate, channels, min(there, size - at) // frame)
+        if kind == b"fmt " and at + 16 <= len(start):
+            code, channels, rate, _, frame = struct.unpack_from("<HHIIH", start, at)
+        elif kind == b"ds64" and at + 16 <= len(start):
+            (large,) = struct.unpack_from("<Q", start, at + 8)
+        at += stated + (stated & 1)
+    return None
 
 
 def _of_flac(start: bytes) -> SoundHeader | None:
