@@ -1,6 +1,5 @@
 """Runs on a Ray cluster that loses workers, nodes and drivers."""
 
-import contextlib
 import signal
 import time
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from launcher import (
     left_in,
     make_inputs,
     published,
+    signal_all,
 )
 from nightly import NIGHTLY
 
@@ -108,9 +108,7 @@ def test_processes_killed(work: Work, kind: str):
         "guards": work.cluster.guards,
         "runners": work.cluster.runners,
     }
-    for process in kinds[kind]():
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+    signal_all(kinds[kind](), signal.SIGKILL)
     work.let_go()
     assert run.wait() == 0, run.stderr
     assert ("a worker process was lost" in run.stderr) == (kind != "runners")
@@ -149,8 +147,7 @@ def test_a_worker_lost_after_its_commit(work: Work):
     records = work.output / ".splitter" / "records"
     run.until(lambda: [name for name in records.glob("*") if not name.name.endswith(".begun")])
     run.until(lambda: not list(records.glob("*.begun")))
-    for process in work.cluster.workers():
-        process.kill()
+    signal_all(work.cluster.workers(), signal.SIGKILL)
     assert run.wait() == 0, run.stderr
     rows = check_manifest(work.output)
     assert len(rows) == 2 * 8
@@ -200,8 +197,7 @@ def test_an_exchange_of_shards_that_dies(work: Work, death: str, step: int):
     run.until(lambda: noted(work.log, "held"))
     if death == "guards":
         hold.unlink()
-        for guard in work.cluster.guards():
-            guard.kill()
+        signal_all(work.cluster.guards(), signal.SIGKILL)
         assert run.wait() == 0, run.stderr
     else:
         if death == "driver":

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from doors import write_files, write_list
 from faulty import HOLD
-from launcher import Driver, Launcher, check_manifest, in_time
+from launcher import Driver, Launcher, check_manifest, in_time, signal_all
 
 import splitter
 from splitter.testing.published import read_table
@@ -225,8 +225,8 @@ def test_dropped_files_of_a_killed_stage_are_made_again(chain: Chain):
     driver = chain.start()
     # of folders that come and go
     driver.until(lambda: sum("out.txt" in names for *_, names in os.walk(chain.output / "more")) >= INPUTS)
-    for process in [*psutil.Process(driver.pid).children(), psutil.Process(driver.pid)]:
-        process.kill()
+    pipeline = psutil.Process(driver.pid)
+    signal_all([*pipeline.children(), pipeline], signal.SIGKILL)
     driver.wait()
     driver.check_gone()
     chain.spec["stages"][2]["parameters"]["size"] = 7

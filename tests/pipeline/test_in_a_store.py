@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 from doors import write_files, write_list
-from launcher import Launcher
+from launcher import Launcher, signal_all
 from object_store import Bucket
 from pipeline.one_by_one import one_by_one, write_pipeline
 
@@ -46,8 +46,8 @@ def test_killed_and_continued_with_files_kept_until_they_are_used(
     command = ("pipeline", "run", write_pipeline(spec, folder / "line.toml"), "--workers", 1)
     run = launcher.start(*command)
     run.until(lambda: [key for key in s3.keys("voices/change") if key.endswith("/out.txt")])
-    for process in [*psutil.Process(run.pid).children(recursive=True), psutil.Process(run.pid)]:
-        process.kill()
+    driver = psutil.Process(run.pid)
+    signal_all([*driver.children(recursive=True), driver], signal.SIGKILL)
     assert run.wait() == -signal.SIGKILL
     again = launcher.run(*command)
     assert again.code == 0, again.stderr
