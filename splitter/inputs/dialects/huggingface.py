@@ -32,7 +32,7 @@ class HuggingFace(Dialect):
 
     def entries(self, there: Written) -> Iterator[Entry]:
         """Yield the rows of a dataset of paths."""
-        for path, split in _files(there).items():
+        for split, path in _files(there):
             with open_arrow(path) as (_, reader):
                 column = next((name for name in _PATHS if name in reader.schema.names), None)
                 if column is None:
@@ -44,10 +44,10 @@ class HuggingFace(Dialect):
                         yield {INPUT: entry.pop(INPUT), **split, **entry}
 
     def read(self, there: Written, home: str, listing: InputList, reading: ListReading) -> SourceRows:
-        splits = _files(there)
-        first = next(iter(splits))
-        with open_arrow(first) as (_, reader):
-            column = column_of_contents(reader.schema, first, listing.column, listing.member)
+        files = _files(there)
+        splits = {path: split for split, path in files}
+        with open_arrow(files[0][1]) as (_, reader):
+            column = column_of_contents(reader.schema, files[0][1], listing.column, listing.member)
             no_bytes = column is not None and not _has_bytes(reader, column)
         if column is None or no_bytes:
             return super().read(there, home, listing, reading)
@@ -74,17 +74,19 @@ def _text(value: Any) -> str:  # noqa: ANN401 - whatever a dataset holds
     return python_text(value.get("path") if isinstance(value, dict) and "path" in value else value)
 
 
-def _files(there: Written) -> dict[str, dict[str, str]]:
+def _files(there: Written) -> list[tuple[dict[str, str], str]]:
     """Return the Arrow files in order, each with its split."""
-    folders: dict[str, dict[str, str]] = {there.path: {}}
+    folders: list[tuple[dict[str, str], str]] = [({}, there.path)]
     if there.holds(_SPLITS):
         path = os.path.join(there.path, _SPLITS)
-        folders = {os.path.join(there.path, one): {SPLIT: one} for one in _names(path, _json(path, "splits"))}
-    found: dict[str, dict[str, str]] = {}
-    for folder, split in folders.items():
+        folders = [
+            ({SPLIT: one}, os.path.join(there.path, one)) for one in _names(path, _json(path, "splits"))
+        ]
+    found = []
+    for split, folder in folders:
         path = os.path.join(folder, _STATE)
         names = [one.get("filename") if isinstance(one, dict) else None for one in _json(path, "_data_files")]
-        found |= {os.path.join(folder, name): split for name in _names(path, names)}
+        found += [(split, os.path.join(folder, name)) for name in _names(path, names)]
     if not found:
         raise Refused(f"{there.name}: names no Arrow file; save the dataset again")
     return found

@@ -87,13 +87,13 @@ class MemberFiles:
         """Return what to fetch for a batch: members by their index, shards by numbers from `first`."""
         self._numbers = {}
         wanted = {}
-        for index, span in members.items():
-            shard = span.shard
-            if not is_url(shard.location) or shard.kind == "pieces":
+        for span, one in members.items():
+            shard = one.shard
+            if shard.kind == "pieces":
                 continue
-            if not shard.whole:
-                wanted[index] = RemoteInput(shard.location, shard.found, (span.start, span.size))
-            else:
+            if is_url(shard.location) and not shard.whole:
+                wanted[span] = RemoteInput(shard.location, shard.found, (one.start, one.size))
+            elif is_url(shard.location):
                 number = self._numbers.setdefault(shard, first + len(self._numbers))
                 wanted[number] = RemoteInput(shard.location, shard.found)
         return wanted
