@@ -157,6 +157,9 @@ def _open_in(tree: Tree, name: str) -> BinaryIO:
         return open(name, "rb", buffering=0, opener=tree.open)
     except (OSError, ValueError, StorageError) as error:
         raise NotThere from error
+    finally:
+        # a connection has one thread for many requests; meanwhile a folder may be moved, or made anew
+        tree.forget()
 
 
 def path_of(url: str) -> str:

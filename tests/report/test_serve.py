@@ -44,10 +44,15 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def served(home):
-    """Ask a server for something; the status, the headers and the content of the answer."""
+def server(home):
     with serve(home / "out") as server:
-        yield asking(server.url)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def served(server):
+    """Ask a server for something; the status, the headers and the content of the answer."""
+    return asking(server.url)
 
 
 def asking(url):
@@ -149,6 +154,25 @@ def test_nothing_else_is_served(served, path):
     assert status in (400, 404, 414)
     assert b"secret" not in content
     assert b"root:" not in content
+
+
+def test_what_has_left_the_folder_is_not_served(home, server):
+    """Nor by a connection that stays open, as those of browsers do."""
+    inside, outside = home / "out" / "moved", home / "moved"
+    write_files(inside, {"a.txt": "one"})
+    address = urlsplit(server.url)
+    with closing(http.client.HTTPConnection(address.hostname, address.port, timeout=120)) as connection:
+
+        def ask():
+            connection.request("GET", "/moved/a.txt")
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+        assert ask() == (200, b"one")
+        inside.rename(outside)
+        assert ask()[0] == 404
+        write_files(inside, {"a.txt": "two"})
+        assert ask() == (200, b"two")
 
 
 def test_pages_from_elsewhere_cannot_ask(served):
