@@ -179,6 +179,9 @@ class ManifestRows:
 
     def __iter__(self) -> Iterator[Row]:
         """Return an iterator over the rows."""
+        if self._kept is None:
+            yield from self._rows
+            return
         for row in self._rows:
             if self.has_left_out(row):
                 row[self._output] = row[self._size] = ""
