@@ -24,9 +24,10 @@ OWN_CLUSTERS = re.compile(r"test_ray_(client|code|data|display|growth|hosts|job)
 MOST_TRIED_AGAIN = 2
 # large parts of what is installed that nothing here imports
 UNUSED = re.compile(
-    r"/(tests|sympy|sklearn|_inductor|_dynamo|torch/onnx|numba/cuda|mypyc?|setuptools|"
-    r"ray/(rllib|serve|tune|train|llm)|moto/(?!core|cloudwatch|events|iam|moto|s3|util)[a-z0-9]+|mpmath|"
-    r"narwhals|devtools|onnxruntime/(quantization|tools|transformers))/"
+    r"/(_?tests|sympy|sklearn|_inductor|_dynamo|torch/(ao|onnx|testing|_export|_numpy|_vendor)|torchgen|trio|"
+    r"numba/cuda|mypyc?|setuptools|ray/(rllib|serve|tune|train|llm)|jedi|parso|prompt_toolkit|pyasn1_modules|"
+    r"moto/(?!core|cloudwatch|events|iam|moto|s3|util)[a-z0-9]+|mpmath|narwhals|devtools|distlib|virtualenv|"
+    r"huggingface_hub/cli|numpy/distutils|wcwidth|onnxruntime/(quantization|tools|transformers))/"
 )
 # what starts processes, servers and browsers
 SLOW_FIXTURES = {
