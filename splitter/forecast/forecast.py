@@ -159,7 +159,7 @@ def forecast(dataset: ProcessorDataset, storage: Storage, options: RunOptions, d
     began = time.monotonic()
     request = read_request(dataset, storage, options, display)
     storage.refuse_strange()
-    free = _free(storage)
+    free = _free_if_writable(storage)
     with contextlib.closing(request.executor), tempfile.TemporaryFile() as file:
         run = read_assignment(request, file, display, keep=False)
         if run.advice:
@@ -225,7 +225,7 @@ def _first_name(run: Assignment, decision: Decision) -> str:
     return layout.naming.example(row, layout.folder(layout.key(row[run.table.at])))
 
 
-def _free(storage: Storage) -> int | None:
+def _free_if_writable(storage: Storage) -> int | None:
     """Return the free bytes on the disk of an output folder, which may not exist yet; None for a store.
 
     Refuse a folder that could not be made or written, as a run finds out by trying.
