@@ -182,8 +182,7 @@ class RemoteStorage(RemoteRunFiles, RemotePublishing):
         size = len(first) if len(first) < READ_AT_ONCE else self.size_of(name)
         with self.naming_temporary(name):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as opened:
-                file = SharedFile(os.dup(opened.fileno()))
+            file = SharedFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
 
         def put(content: bytes, at: int) -> None:
             with self.naming_temporary(name):
