@@ -10,6 +10,7 @@ from splitter.errors import Refused
 from splitter.inputs.survey import Survey
 from splitter.inputs.table import BLOCK
 from splitter.ledger.journal import Journal
+from splitter.sorted_arrays import index_in_sorted
 from splitter.storage.layout import folders_around, same_name, shard_of
 from splitter.text.csv import parse_rows
 
@@ -129,6 +130,6 @@ class TakenFolders:
         if not len(self._folders):
             return np.zeros(len(inputs), bool)
         folders = found.folders[inputs]
-        at = np.minimum(np.searchsorted(self._folders, folders), len(self._folders) - 1)
-        of_another = (self._folders[at] == folders) & (self._keys[at] != found.keys[inputs])
+        at = index_in_sorted(self._folders, folders)
+        of_another = (at >= 0) & (self._keys[at] != found.keys[inputs])
         return of_another | np.isin(folders, self._around) | np.isin(found.outer_folders, self._folders).any()

@@ -16,6 +16,7 @@ from splitter.inputs.locations import UNREADABLE, InputMarks, absent, look_at
 from splitter.inputs.shards.index import MemberIndex
 from splitter.inputs.source import ListReading
 from splitter.inputs.table import BLOCK, InputTable
+from splitter.sorted_arrays import index_in_sorted
 from splitter.storage.layout import RESERVED_FOLDERS, Layout, folders_around, key_hash, same_name, shard_of
 from splitter.storage.naming import Naming
 from splitter.stores.files import Found, look_at_all
@@ -310,10 +311,9 @@ def _first_twins(numbers: np.ndarray, owners: np.ndarray | None = None) -> tuple
 
 def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
     """Yield the indices of the numbers that are among the sorted ones, with little memory."""
-    for start in range(0, len(numbers), BLOCK) if len(sorted_numbers) else ():
-        block = numbers[start : start + BLOCK]
-        at = np.minimum(np.searchsorted(sorted_numbers, block), len(sorted_numbers) - 1)
-        yield from (np.flatnonzero(sorted_numbers[at] == block) + start).tolist()
+    for start in range(0, len(numbers), BLOCK):
+        at = index_in_sorted(sorted_numbers, numbers[start : start + BLOCK])
+        yield from (np.flatnonzero(at >= 0) + start).tolist()
 
 
 def advice_on_missing(listing: InputList, table: InputTable, layout: Layout, found: Survey) -> str:

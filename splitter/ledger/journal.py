@@ -26,6 +26,7 @@ from splitter.ledger.records import (
     first_line,
 )
 from splitter.ledger.run_files import RECORD
+from splitter.sorted_arrays import index_in_sorted
 from splitter.storage.base import Storage
 from splitter.storage.layout import RECORDS, file_with, shard_of
 from splitter.storage.names import is_output, shown
@@ -167,8 +168,8 @@ class Journal(CommitProtocol):
             # in order, since steps through all of a large table take many times as long
             order = np.argsort(block)
             block = block[order]
-            at = np.minimum(np.searchsorted(sorted_keys, block), len(sorted_keys) - 1)
-            same = sorted_keys[at] == block
+            at = index_in_sorted(sorted_keys, block)
+            same = at >= 0
             found[start + order[same]] = self._by_key[at[same]]
         return found
 

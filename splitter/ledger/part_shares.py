@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from splitter.ledger.run_files import SHARES
+from splitter.sorted_arrays import index_of
 from splitter.storage.base import Storage
 
 # an input, and the part that takes it
@@ -27,15 +28,6 @@ class Measured(Protocol):
 def bytes_together(sizes: np.ndarray) -> int:
     """Return the bytes of inputs together, as far as their sizes are known."""
     return int(sizes[sizes > 0].sum())
-
-
-def index_of(there: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Return the index of each key among others, or -1."""
-    order = np.argsort(there, kind="stable")
-    if not len(order):
-        return np.full(len(keys), -1)
-    at = order[np.minimum(np.searchsorted(there, keys, sorter=order), len(order) - 1)]
-    return np.where(there[at] == keys, at, -1)
 
 
 def inputs_of_part(storage: Storage, found: Measured, *, keep: bool = True) -> np.ndarray | None:

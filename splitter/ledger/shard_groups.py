@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from splitter.ledger.part_shares import Measured, bytes_together, index_of
+from splitter.ledger.part_shares import Measured, bytes_together
 from splitter.ledger.records import RowColumns
 from splitter.ledger.run_files import GROUPS
 from splitter.options import RunPart
+from splitter.sorted_arrays import index_of
 from splitter.storage.base import Storage
 from splitter.text.csv import Row
 

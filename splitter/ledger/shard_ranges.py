@@ -13,8 +13,9 @@ from functools import partial
 
 import numpy as np
 
-from splitter.ledger.part_shares import Measured, index_of
+from splitter.ledger.part_shares import Measured
 from splitter.ledger.shard_groups import NUMBERS_IN_RANGE, Groups, deal, inputs_in_group
+from splitter.sorted_arrays import index_of
 from splitter.storage.base import Storage
 
 # with fewer, more workers are busy if groups are dealt from the stage's own list

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from splitter.ledger.journal import Journal
-from splitter.ledger.part_shares import index_of
 from splitter.ledger.records import NOT_DONE, STALE
 from splitter.ledger.run_files import STALE_MARKS
+from splitter.sorted_arrays import index_of
 from splitter.storage.base import Storage
 from splitter.text.show import one_line
 

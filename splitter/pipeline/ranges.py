@@ -18,7 +18,6 @@ from splitter.inputs.stages import Committed
 from splitter.ledger.journal import Journal
 from splitter.ledger.keeping import KeepRule
 from splitter.ledger.list_copy import list_description, stored_list
-from splitter.ledger.part_shares import index_of
 from splitter.ledger.records import DONE
 from splitter.ledger.shard_groups import Groups
 from splitter.ledger.shard_ranges import Descent, inputs_in_range, with_later
@@ -32,6 +31,7 @@ from splitter.pipeline.neighbours import (
     bytes_of,
     seconds_between_looks,
 )
+from splitter.sorted_arrays import index_of
 from splitter.storage.base import Storage
 from splitter.storage.layout import Layout, key_hash
 from splitter.storage.opening import storage_of

@@ -17,6 +17,7 @@ import numpy as np
 import xxhash
 
 from splitter.errors import Refused
+from splitter.sorted_arrays import index_in_sorted
 from splitter.stores.clients import ask
 from splitter.stores.faults import reason
 from splitter.stores.files import Found, found_in
@@ -70,8 +71,8 @@ class ListedFiles:
             return [None] * len(urls)
         marks, sizes, changed = self._sorted
         wanted = np.array([_mark(url) for url in urls], "u8")
-        at = np.minimum(np.searchsorted(marks, wanted), len(marks) - 1)
-        rows = zip((marks[at] == wanted).tolist(), sizes[at].tolist(), changed[at].tolist(), strict=True)
+        at = index_in_sorted(marks, wanted)
+        rows = zip((at >= 0).tolist(), sizes[at].tolist(), changed[at].tolist(), strict=True)
         return [Found(size, version) if known else None for known, size, version in rows]
 
 

@@ -25,6 +25,7 @@ from splitter.ledger.run_files import COLUMNS, DROPPED, GROUPS, OTHER_TABLES, RU
 from splitter.ledger.status import InputStatus
 from splitter.ledger.tables import checksums_of_others
 from splitter.options import OTHERS
+from splitter.sorted_arrays import index_in_sorted
 from splitter.storage.base import Storage
 from splitter.storage.content import measure_file
 from splitter.storage.layout import OWN_FOLDER, file_with, folders_around, shard_of
@@ -268,10 +269,8 @@ class Verification:
         emptied = {folder for name in (*half_done, *lost) for folder in folders_around(name)}
         walk = self.storage.walk()
         while names := list(islice(walk, NAMES_AT_ONCE)):
-            numbers = name_hashes(names)
-            at = np.minimum(np.searchsorted(allowed, numbers), max(0, len(allowed) - 1))
-            strange = allowed[at] != numbers if len(allowed) else np.ones(len(numbers), bool)
-            for index in np.flatnonzero(strange).tolist():
+            is_strange = index_in_sorted(allowed, name_hashes(names)) < 0
+            for index in np.flatnonzero(is_strange).tolist():
                 name = names[index]
                 if name.endswith("/"):
                     if name[:-1] not in emptied:

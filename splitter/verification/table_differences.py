@@ -9,8 +9,8 @@ import numpy as np
 import xxhash
 
 from splitter.ledger.manifest import MANIFEST
-from splitter.ledger.part_shares import index_of
 from splitter.ledger.records import OUTPUT_COLUMNS
+from splitter.sorted_arrays import index_of
 from splitter.storage.content import READ_AT_ONCE
 from splitter.text.csv import Row, parse_rows
 

@@ -13,6 +13,7 @@ import numpy as np
 from splitter.archives.members import PIECE
 from splitter.errors import Refused, UnreadableInput
 from splitter.inputs.locations import look_at
+from splitter.sorted_arrays import index_in_sorted
 from splitter.storage.layout import key_hash
 from splitter.stores.clients import client
 from splitter.stores.faults import reason
@@ -217,9 +218,8 @@ class MemberIndex:
         found = np.full(len(locations), -1, "i4")
         if len(self._hashes):
             hashes = np.fromiter(map(key_hash, locations), "u8", len(locations))
-            at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-            same = self._hashes[at] == hashes
-            found[same] = self._order[at[same]]
+            at = index_in_sorted(self._hashes, hashes)
+            found[at >= 0] = self._order[at[at >= 0]]
         return found
 
     def found(self, position: int) -> Found:
