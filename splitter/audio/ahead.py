@@ -1,4 +1,4 @@
-"""Pieces encoded ahead, in threads, on CPUs that have no worker: the same bytes, in the same order.
+"""Encode pieces ahead in threads, on CPUs without a worker: the bytes and their order stay the same.
 
 this thread    decodes 0, 1, 2, 3   stores 0   decodes 4   stores 1   decodes 5   stores 2
 a thread               encodes 0, 2                   encodes 4
@@ -14,7 +14,7 @@ from splitter.audio.base import MANY_SAMPLES
 from splitter.audio.pieces import UncutPiece
 from splitter.records import Content, Deferred, OutputFile, content_bytes
 
-# samples of all pieces that wait to be stored
+# the most samples in all pieces that wait to be stored
 _MOST_WAITING = 2 * MANY_SAMPLES
 
 
@@ -23,20 +23,20 @@ class EncodedPiece(Deferred):
     """A piece that another thread encodes.
 
     Attributes:
-        content: Its bytes, now or soon.
-        samples: How many it has.
+        content: The bytes, as soon as they exist.
+        samples: How many samples it has, in all channels.
     """
 
     content: Future[bytes]
     samples: int
 
     def made(self) -> Content:
-        """Wait for it; raise what encoding it has raised."""
+        """Wait for the bytes and return them; raise the exception of the encoder, if there was one."""
         return self.content.result()
 
 
 def encoded_ahead(outputs: Iterator[OutputFile], threads: int) -> Iterator[OutputFile]:
-    """Yield the outputs; while one is stored, so many threads encode those that follow."""
+    """Yield the outputs; while the caller stores one, threads encode those that follow."""
     waiting: deque[OutputFile] = deque()
     with ThreadPoolExecutor(threads, "encoder") as pool:
         try:
@@ -45,7 +45,7 @@ def encoded_ahead(outputs: Iterator[OutputFile], threads: int) -> Iterator[Outpu
                 while waiting and not _may_wait(waiting, 2 * threads):
                     yield waiting.popleft()
         except Exception:
-            # as without threads: what comes before a fault is stored first, and may have one of its own
+            # as without threads: outputs before the fault are stored first, and may raise an error themselves
             yield from waiting
             raise
         else:
@@ -55,7 +55,7 @@ def encoded_ahead(outputs: Iterator[OutputFile], threads: int) -> Iterator[Outpu
 
 
 def _in_threads(outputs: Iterator[OutputFile], pool: ThreadPoolExecutor) -> Iterator[OutputFile]:
-    """Yield the outputs, of which those that can be encoded at any time are given to threads."""
+    """Yield the outputs; let threads encode those that any thread can encode."""
     for output in outputs:
         piece = output.content
         encode = piece.encoder() if isinstance(piece, UncutPiece) else None
@@ -67,9 +67,9 @@ def _in_threads(outputs: Iterator[OutputFile], pool: ThreadPoolExecutor) -> Iter
 
 
 def _may_wait(waiting: deque[OutputFile], most: int) -> bool:
-    """Return whether what waits may be stored later, and is not too much."""
+    """Return whether all waiting outputs may be stored later, and are not too many."""
     pieces = [output.content for output in waiting if isinstance(output.content, EncodedPiece)]
-    # any other must be stored before the recording is read on
+    # any other output must be stored before more of the recording is read
     return len(pieces) == len(waiting) <= most and sum(one.samples for one in pieces) <= _MOST_WAITING
 
 

@@ -1,14 +1,14 @@
-"""The best borders of a recording: in long and quiet pauses, and the pieces between them near a length.
+"""Find the best borders of pieces: in long, quiet pauses, and so that the pieces are near a wanted length.
 
-A recording is a sequence of frames, 100 in a second. The loudness of a frame is from 0, as quiet as it gets
-in the minute around it, to 1, as loud. A border is at a frame. A piece pays for the border at its end, and
+A recording is a sequence of frames, 100 per second. The loudness of a frame goes from 0, the quietest level
+in the minute around it, to 1, the loudest. Borders are at frames. A piece pays for the border at its end and
 for its length:
 
-    price of a border   the mean, over all distances from 0 to 0.25 s, of the loudest frame within that
+    price of a border   the mean, over all distances from 0 to 0.25 s, of the loudest frame within each
     price of a piece    length / wanted * (price of its border + 0.1 * deviation ** 2)
 
-The deviation is 0 for a piece of the wanted length, and 1 for the shortest and the longest that are allowed.
-Pieces pay by their length, so neither few borders nor many are cheaper. The cheapest of all sequences wins.
+The deviation is 0 for a piece of the wanted length, and 1 for the shortest and the longest allowed. Prices
+are proportional to length, so that neither few nor many borders are cheaper. The cheapest sequence wins.
 """
 
 from dataclasses import dataclass
@@ -16,23 +16,24 @@ from dataclasses import dataclass
 import numpy as np
 
 FRAMES_IN_SECOND = 100
-# what is quiet, and what is loud: percentiles of a stretch with its neighbours; in decibels, their distance
+# quiet and loud are these percentiles of the levels in a stretch and its two neighbors; the distance between
+# them, in decibels, is limited
 STRETCH = 20 * FRAMES_IN_SECOND
 QUIET, LOUD = 5, 99
 LEAST_RANGE, MOST_RANGE = 6, 50
-# a longer pause is no better
+# a pause that extends further on each side of its border is no better
 REACH = FRAMES_IN_SECOND // 4
-# a pause is at least as long on each side of its border, and quieter
+# a border is in a pause if as many frames on each side of it are all quieter than this
 LEAST_REACH, HALFWAY = 5, 0.5
 
 DEVIATION = 0.1
 AVOIDED = 100
-# a piece can end at so many frames, or more; where they are fewer than all, at the cheapest of neighbours
+# a piece has at least as many frames to end at; of a longer range, only the cheapest of every few frames
 CHOICES = 200
 
 
 def relative(levels: np.ndarray) -> np.ndarray:
-    """Return the loudness of frames, of which these are the levels in decibels."""
+    """Return the loudness of frames, from their levels in decibels."""
     starts = range(0, len(levels), STRETCH)
     around = [levels[max(0, start - STRETCH) : start + 2 * STRETCH] for start in starts]
     quiet, loud = np.array([np.percentile(part, (QUIET, LOUD)) for part in around]).T
@@ -49,7 +50,7 @@ def relative(levels: np.ndarray) -> np.ndarray:
 
 
 def border_prices(loudness: np.ndarray) -> np.ndarray:
-    """Return what a border costs at each frame."""
+    """Return the price of a border at each frame."""
     prices = np.empty(len(loudness), np.float32)
     for start in range(0, len(loudness), STRETCH):
         first = max(0, start - REACH)
@@ -67,27 +68,27 @@ def border_prices(loudness: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PieceLengths:
-    """The lengths of pieces, in frames: what is wanted, and the bounds."""
+    """The wanted, the shortest and the longest length of pieces, in frames."""
 
     wanted: float
     least: int
     most: int
 
     def price(self, lengths: np.ndarray) -> np.ndarray:
-        """Return what the lengths of pieces cost."""
+        """Return the part of the price of pieces that depends on their lengths alone."""
         ranges = np.where(lengths < self.wanted, self.wanted - self.least, self.most - self.wanted)
         return lengths / self.wanted * DEVIATION * ((lengths - self.wanted) / np.maximum(ranges, 1)) ** 2
 
 
 def best_borders(prices: np.ndarray, avoided: np.ndarray, end: float, lengths: PieceLengths) -> list[int]:
-    """Return the frames of the cheapest borders of a recording with so many frames.
+    """Return the frames of the cheapest borders of a recording.
 
-    All pieces are within the bounds if they can be; else the last one is shorter.
+    If not all pieces can be within the bounds, the last one is shorter.
 
     Args:
-        prices: What a border costs at each frame.
-        avoided: Frames where a border costs more than anything else.
-        end: How many frames the recording has; the last need not be whole.
+        prices: The price of a border at each frame.
+        avoided: Which frames to avoid: a border there costs more than anything else.
+        end: The length of the recording in frames; the last frame need not be whole.
         lengths: The lengths of pieces.
     """
     costs = prices.copy()
@@ -95,7 +96,7 @@ def best_borders(prices: np.ndarray, avoided: np.ndarray, end: float, lengths: P
     range_of_ends = min(lengths.most, len(prices)) - lengths.least
     at = _choices(costs, max(1, range_of_ends // CHOICES), end)
     total, before = _cheapest(at, prices[at] / lengths.wanted, AVOIDED * avoided[at], lengths)
-    # the last border, from which the last piece goes to the end
+    # choose the last border: the last piece goes from there to the end
     first = int(np.searchsorted(at, end - lengths.most))
     last = end - at[first:]
     index = 0
@@ -112,7 +113,7 @@ def best_borders(prices: np.ndarray, avoided: np.ndarray, end: float, lengths: P
 
 
 def _choices(prices: np.ndarray, step: int, end: float) -> np.ndarray:
-    """Return the start, and the frames where borders may be: the cheapest of every so many."""
+    """Return 0, and the frames where borders may be: the cheapest of every `step` frames."""
     whole = len(prices) // step * step
     at = np.arange(0, whole, step) + prices[:whole].reshape(-1, step).argmin(axis=1)
     return np.concatenate(([0], at[(at > 0) & (at < end)]))
@@ -121,7 +122,7 @@ def _choices(prices: np.ndarray, step: int, end: float) -> np.ndarray:
 def _cheapest(
     at: np.ndarray, prices: np.ndarray, extra: np.ndarray, lengths: PieceLengths
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each border the lowest price of all pieces up to it, and the border before it."""
+    """Return for each border the lowest price of the pieces up to it, and the index of the one before."""
     # no piece is longer than the recording
     least, most = lengths.least, max(lengths.least, min(lengths.most, int(at[-1]) + 1))
     of_length = lengths.price(np.arange(most + least + 1)).astype(np.float32)
@@ -129,7 +130,7 @@ def _cheapest(
     prices = prices.astype(np.float32)
     total, before = np.full(len(at), np.inf), np.zeros(len(at), np.int32)
     total[0] = 0
-    # none of these is the border before another of them
+    # borders within this distance are handled together: none of them can be the border before another
     together = max(1, min(least, most - least))
     first = int(np.searchsorted(at, max(1, least)))
     while first < len(at):

@@ -35,7 +35,7 @@ class RawSource(SoundSource):
     _SILENCE = {"PCM_U8": b"\x80", "ALAW": b"\xd5", "ULAW": b"\xff"}  # noqa: RUF012
 
     def __init__(self, file: BinaryIO, extent: Extent, raw: RawFormat, made: SoundFormat) -> None:
-        """Use the samples at `extent` of an open file, which the caller closes."""
+        """Read the samples at `extent` of an open file, which the caller closes."""
         self._path = file.name
         self._file = io.FileIO(os.dup(file.fileno()))
         self._start, self._frames = extent.start, extent.frames
@@ -43,11 +43,10 @@ class RawSource(SoundSource):
         self.made = made
 
     def reach(self, frame: int) -> int:
-        """Return how many frames the file has room for."""
         return min(frame, self._frames)
 
     def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:  # noqa: ARG002 - all
-        """Return the piece itself if it is small, else what copies it."""
+        """Return the bytes of a small piece, or a function that copies those of a large one."""
         raw = self.recorded
         header = wav_header(raw, stop - start + silence)
         at, size = self._start + start * raw.frame_bytes, (stop - start) * raw.frame_bytes
@@ -66,7 +65,6 @@ class RawSource(SoundSource):
         return copy
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yield the samples as numbers."""
         raw = self.recorded
         at_once = self.made.frames_at_once
         for at in range(start, stop, at_once):
@@ -81,7 +79,7 @@ class RawSource(SoundSource):
         return content
 
     def _blocks(self, at: int, size: int) -> Iterator[memoryview]:
-        """Yield a byte range through one buffer."""
+        """Yield a byte range in blocks, which share one buffer."""
         buffer = _copy_buffer()
         self._file.seek(at)
         while size:
@@ -91,44 +89,42 @@ class RawSource(SoundSource):
             size -= len(block)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 class FramesSource(SoundSource):
-    """A recording whose pieces are made of its own frames or packets, if these sound like that part of it."""
+    """A recording whose pieces are made of its own frames or packets, if they sound the same."""
 
     def __init__(self, cutter: FlacSource | Mp3Source | OpusSource, recorded: SoundFormat) -> None:
         self._cutter = cutter
         self.recorded = self.made = recorded
 
     def reach(self, frame: int) -> int:
-        """Return the number of frames, which have all been counted."""
+        """Return how many frames exist, at most `frame`; all were counted when the file was opened."""
         return min(frame, self._cutter.samples)
 
-    def is_exact(self, start: int, stop: int) -> bool:  # noqa: ARG002 - of a lossy format not all are
-        """Return whether a piece of the recording's own frames sounds like that part of it."""
+    def is_exact(self, start: int, stop: int) -> bool:  # noqa: ARG002 - subclasses need them
+        """Return whether a piece made of the recording's own frames sounds like that part of it."""
         return True
 
     def way_of_cutting(self, start: int, stop: int, silence: int = 0) -> str:
-        """Return `copied`, unless there is silence, or the piece would not sound like the recording."""
+        """Return `encoded` if there is silence, or a copy would sound different; else `copied`."""
         if self.made.container not in LOSSY:
             return ""
         return "encoded" if silence or not self.is_exact(start, stop) else "copied"
 
     def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:  # noqa: ARG002 - all
-        """Return what copies the frames, or encodes a piece that cannot be made of them."""
+        """Return content that copies the frames, or encodes the piece if it cannot be made of them."""
         if not silence and self.is_exact(start, stop):
             return functools.partial(self._cutter.cut, start, stop)
         blocks = functools.partial(self._with_silence, start, stop, silence)
         return encode_blocks(blocks, stop - start + silence, self.made)
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yield what the frames decode to."""
         return self._with_silence(start, stop, 0)
 
     def _with_silence(self, start: int, stop: int, silence: int) -> Iterator[np.ndarray]:
-        """Decode a piece part after part, then yield silence."""
+        """Yield a piece, decoded in parts, and then silence."""
         made = self.made
         at_once = MANY_SAMPLES // made.channels
         frames = np.empty((0, made.channels), made.dtype)
@@ -142,12 +138,11 @@ class FramesSource(SoundSource):
         yield from silent(silence, frames, made)
 
     def close(self) -> None:
-        """Close the file."""
         self._cutter.close()
 
 
 class FlacFramesSource(FramesSource):
-    """A FLAC file whose pieces are made of its own frames; only those at both ends are encoded again."""
+    """A FLAC file whose pieces are made of its own frames; only its ends are encoded again."""
 
     _cutter: FlacSource
 
@@ -157,14 +152,14 @@ class FlacFramesSource(FramesSource):
 
     @classmethod
     def open(cls, path: str, truncated: Truncated) -> "FlacFramesSource | None":
-        """Open a file; return None if its frames can only be decoded."""
+        """Open a file; return None if its frames cannot be copied."""
         try:
             return cls(path, FlacSource(path), truncated)
         except FlacError:
             return None
 
     def reach(self, frame: int) -> int:
-        """Look at frames until so many samples are there."""
+        """Find frames up to sample `frame`; return how many samples exist, at most `frame`."""
         try:
             return self._cutter.reach(frame)
         except FlacError as error:
@@ -192,11 +187,11 @@ class Mp3FramesSource(FramesSource):
             return cls(mp3, SoundFormat("MP3", LOSSY["MP3"], mp3.layout.channels, mp3.layout.rate))
 
     def is_exact(self, start: int, stop: int) -> bool:
-        """Return whether a piece has two frames: ffmpeg cannot leave out samples at both ends of one."""
+        """Return whether a piece has more than one frame: ffmpeg cannot drop samples at both ends of one."""
         return not self._cutter.is_within_a_frame(start, stop)
 
 
 @functools.cache
 def _copy_buffer() -> memoryview:
-    """Return one buffer for the whole life of a worker."""
+    """Return a buffer that is made once in each process."""
     return memoryview(bytearray(COPY_AT_ONCE))

@@ -25,7 +25,7 @@ _FLOATS = ("FLOAT", "DOUBLE")
 
 
 def _mixer(target: Target, channels: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what makes the target's channels of a block."""
+    """Return a function that takes or mixes the target's channels from a block."""
     if channels == 1 or target.channels in ("keep", "split"):
         return lambda block: block
     if target.channels == "first":
@@ -34,7 +34,7 @@ def _mixer(target: Target, channels: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _mean(block: np.ndarray) -> np.ndarray:
-    """Return the mean of all channels, by sums over columns: much faster than a mean over rows."""
+    """Return the mean of all channels; adding columns is much faster than a mean over rows."""
     wide = np.float32 if block.dtype in (np.int16, np.float32) else np.float64
     total = block[:, 0].astype(wide)
     for channel in range(1, block.shape[1]):
@@ -51,7 +51,7 @@ class DecodedSource(SoundSource):
     is_decoded = True
 
     def __init__(self, decoder: Decoder, made: SoundFormat, target: Target, folder: Folder) -> None:
-        """Set up the way that samples take; `folder` is for what is too long to stand in memory."""
+        """Set up mixing and resampling; `folder` returns the folder for frames that memory cannot hold."""
         self._decoder, self.recorded, self.made = decoder, decoder.format, made
         self.files = decoder.format.channels if target.channels == "split" else 1
         is_mixed = target.channels == "mono" and decoder.format.channels > 1 and decoder.mixes()
@@ -60,7 +60,7 @@ class DecodedSource(SoundSource):
         read: Callable[[int], np.ndarray] = lambda frames: mix(decoder.read(frames))  # noqa: E731
         computed = decoder.format
         if made.subtype in _FLOATS:
-            # nothing is rounded to the bits of the recording on the way
+            # so that no step in between rounds to the bits of the recording
             kind = AS_IN_MEMORY[made.subtype]
             read = lambda frames: mix(scaled(decoder.read(frames), kind))  # noqa: E731
             computed = replace(computed, subtype=made.subtype, holding="")
@@ -73,7 +73,7 @@ class DecodedSource(SoundSource):
     def open(  # noqa: PYI019 - Self came with Python 3.11
         cls: type[AnyDecoded], path: str, target: Target, truncated: Truncated, folder: Folder = gettempdir
     ) -> AnyDecoded:
-        """Decode a recording, whatever could be copied of it."""
+        """Open a recording to decode it, even if its pieces could be copied."""
         decoder = open_decoder(path, truncated)
         try:
             return cls(decoder, writable(made_format(decoder.format, target, path), path), target, folder)
@@ -82,7 +82,7 @@ class DecodedSource(SoundSource):
             raise
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """Yield all of it, as numbers from -1 to 1, channels in columns; instead of cutting it."""
+        """Yield the whole recording as numbers from -1 to 1, channels in columns; it cannot be cut then."""
         stop = 0
         while self._tape.reach(stop + 1) > stop:
             start, stop = stop, self._tape.stop
@@ -90,24 +90,21 @@ class DecodedSource(SoundSource):
             self._tape.forget(stop)
 
     def reach(self, frame: int) -> int:
-        """Decode on."""
         return self._tape.reach(frame)
 
     def forget(self, frame: int) -> None:
-        """Let blocks go."""
         self._tape.forget(frame)
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yield the frames from `start` to `stop`, as they are encoded, part after part."""
         return self._tape.blocks(start, stop)
 
     def finish(self) -> None:
-        """Decode the rest, and keep none of it."""
+        """Decode the rest without keeping it."""
         self._tape.forget(LONGEST)
         self._tape.reach(LONGEST)
 
     def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:
-        """Return what encodes the file."""
+        """Return the file of a piece, or a function that encodes it."""
         count = stop - start + silence
         write = encode_blocks if self._is_long(count) else encode
         return write(functools.partial(self._blocks, start, stop, silence, channel), count, self.made)
@@ -115,7 +112,7 @@ class DecodedSource(SoundSource):
     def encoder(
         self, start: int, stop: int, silence: int, channel: int | None
     ) -> Callable[[], Content] | None:
-        """Return what encodes the frames of a piece, which are decoded now, unless it is long."""
+        """Return a function that encodes a piece, whose frames are decoded now; None if the piece is long."""
         count = stop - start + silence
         if self._is_long(count):
             return None
@@ -126,7 +123,7 @@ class DecodedSource(SoundSource):
         return frames * self.recorded.channels > MANY_SAMPLES
 
     def _blocks(self, start: int, stop: int, silence: int, channel: int | None) -> Iterator[np.ndarray]:
-        """Yield a long piece, part after part; of one channel, or of all."""
+        """Yield a piece and its silence in parts, of one channel or of all."""
         columns = slice(None) if channel is None else slice(channel, channel + 1)
         none = self._tape.take(stop, stop)
         for block in itertools.chain(self.frames(start, stop), silent(silence, none, self.made)):
@@ -134,9 +131,8 @@ class DecodedSource(SoundSource):
 
     @property
     def recorded_frames(self) -> int:
-        """What was decoded."""
+        """How many frames were decoded."""
         return self._decoder.frames
 
     def close(self) -> None:
-        """Close the file."""
         self._decoder.close()

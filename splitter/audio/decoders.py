@@ -1,8 +1,8 @@
-"""Readers of recordings, each from the first sample to the true end.
+"""Decoders of recordings, each from the first sample to the true end.
 
 RawDecoder       WAV, RF64, W64, AIFF, CAF, AU, NIST, VOC, if samples have a fixed size: the bytes, as numbers
-SndfileDecoder   all else that libsndfile reads
-AvDecoder        what it does not read, through PyAV; in formats/av.py
+SndfileDecoder   everything else that libsndfile reads
+AvDecoder        what libsndfile does not read, through PyAV; in formats/av.py
 """
 
 import functools
@@ -40,10 +40,10 @@ class Decoder(ABC):
 
     @abstractmethod
     def read(self, frames: int) -> np.ndarray:
-        """Return at most so many of the next frames, channels in columns; none at the end."""
+        """Return the next frames, at most `frames`, channels in columns; none at the end."""
 
     def mixes(self) -> bool:
-        """Ask for the mean of all channels instead of them; return False if mixing later takes no longer."""
+        """Change to the mean of all channels; return False, unchanged, if mixing later takes no longer."""
         return False
 
     @abstractmethod
@@ -51,12 +51,12 @@ class Decoder(ABC):
         """Close the file."""
 
 
-# a parameter is part of every fingerprint
+# all inputs: the parameters are part of every fingerprint
 KEEP_THEM = "use --truncated keep to keep them, which redoes all inputs"
 
 
 def check_whole(path: str, extent: Extent, truncated: Truncated) -> None:
-    """Refuse a recording that ends before it should, or whose samples no number here can hold."""
+    """Refuse a recording that ends early, unless that is allowed, and any with samples of 64-bit integers."""
     if extent.raw and extent.raw.subtype == "PCM_64":
         raise AudioError(
             f"{path}: its samples have 64 bits, which is not supported; convert it first, for example with: "
@@ -70,30 +70,28 @@ def check_whole(path: str, extent: Extent, truncated: Truncated) -> None:
 
 
 def check_mp3(path: str, mp3: CountedMp3, truncated: Truncated) -> None:
-    """Refuse an MP3 file that has less sound than it states."""
+    """Refuse an MP3 file that has less sound than it states, unless that is allowed."""
     if mp3.loss and truncated == "error":
         raise ends_early(path, mp3.loss, mp3.samples, mp3.stated)
 
 
 def ends_early(path: str, how: str, there: int, stated: int, unit: str = "samples") -> AudioError:
-    """Return the error that says how much of a recording there is."""
+    """Return the error that says how much of a recording exists."""
     of = f" of {stated:,}" if stated else ""
     return AudioError(f"{path}: {how}: {there:,}{of} {unit} exist; {KEEP_THEM}")
 
 
-# -- samples as they are -------------------------------------------------------------------------------------
+# -- raw samples ---------------------------------------------------------------------------------------------
 
 
 class RawDecoder(Decoder):
-    """Samples of a fixed size: read with no other tool, and never further than they go."""
+    """A decoder that reads the bytes of fixed-size samples itself, and stops after the last sample."""
 
     def __init__(self, path: str, extent: Extent, raw: RawFormat) -> None:
-        """Use the samples at `extent`."""
         self._file, self._left = extent.open(path), extent.frames
         self.format: RawFormat = raw
 
     def read(self, frames: int) -> np.ndarray:
-        """Return the next frames."""
         frames = min(frames, self._left)
         content = np.empty(frames * self.format.frame_bytes, np.uint8)
         read_exactly(self._file, content.data)
@@ -102,12 +100,11 @@ class RawDecoder(Decoder):
         return numbers(content, self.format.subtype, self.format.order).reshape(-1, self.format.channels)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 def read_exactly(file: Any, buffer: memoryview) -> None:  # noqa: ANN401 - a file
-    """Fill a buffer with the next bytes of a file, whose size is known."""
+    """Fill a buffer with the next bytes of a file; raise AudioError if the file ends before."""
     while buffer:
         count = file.readinto(buffer)
         if not count:
@@ -116,7 +113,7 @@ def read_exactly(file: Any, buffer: memoryview) -> None:  # noqa: ANN401 - a fil
 
 
 def numbers(content: np.ndarray, subtype: str, order: Order) -> np.ndarray:
-    """Return bytes as the numbers they stand for; the largest are those of the array's type."""
+    """Return the numbers that bytes stand for; integers are scaled to the full range of the array's type."""
     match subtype:
         case "PCM_U8":
             return (content.astype(np.int16) - 128) << 8
@@ -134,7 +131,7 @@ def numbers(content: np.ndarray, subtype: str, order: Order) -> np.ndarray:
 
 @functools.cache
 def _law(subtype: str) -> np.ndarray:
-    """Return what each of the 256 codes stands for."""
+    """Return the sample that each of the 256 codes of A-law or mu-law stands for."""
     codes = io.BytesIO(bytes(range(256)))
     return soundfile.read(codes, dtype="int16", format="RAW", subtype=subtype, channels=1, samplerate=8000)[0]
 
@@ -143,12 +140,12 @@ def _law(subtype: str) -> np.ndarray:
 
 
 class SndfileDecoder(Decoder):
-    """libsndfile, without its belief in the lengths that headers state."""
+    """libsndfile, except that it reads to the true end instead of believing the length in a header."""
 
     def __init__(self, path: str, truncated: Truncated, *, maybe_mp3: bool = False) -> None:
         self._path, self._truncated, self._maybe_mp3 = path, truncated, maybe_mp3
         self._stated, self._fault, self._broken = 0, "", False
-        # of Ogg: how pages are seen to be missing, and how many samples there were with them
+        # of Ogg: the sign that pages are missing, and how many samples there were with those pages
         self._loss, self._with_lost = "", 0
         self._others: list[tuple[int, int]] = []
         with ExitStack() as opened, silenced_stderr():
@@ -161,7 +158,7 @@ class SndfileDecoder(Decoder):
         return SoundFormat(container, self._file.subtype, self._file.channels, self._file.samplerate)
 
     def _open(self, opened: ExitStack) -> "_SoundFile":
-        # by descriptor, since libsndfile takes what it does not know for whatever the name says
+        # by descriptor: given a name, libsndfile would believe its ending if it does not know the content
         file = opened.enter_context(open(self._path, "rb", buffering=0))  # noqa: SIM115 - closed by the stack
         start = file.read(_START_BYTES)
         file.seek(0)
@@ -174,7 +171,7 @@ class SndfileDecoder(Decoder):
             counted = ogg.CountedOgg(file.fileno())
             self._loss = counted.loss
             if len(counted.begins) > 1:
-                # libsndfile would end with the first
+                # libsndfile would stop after the first stream
                 self._others = list(pairwise([*counted.begins, os.fstat(file.fileno()).st_size]))
                 return self._open_stream(opened)
         if self._maybe_mp3 or start.startswith(b"ID3") or frame(start[:4])[0]:
@@ -187,9 +184,9 @@ class SndfileDecoder(Decoder):
             return sound
         bit_rate = bit_rate_of(self._path)
         if bit_rate == "none":
-            # samples without a header may well begin like a frame
+            # headerless samples may begin like a frame of MP3
             raise soundfile.LibsndfileError(_NOT_RECOGNISED)
-        # how long frames are that do not say it, libmpg123 finds out by going back, as in a pipe it cannot
+        # to find the size of frames with a free bit rate, libmpg123 seeks back, which a pipe does not allow
         return sound if bit_rate == "free" else self._open_mp3(CountedMp3(self._path), opened)
 
     def _open_stream(self, opened: ExitStack) -> "_SoundFile":
@@ -199,13 +196,13 @@ class SndfileDecoder(Decoder):
         return sound
 
     def _goes_on(self) -> bool:
-        """Continue with the next stream of the file, if there is one."""
+        """Continue with the next stream of the file; return whether there is one in the same format."""
         if not self._others or self._fault:
             return False
         try:
             self._file = self._open_stream(self._opened)
         except soundfile.LibsndfileError:
-            # cut within its head: there is no sound in it
+            # cut off within its head: it has no sound
             return self._goes_on()
         if self._format() != self.format:
             self._fault = "changes its sample rate or channels"
@@ -219,7 +216,6 @@ class SndfileDecoder(Decoder):
         return opened.enter_context(_SoundFile(pipe.fileno(), closefd=False))
 
     def read(self, frames: int) -> np.ndarray:
-        """Return the next frames."""
         block: np.ndarray = np.empty((0 if self._broken else frames, self.format.channels), self.format.dtype)
         try:
             with silenced_stderr():
@@ -252,20 +248,19 @@ class SndfileDecoder(Decoder):
         raise ends_early(self._path, fault or how, self.frames, stated)
 
     def close(self) -> None:
-        """Close the file."""
         self._opened.close()
 
 
 class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]
-    """libsndfile's reader, going forward only."""
+    """A file that libsndfile reads, forward only."""
 
     def seekable(self) -> bool:
-        """Return False: so reading goes on to the true end, without a seek after each block."""
+        """Return False, so that reading goes on to the true end, without a seek after each block."""
         return False
 
 
 class _FileWindow(io.FileIO):
-    """A part of a file, as if there were no more."""
+    """A part of a file that looks like a whole file."""
 
     def __init__(self, path: str, begin: int, end: int | None = None) -> None:
         super().__init__(path)
@@ -274,16 +269,14 @@ class _FileWindow(io.FileIO):
         self.seek(0)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Seek within the part."""
         of = {io.SEEK_SET: self._begin, io.SEEK_END: self._end}.get(whence)
         return (super().seek(offset, whence) if of is None else super().seek(of + offset)) - self._begin
 
     def tell(self) -> int:
-        """Return the position in the part."""
         return super().tell() - self._begin
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
-        """Read no further than to the end of the part."""
+        """Read, but not beyond the end of the part."""
         view = memoryview(buffer).cast("B")
         return super().readinto(view[: max(0, self._end - super().tell())])
 
@@ -292,15 +285,15 @@ class _FileWindow(io.FileIO):
 _FLAC_COUNT, _FLAC_BYTES = 21, 26
 _FLAC_LARGEST_COUNT = (1 << 36) - 1
 _START_BYTES = 512
-# libsndfile's number for a format that it does not know
+# libsndfile's error code for a format that it does not know
 _NOT_RECOGNISED = 1
 
 
 class _UnboundFlac(_FileWindow):
-    """A FLAC file that seems to state no number of samples, so that it is read to its end, and has no tags.
+    """A FLAC file without its tags and its number of samples, so that libsndfile reads it to the end.
 
     Attributes:
-        stated: The number of samples that it states; 0 if it does not.
+        stated: The number of samples that the file really states; 0 if it states none.
     """
 
     def __init__(self, path: str, begin: int) -> None:
@@ -311,7 +304,7 @@ class _UnboundFlac(_FileWindow):
         self.seek(0)
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
-        """Read, with zeros instead of the number."""
+        """Read, with zeros instead of the number of samples."""
         at = self.tell()
         count = super().readinto(buffer)
         if at < _FLAC_BYTES:

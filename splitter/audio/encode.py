@@ -19,22 +19,22 @@ from splitter.records import Content, content_bytes
 from splitter.storage.content import Callbacks
 
 LOUDEST = 16.0
-# encodings whose bytes in a WAV file are those of an array
+# encodings whose samples have the same bytes in a WAV file and in an array
 AS_IN_MEMORY = {"PCM_16": "<i2", "FLOAT": "<f4", "DOUBLE": "<f8"}
 _BITS = {"int16": 16, "int32": 32}
 _FLOAT32_BITS = 24
-# libvorbis puts what it is given on the stack, 4 bytes a frame, and a stack has 8 MiB
+# libvorbis puts its input on the stack, 4 bytes a frame, and a stack has 8 MiB
 _FRAMES_AT_ONCE = 1 << 20
 _ROUNDED_AT_ONCE = 1 << 16
-# a float32 from 256 to 512 has 15 bits behind the point: a sum with 384 is rounded to those, halves to even,
-# and its last 16 bits are the nearest integer of 16 bits
+# a float32 from 256 to 512 has 15 bits after the point: adding 384 rounds a sample to those, halves to even,
+# and the last 16 bits of the sum are the nearest 16-bit integer
 _ROUNDING, _LEAST_SUM, _LARGEST_SUM = np.float32(384), 383, 384 + 32_767 / 32_768
 
 
 def encode(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made: SoundFormat) -> Content:
-    """Return the content of a file with so many frames, all of which are in memory."""
+    """Return the content of a file with `frames` frames, all of which are in memory."""
     if raw := plain_wav(made):
-        # by hand: libsndfile's way to the same bytes costs more than all else about a short piece
+        # by hand: for a short piece, libsndfile would take longer than all other steps, for the same bytes
         return b"".join((raw.header(frames), *(_bytes(block, made) for block in blocks())))
     found = list(blocks()) or [np.empty((0, made.channels), np.float32)]
     joined = found[0] if len(found) == 1 else np.concatenate(found)
@@ -42,7 +42,7 @@ def encode(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made: SoundF
 
 
 def encode_blocks(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made: SoundFormat) -> Content:
-    """Return the content of a file with so many frames, which come block after block."""
+    """Return the content of a file with `frames` frames, which come in blocks."""
     if raw := plain_wav(made):
         header = raw.header(frames)
         return lambda file: file.writelines(
@@ -53,7 +53,7 @@ def encode_blocks(blocks: Callable[[], Iterable[np.ndarray]], frames: int, made:
 
 
 def writable(made: SoundFormat, path: str) -> SoundFormat:
-    """Return the format if a piece can be written so; raise AudioError if not."""
+    """Return the format if pieces can be written in it; else raise AudioError, which names the recording."""
     if problem := _problem_with(made):
         raise AudioError(f"{path}: {problem}")
     return made
@@ -61,7 +61,7 @@ def writable(made: SoundFormat, path: str) -> SoundFormat:
 
 @functools.cache
 def _problem_with(made: SoundFormat) -> str:
-    """Return why no piece can be written so; tried once, and where the recording can be named."""
+    """Try to write a piece in a format; return why that fails, or an empty text."""
     silence = np.zeros((1, made.channels), made.dtype)
     try:
         content_bytes(encode(lambda: [silence], len(silence), made))
@@ -106,29 +106,29 @@ def _cannot_hold(kind: str, made: SoundFormat, reason: str) -> AudioError:
 
 
 def _bytes(frames: np.ndarray, made: SoundFormat) -> memoryview:
-    """Return the samples as they stand in a WAV file."""
+    """Return samples as the bytes of a WAV file."""
     frames = scaled(_rounded(frames, made.subtype), AS_IN_MEMORY[made.subtype])
     return np.ascontiguousarray(_interleaved(frames)).reshape(-1).view(np.uint8).data
 
 
 def _is_planar(frames: np.ndarray) -> bool:
-    """Return whether frames lie channel after channel in memory."""
+    """Return whether frames are in memory channel by channel."""
     return frames.shape[1] > 1 and frames.strides[0] == frames.itemsize
 
 
 def _interleaved(frames: np.ndarray) -> np.ndarray:
-    """Return frames one after the other in memory: of channel after channel in a quarter of NumPy's time."""
+    """Return frames in memory frame by frame; `np.stack` takes a quarter of the time of a usual copy."""
     return np.stack(frames.T, axis=1) if _is_planar(frames) else frames
 
 
 def silent(frames: int, like: np.ndarray, made: SoundFormat) -> Iterator[np.ndarray]:
-    """Yield so many frames without sound, in blocks."""
+    """Yield `frames` silent frames, in blocks."""
     for at in range(0, frames, made.frames_at_once):
         yield np.zeros((min(made.frames_at_once, frames - at), like.shape[1]), like.dtype)
 
 
 def scaled(frames: np.ndarray, kind: str) -> np.ndarray:
-    """Return integers as numbers from -1 to 1 if `kind` is a float; else the numbers of a WAV file."""
+    """Return frames as numbers of type `kind`; if that is a float, integers become numbers from -1 to 1."""
     bits = _BITS.get(frames.dtype.name)
     if bits and kind != "<i2":
         frames = frames / np.dtype(kind).type(1 << (bits - 1))
@@ -136,9 +136,9 @@ def scaled(frames: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _finite(frames: np.ndarray) -> np.ndarray:
-    """Return numbers that an encoder accepts: LAME ends the process at NaN, and at what is far too loud.
+    """Return floats that a lossy encoder accepts: LAME ends the process at NaN and at samples far too loud.
 
-    Never integers: of two channels with 16 bits libsndfile makes an MP3 of mere noise.
+    Never return integers: from two channels of 16 bits, libsndfile would make an MP3 of pure noise.
     """
     numbers = scaled(frames, "<f4")
     if frames.dtype.kind == "f":
@@ -147,7 +147,7 @@ def _finite(frames: np.ndarray) -> np.ndarray:
 
 
 def _rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
-    """Return the nearest numbers that an encoding with fewer bits holds; libsndfile rounds down."""
+    """Return the nearest numbers that an encoding with fewer bits holds; libsndfile would round down."""
     name = frames.dtype.name
     bits, have = INTEGERS.get(subtype), _BITS.get(name)
     if bits is None or (have and bits >= min(have, 24)):
@@ -168,7 +168,7 @@ def _rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
                 continue
             with np.errstate(over="ignore"):
                 wide = np.multiply(exact[part], factor, dtype=kind)
-            # also false of what is not a number
+            # the comparisons are false for NaN, too
             if not (-largest <= wide.min() and wide.max() <= largest - 1):
                 wide[np.isnan(wide)] = 0
                 np.clip(wide, -largest, largest - 1, out=wide)
@@ -179,7 +179,7 @@ def _rounded(frames: np.ndarray, subtype: str) -> np.ndarray:
 
 
 def _round_to_16(exact: np.ndarray, nearest: np.ndarray) -> bool:
-    """Round in three steps instead of five; return False where something is too loud, or no number."""
+    """Round in three steps instead of five; return False, without rounding, at NaN and what is too loud."""
     sums = exact + _ROUNDING
     if not (sums.min() >= _LEAST_SUM and sums.max() <= _LARGEST_SUM):
         return False
@@ -189,7 +189,7 @@ def _round_to_16(exact: np.ndarray, nearest: np.ndarray) -> bool:
 
 @functools.cache
 def plain_wav(made: SoundFormat) -> RawFormat | None:
-    """Return a WAV file as the simplest header has it, if its samples are as in an array; else None."""
+    """Return the format of WAV with the simplest header; None unless samples are the bytes of an array."""
     subtype, channels, rate = made.subtype, made.channels, made.rate
     if made.container != "WAV" or subtype not in AS_IN_MEMORY:
         return None

@@ -1,4 +1,4 @@
-"""What the header of a recording says, from its first bytes: to compare it with what a manifest says."""
+"""Read the header of an output from its first bytes, to compare it with the manifest."""
 
 import struct
 from contextlib import suppress
@@ -16,12 +16,12 @@ _WHOLE_SAMPLES = frozenset({1, 3, 6, 7, 0xFFFE})
 
 
 class SoundHeader(NamedTuple):
-    """What a header says.
+    """The sample rate, channels and length that a header states.
 
     Attributes:
         sample_rate: Samples in a second.
-        channels: How many.
-        frames: Samples of each channel; None where the header does not bind itself.
+        channels: How many channels.
+        frames: Samples of each channel; None if the header does not state them exactly.
     """
 
     sample_rate: int
@@ -30,7 +30,7 @@ class SoundHeader(NamedTuple):
 
 
 def header_of(name: str, start: bytes | memoryview, size: int, file: BinaryIO) -> SoundHeader | None:
-    """Return the header of a recording, by its first bytes, its size, or the file; None of anything else."""
+    """Return the header of a recording, from its first bytes and size, or from the file; else None."""
     ending = name.rpartition(".")[2].lower()
     found = None
     if ending in ("wav", "wave"):
@@ -43,8 +43,8 @@ def header_of(name: str, start: bytes | memoryview, size: int, file: BinaryIO) -
 
 
 def _of_wav(start: bytes, size: int) -> SoundHeader | None:
-    """Return the header if samples have a fixed number of bytes."""
-    # not by the reader of inputs, which takes four times as long: verify looks at each output
+    """Return the header of a WAV file if its samples have a fixed number of bytes."""
+    # the reader of inputs would take four times as long, and verify looks at each output
     if start[:4] not in (b"RIFF", b"RF64") or start[8:12] != b"WAVE":
         return None
     at, large = 12, 0
@@ -66,7 +66,7 @@ def _of_wav(start: bytes, size: int) -> SoundHeader | None:
 
 
 def _of_flac(start: bytes) -> SoundHeader | None:
-    if start[:4] != b"fLaC" or len(start) < 42:  # noqa: PLR2004 - the first block is always as long
+    if start[:4] != b"fLaC" or len(start) < 42:  # noqa: PLR2004 - the first block is always that long
         return None
     # 20 bits of rate, 3 of channels, 5 of depth, 36 of samples
     packed = int.from_bytes(start[18:26], "big")
@@ -84,7 +84,7 @@ def _of_libsndfile(file: BinaryIO, *, exact: bool) -> SoundHeader | None:
 
 @cache
 def header_columns(head: RowColumns) -> tuple[tuple[str, int], ...]:
-    """Return where the rows say what the header of a recording says, too."""
+    """Return the columns of a row that a header states, too: their names and indexes."""
     first = len(head.columns) + len(OUTPUT_COLUMNS)
     types = head.types
     return tuple(
@@ -95,7 +95,7 @@ def header_columns(head: RowColumns) -> tuple[tuple[str, int], ...]:
 
 
 def header_fault(header: SoundHeader, row: Row, sound: tuple[tuple[str, int], ...]) -> tuple[str, str] | None:
-    """Return what a header says that the row of its recording does not."""
+    """Return the kind and text of a fault if the header contradicts the row of its recording; else None."""
     for key, index in sound:
         there = getattr(header, key)
         if there is not None and row[index] and row[index] != str(there):

@@ -4,20 +4,20 @@ from collections.abc import Iterable
 
 import numpy as np
 
-# as librosa measures: frames of 2048 samples every 512, each around its position
+# as in librosa: a frame of 2048 samples every 512 samples, centered on its position
 HOP = 512
 BLOCKS_IN_FRAME = 4
 QUIETEST = 1e-10
 
 
 class LevelMeter:
-    """The mean square of each frame of a recording, of its loudest channel.
+    """A meter for the mean square of each frame of a recording, in its loudest channel.
 
-    Frame k is around sample k * hop.
+    Frame k is centered on sample k * hop.
     """
 
     def __init__(self, hop: int = HOP, blocks_in_frame: int = BLOCKS_IN_FRAME) -> None:
-        """Measure every `hop` samples; a frame has an even number of such blocks."""
+        """Measure a frame every `hop` samples; it has an even number of blocks of `hop` samples."""
         self._hop, self._in_frame = hop, blocks_in_frame
         self._levels: list[np.ndarray] = []
         self._sums: np.ndarray = np.empty((0, 0))
@@ -27,7 +27,7 @@ class LevelMeter:
         """Measure the next samples, channels in columns."""
         channels = block.shape[1]
         if not self._levels:
-            # before the recording, and after it, is silence
+            # silence precedes and follows the recording
             self._sums, self._rest = np.zeros((self._in_frame // 2, channels)), block[:0]
         self._rest = np.concatenate((self._rest, block))
         whole = len(self._rest) // self._hop * self._hop
@@ -50,7 +50,7 @@ class LevelMeter:
         count = max(0, len(sums) - self._in_frame + 1)
         total = np.sum([sums[shift : shift + count] for shift in range(self._in_frame)], axis=0)
         levels = np.nan_to_num(total, nan=np.inf, posinf=np.inf).max(axis=1) / (self._in_frame * self._hop)
-        # a day has many of them
+        # as float32, because a day has many of them
         with np.errstate(over="ignore"):
             return levels.astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Opus whose pieces are made of the recording's own packets, where that is proven to sound the same."""
+"""Make pieces of an Opus recording from its own packets, if they are proven to sound the same."""
 
 import functools
 from collections.abc import Iterator
@@ -20,18 +20,18 @@ from splitter.audio.target import MATROSKA, Target, made_format
 from splitter.audio.window import Folder
 from splitter.records import Content
 
-# a shorter preroll may begin with a pause, and lead to the same sound: in steps of 60 ms
+# tried in steps of 60 ms: a shorter preroll may begin in a pause, and therefore lead to the same sound
 _PREROLLS = range(MOST_SKIPPED, 0, -2880)
-# how WebM and Matroska begin
+# the first bytes of WebM and Matroska
 _EBML = b"\x1aE\xdf\xa3"
-# how much to compare at a time: the first difference ends it
+# compare a fifth of a second at a time, up to the first difference
 _PARTS_OF_SECOND = 5
 
 
 class OpusPacketsSource(FramesSource):
     """An Opus file whose pieces are made of its own packets.
 
-    What is not known to sound the same is decoded, both as a piece and in the recording, and compared.
+    Unless a piece is sure to sound the same, it is decoded and compared with the decoded recording.
     """
 
     is_decoded = True
@@ -47,7 +47,7 @@ class OpusPacketsSource(FramesSource):
         self._folder, self._opened = folder, ExitStack()
         self._decoded: DecodedSource | None = None
         self._forgotten = 0
-        # asked for what a piece is made of, then for the way it was made
+        # cached: `content` needs it, then `way_of_cutting` for the same piece
         self._preroll_of = functools.lru_cache(maxsize=1)(self._find_preroll)
 
     @classmethod
@@ -70,27 +70,26 @@ class OpusPacketsSource(FramesSource):
         return source
 
     def is_exact(self, start: int, stop: int) -> bool:
-        """Return whether there is a preroll after which the piece sounds like the recording."""
+        """Return whether the piece sounds like the recording after some preroll."""
         return self._preroll_of(start, stop) > 0
 
     def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:
-        """Return what copies the packets, or encodes a piece that cannot be made of them."""
+        """Return content that copies the packets, or encodes the piece if it cannot be made of them."""
         if not silence and (preroll := self._preroll_of(start, stop)):
             return functools.partial(self._cutter.cut, start, stop, preroll=preroll)
         return self._whole(start, stop).content(start, stop, silence, channel)
 
     def frames(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yield the frames as they are decoded in sequence from the start of the recording."""
+        """Yield the frames, decoded in sequence from the start of the recording."""
         return self._whole(start, stop).frames(start, stop)
 
     def forget(self, frame: int) -> None:
-        """Let go of what has been decoded."""
         self._forgotten = frame
         if self._decoded:
             self._decoded.forget(frame)
 
     def _find_preroll(self, start: int, stop: int) -> int:
-        """Return how many samples before a piece lead to the same sound; 0 if none that was tried does."""
+        """Return how many samples of preroll make a piece sound the same; 0 if no number tried does."""
         if not self._cutter.can_cut(start, stop):
             return 0
         if self._cutter.forgets_the_past(start, stop):
@@ -98,7 +97,7 @@ class OpusPacketsSource(FramesSource):
         return next((length for length in _PREROLLS if self._sounds_the_same(start, stop, length)), 0)
 
     def _sounds_the_same(self, start: int, stop: int, preroll: int) -> bool:
-        """Return whether a piece, once written, is decoded like that part of the recording."""
+        """Write a piece; return whether it is decoded like that part of the recording."""
         parts = _in_parts(self._whole(start, stop).frames(start, stop), self.made.rate // _PARTS_OF_SECOND)
         with NamedTemporaryFile(dir=self._folder()) as named:
             with open(named.name, "wb") as file:
@@ -107,7 +106,7 @@ class OpusPacketsSource(FramesSource):
                 return all(_are_alike(decoder.read(len(part)), part) for part in parts)
 
     def _whole(self, start: int, stop: int) -> DecodedSource:
-        """Return the recording, decoded in sequence from its start."""
+        """Return the recording, decoded in sequence from its start to `stop`."""
         if not self._decoded:
             self._decoded = self._decode()
             self._decoded.forget(min(start, self._forgotten))
@@ -115,14 +114,13 @@ class OpusPacketsSource(FramesSource):
         return self._decoded
 
     def close(self) -> None:
-        """Close the file."""
         self._opened.close()
         if self._decoded:
             self._decoded.close()
 
 
 def _as_ogg(path: str, target: Target, folder: Folder, opened: ExitStack) -> str:
-    """Return a temporary file with the Opus of a Matroska file; an empty path if pieces would not copy it."""
+    """Return a temporary Ogg file with the Opus of a Matroska file; an empty path if it cannot be copied."""
     with open(path, "rb") as file:
         if file.read(len(_EBML)) != _EBML:
             return ""

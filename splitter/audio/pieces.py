@@ -1,7 +1,7 @@
-"""A piece of a recording that is not cut yet, and the text that says how to cut it.
+"""A piece of a recording, to be cut later, and the text that says how to cut it.
 
-160000:320000                                              samples, from the first to before the last
-0:80000+4000 channel=2 sample_rate=16000 channels=split    then silence; which channel; how it is stored
+160000:320000                                              the first sample, and the one after the last
+0:80000+4000 channel=2 sample_rate=16000 channels=split    samples of silence; which channel; how to store it
 """
 
 import functools
@@ -29,13 +29,13 @@ _CHOICES = {
 
 
 class Storing(NamedTuple):
-    """How a recording is opened, and how its pieces are stored: the same for all of them."""
+    """The options for opening a recording and storing its pieces: the same for all pieces."""
 
     target: Target = Target()
     truncated: Truncated = "error"
 
     def __str__(self) -> str:
-        """Return what differs from the default, as options."""
+        """Return the options that differ from the default, as text."""
         usual = Target()
         given = {name: getattr(self.target, name) for name in _OPTIONS}
         told = [f" {name}={value}" for name, value in given.items() if value != getattr(usual, name)]
@@ -44,7 +44,7 @@ class Storing(NamedTuple):
     @classmethod
     @functools.lru_cache(maxsize=64)
     def parse(cls, text: str) -> "Storing":
-        """Read what `str` has written; raise ValueError or Refused for what it has not."""
+        """Parse text that `str` wrote; raise ValueError or Refused for any other text."""
         given: dict[str, Any] = dict(option.split("=") for option in text.split())
         for name, value in given.items():
             if name not in (*_OPTIONS, "truncated") or (name in _CHOICES and value not in _CHOICES[name]):
@@ -56,7 +56,7 @@ class Storing(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Where a piece begins and ends, and how it is stored.
+    """The bounds of a piece, and how it is stored.
 
     Attributes:
         start: Its first sample, at the rate of the pieces.
@@ -73,14 +73,14 @@ class Cut(NamedTuple):
     storing: Storing = Storing()
 
     def __str__(self) -> str:
-        """Return it as text."""
+        """Return the text that `parse` reads."""
         silence = f"+{self.silence}" if self.silence else ""
         channel = "" if self.channel is None else f" channel={self.channel + 1}"
         return f"{self.start}:{self.stop}{silence}{channel}{self.storing}"
 
     @classmethod
     def parse(cls, text: str) -> "Cut":
-        """Read what `str` has written; raise ValueError for anything else."""
+        """Parse text that `str` wrote; raise ValueError for any other text."""
         match = _TEXT.fullmatch(text)
         if not match:
             raise ValueError(f"{text!r:.100} is no piece of a recording")
@@ -99,13 +99,13 @@ class Cut(NamedTuple):
         return self.stop - self.start + self.silence
 
     def content(self, source: SoundSource) -> Content:
-        """Return the content of the piece."""
+        """Return the content of the piece, cut from `source`."""
         return source.content(self.start, self.stop, self.silence, self.channel)
 
 
 @dataclass(frozen=True, slots=True)
 class UncutPiece(Deferred):
-    """A piece of an open recording, which is cut when it is stored.
+    """A piece of an open recording, to be cut when it is stored.
 
     Attributes:
         source: The recording.
@@ -116,10 +116,9 @@ class UncutPiece(Deferred):
     cut: Cut
 
     def made(self) -> Content:
-        """Cut the piece."""
         return self.cut.content(self.source)
 
     def encoder(self) -> Callable[[], Content] | None:
-        """Return what makes the same at any time, in any thread; None if only `made` does."""
+        """Return a function that makes the content at any time in any thread; None if only `made` can."""
         cut = self.cut
         return self.source.encoder(cut.start, cut.stop, cut.silence, cut.channel)

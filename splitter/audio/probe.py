@@ -1,4 +1,4 @@
-"""The length of a recording, by its header."""
+"""The length of a recording, from its header."""
 
 from dataclasses import dataclass
 
@@ -21,13 +21,13 @@ LONGEST = 1 << 62
 
 @dataclass(frozen=True)
 class ProbedSound:
-    """What a header says of a recording.
+    """The format and length of a recording, according to its header.
 
     Attributes:
         format: How it is stored.
-        frames: How many there are.
-        exact: Whether that is certain.
-        raw: Its bytes, where they are samples of a fixed size that pieces of a WAV file are made of.
+        frames: How many frames it has.
+        exact: Whether that number is certain.
+        raw: The format of its samples, if WAV pieces can be made of its bytes; else None.
     """
 
     format: SoundFormat
@@ -37,7 +37,7 @@ class ProbedSound:
 
 
 def probed_length(path: str, truncated: Truncated = "error") -> ProbedSound | None:
-    """Return how long a recording is, without decoding it; None where nothing tells."""
+    """Return the length of a recording without decoding it; None if no header states it."""
     with open(path, "rb") as file:
         extent = find_samples_in(file)
         if extent and extent.raw:
@@ -54,17 +54,17 @@ def probed_length(path: str, truncated: Truncated = "error") -> ProbedSound | No
 
 
 def _length_of(path: str, truncated: Truncated) -> ProbedSound | None:
-    """Return the length that the decoder of the file would see."""
+    """Return the length that libsndfile states, corrected if an MP3 was cut off; None if it states none."""
     try:
         with silenced_stderr():
             found = soundfile.info(path)
     except soundfile.LibsndfileError:
-        # another reader, or an error that says what it is
+        # another decoder can read it, or raises an error that says what it is
         open_decoder(path, truncated).close()
         return None
     frames = found.frames
     if found.format == "MP3" and lacks_bytes(path):
-        # a file that was cut still states what it had
+        # a file that was cut off still states its old length
         mp3 = CountedMp3(path)
         check_mp3(path, mp3, truncated)
         frames = mp3.samples

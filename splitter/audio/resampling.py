@@ -1,7 +1,7 @@
-"""Another rate: a recording is resampled as a stream, and comes out as if it had been done all at once.
+"""Resample a recording as a stream, with the same result as if it were resampled all at once.
 
-SoxrResampler      on the CPU, block after block
-JuliusResampler    on a device of torch, as much at once as fits
+SoxrResampler      on the CPU, in blocks
+JuliusResampler    on a device of torch, in large blocks
 
 A recording of n samples becomes one of round(n * new / old) samples, halves to even.
 """
@@ -20,14 +20,14 @@ from splitter.audio.formats.base import SoundFormat
 if TYPE_CHECKING:
     import torch
 
-# soxr takes much memory for more, and then crashes
+# with a larger ratio, soxr takes much memory, and then crashes
 LARGEST_RATIO = 10_000
 
-# with these julius is right to -90 dB up to 0.91 of half the lower rate, and lets nothing through above
-# that half; so is soxr's HQ, which gives up to 0.01 dB less towards that end unless one rate is a multiple of
-# the other
+# with these, julius is accurate to -90 dB up to 0.91 of half the lower rate, and lets nothing through above
+# that half; so is soxr's HQ, except that it weakens that end by up to 0.01 dB unless one rate is a multiple
+# of the other
 ZEROS, ROLLOFF = 256, 0.955
-# julius holds a filter for each position between two samples; for odd rates these are too many
+# julius has a filter for each position between two samples: for unusual ratios of rates, too many
 LARGEST_FILTERS = 1 << 24
 SAMPLES_AT_ONCE = 1 << 24
 
@@ -36,7 +36,7 @@ class Resampler(ABC):
     """A stream at another rate.
 
     Attributes:
-        name: What does it, as the manifest states it.
+        name: The name of the resampler in the manifest.
     """
 
     name: ClassVar[str]
@@ -44,7 +44,7 @@ class Resampler(ABC):
     def __init__(
         self, read: Callable[[int], np.ndarray], recorded: SoundFormat, rate: int, channels: int
     ) -> None:
-        """Resample what `read` gives, block after block."""
+        """Resample the blocks that `read` returns."""
         self._ratio = Fraction(rate, recorded.rate)
         self._read = read
         self._empty = np.empty((0, channels), recorded.dtype)
@@ -53,7 +53,7 @@ class Resampler(ABC):
         self._ended = False
 
     def read(self, _frames: int) -> np.ndarray:
-        """Return some more frames; none after the end."""
+        """Return some of the next frames, regardless of the number asked for; none at the end."""
         while not self._ended:
             made = self._to_length(self._more())
             self._given += len(made)
@@ -63,10 +63,10 @@ class Resampler(ABC):
 
     @abstractmethod
     def _more(self) -> np.ndarray:
-        """Take some frames and make what can be made of them; when they have ended, all the rest."""
+        """Take some frames, and return those that can be made of them; at the end, return all the rest."""
 
     def _take(self, frames: int) -> np.ndarray:
-        """Return some of the next frames, as the numbers that are computed with."""
+        """Return the next frames, converted to the type that is used to compute."""
         block = self._read(frames)
         self._ended = not len(block)
         self._taken += len(block)
@@ -77,13 +77,13 @@ class Resampler(ABC):
             return made
         limits = np.iinfo(self._empty.dtype)
         if limits.bits > 16:  # noqa: PLR2004
-            # its limits are no numbers of the type that was computed with
+            # the type that was used to compute cannot hold these limits
             made = made.astype(np.float64)
         np.rint(made, out=made).clip(limits.min, limits.max, out=made)
         return made.astype(self._empty.dtype)
 
     def _to_length(self, made: np.ndarray) -> np.ndarray:
-        """Cut or fill the last block, as the rule for lengths says."""
+        """Cut or pad the last block, so that the whole stream has the right length."""
         if not self._ended:
             return made
         missing = round(self._taken * self._ratio) - self._given - len(made)
@@ -100,11 +100,10 @@ class SoxrResampler(Resampler):
     def __init__(
         self, read: Callable[[int], np.ndarray], recorded: SoundFormat, rate: int, channels: int
     ) -> None:
-        """Resample what `read` gives, block after block."""
         import soxr
 
         super().__init__(read, recorded, rate, channels)
-        # to 16 bits soxr would add noise, and not the same for blocks of another length
+        # soxr would add noise to 16 bits, and the noise would depend on the lengths of blocks
         self._inner = np.dtype("float32" if recorded.dtype == "int16" else recorded.dtype)
         self._soxr = soxr.ResampleStream(recorded.rate, rate, channels, self._inner, "HQ")
         at_once = SoundFormat("", "", channels, rate).frames_at_once
@@ -116,7 +115,7 @@ class SoxrResampler(Resampler):
 
 
 class JuliusResampler(Resampler):
-    """julius, on any device that torch knows; what fits goes there at once.
+    """julius, on any device of torch, in large blocks.
 
         old        old        old        old        old
     |----------|----------|----------|----------|----------|      frames taken
@@ -134,14 +133,14 @@ class JuliusResampler(Resampler):
         device: str,
         samples_at_once: int = SAMPLES_AT_ONCE,
     ) -> None:
-        """Resample what `read` gives, on a device."""
+        """Resample the blocks that `read` returns, on a device."""
         super().__init__(read, recorded, rate, channels)
         self._inner = np.dtype("float64" if recorded.dtype == "float64" else "float32")
         self._new, self._old = self._ratio.numerator, self._ratio.denominator
         self._device, self._block = device, recorded.frames_at_once
         self._around = math.ceil(_half_width(self._old, self._new) / self._old) + 1
         self._periods = max(1, samples_at_once // (channels * max(self._old, self._new)))
-        # before the first frame is silence, as for soxr
+        # as in soxr, there is silence before the first frame
         self._rest = np.zeros((self._around * self._old, channels), self._inner)
 
     @staticmethod
@@ -169,7 +168,7 @@ class JuliusResampler(Resampler):
 
 
 def _half_width(old: int, new: int) -> int:
-    """Return how many samples before and after its position each filter of julius takes in."""
+    """Return how many samples each filter of julius uses before, and after, its position."""
     return math.ceil(ZEROS * old / (min(old, new) * ROLLOFF))
 
 
@@ -178,7 +177,7 @@ def _resampled(frames: np.ndarray, old: int, new: int, device: str) -> np.ndarra
 
     resample = _filters(old, new, device, frames.dtype.name)
     columns = torch.from_numpy(np.ascontiguousarray(frames.T)).to(device)
-    # TF32, which convolutions take unless told otherwise, is good to -60 dB only
+    # TF32, the default of convolutions, is accurate only to -60 dB
     exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
     with torch.inference_mode(), exact:
         return resample(columns).T.contiguous().cpu().numpy()
@@ -190,7 +189,7 @@ def _filters(old: int, new: int, device: str, dtype: str) -> "torch.nn.Module":
     from julius.resample import ResampleFrac
 
     resample = ResampleFrac(old, new, ZEROS, ROLLOFF)
-    # julius computes its filters in 32 bits: the same in 64
+    # julius computes its filters in 32 bits: replace them with the same filters in 64 bits
     length = resample.get_buffer("kernel").shape[-1]
     first = (old - length) // 2
     positions = np.arange(first, first + length) * new - np.arange(new)[:, np.newaxis] * old
@@ -204,7 +203,7 @@ def _filters(old: int, new: int, device: str, dtype: str) -> "torch.nn.Module":
 def resampler(
     read: Callable[[int], np.ndarray], recorded: SoundFormat, rate: int, channels: int, device: str
 ) -> Resampler:
-    """Return what resamples on a device of torch, or on the CPU where that is meant or the device cannot."""
+    """Return a resampler for a device; it runs on the CPU if julius would need too many filters."""
     if device == "cpu" or not JuliusResampler.takes(recorded.rate, rate):
         return SoxrResampler(read, recorded, rate, channels)
     return JuliusResampler(read, recorded, rate, channels, device)

@@ -1,4 +1,4 @@
-"""Open a recording with the reader that knows it, whatever its name says it is."""
+"""Open a recording with the decoder for its content, whatever its name is."""
 
 import codecs
 from contextlib import suppress
@@ -25,7 +25,7 @@ _SHARDS = (
 
 
 def open_decoder(path: str, truncated: Truncated = "error") -> Decoder:
-    """Open a recording."""
+    """Open a recording with the decoder for its content."""
     extent = find_samples(path)
     if extent:
         check_whole(path, extent, truncated)
@@ -38,7 +38,7 @@ def open_decoder(path: str, truncated: Truncated = "error") -> Decoder:
 
 
 def _open_opus(path: str) -> Decoder | None:
-    """Open what PyAV decodes in half the time of libsndfile: Ogg Opus that is as it should be, at 48 kHz."""
+    """Open intact Ogg Opus at 48 kHz, which PyAV decodes in half the time of libsndfile; None for others."""
     if not seems_opus(path):
         return None
     index = OpusIndex(path)
@@ -52,7 +52,7 @@ def _open_opus(path: str) -> Decoder | None:
 
 
 def _open_with_av(path: str, truncated: Truncated, error: soundfile.LibsndfileError) -> Decoder:
-    """Open what libsndfile cannot read."""
+    """Open a file that libsndfile cannot read; if nothing can, raise an error that says what the file is."""
     with open(path, "rb") as file:
         start = file.read(_KIND_BYTES)
     about = next((one for one in FORMATS if one.begins(start)), None)
@@ -88,7 +88,7 @@ def _open_with_av(path: str, truncated: Truncated, error: soundfile.LibsndfileEr
 
 
 def _is_text(start: bytes) -> bool:
-    """Return whether the first bytes of a file are text in UTF-8; the last letter may have been cut."""
+    """Return whether the first bytes of a file are text in UTF-8; the last letter may be cut off."""
     try:
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(start)
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Which way a recording is cut: copied where that loses nothing, else decoded."""
+"""Choose how to cut a recording: copy it if that loses nothing, else decode it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,7 +25,7 @@ from splitter.records import Content
 def open_source(
     path: str, target: Target, truncated: Truncated = "error", folder: Folder = gettempdir
 ) -> SoundSource:
-    """Open a recording, in the way that loses nothing and costs least; `folder` is for temporary files."""
+    """Open a recording in the cheapest way that loses nothing; `folder` is for temporary files."""
     with open(path, "rb") as file:
         extent = find_samples_in(file)
         if extent:
@@ -50,13 +50,12 @@ def open_source(
 
 
 class UnreadSource(SoundSource):
-    """A recording of a probed length that nobody reads: to find out what will be made of it."""
+    """A recording of which only the probed length is used, to find out what will be made of it."""
 
     def __init__(self, probed: ProbedSound, made: SoundFormat, target: Target) -> None:
-        """Pieces are to be stored as `made`."""
         self.recorded, self.made = probed.format, made
         self._recorded_frames = probed.frames
-        # as the resamplers do: halves to even
+        # rounded as the resamplers do: halves to even
         self._frames = round(Fraction(probed.frames * made.rate, probed.format.rate))
         self.files = probed.format.channels if target.channels == "split" else 1
         is_copied = made.container == "WAV" and keeps_samples(probed.format, made, target)
@@ -64,23 +63,22 @@ class UnreadSource(SoundSource):
 
     @property
     def is_sized(self) -> bool:
-        """Whether the bytes of a piece follow from its length."""
+        """Whether the size of a piece follows from its length."""
         return self._raw is not None
 
     def size_of(self, frames: int) -> int:
-        """Return the bytes of a piece with so many frames; 0 if only encoding it tells."""
+        """Return the size of a piece with `frames` frames, in bytes; 0 if only encoding it shows that."""
         if self._raw is None:
             return 0
         size = frames * self._raw.frame_bytes
         return len(wav_header(self._raw, frames)) + size + (size & 1)
 
     def reach(self, frame: int) -> int:
-        """Return how far the recording goes, at most `frame`."""
         return min(frame, self._frames)
 
     @property
     def recorded_frames(self) -> int:
-        """What the header says."""
+        """How many frames the header states."""
         return self._recorded_frames
 
     def content(self, start: int, stop: int, silence: int = 0, channel: int | None = None) -> Content:

@@ -1,4 +1,4 @@
-"""Spectrograms of sound that comes block after block, in decibels, as librosa computes them."""
+"""Spectrograms of sound that comes in blocks: in decibels, as librosa computes them."""
 
 import functools
 import itertools
@@ -10,16 +10,16 @@ import numpy as np
 
 from splitter.errors import AudioError
 
-# less than this is no power: -100 dB
+# less power than this counts as silence: -100 dB
 LEAST_POWER, SILENT = 1e-10, -100.0
 AT_ONCE = 64
-# the scale of mels: straight up to here, then a logarithm; 15 mels, and 27 more for each factor of 6.4
+# the mel scale: linear up to 1000 Hz, which is 15 mels; above, 27 more mels for each factor of 6.4
 _STRAIGHT, _STRAIGHT_MELS, _STEP = 1000.0, 15.0, math.log(6.4) / 27
 
 
 @dataclass(frozen=True)
 class Spectra:
-    """What a spectrogram is made of, in the words of librosa.
+    """The settings of a spectrogram, named as in librosa.
 
     Attributes:
         n_fft: Samples in a frame.
@@ -36,9 +36,9 @@ class Spectra:
     fmax: float | None
 
     def decibels(self, blocks: Iterable[np.ndarray], rate: int) -> np.ndarray:
-        """Return the power of each band and frame: low bands first; the blocks are of one channel.
+        """Return the power of each band and frame, low bands first; the blocks have one channel.
 
-        The sound has silence before and after it: the first frame is around its first sample.
+        Silence is added before and after the sound, so that the first frame is centered on the first sample.
         """
         bands = self._bands(rate)
         window = np.hanning(self.n_fft + 1)[:-1]
@@ -51,7 +51,7 @@ class Spectra:
         return np.concatenate(parts, axis=1)
 
     def _frames(self, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Yield frames, so many at once wherever blocks end."""
+        """Yield `AT_ONCE` frames at a time, regardless of where blocks end."""
         around = np.zeros(self.n_fft // 2, np.float32)
         step = AT_ONCE * self.hop_length
         needed = step - self.hop_length + self.n_fft
@@ -87,7 +87,7 @@ class Spectra:
 
 @functools.lru_cache(maxsize=16)
 def mel_filters(rate: int, n_fft: int, n_mels: int, fmin: float, fmax: float) -> np.ndarray:
-    """Return the triangular filters of mel bands, as Slaney has them: each with the same area."""
+    """Return the triangular filters of mel bands, as defined by Slaney: all have the same area."""
     lowest, highest = _mels(fmin), _mels(fmax)
     edges = np.array([_hertz(mel) for mel in np.linspace(lowest, highest, n_mels + 2)])
     bins = np.fft.rfftfreq(n_fft, 1 / rate)

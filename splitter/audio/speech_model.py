@@ -1,4 +1,4 @@
-"""How probable speech is in each window of a recording, by silero-vad, many windows at once.
+"""The probability of speech in each window of a recording, by silero-vad, many windows at once.
 
 The package's own model takes one window at a time. Only its LSTM remembers anything, so the layers before it
 can take hundreds of windows in one call, and the LSTM takes them as one sequence.
@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 RATE = 16_000
-# 32 ms, and the end of the window before
+# 32 ms, and the end of the window before, which the model sees, too
 WINDOW = 512
 CONTEXT = 64
 WINDOWS_AT_ONCE = 512
-# rounding differs by less, other layers by more
+# rounding makes a smaller difference, unexpected layers a larger one
 TOLERANCE = 1e-3
 
 
@@ -24,11 +24,11 @@ class SpeechModel:
 
     Attributes:
         takes_sequences: Whether it takes many windows at once. If a release of the package has other layers
-            than this module knows, the package's own code takes one after the other.
+            than this module expects, the package's own code takes one window after the other.
     """
 
     def __init__(self, device: str = "cpu") -> None:
-        """Load the model, and compare its layers with itself on a short signal."""
+        """Load the model, and check on a short signal that `_Layers` gives the same results."""
         import silero_vad
 
         self._model = silero_vad.load_silero_vad()
@@ -41,12 +41,12 @@ class SpeechModel:
             if torch.allclose(found, expected, rtol=0, atol=TOLERANCE):
                 self._layers = layers
         except (AttributeError, RuntimeError, TypeError):
-            # as it was before its layers were moved to a device
+            # load it once more, because some of its layers may have been moved to a device
             self._model = silero_vad.load_silero_vad()
         self.takes_sequences = self._layers is not None
 
     def probabilities(self, blocks: Iterable[np.ndarray]) -> tuple[list[float], int]:
-        """Return how probable speech is in each window of a mono recording at 16 kHz, and its samples."""
+        """Return the probability of speech in each window of a mono recording at 16 kHz, and its length."""
         read = self._layers.read if self._layers else self._one_by_one
         if self._layers:
             self._layers.reset()
@@ -65,7 +65,7 @@ class SpeechModel:
 
 
 class _Layers:
-    """The layers of the package's model, with the state between two calls."""
+    """The layers of the package's model, and their state between two calls."""
 
     def __init__(self, model: Any, device: str) -> None:  # noqa: ANN401 - TorchScript
         inner = model._model  # noqa: SLF001
@@ -80,7 +80,7 @@ class _Layers:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the recording before."""
+        """Forget the previous recording."""
         self._end = torch.zeros(CONTEXT, device=self._device)
         self._state = tuple(torch.zeros(1, self._size, device=self._device) for _ in range(2))
 
@@ -98,14 +98,14 @@ class _Layers:
 
 
 def _signal() -> torch.Tensor:
-    """Return a second and a half of noise that swells, with a tone: nothing the layers can ignore."""
+    """Return a second and a half of swelling noise with a tone, which no layer can ignore."""
     noise = torch.randn(48 * WINDOW, generator=torch.Generator().manual_seed(1))
     time = torch.arange(len(noise)) / RATE
     return (noise * (3 * time).sin() + (1000 * time).sin()) / 8
 
 
 def _joined(blocks: Iterable[np.ndarray], size: int) -> Iterator[np.ndarray]:
-    """Yield the same samples in pieces of a size, so that the results depend on no decoder's blocks."""
+    """Yield the first channel in pieces of one size, so that results do not depend on a decoder's blocks."""
     rest = np.empty(0, np.float32)
     for block in blocks:
         rest = np.concatenate((rest, block[:, 0]))

@@ -16,7 +16,7 @@ FileFormat = Literal["same", "wav", "flac", "ogg", "mp3"]
 Lossy = Literal["copy", "encode"]
 
 INTEGERS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
-# bits that an encoding holds exactly; what is not here is lossy, and has no depth
+# the bits that an encoding holds exactly; the encodings not listed are lossy, and have no depth
 _DEPTHS = INTEGERS | {
     "ALAW": 14,
     "ULAW": 14,
@@ -31,25 +31,26 @@ _DEPTHS = INTEGERS | {
     "DOUBLE": 65,
 }
 _LEAST_RATE, _MOST_RATE = 1000, 1_000_000
-# of kilohertz: what is made of the rest is a thousand times as much
+# what users mean by a rate in kHz: one of these, else a thousand times as much, up to a limit
 _OFTEN_MEANT, _MOST_MEANT = {11: 11_025, 22: 22_050, 44: 44_100}, 400_000
-# more of either libsndfile does not read back
+# libsndfile cannot read back more of either
 _MOST_CHANNELS, _MOST_HERTZ = 1024, 2**31 - 1
-# FFmpeg's name of WebM, too; of more channels of Opus no packets are copied
+# FFmpeg's name of Matroska and WebM; packets of Opus with more channels are not copied
 MATROSKA, _OPUS_CHANNELS = "MATROSKA", 2
 _CHOICES = {one.ending: one for one in OF_LIBSNDFILE if one.ending in get_args(FileFormat)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What the pieces are to be.
+    """The sample rate, channels and format that are asked for.
 
     Attributes:
         sample_rate: Samples in a second; None keeps the recording's.
-        channels: Keep them, mix them to one, put each in a file of its own, or take the first.
+        channels: Keep them, mix them to one, put each in a separate file, or take the first.
         format: The kind of file; `same` is that of the recording.
-        subtype: libsndfile's name of the encoding; None is one that loses nothing.
-        lossy: Whether pieces of MP3 and Opus with nothing to change are copied, or encoded again.
+        subtype: libsndfile's name of the encoding; None is one that loses nothing, or the usual one of a
+            lossy format.
+        lossy: Whether pieces of MP3 and Opus that need no change are copied, or encoded again.
         amplified: Whether pieces get a gain, so that nothing can be copied.
         device: Where resampling is done: the CPU, or a device of torch.
     """
@@ -63,7 +64,7 @@ class Target:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        """Refuse what no recording could be made into."""
+        """Refuse values that are wrong for every recording."""
         if self.sample_rate is not None and not _LEAST_RATE <= self.sample_rate <= _MOST_RATE:
             meant = _OFTEN_MEANT.get(self.sample_rate, self.sample_rate * 1000)
             hint = f"; did you mean {meant}?" if _LEAST_RATE < meant <= _MOST_MEANT else ""
@@ -89,25 +90,25 @@ class Target:
             raise Refused(f"--subtype {self.subtype}: cannot be used in {self.format}; {there}")
 
 
-# asked once: libsndfile's answers take longer to put together than a short recording takes to cut
+# cached, because libsndfile's answer takes longer than cutting a short recording
 _formats = functools.cache(soundfile.available_formats)
 
 
 @functools.cache
 def _can_hold(container: str, subtype: str) -> bool:
-    """Return whether there is a writer for it."""
+    """Return whether libsndfile writes an encoding in a container."""
     about = BY_NAME.get(container)
     return not (about and subtype in about.not_written) and soundfile.check_format(container, subtype)
 
 
 def _subtypes_of(container: str) -> str:
-    """Return the encodings that it can hold, for a message."""
+    """Return the encodings that a container can hold, for a message."""
     subtypes = sorted(soundfile.available_subtypes(container))
     return ", ".join(subtype for subtype in subtypes if _can_hold(container, subtype))
 
 
 def made_format(recorded: SoundFormat, target: Target, path: str) -> SoundFormat:
-    """Return how the pieces of a recording are to be stored; an error where that would lose bits unasked."""
+    """Return how to store the pieces of a recording; refuse what is impossible or loses bits unasked."""
     chosen = _CHOICES.get(target.format)
     container = chosen.name if chosen else _same_container(recorded)
     channels = recorded.channels if target.channels == "keep" else 1
@@ -130,7 +131,7 @@ def made_format(recorded: SoundFormat, target: Target, path: str) -> SoundFormat
 
 
 def _check_readable(channels: int, rate: int, path: str) -> None:
-    """Refuse pieces that nothing could read back."""
+    """Refuse pieces with more channels or a higher rate than libsndfile reads back."""
     if channels > _MOST_CHANNELS:
         raise AudioError(
             f"{path}: has {channels:,} channels, and pieces with more than {_MOST_CHANNELS:,} cannot be read "
@@ -144,19 +145,19 @@ def _check_readable(channels: int, rate: int, path: str) -> None:
 
 
 def _same_container(recorded: SoundFormat) -> str:
-    """Return the recording's; WAV if that would lose something, or come out with other bytes each time."""
+    """Return the recording's container; another if libsndfile cannot write that exactly and reproducibly."""
     if (recorded.container, recorded.subtype) == (MATROSKA, "OPUS") and recorded.channels <= _OPUS_CHANNELS:
         return "OGG"
     known = recorded.container in _formats()
     lossless_in_lossy = recorded.container in LOSSY and bool(recorded.holding)
     changing = recorded.container in {"RF64", "MAT5"}
-    # libsndfile counts a sample that is not there
+    # libsndfile counts one sample too many
     miscounted = recorded.container == "VOC" and recorded.subtype in {"ALAW", "ULAW"}
     return "WAV" if not known or lossless_in_lossy or changing or miscounted else recorded.container
 
 
 def _usual_subtype(container: str, recorded: SoundFormat) -> str | None:
-    """Return the encoding that holds the recording's samples exactly; None if the container has none."""
+    """Return an encoding that holds the samples exactly, or the usual lossy one; None if there is neither."""
     if container in LOSSY:
         return "OPUS" if (container, recorded.subtype) == ("OGG", "OPUS") else LOSSY[container]
     depth = _DEPTHS.get(recorded.holding or recorded.subtype)

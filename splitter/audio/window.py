@@ -1,4 +1,4 @@
-"""The frames of a stream that may still be asked for: in memory, and in a file what is too much for that.
+"""Keep the frames of a stream that may still be needed: in memory, and in files if they are too many.
 
 start                                        stop
   | in files | in files | in memory | in memory |
@@ -13,25 +13,25 @@ import numpy as np
 from splitter.audio.decoders import read_exactly
 
 IN_MEMORY = 1 << 26
-# what is forgotten frees the disk by whole files
+# a file frees its disk space only when all of it is forgotten, so files are limited to this size
 FILE_BYTES = 1 << 28
 
 Folder = Callable[[], str | os.PathLike[str] | None]
 
 
 class Tape:
-    """A stream that is read on, and forgotten, on demand.
+    """A stream that is read, and forgotten, on demand.
 
     Attributes:
-        start: The first frame that is still there.
-        stop: The one after the last that was read.
-        ended: Whether there are no more.
+        start: The first frame that is not forgotten.
+        stop: The frame after the last one that was read.
+        ended: Whether the stream has no more frames.
     """
 
     def __init__(self, read: Callable[[int], np.ndarray], block: int, folder: Folder) -> None:
-        """Read so many frames at a time; `folder` says where temporary files may be."""
+        """Read `block` frames at a time; `folder` returns the folder for temporary files."""
         self._read, self._block, self._folder = read, block, folder
-        # those in files come first
+        # parts in files come first
         self._parts: list[np.ndarray | _FileBlock] = []
         self._stored = self._in_memory = 0
         self._file: _File | None = None
@@ -41,7 +41,7 @@ class Tape:
         self.ended = False
 
     def reach(self, frame: int) -> int:
-        """Read on until so many frames have been read; return how many of them there are."""
+        """Read on until `frame` frames have been read; return how many exist, at most `frame`."""
         while self.stop < frame and not self.ended:
             part = self._read(self._block)
             self.ended = not len(part)
@@ -56,14 +56,14 @@ class Tape:
         return min(self.stop, frame)
 
     def take(self, start: int, stop: int) -> np.ndarray:
-        """Return the frames from `start` to before `stop`, at once."""
+        """Return the frames [start, stop) as one array."""
         blocks = list(self.blocks(start, stop))
         if len(blocks) == 1:
             return blocks[0]
         return np.concatenate(blocks) if blocks else self._none
 
     def blocks(self, start: int, stop: int) -> Iterator[np.ndarray]:
-        """Yield the frames from `start` to before `stop`, one part after the other."""
+        """Yield the frames [start, stop) in parts."""
         if not self.start <= start <= stop <= self.stop:
             raise ValueError(f"frames {start} to {stop} of {self.start} to {self.stop}")
         at = self.start
@@ -74,7 +74,7 @@ class Tape:
             at += len(part)
 
     def forget(self, frame: int) -> None:
-        """Let go of what comes before a frame."""
+        """Drop the parts that end before a frame, which nobody will need again."""
         self._needed = max(self._needed, frame)
         while len(self._parts) > 1 and self.start + len(self._parts[0]) <= self._needed:
             part = self._parts.pop(0)
@@ -85,10 +85,10 @@ class Tape:
                 self._stored -= 1
 
     def _store(self) -> None:
-        """Bring the older half of what is in memory to a file."""
+        """Move the older half of the frames in memory to files."""
         while self._in_memory > IN_MEMORY // 2 and self._stored < len(self._parts) - 1:
             part = self._parts[self._stored]
-            assert isinstance(part, np.ndarray)  # noqa: S101 - those in files come first
+            assert isinstance(part, np.ndarray)  # noqa: S101 - parts in files come first
             if self._file is None or self._file.size >= FILE_BYTES:
                 self._file = _File(self._folder())
             self._parts[self._stored] = _FileBlock(part, self._file)
@@ -97,7 +97,7 @@ class Tape:
 
 
 class _File:
-    """A temporary file without a name, which is gone with the last part that lies in it."""
+    """A temporary file without a name, which disappears with the last part that is in it."""
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - see __del__
@@ -123,7 +123,7 @@ class _File:
 
 
 class _FileBlock:
-    """A part in a file."""
+    """A part of a stream that is in a file."""
 
     def __init__(self, frames: np.ndarray, file: _File) -> None:
         self._count, self._dtype = len(frames), frames.dtype
@@ -135,7 +135,6 @@ class _FileBlock:
         return self._count
 
     def __getitem__(self, frames: slice) -> np.ndarray:
-        """Return a stretch of the part."""
         first, last, _ = frames.indices(self._count)
         found = np.empty((last - first, self._channels), self._dtype)
         at = self._at + first * self._channels * self._dtype.itemsize
