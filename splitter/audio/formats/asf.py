@@ -2,7 +2,7 @@
 
 | GUID, size | GUID, size, properties | GUID, size, ... | ... | head of the data | packet | packet | ...
 
-FFmpeg believes this only of a file that is about as large as stated, which one that was cut is not.
+FFmpeg believes this only if the file is about as large as stated, so not if it was cut off.
 """
 
 import os
@@ -10,15 +10,15 @@ import struct
 from uuid import UUID
 
 _PROPERTIES = UUID("8cabdca1-a947-11cf-8ee4-00c00c205365").bytes_le
-# every object begins with its kind and size, also the header, in which others follow six bytes later
+# every object begins with its kind and size, also the header, which contains others six bytes later
 _OBJECT, _FIRST_AT, _DATA_HEAD_BYTES = struct.Struct("<16sQ"), 30, 50
-# in the properties: how many packets, ticks and milliseconds before the sound; flags; bytes of a packet
+# in the properties: packets, length in ticks, milliseconds before the sound, flags, bytes of a packet
 _STATED, _STATED_AT, _TICKS = struct.Struct("<QQ8xQII"), 56, 10_000_000
 _STREAMED, _MOST_OBJECTS = 1, 1000
 
 
 def seconds_before_cut(path: str) -> float:
-    """Return how much sound a file states, if packets of it are missing; 0 if none are, or nothing tells."""
+    """Return how many seconds a file states if packets are missing; 0 if none are, or that is unknown."""
     with open(path, "rb") as file:
         there = os.fstat(file.fileno()).st_size
         _, header = _OBJECT.unpack(file.read(_OBJECT.size))

@@ -1,4 +1,4 @@
-"""What libsndfile does not read, such as M4A, WebM and WMA, through PyAV."""
+"""Decode what libsndfile does not read, such as M4A, WebM and WMA, through PyAV."""
 
 import errno
 import io
@@ -19,7 +19,7 @@ from splitter.audio.formats.mp4 import lacks_index, seconds_of_plain_edit
 from splitter.audio.formats.whole_stream import blocks_of
 from splitter.errors import AudioError
 
-# recordings only: a playlist would make FFmpeg open other files, and fetch them
+# recordings only: a playlist would make FFmpeg open, or even download, other files
 _FORMATS = (
     "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,iff,matroska,mov,mp3,mpc,mpc8,"
     "mpeg,mpegts,nistsphere,oga,ogg,oma,qcp,rm,shn,tak,tta,voc,w64,wav,webm,wsd,wv,xwma"
@@ -27,20 +27,20 @@ _FORMATS = (
 _NO_PROTOCOL = "none"
 _NO_INDEX = "it ends before its index (moov), written last: copy it once more, or repair it"
 _CONTAINERS = {"mov": "MP4", "asf": "WMA", "nistsphere": "NIST"}
-# how FFmpeg stores samples -> the encoding in libsndfile's words that holds them exactly; else they are lossy
+# FFmpeg's sample formats -> libsndfile's names of the encodings that hold them exactly
 _HOLDING = {"u8": "PCM_U8", "s16": "PCM_16", "s32": "PCM_32", "dbl": "DOUBLE"}
 _ALAC_DEPTH_AT, _FLAC_DEPTH_AT, _FLAC_COUNT_AT = 17, 12, 13
 _FLAC_LARGEST_COUNT = (1 << 36) - 1
-# the way with less memory to follow edit lists: right for those that only leave out what comes first
+# follows edit lists with less memory: correct for those that only leave out the first samples
 _SIMPLE_EDITS = {"advanced_editlist": "0"}
-# read in blocks of seconds; others have larger packets, or are rare
+# the container and encoding to read in blocks of seconds; others have larger packets, or are rare
 _IN_SECONDS = ("mov", "aac")
-# a length is believed to this part of a second, and to so many blocks, of what seems to be missing
+# stated lengths are not exact: less than this, in seconds or in blocks, does not count as missing
 _SHORT_SECONDS, _FEW_BLOCKS = 0.1, 2
 
 
 class AvDecoder(Decoder):
-    """FFmpeg's reader: what the encoder has added before the sound is left out, as FFmpeg does."""
+    """FFmpeg as a decoder, which leaves out what the encoder added before the sound."""
 
     _blocks: Generator[av.AudioFrame, None, None]
     _first: av.AudioFrame
@@ -48,7 +48,7 @@ class AvDecoder(Decoder):
 
     def __init__(self, path: str, truncated: Truncated) -> None:
         self._path, self._truncated = path, truncated
-        # up to which second there was sound, and whether some before that could not be decoded
+        # the second that decoding has reached, and whether sound before it could not be decoded
         self._reached, self._is_damaged = 0.0, False
         self._opened, self._edited = ExitStack(), seconds_of_plain_edit(path)
         self._options = _SIMPLE_EDITS if self._edited else {}
@@ -67,7 +67,7 @@ class AvDecoder(Decoder):
                 self._opened = opened.pop_all()
 
     def _open(self, container: Any) -> Any:  # noqa: ANN401 - PyAV's
-        """Look at the sound and its first block; return the stream."""
+        """Examine the stream of sound, and decode its first block; return the stream."""
         if not container.streams.audio:
             raise AudioError("there is no sound in it")
         if container.format.name == "mp3" and bit_rate_of(self._path) == "none":
@@ -89,7 +89,6 @@ class AvDecoder(Decoder):
         return stream
 
     def read(self, frames: int) -> np.ndarray:
-        """Return the next frames."""
         block = self._next(frames) if frames else None
         if block is None:
             if frames and self._truncated == "error":
@@ -102,7 +101,7 @@ class AvDecoder(Decoder):
         waiting = self._decoded_samples
         while waiting.samples < frames and (block := next(self._blocks, None)) is not None:
             if not waiting.samples and block.samples == frames and _kind(block) == self._kind:
-                # not copied once more
+                # saves copying it
                 return block
             self._add(block)
         return waiting.read(frames, partial=True)
@@ -116,13 +115,13 @@ class AvDecoder(Decoder):
             raise ends_early(self._path, how, self.frames, stated if stated > self.frames else 0)
 
     def _add(self, block: av.AudioFrame) -> None:
-        """Keep a decoded block, which must be like the first."""
+        """Add a decoded block to those that wait; raise AudioError if its format is not that of the first."""
         if _kind(block) != self._kind:
             raise AudioError(
                 f"{self._path}: changes from {_in_words(self._kind)} to {_in_words(_kind(block))} "
                 f"after {self.frames + self._decoded_samples.samples:,} samples"
             )
-        # its time is known already, and need not follow from that of the block before
+        # its time was used before, and AudioFifo would refuse one that does not follow from the block before
         block.pts = None
         self._decoded_samples.write(block)
 
@@ -136,7 +135,7 @@ class AvDecoder(Decoder):
         return numbers.astype(self.format.dtype, copy=False)
 
     def _in_seconds(self, kind: str, index: int) -> Generator[av.AudioFrame, None, None]:
-        """Yield what FFmpeg decodes on its own; from where it finds a fault, go packet by packet."""
+        """Yield what FFmpeg decodes by itself; from the first fault on, decode packet by packet."""
         rate, count, begin = self.format.rate, 0, 0.0
         with suppress(av.error.FFmpegError, ValueError):
             for block in blocks_of(self._path, kind, index, self.format.frames_at_once, self._options):
@@ -152,7 +151,7 @@ class AvDecoder(Decoder):
         yield from self._after(count, index)
 
     def _after(self, count: int, index: int) -> Iterator[av.AudioFrame]:
-        """Yield what comes after so many frames."""
+        """Decode packet by packet; yield what comes after `count` frames."""
         self._reached, waiting = 0.0, av.AudioFifo()
         with SeekableFile(self._path) as file, open_container(file, **self._options) as container:
             stream = container.streams[index]
@@ -169,14 +168,14 @@ class AvDecoder(Decoder):
                     count = 0
 
     def _decoded(self, container: Any, stream: Any) -> Generator[av.AudioFrame, None, None]:  # noqa: ANN401 - PyAV's
-        """Yield all blocks that can be decoded; as FFmpeg does, skip what cannot."""
+        """Yield all blocks that can be decoded; skip the others, as FFmpeg does."""
         stream.codec_context.thread_count = 1
         failed = False
         for packet in packets_of(self._path, container, stream):
             try:
                 blocks = stream.codec_context.decode(packet)
             except av.error.FFmpegError:
-                # a stream that was caught somewhere may begin with what cannot be decoded
+                # a stream recorded from the middle may begin with packets that cannot be decoded
                 failed = self._reached > 0
                 continue
             for block in blocks:
@@ -186,16 +185,15 @@ class AvDecoder(Decoder):
                 yield block
 
     def close(self) -> None:
-        """Close the file."""
         self._blocks.close()
         self._opened.close()
 
 
 class SeekableFile(io.FileIO):
-    """A file in which FFmpeg may seek to where a damaged header says."""
+    """A file in which FFmpeg may seek to any offset that a damaged header states."""
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Return what FFmpeg takes for an error: an exception would be printed, and raised much later."""
+        """Return an error code of FFmpeg on failure: an exception would be printed, and raised much later."""
         try:
             return super().seek(offset, whence)
         except (OSError, OverflowError):
@@ -203,14 +201,14 @@ class SeekableFile(io.FileIO):
 
 
 def open_container(file: SeekableFile, **more: str) -> Any:  # noqa: ANN401 - PyAV's
-    """Open a recording, and no other file."""
+    """Open a recording; FFmpeg must not open any other file."""
     options = {"format_whitelist": _FORMATS, "protocol_whitelist": _NO_PROTOCOL, **more}
-    # tags need not be UTF-8, and nobody asks for them
+    # tags may not be UTF-8, and nobody needs them
     return av.open(file, options=options, metadata_errors="replace")
 
 
 def packets_of(path: str, container: Any, stream: Any) -> Iterator[Any]:  # noqa: ANN401 - PyAV's
-    """Yield all packets, then None, so that the decoder gives what is left in it."""
+    """Yield all packets, then None, which makes the decoder return all that it still has."""
     try:
         # a file may end in the middle of a packet
         with suppress(av.error.FFmpegError):
@@ -224,7 +222,7 @@ def packets_of(path: str, container: Any, stream: Any) -> Iterator[Any]:  # noqa
 
 
 def _kind(block: av.AudioFrame) -> tuple[int, int, str]:
-    """Return what must not change in a recording."""
+    """Return the rate, channels and sample format of a block, which must not change in a recording."""
     return block.sample_rate, block.layout.nb_channels, block.format.name
 
 
@@ -251,7 +249,7 @@ def _format_of(container: Any, stream: Any, first: av.AudioFrame) -> SoundFormat
 
 
 def _depth(codec: Any) -> int:  # noqa: ANN401 - PyAV's
-    """Return how many bits of 32 a lossless codec uses, where that can be known."""
+    """Return how many of 32 bits a lossless codec uses, as far as that is known."""
     about = bytes(codec.extradata or b"")
     if codec.name == "alac" and len(about) > _ALAC_DEPTH_AT:
         return about[_ALAC_DEPTH_AT]
@@ -261,26 +259,26 @@ def _depth(codec: Any) -> int:  # noqa: ANN401 - PyAV's
 
 
 def _stated(stream: Any, rate: int) -> int:  # noqa: ANN401 - PyAV's
-    """Return how many frames a lossless recording binds itself to; 0 if it does not."""
+    """Return how many frames a lossless recording states; 0 if it states no exact number."""
     about = bytes(stream.codec_context.extradata or b"")
     if stream.codec_context.name == "flac" and len(about) > _FLAC_COUNT_AT + 5:
-        # in any container FLAC says it itself, or does not bind itself
+        # in any container, only the number in the header of FLAC itself is exact
         return int.from_bytes(about[_FLAC_COUNT_AT : _FLAC_COUNT_AT + 5], "big") & _FLAC_LARGEST_COUNT
     exact = stream.codec_context.codec.lossless and stream.time_base == Fraction(1, rate)
     return stream.duration if exact and stream.duration else 0
 
 
 def seconds_stated(container: Any, stream: Any) -> float:  # noqa: ANN401 - PyAV's
-    """Return how long the sound of an MP4 or Matroska file is to be; 0 if it does not say so."""
+    """Return how many seconds of sound an MP4 or Matroska file states; 0 if it does not."""
     kind = container.format.name.partition(",")[0]
     if kind == "mov" and stream.duration:
         return float(stream.duration * stream.time_base)
-    # Matroska says it of all streams together; of one alone FFmpeg may have made a guess
+    # Matroska states the length of all streams together; that of a single stream may be FFmpeg's guess
     if kind == "matroska" and len(container.streams) == 1 and not stream.duration and container.duration:
         return float(container.duration / av.time_base)
     return 0.0
 
 
 def lacks_sound(stated: float, reached: float, block: float) -> bool:
-    """Return whether sound ends earlier than stated, by more than a few blocks, all in seconds."""
+    """Return whether sound ends earlier than stated by more than a few blocks; all three are in seconds."""
     return stated - reached > max(_SHORT_SECONDS, _FEW_BLOCKS * block)

@@ -1,10 +1,10 @@
-"""How sound is stored, and what there is to say of a format, beside what its readers know."""
+"""How sound is stored, and the facts about a format that are not in the code that reads it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# what an array must hold so that no encoding loses anything; what is not here is lossy
+# the type of array that holds the samples of an encoding exactly; float32 holds those of all other encodings
 DTYPES = {
     **dict.fromkeys(("PCM_S8", "PCM_U8", "PCM_16", "ALAW", "ULAW", "ALAC_16", "DWVW_16"), "int16"),
     **dict.fromkeys(("DPCM_16", "IMA_ADPCM", "MS_ADPCM", "GSM610"), "int16"),
@@ -24,8 +24,8 @@ class SoundFormat:
         subtype: libsndfile's name of the encoding.
         channels: How many samples a frame has.
         rate: Frames in a second.
-        holding: The encoding, in libsndfile's words, that holds the samples exactly, where it has no name
-            for their own.
+        holding: libsndfile's name of an encoding that holds the samples exactly, if it has no name for
+            theirs; else empty.
     """
 
     container: str
@@ -36,12 +36,12 @@ class SoundFormat:
 
     @property
     def dtype(self) -> str:
-        """The kind of array that holds its samples exactly."""
+        """The type of array that holds the samples exactly."""
         return DTYPES.get(self.holding or self.subtype, "float32")
 
     @property
     def frames_at_once(self) -> int:
-        """How many frames to read at a time: some seconds, but not because a header says so."""
+        """How many frames to read at a time: two seconds, but bounded, since a header may state any rate."""
         return max(1, min(self.rate * SECONDS_AT_ONCE, SAMPLES_AT_ONCE // self.channels))
 
 
@@ -52,14 +52,15 @@ class AudioFormat:
     Attributes:
         name: libsndfile's name, if it has one.
         ending: What the names of such files end with.
-        magic: The first bytes, where more bytes stand, and these; each is one way to begin.
+        magic: The ways in which such files begin: their first bytes, and an offset with the bytes there.
         is_exact: Whether libsndfile takes the exact length from a header, or from the last page.
-        lossy: The usual encoding, if that is a lossy one.
-        rates: The only sample rates that an encoding has; None is the usual one.
-        largest_rates: The largest sample rate that an encoding has.
-        not_written: Encodings that libsndfile reads but does not write, though it says that it could.
-        wrapper: What takes out of a file what libsndfile leaves to chance, or takes from the clock.
-        open_decoder: Opens a file that neither libsndfile nor PyAV reads, by its path and `truncated`.
+        lossy: The usual encoding, if it is lossy; else empty.
+        rates: The only sample rates that an encoding allows; the key None is the usual encoding.
+        largest_rates: The largest sample rate that an encoding allows.
+        not_written: Encodings that libsndfile reads but does not write, although it says that it can.
+        wrapper: A class for the file that is written, which removes random numbers and times from it.
+        open_decoder: A function that opens a file that neither libsndfile nor PyAV reads, from its path and
+            `truncated`.
     """
 
     name: str

@@ -1,13 +1,13 @@
-"""Formats without a header: only its name says what such a file may be, which is enough for advice."""
+"""Formats without a header: only the name of a file says what it may be, which is enough to give advice."""
 
 import os
 import shlex
 
 _SOX = "sox -t {kind} {name} {new}"
 _FFMPEG = "ffmpeg -f {kind} -i {name} {new}"
-# what only the user knows has to be stated
+# with options for facts that only the user knows
 _STATED = "sox -t {kind} -r {rate} -c 1 {name} {new}"
-# the command, and what it calls the format and its usual sample rate, by the ending
+# by ending: a command, the name of the format in that command, and the usual sample rate
 _COMMANDS: dict[str, tuple[str, str, int]] = {
     "gsm": (_SOX, "gsm", 8000),
     "sln": (_SOX, "sln", 8000),

@@ -1,4 +1,4 @@
-"""Opus in WebM and Matroska: its packets in pages of Ogg, from which pieces can be cut."""
+"""Copy the packets of Opus in WebM and Matroska to pages of Ogg, from which pieces can be cut."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -18,14 +18,14 @@ _SKIPPED = struct.Struct("<II")
 
 
 def write_as_ogg(path: str, file: BinaryIO, wanted: Callable[[int], bool]) -> bool:
-    """Write an Ogg file with the same packets, if so many channels are wanted.
+    """Write an Ogg file with the same packets, if `wanted` accepts the number of channels.
 
-    Return False where it is something else, or not as it should be: decoding tells what is wrong.
+    Return False if it does not, or if the file is damaged or has no Opus: decoding shows what is wrong.
     """
     try:
         with SeekableFile(path) as opened, closing(open_container(opened)) as container:
             stream = container.streams.audio[0]
-            # it is decoded to this rate, whatever it was before
+            # pieces have this rate, whatever the recording had before
             head = replace(OpusHead.of(bytes(stream.codec_context.extradata or b"")), recorded_rate=RATE)
             if not wanted(head.channels):
                 return False
@@ -38,7 +38,7 @@ def write_as_ogg(path: str, file: BinaryIO, wanted: Callable[[int], bool]) -> bo
 
 
 def _packets(packets: Iterator[Any], skipped: int, seconds: float) -> Iterator[Packet]:
-    """Yield the packets; only the first leaves out samples in front, only the last at its end."""
+    """Yield the packets; raise ValueError if samples are left out in the middle, or missing at the end."""
     position, left_out, reached, duration = 0, 0, 0.0, 0
     for packet in packets:
         if packet is None:
@@ -58,6 +58,6 @@ def _packets(packets: Iterator[Any], skipped: int, seconds: float) -> Iterator[P
 
 
 def _left_out_of(packet: Any) -> tuple[int, int]:  # noqa: ANN401 - PyAV's
-    """Return how many samples of a packet are not to be heard, in front and behind."""
+    """Return how many samples to leave out at the start and at the end of a packet."""
     found = next((bytes(one) for one in packet.iter_sidedata() if one.data_type == "skip_samples"), b"")
     return _SKIPPED.unpack_from(found) if found else (0, 0)

@@ -1,9 +1,9 @@
-"""MP4, the container of M4A: edit lists that only leave out what an encoder has put before the sound.
+"""MP4, the container of M4A: edit lists that only leave out what an encoder put before the sound.
 
 ftyp   moov (mvhd   trak (edts (elst)   mdia (mdhd   hdlr   minf (stbl (stsd   stts ...))))   mdat
 
-For an edit list FFmpeg makes its list of packets a second time, with 5 MB more for each hour. For one that
-does no more than this, it need not.
+If there is an edit list, FFmpeg makes its list of packets a second time, which takes 5 MB more for each hour.
+For edit lists that only leave out the start, it need not do so.
 """
 
 import os
@@ -16,15 +16,15 @@ from typing import BinaryIO
 Span = tuple[int, int]
 Boxes = dict[bytes, list[Span]]
 
-# more boxes in one, or larger ones of those that are read, are damage
+# more boxes in a box, or larger contents to read, are damage
 _MOST_BOXES, _MOST_BYTES, _HEAD_BYTES = 1000, 1 << 16, 8
-# what is in a track, by the first of its descriptions
+# the first description of a track of AAC
 _AAC = re.compile(rb"mp4a.*esds\0{4}\x03[\x80-\xff]*[\0-\x7f]..\0\x04[\x80-\xff]*[\0-\x7f]\x40", re.DOTALL)
 _SOUND_AT, _USUAL_SPEED = 8, 1 << 16
 
 
 def seconds_of_plain_edit(path: str) -> float:
-    """Return how long AAC is by an edit list that leaves out only its first samples; 0 for any other."""
+    """Return the seconds of AAC that an edit list keeps, if it leaves out only the first samples; else 0."""
     with open(path, "rb") as file:
         try:
             return _seconds(file) if file.read(_HEAD_BYTES).endswith(b"ftyp") else 0.0
@@ -60,19 +60,19 @@ def _seconds(file: BinaryIO) -> float:
     lasts = (2 * lasts * scale + movie_scale) // (2 * movie_scale)
     lengths = list(struct.iter_unpack(">II", _content(file, table, b"stts")[8:]))
     there = sum(count * length for count, length in lengths)
-    # FFmpeg begins to decode a second before the start, and ends with the packet that the end is in
+    # FFmpeg begins to decode a second before the start, and stops after the packet that contains the end
     is_all = start <= scale and start + lasts > there - lengths[-1][1]
     return min(lasts, there) / scale if is_all and start >= 0 and speed == _USUAL_SPEED else 0.0
 
 
 def _only_edit(content: bytes) -> tuple[int, int, int]:
-    """Return where an edit begins, how long it lasts, and how fast."""
+    """Return the start, the duration and the speed of a single edit."""
     lasts, start, speed = struct.unpack(">QqI" if content[0] else ">IiI", content[8:])
     return start, lasts, speed
 
 
 def _scale(content: bytes) -> int:
-    """Return how many units of time are a second."""
+    """Return how many units of time make a second."""
     (scale,) = struct.unpack_from(">I", content, 20 if content[0] else 12)
     return int(scale)
 
@@ -91,7 +91,7 @@ def _content(file: BinaryIO, boxes: Boxes, kind: bytes) -> bytes:
 
 
 def _boxes(file: BinaryIO, at: int, end: int) -> Boxes:
-    """Return where the boxes of each kind have their content."""
+    """Return where the contents of the boxes are, by kind."""
     found: Boxes = {}
     for kind, span in _each_box(file, at, end):
         found.setdefault(kind, []).append(span)

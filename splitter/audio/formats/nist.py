@@ -1,4 +1,4 @@
-"""NIST SPHERE, as TIMIT and the LDC have it: lines of text that say what follows, then the samples.
+"""NIST SPHERE, the format of TIMIT and the LDC: lines of text that describe the samples, then the samples.
 
 | NIST_1A | how many bytes come before the samples | name -type value | ... | end_head | spaces | samples |
 """
@@ -18,7 +18,7 @@ _ORDERS: dict[str, Order] = {"01": "<", "10": ">"}
 
 
 def find_in_nist(file: BinaryIO, size: int) -> Extent | None:
-    """Return where the samples are; None if they are compressed, or the header is of no use."""
+    """Return where the samples are; None if they are compressed, or the header is unusable."""
     file.seek(0)
     head = file.read(_MOST_BEFORE)
     begin = _SIZE.match(head)
@@ -36,7 +36,7 @@ def find_in_nist(file: BinaryIO, size: int) -> Extent | None:
 
 
 def _described(fields: dict[str, str]) -> RawFormat | None:
-    """Return what the samples are, if they have a fixed number of bytes."""
+    """Return the format of the samples; None if they have no fixed number of bytes."""
     coding, width = fields.get("sample_coding", "pcm"), _number(fields, "sample_n_bytes")
     subtype = _PCM.get(width) if coding == "pcm" else _LAWS.get(coding)
     order = "<" if width == 1 else _ORDERS.get(fields.get("sample_byte_format", ""))

@@ -1,4 +1,4 @@
-"""Where the samples of a file are, whichever container they are in."""
+"""Find the samples of a file, whatever its container is."""
 
 import os
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import BinaryIO
 from splitter.audio.formats import nist, voc, wav
 from splitter.audio.formats.wav import Extent
 
-# by the first four bytes, and four more after eight; if those do not matter, by the first alone
+# by the first four bytes, and by the four at offset 8, which are empty here if they do not matter
 _FINDERS: dict[tuple[bytes, bytes], Callable[[BinaryIO, int], Extent | None]] = {
     **wav.FINDERS,
     (b"NIST", b""): nist.find_in_nist,
@@ -22,7 +22,7 @@ def find_samples(path: str) -> Extent | None:
 
 
 def find_samples_in(file: BinaryIO) -> Extent | None:
-    """Return the same of a file that was just opened."""
+    """Return the same for an open file that was not read yet."""
     size = os.fstat(file.fileno()).st_size
     start = file.read(12)
     find = _FINDERS.get((start[:4], start[8:])) or _FINDERS.get((start[:4], b""))

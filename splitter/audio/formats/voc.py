@@ -1,4 +1,4 @@
-"""Creative Voice as blocks: libsndfile takes whatever follows the first header for sound, other headers too.
+"""Creative Voice, block by block: libsndfile takes all that follows the first header for sound, even headers.
 
 | Creative Voice File | size of this | kind, size | encoding, samples | kind, size | samples | ... | 0 |
 """
@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from splitter.audio.formats.base import AudioFormat
 from splitter.audio.formats.wav import Extent, RawFormat
 
-# kinds of blocks: those that hold no sound are a marker, a text, and both ends of what is to be repeated
+# kinds of blocks; the others have no sound: a marker, a text, and the two ends of a part to be repeated
 _END, _SOUND, _MORE, _SILENCE, _STEREO, _NEW_SOUND = 0, 1, 2, 3, 8, 9
 _OTHERS = (4, 5, 6, 7)
 _KINDS = range(1, 10)
@@ -23,11 +23,11 @@ _BEFORE = {_SOUND: 2, _NEW_SOUND: 12}
 _HEAD_BYTES = 4
 _SIZES = 1 << 24
 _MOST_BLOCKS = 1 << 20
-# by bits and code
+# encodings by bits and code
 _ENCODINGS = {(8, 0): "PCM_U8", (16, 4): "PCM_16", (8, 6): "ALAW", (8, 7): "ULAW"}
 _NO_SOUND = {"PCM_U8": b"\x80", "ALAW": b"\xd5", "ULAW": b"\xff"}
 _NOWHERE = -1
-# bytes before its samples that sox does not count
+# how many of the bytes before the samples sox omits from the size of a block
 _BY_SOX = 8
 
 Blocks = list[tuple[int, int]]
@@ -35,16 +35,16 @@ Blocks = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class BlocksExtent(Extent):
-    """Where the samples of a file are that has something between them.
+    """The location of samples in several blocks.
 
     Attributes:
-        blocks: Where each block of samples begins, and its size; silence is nowhere.
+        blocks: The offset and size of each block of samples; the offset of silence is `_NOWHERE`.
     """
 
     blocks: tuple[tuple[int, int], ...] = ()
 
     def open(self, path: str) -> io.RawIOBase:
-        """Open the samples, as if nothing were between them."""
+        """Open the samples as one stream."""
         return _Joined(path, list(self.blocks), _NO_SOUND.get(self.raw.subtype, b"\0") if self.raw else b"")
 
 
@@ -57,7 +57,7 @@ class _Joined(io.RawIOBase):
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer
-        """Read no further than to the end of a block."""
+        """Read, but not beyond the end of a block."""
         while self._left:
             at, size = self._left.pop()
             view = memoryview(buffer).cast("B")[:size]
@@ -74,13 +74,12 @@ class _Joined(io.RawIOBase):
         return 0
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
         super().close()
 
 
 def find_in_voc(file: BinaryIO, size: int) -> Extent | None:
-    """Return where the samples are, and what they are unless they need a decoder."""
+    """Return where the samples are, and their format unless they need a decoder; None if there are none."""
     raw: RawFormat | None = None
     stereo = b""
     blocks: Blocks = []
@@ -95,7 +94,7 @@ def find_in_voc(file: BinaryIO, size: int) -> Extent | None:
         elif kind in _BEFORE:
             before = _BEFORE[kind]
             described = _described(_read(file, at, before), kind, stereo)
-            # where the encoding changes, the samples need a decoder
+            # if the encoding changes, the samples need a decoder
             raw = described if not blocks or raw == described else None
             stereo = b""
             blocks.append((at + before, max(0, length - before)))
@@ -118,7 +117,7 @@ def _read(file: BinaryIO, at: int, count: int) -> bytes:
 
 
 def _blocks(file: BinaryIO, at: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the kind of each block, and where what follows its head begins, and the stated size of that."""
+    """Yield the kind of each block, and the offset and stated size of its content."""
     for _ in range(_MOST_BLOCKS):
         head = _read(file, at, _HEAD_BYTES)
         if not head or head[0] == _END:
@@ -128,21 +127,21 @@ def _blocks(file: BinaryIO, at: int, size: int) -> Iterator[tuple[int, int, int]
         beyond = size - at - length - 1
         if beyond > 0 and _read(file, size - 1, 1)[0] == _END:
             by_sox = head[0] == _NEW_SOUND and not _is_small(_read(file, at + length, _HEAD_BYTES))
-            # 24 bits may be too few to state what there is
+            # 24 bits may be too few for the true size
             length += beyond if beyond % _SIZES in {0, _BY_SOX if by_sox else 0} else 0
         yield head[0], at, length
         at += length
 
 
 def _is_small(head: bytes) -> bool:
-    """Return whether a block begins so that has as many bytes as sox forgets."""
+    """Return whether this is the head of a block with exactly as many bytes as sox omits."""
     return (
         head[:1] != b"" and head[0] in _KINDS and int.from_bytes(head[1:], "little") == _BY_SOX - _HEAD_BYTES
     )
 
 
 def _described(head: bytes, kind: int, stereo: bytes) -> RawFormat | None:
-    """Return what the samples of a block are, by what comes before them, here or in a block of its own."""
+    """Return the format of the samples of a block, from its head or the block `_STEREO` before it."""
     if kind == _NEW_SOUND:
         rate, bits, channels, code = struct.unpack("<IBBH4x", head)
     elif len(stereo) == 4:
@@ -157,7 +156,7 @@ def _described(head: bytes, kind: int, stereo: bytes) -> RawFormat | None:
 
 
 def _silence(block: bytes, raw: RawFormat) -> int:
-    """Return how many bytes a block of silence stands for: it has a rate of its own."""
+    """Return how many bytes of samples a block of silence stands for: it states its own rate."""
     if len(block) < 3:
         return 0
     count, divisor = int.from_bytes(block[:2], "little") + 1, block[2]

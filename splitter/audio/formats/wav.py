@@ -1,7 +1,7 @@
 """WAV and its relatives as bytes: where the samples are, how many there really are, and headers for pieces.
 
-A container that binds itself to a size is taken at its word: if the file ends before, it is truncated. A size
-that streaming writers leave behind, since they cannot go back, says nothing.
+A stated size is believed: if the file ends earlier, it is truncated. A size that a streaming writer left in
+the header, since it could not go back to correct it, says nothing.
 """
 
 import io
@@ -12,19 +12,19 @@ from typing import BinaryIO, Literal
 
 from splitter.audio.formats.base import AudioFormat, SoundFormat
 
-# nothing (ffmpeg to a pipe, some recorders), half of what 32 bits can state, and what sox writes to a pipe
+# zero (ffmpeg to a pipe, some recorders), half of what 32 bits can state, and what sox writes to a pipe
 _SIZES_OF_STREAMS = (0, 2**31, 0x7FFFF000, 0x7F000000)
-# the largest there are, of which others take off a header
+# the largest sizes; some streaming writers subtract a header from them
 _LARGEST_SIZES = (2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1)
 _MOST_TAKEN_OFF = 256
 MOST_CHUNKS = 10_000
 LONGEST_DESCRIPTION = 4096
 LARGEST_SIZE = 2**32 - 1
-# with room for a header
+# leaves room for a header
 LARGEST_WAV = LARGEST_SIZE - 4096
 
 PCM, FLOAT, ALAW, MULAW, EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
-# what follows the code of the format in the chunk `fmt ` of an extensible file, if that code is meant
+# follows the code of the format in the chunk `fmt ` of an extensible file, if that code is a standard one
 STANDARD_GUID = b"\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71"
 
 # libsndfile's names of the encodings, and the bytes of a sample
@@ -55,7 +55,7 @@ _AU = {
 }
 _AU_BYTES = 24
 _LAWS = {b"alaw": "ALAW", b"ulaw": "ULAW", b"ALAW": "ALAW", b"ULAW": "ULAW"}
-# compression of an AIFC file -> encoding by bits, and whether its bytes are in Intel's order
+# compression of an AIFC file -> encoding by bits, and whether it is little-endian
 _AIFC: dict[bytes, tuple[dict[int, str], bool]] = {
     b"NONE": (_SIGNED, False),
     b"twos": (_SIGNED, False),
@@ -74,11 +74,11 @@ Order = Literal["<", ">"]
 
 @dataclass(frozen=True)
 class RawFormat(SoundFormat):
-    """Samples that are bytes of a fixed number each.
+    """The format of samples with a fixed number of bytes each.
 
     Attributes:
-        order: Of the bytes of a sample, as `struct` has it.
-        description: The body of a WAV file's chunk `fmt `, which goes into each piece; else empty.
+        order: The byte order of a sample, as in `struct`.
+        description: The body of the chunk `fmt `, which is copied to WAV pieces; empty if there is none.
     """
 
     order: Order = "<"
@@ -86,11 +86,11 @@ class RawFormat(SoundFormat):
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of one sample of all channels."""
+        """The bytes of a frame: one sample of each channel."""
         return self.channels * BYTES[self.subtype]
 
     def header(self, frames: int) -> bytes:
-        """Return all that comes before the samples of a WAV file with so many frames."""
+        """Return all that comes before the samples of a WAV file with `frames` frames."""
         size = frames * self.frame_bytes
         padded = self.description + b"\0" * (len(self.description) & 1)
         chunks = struct.pack("<4sI", b"fmt ", len(self.description)) + padded
@@ -105,7 +105,7 @@ class RawFormat(SoundFormat):
 
 
 class Aiff:
-    """A file to which libsndfile writes AIFF: it does not say when, and does not count what only fills up."""
+    """A file to which libsndfile writes AIFF, without the time, and without counting a padding byte."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -113,20 +113,20 @@ class Aiff:
         self.seek, self.tell = file.seek, file.tell
 
     def write(self, content: bytes) -> int:
-        """Write; the header comes in one piece, first and once more at the end."""
+        """Write; libsndfile writes the header in one piece, at first and again at the end."""
         written = bytes(content)
         if written.startswith(b"FORM"):
             peak = written.find(b"PEAK", 0, written.find(b"SSND"))
             if peak >= 0:
-                # its name, its size and its version come before the time
+                # the time comes after the name, the size and the version of the chunk
                 written = written[: peak + 12] + bytes(4) + written[peak + 16 :]
             self._header = written
         return self._file.write(written)
 
     def state(self, frames: int, frame_bytes: int) -> None:
-        """Correct the number of frames, if a byte came after them to make the file even."""
+        """Correct the number and size of frames, if a padding byte comes after them."""
         if frames * frame_bytes & 1:
-            # both come after a name and a size, the first also after the number of channels
+            # the first comes after name, size and number of channels of the chunk; the second after its name
             for name, behind, number in ((b"COMM", 10, frames), (b"SSND", 4, 8 + frames * frame_bytes)):
                 self._file.seek(self._header.index(name) + behind)
                 self._file.write(struct.pack(">I", number))
@@ -134,14 +134,14 @@ class Aiff:
 
 @dataclass(frozen=True)
 class Extent:
-    """Where the samples of a file are.
+    """The location of the samples of a file.
 
     Attributes:
         start: The first byte of the samples.
-        stated: How many bytes the header says there are; None where it does not bind itself.
-        there: How many bytes there are.
-        raw: What these bytes are; None if they have to be decoded by somebody who knows more.
-        ends_in_header: Whether the file ends within what comes before its samples, or some of them.
+        stated: How many bytes the header states; None if it states no reliable size.
+        there: How many bytes really exist.
+        raw: The format of these bytes; None if another decoder is needed.
+        ends_in_header: Whether the file ends within its header, or within the head of a later block.
     """
 
     start: int
@@ -152,32 +152,32 @@ class Extent:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the file ends before it should."""
+        """Whether the file ends early."""
         return self.ends_in_header or (self.stated is not None and self.there < self.stated)
 
     @property
     def frames(self) -> int:
-        """How many whole frames are there."""
+        """How many whole frames exist."""
         return self.there // self.raw.frame_bytes if self.raw else 0
 
     def open(self, path: str) -> io.RawIOBase:
         """Open the file at its first sample."""
-        file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by who reads
+        file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by the reader
         file.seek(self.start)
         return file
 
 
 class _Chunks:
-    """A file of chunks, each with its name and its size before it."""
+    """A file of chunks, each of which begins with its name and its size."""
 
     def __init__(self, file: BinaryIO, size: int, layout: str, *, even: bool = True) -> None:
         self._file, self._size, self._even = file, size, even
         self._head = struct.Struct(layout)
 
     def from_(self, at: int) -> Iterator[tuple[bytes, int, int]]:
-        """Yield the name, offset and stated size of each chunk, as long as they look like chunks.
+        """Yield the name, offset and stated size of each chunk, until something does not look like one.
 
-        The size of one whose header is cut off behind the name is -1.
+        The size is -1 if the file ends after the name, before the end of the size.
         """
         for _ in range(MOST_CHUNKS):
             if at > self._size - len(b"name"):
@@ -194,19 +194,19 @@ class _Chunks:
             at += self._head.size + stated + (stated & 1 if self._even else 0)
 
     def extent(self, at: int, stated: int, raw: RawFormat | None) -> Extent:
-        """Return what a chunk of samples is, by what its header says and what there is."""
+        """Return the extent of a chunk of samples, from its stated size and the size of the file."""
         if stated < 0:
             return Extent(at, None, 0, raw, ends_in_header=True)
         there = max(0, self._size - at)
         if _is_of_stream(stated, raw) and not self._are_all_from(at + stated):
             return Extent(at, None, there, raw)
         if there - stated > LARGEST_SIZE:
-            # so much cannot follow: 32 bits were too few to state what there is
+            # so much cannot follow the samples: 32 bits were too few for their size
             stated += (there - stated) // 2**32 * 2**32
         return Extent(at, stated, min(stated, there), raw)
 
     def _are_all_from(self, at: int) -> bool:
-        """Return whether the rest is chunks to the end: then what is stated before them is meant."""
+        """Return whether only chunks follow, up to the end: then the size stated before them is true."""
         end = at = at + (at & 1 if self._even else 0)
         for _, start, stated in self.from_(at):
             end = start + stated if stated >= 0 else at
@@ -214,14 +214,14 @@ class _Chunks:
 
 
 def _is_of_stream(stated: int, raw: RawFormat | None) -> bool:
-    """Return whether it is the size of a stream, which some writers round down to whole frames."""
+    """Return whether a size is one that streaming writers leave; some round it down to whole frames."""
     frame = raw.frame_bytes if raw else 1
     if any(size - frame < stated <= size for size in _SIZES_OF_STREAMS):
         return True
     return any(size - _MOST_TAKEN_OFF - frame < stated <= size for size in _LARGEST_SIZES)
 
 
-# -- one container after the other ---------------------------------------------------------------------------
+# -- one function for each container -------------------------------------------------------------------------
 
 
 def _in_riff(file: BinaryIO, size: int, order: Order = "<", container: str = "WAV") -> Extent | None:
@@ -242,7 +242,7 @@ def _in_riff(file: BinaryIO, size: int, order: Order = "<", container: str = "WA
 
 
 def _described(description: bytes, order: Order, container: str) -> RawFormat | None:
-    """Return what a chunk `fmt ` says, if the samples have a fixed number of bytes."""
+    """Return the format that a chunk `fmt ` describes; None if samples have no fixed number of bytes."""
     if len(description) < 16:  # noqa: PLR2004 - the shortest there is
         return None
     code, channels, rate, _, frame_bytes, bits = struct.unpack(f"{order}HHIIHH", description[:16])
@@ -276,7 +276,7 @@ def _in_aiff(file: BinaryIO, size: int) -> Extent | None:
             chunk = file.read(min(stated, 22))
             raw, frames = _common(chunk), int.from_bytes(chunk[2:6], "big")
         elif name == b"SSND":
-            # two numbers come before the samples; the first says how many bytes do, too
+            # two numbers come before the samples; the first says how many more bytes do
             found = at, 8 + int.from_bytes(file.read(4), "big"), stated
         if found and raw:
             break
@@ -285,16 +285,16 @@ def _in_aiff(file: BinaryIO, size: int) -> Extent | None:
     at, skipped, stated = found
     if stated < 0:
         return chunks.extent(at, stated, raw)
-    # nothing can come before samples that is not there: then they are missing
+    # if more bytes come before the samples than the chunk has, the samples are missing
     inside = _without(skipped if skipped <= stated else 8, stated)
     if raw and inside == frames * raw.frame_bytes + 1:
-        # libsndfile counts a byte that only fills up
+        # libsndfile counts the padding byte
         inside -= 1
     return chunks.extent(at + skipped, inside, raw)
 
 
 def _common(chunk: bytes) -> RawFormat | None:
-    """Return what the chunk `COMM` says."""
+    """Return the format that the chunk `COMM` describes."""
     if len(chunk) < 18:  # noqa: PLR2004
         return None
     channels, _, bits, exponent, mantissa = struct.unpack(">hIhHQ", chunk[:18])
@@ -306,7 +306,7 @@ def _common(chunk: bytes) -> RawFormat | None:
 
 
 def _without(skipped: int, stated: int) -> int:
-    """Return the size of samples from that of their chunk, which counts something before them."""
+    """Return the size of samples from that of their chunk, which counts `skipped` bytes before them."""
     return stated if _is_of_stream(stated, None) else max(0, stated - skipped)
 
 
@@ -344,7 +344,7 @@ def _in_au(file: BinaryIO, size: int) -> Extent:
 
 
 def _in_w64(file: BinaryIO, size: int) -> Extent | None:
-    # every chunk has a name of 16 bytes and counts its own head of 24, in multiples of 8
+    # a chunk begins with a name of 16 bytes; its size includes this head of 24, and chunks are padded to 8
     at, raw = 40, None
     for _ in range(MOST_CHUNKS):
         if at > size - 16:

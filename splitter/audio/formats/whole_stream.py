@@ -1,7 +1,7 @@
-"""Sound that FFmpeg reads and decodes on its own, in blocks of seconds.
+"""Let FFmpeg read and decode sound by itself, in blocks of seconds.
 
-Packet by packet, each of 43 in a second of AAC costs Python a third of what decoding it does. But only that
-way tells which of them cannot be decoded.
+A second of AAC has 43 packets, and handling each of them in Python takes a third as long as decoding it. But
+only decoding packet by packet shows which of them cannot be decoded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,11 +15,11 @@ from av.filter import Graph
 def blocks_of(
     path: str, kind: str, stream: int, frames: int, options: Mapping[str, str]
 ) -> Iterator[av.AudioFrame]:
-    """Yield the sound of a stream, so many frames at a time; raise FFmpegError where something is wrong."""
+    """Yield the sound of a stream, `frames` frames at a time; raise FFmpegError at a fault."""
     with open(path, "rb", buffering=0) as file:
         graph = Graph()
         graph.threads = 1
-        # nothing else can be opened, whatever the file says
+        # FFmpeg can open no other file, whatever this one says
         only = {**options, "fd": str(file.fileno()), "protocol_whitelist": "fd"}
         opening = ":".join(f"{name}={value}" for name, value in only.items())
         source = graph.add(
