@@ -1,7 +1,7 @@
-"""MP3 frame by frame: how many there are in truth, and pieces that are made of a recording's own frames.
+"""MP3 frame by frame: the true number of frames, and pieces made of a recording's own frames.
 
-counted   the frames of a file, counted, since every third file states a wrong number
-index     where each frame is, and whether pieces can be made of them
+counted   the true number of frames, since every third file states a wrong one
+index     where each frame is, and whether pieces can be made of the frames
 layers    frames of MPEG's layers I, II and III
 layout    the header and side information of a frame, and where its sound is
 source    a file to cut from, and how it is cut

@@ -1,6 +1,6 @@
-"""MP3 as it really is: its frames are counted, since every third file states a wrong number of them.
+"""Count the frames of an MP3 file, since every third file states a wrong number of them.
 
-| ID3 | frame that holds no sound: how many there are, what to leave out | frame | frame | ... | frame | TAG |
+| ID3 | frame without sound: how many frames follow, what to leave out | frame | frame | ... | frame | TAG |
 """
 
 import mmap
@@ -20,41 +20,41 @@ if TYPE_CHECKING:
 _TAG_BYTES = 10
 END_TAGS = (b"TAG", b"APE", b"ID3")
 _HAS_FOOTER = 0x10
-# how LAME and others begin what they say in the first frame
+# the first bytes of the tag that LAME and others put into the first frame
 TAGS = (b"Info", b"Xing")
 _STATES_FRAMES, _STATES_BYTES, _STATES_PLACES, _STATES_QUALITY = 1, 2, 4, 8
-# Fraunhofer's way to state it is in a frame of silence, always at the same place
+# Fraunhofer's tag is in a frame of silence, always at the same offset
 _VBRI, _VBRI_AT = b"VBRI", 36
 _UNKNOWN = (1 << 32) - 1
-# where LAME and others say what they have added at both ends; besides, a decoder is late by so many samples
+# where LAME and others state what they added at both ends; and the delay of a decoder, in samples
 _ADDED_AT, _LATE = 21, 529
-# headers are believed to so many frames, and to this part of a second, of what seems to be missing
+# stated numbers are not exact: less than this, in frames or in seconds, does not count as missing
 _FEW_FRAMES, _SHORT_SECONDS = 2, 0.1
-# frames that must follow one that is unlike those before it, so that nothing else is taken for sound
+# how many frames must follow one that is unlike those before it, so that nothing else is taken for sound
 _PROOF = 3
-# eleven bits, a version, and layer III
+# eleven ones, a version, and layer III
 _SYNC = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb]")
-# bytes that may come before the first frame, when a stream was caught somewhere
+# the most bytes before the first frame, in a stream recorded from the middle
 MOST_BEFORE = 1 << 16
 _SEND_AT_ONCE = 1 << 18
 _SEEN_AT_ONCE = 1 << 23
 
 
 class CountedMp3:
-    """An MP3 file to be read from a pipe: its whole frames and nothing else, their number stated rightly.
+    """An MP3 file to be read from a pipe: its whole frames and nothing else, with their true number.
 
-    libsndfile reads from a file only as many samples as the first frame states, or as it guesses without one;
-    from a pipe it reads to the end, and still knows from that frame what the encoder has added at both ends.
+    From a file, libsndfile reads only as many samples as the first frame states, or as it guesses; from a
+    pipe it reads to the end, and still learns from that frame what the encoder added at both ends.
 
     Attributes:
         frames: How many whole frames of sound there are.
         samples: How many samples they give.
-        stated: How many the first frame states; 0 if it does not.
-        loss: How sound is seen to be missing; empty if nothing tells that it is.
+        stated: How many samples the first frame states, if frames are missing; else 0.
+        loss: A text that says how sound is missing; empty if none seems to be.
         changes: Whether frames of another rate or number of channels follow, which are not read.
-        runs: Where frames follow each other, from which byte to before which; more than one if not all do.
-        is_tagged: Whether the first frame holds no sound, but says what the rest is.
-        left_out: How many samples a decoder leaves out in front.
+        runs: The byte ranges [start, stop) of frames that follow each other: several if there are gaps.
+        is_tagged: Whether the first frame holds no sound, but says what follows.
+        left_out: How many samples a decoder leaves out at the start.
     """
 
     def __init__(self, path: str) -> None:
@@ -73,7 +73,7 @@ class CountedMp3:
         _, kind = _frame_at(content, at)
         while at >= 0 and _frame_at(content, at)[1] == kind:
             offsets, after = frames_from(content, at, kind, at + _SEEN_AT_ONCE)
-            # the last may not be whole
+            # the last frame may be cut off
             end = after if after <= len(content) else offsets.pop()
             if self.runs and self.runs[-1][1] == at:
                 self.runs[-1][1] = end
@@ -81,7 +81,7 @@ class CountedMp3:
                 self.runs.append([at, end])
             self.frames += len(offsets)
             self.note(content, offsets)
-            # else all of the file would stand in memory, which others may need
+            # otherwise all of the file would stay in memory, which others may need
             seen = at // mmap.PAGESIZE * mmap.PAGESIZE
             content.madvise(mmap.MADV_DONTNEED, seen, end - seen)
             at = after if _frame_at(content, after)[1] == kind else _next_frame(content, after, kind)
@@ -92,14 +92,14 @@ class CountedMp3:
         self._compare(_stated_by(content, self.runs[0][0]), there)
 
     def note(self, content: mmap.mmap, offsets: "array[int]") -> None:
-        """Look closer at the next frames, which begin at these offsets."""
+        """Take note of the next frames, which begin at these offsets, if a subclass needs them."""
 
     def _compare(self, stated: "Stated", there: int) -> None:
-        """Compare what is stated with the frames, and with the bytes of them."""
+        """Compare the numbers that the first frame states with the frames found, which have `there` bytes."""
         self._stated_at, self.is_tagged, self.left_out = stated.at, bool(stated.at), stated.late
         self.frames -= self.is_tagged
         is_whole = 0 < stated.size <= there
-        # where the end is missing, so is what the encoder has added there
+        # if the end is missing, so is what the encoder added there
         self._to_state = self.frames if is_whole else max(self.frames, stated.frames)
         whole = self.frames * stated.samples_of_frame
         self.samples = whole
@@ -109,7 +109,7 @@ class CountedMp3:
         missing = stated.frames - self.frames
         if missing > 0 and not is_whole and not self.changes:
             self.stated = stated.samples
-            # what is cut out is certain; what is only stated may be a little wrong
+            # a gap is certain; a stated number may be slightly wrong
             if len(self.runs) > 1:
                 self.loss = "is damaged within"
             elif missing > max(_FEW_FRAMES, _SHORT_SECONDS * stated.rate / stated.samples_of_frame):
@@ -122,7 +122,7 @@ class CountedMp3:
         return reader
 
     def _feed(self, writer: int) -> None:
-        # the reader may close its end; if the file cannot be read, what it gets is cut short
+        # the reader may close its end; if the file cannot be read, the reader gets less
         with suppress(OSError), open(writer, "wb") as pipe, open(self._path, "rb", buffering=0) as file:
             for start, stop in self.runs or [[0, os.fstat(file.fileno()).st_size]]:
                 file.seek(start)
@@ -134,7 +134,7 @@ class CountedMp3:
 
 
 def _next_frame(content: mmap.mmap, at: int, kind: int = 0, before: int | None = None) -> int:
-    """Return the next offset where frames start; -1 if there is none."""
+    """Return the offset of the next frame that others follow; -1 if there is none."""
     end = len(content) if before is None else before + 1
     while sync := _SYNC.search(content, at, end):
         at = sync.start()
@@ -149,13 +149,13 @@ def _next_frame(content: mmap.mmap, at: int, kind: int = 0, before: int | None =
 
 
 def _is_tag(first: bytes) -> bool:
-    """Return whether a frame states what follows: proof enough, though the next ones may be damaged."""
+    """Return whether a frame states what follows: proof that it is one, even if the next ones are damaged."""
     at = FrameLayout.of(first[:HEADER_BYTES]).head
     return first[at : at + 4] in TAGS and not any(first[HEADER_BYTES:at])
 
 
 def _are_frames(content: mmap.mmap, at: int, count: int) -> bool:
-    """Return whether so many frames of one kind follow the one at this offset, or the end comes before."""
+    """Return whether `count` frames of one kind follow the one at this offset, or fewer and then the end."""
     _, kind = _frame_at(content, at)
     for _ in range(count):
         at += _frame_at(content, at)[0]
@@ -182,17 +182,17 @@ def after_tags(content: mmap.mmap) -> int:
 
 @dataclass(frozen=True)
 class Stated:
-    """What a first frame states of all of them.
+    """The numbers that a first frame states about all frames.
 
     Attributes:
         rate: Samples in a second.
         samples_of_frame: How many samples each frame gives.
-        at: Where the number of frames stands, if its frame holds nothing else; else 0.
+        at: The offset of the number of frames, if the first frame holds no sound; else 0.
         frames: That number; 0 if it is not stated.
         size: The bytes of all frames; 0 if that is not stated.
-        late: How many samples in front are none of the recording: what the encoder has put there, if it
-            says so, and what a decoder adds.
-        added_after: How many the encoder has added at the end.
+        late: How many samples at the start are not of the recording: those that the encoder states to
+            have added, and those that a decoder adds.
+        added_after: How many samples the encoder added at the end.
     """
 
     rate: int
@@ -205,13 +205,13 @@ class Stated:
 
     @property
     def samples(self) -> int:
-        """How many there should be, without what was added."""
+        """How many samples there should be, without those that were added."""
         added = self.late + max(self.added_after - _LATE, 0)
         return max(0, self.frames * self.samples_of_frame - added)
 
 
 def _stated_by(content: mmap.mmap, at: int) -> Stated:
-    """Return what the first frame states, if it does."""
+    """Return the numbers that the first frame states, if it does."""
     _, kind = _frame_at(content, at)
     rate, samples = kind >> 1, 1152 if content[at + 1] >> 3 & 3 == MPEG1 else 576
     vbri = content[at + _VBRI_AT : at + _VBRI_AT + 18]
@@ -233,7 +233,7 @@ def _stated_by(content: mmap.mmap, at: int) -> Stated:
 
 
 def seems_mp3(path: str) -> bool:
-    """Return whether a file begins as an MP3 does."""
+    """Return whether a file begins like an MP3 file."""
     with open(path, "rb") as file:
         start = file.read(HEADER_BYTES)
     return start.startswith(b"ID3") or bool(frame(start)[0])

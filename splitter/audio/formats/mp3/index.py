@@ -1,7 +1,7 @@
-"""Where each frame of an MP3 file is, and whether pieces can be made of them.
+"""Find where each frame of an MP3 file is, and whether pieces can be made of the frames.
 
-That is so when all frames follow each other, are of one kind, without checksums, and none refers to sound
-that does not exist or that another takes. An hour has 137,000 frames; the offsets of 2,000 are kept.
+They can if all frames follow each other, are of one kind, have no checksums, and refer only to data that
+exists and that no other frame uses. An hour has 137,000 frames; the offsets of 2,000 are kept.
 """
 
 from array import array
@@ -15,18 +15,18 @@ from splitter.audio.formats.mp3.counted import TAGS, CountedMp3
 from splitter.audio.formats.mp3.layout import HEADER_BYTES, Bytes, FrameLayout, frames_from
 from splitter.errors import InputError
 
-# the offset of one in so many frames is kept
+# only the offset of every 64th frame is kept
 STRIDE = 64
 _UNPROTECTED = 1
 
 
 class Mp3Index(CountedMp3):
-    """The frames of an MP3 file, by their numbers; a first frame that holds no sound has none.
+    """The frames of an MP3 file, by number; a first frame without sound has no number.
 
     Attributes:
         cuttable: Whether pieces can be made of them.
         layout: What they have in common.
-        is_constant: Whether they are all of one bit rate.
+        is_constant: Whether they all have the same bit rate.
     """
 
     layout: FrameLayout
@@ -35,7 +35,7 @@ class Mp3Index(CountedMp3):
         self.cuttable, self.is_constant = True, True
         self._tagged, self._seen = False, 0
         self._kept = array("q")
-        # bytes of main data so far, and how many bits of it are taken
+        # bytes of main data so far, and how many bits of it frames have used
         self._main = self._taken = 0
         self._code: int | None = None
         super().__init__(path)
@@ -66,7 +66,7 @@ class Mp3Index(CountedMp3):
             self.cuttable = self._are_whole(np.frombuffer(content, np.uint8), np.array(offsets))
 
     def _are_whole(self, data: Bytes, offsets: np.ndarray) -> bool:
-        """Return whether frames are of the first one's kind, and refer to what is there and no other's."""
+        """Return whether frames are of the first one's kind, and use existing data that no other uses."""
         layout = self.layout
         codes = data[offsets + 2]
         if self._code is None:
@@ -83,14 +83,14 @@ class Mp3Index(CountedMp3):
         return bool(alike and valid.all() and (first >= before).all() and (last <= ends * 8).all())
 
     def offset_of(self, number: int) -> int:
-        """Return where a frame begins; that of the one after the last is where it ends."""
+        """Return where a frame begins; for the number after the last one, where the last one ends."""
         if number == self.frames:
             return self.end
         group, index = divmod(number, STRIDE)
         return self._group(group)[index]
 
     def _offsets_of_group(self, group: int) -> list[int]:
-        """Return the offsets of as many frames as share one that is kept."""
+        """Return the offsets of the frames from one whose offset is kept to before the next."""
         start = self._kept[group]
         end = self._kept[group + 1] if group + 1 < len(self._kept) else self.end
         content = self.read(start, end)
@@ -100,12 +100,12 @@ class Mp3Index(CountedMp3):
         return [start + offset for offset in offsets]
 
     def offsets_between(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return some frames from one to before another, with their offsets."""
+        """Return the frames in [first, last) whose offsets are kept, with these offsets."""
         groups = range(-(-first // STRIDE), -(-last // STRIDE))
         return [(group * STRIDE, self._kept[group]) for group in groups]
 
     def read(self, at: int, end: int) -> bytes:
-        """Return bytes of the file."""
+        """Return the bytes [at, end) of the file."""
         self._file.seek(at)
         content = self._file.read(end - at)
         if len(content) != end - at:

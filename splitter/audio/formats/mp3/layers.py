@@ -1,6 +1,6 @@
-"""Frames of MPEG's layers I, II and III: whether a file has any, which its first bytes alone do not tell.
+"""Find out whether a file has frames of MPEG's layers I, II or III, which its first bytes alone do not show.
 
-Headerless samples near zero are full of what looks like a header. So frames have to follow each other.
+Headerless samples near zero are full of bytes that look like a header, so frames must follow each other.
 """
 
 import mmap
@@ -14,13 +14,13 @@ from splitter.audio.formats.mp3.layout import HEADER_BYTES, any_frame
 BitRate = Literal["none", "free", "stated"]
 
 _SYNC = re.compile(rb"\xff[\xe0-\xff]")
-# frames that follow the first; where their size has to be found out, too, chance has more ways to make some
+# how many frames must follow the first; more if their size is unknown, since more bytes look like frames then
 _PROOF, _PROOF_OF_FREE = 3, 20
 _LONGEST = 1 << 13
 
 
 def bit_rate_of(path: str) -> BitRate:
-    """Return whether frames follow each other near the start of a file, or to its end, with a bit rate."""
+    """Return how frames near the start of a file state their bit rate; `none` if they are not frames."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size <= HEADER_BYTES:
             return "none"
@@ -48,7 +48,7 @@ def _free_sizes(content: bytes) -> list[int]:
 
 
 def _are_frames(content: bytes, at: int, free_size: int, count: int, end: int) -> bool:
-    """Return whether so many frames of one kind follow the one at this offset, or the end comes before."""
+    """Return whether `count` frames of one kind follow the one at this offset, or fewer and then the end."""
     kind = 0
     for _ in range(count + 1):
         header = content[at : at + HEADER_BYTES]

@@ -1,4 +1,4 @@
-"""What the header and the side information of a layer III frame say, and where sound is in a frame.
+"""The header and the side information of a frame of layer III, and where its sound is.
 
 | header 4 | side information 9 to 32 | main data ...                |
                                       ^ not of this frame: its own begins `main_data_begin` bytes before,
@@ -54,7 +54,7 @@ def any_frame(header: bytes) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=4096)
 def frame(header: bytes) -> tuple[int, int]:
-    """Return the size of the frame of layer III that starts so, and its kind; zeros if none does."""
+    """Return the size and the kind of the frame of layer III with this header; zeros if there is none."""
     size, _, kind = any_frame(header)
     if not size or kind >> 18 & 3 != 3:
         return 0, 0
@@ -83,8 +83,8 @@ class FrameLayout:
         channels: One or two.
         samples: How many samples a frame gives.
         side: The bytes of its side information.
-        preroll: The frames that a decoder must have seen before one that it decodes exactly: the overlap of
-            the last granule, and what the filter bank remembers, which is two granules.
+        preroll: How many frames a decoder must see before it decodes one exactly: two granules, because of
+            the overlap with the last granule and the memory of the filter bank.
     """
 
     start: bytes
@@ -104,7 +104,7 @@ class FrameLayout:
 
     @property
     def kind(self) -> int:
-        """What `frame` says of each of them."""
+        """The kind of each frame, as `frame` returns it."""
         return self.rate * 2 + (self.channels == 1)
 
     @property
@@ -114,17 +114,17 @@ class FrameLayout:
 
     @cached_property
     def sizes(self) -> Integers:
-        """The bytes of a frame by the third byte of its header; 0 where no frame has it."""
+        """The bytes of a frame by the third byte of its header; 0 if no frame has that byte."""
         codes = [frame(bytes((*self.start, code, 0)))[0] for code in range(256)]
         return np.array(codes, np.int64)
 
     def begin(self, content: bytes) -> int:
-        """Return how many bytes before its own main data that of a frame begins."""
+        """Return how many bytes before its main data the sound of a frame begins."""
         at = HEADER_BYTES
         return content[at] if self.preroll > 1 else content[at] << 1 | content[at + 1] >> 7
 
     def silent(self, like: bytes, least: int = 0) -> bytes:
-        """Return the smallest silent frame with so many bytes of main data: its side information is zero."""
+        """Return the smallest silent frame with `least` bytes of main data: its side information is zero."""
         for code in range(1, 15):
             third = code << 4 | like[2] & 0x0C
             size = int(self.sizes[third])
@@ -137,14 +137,14 @@ class FrameLayout:
     ) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
         """Return how many bytes before its main data the sound of each frame begins, and the bits it takes.
 
-        The last says whether no number is one that a decoder refuses.
+        The last result says whether a decoder accepts the numbers of each frame.
         """
         low, mono = self.samples == 576, self.channels == 1
         at = offsets + HEADER_BYTES
         begins = data[at].astype(np.int64)
         if not low:
             begins = begins << 1 | data[at + 1] >> 7
-        # what comes before the first granule, and how long each part is, in bits
+        # in bits: what comes before the first granule, and the length of each part
         skipped, length = ((9 if mono else 10), 63) if low else ((18 if mono else 20), 59)
         bits, valid = np.zeros(len(offsets), np.int64), np.ones(len(offsets), np.bool_)
         for part in range(self.channels * self.samples // 576):

@@ -1,4 +1,4 @@
-"""Cut MP3 by its own frames: what is decoded of a piece is what is decoded of the recording, to the sample.
+"""Cut MP3 by copying frames: a piece is decoded to the same samples as that part of the recording.
 
     recording |  k-3  |  k-2  |  k-1  |   k   |  k+1  |  k+2  |    each of 1152 samples (MPEG 2: 576)
     cut                                  [====|=======|===]
@@ -6,10 +6,10 @@
                    |       |        |
                    |       |        preroll: what a decoder remembers when it comes to frame k
                    |       no sound; it ends with those bytes of frame k-2 that k-1 refers to (bit reservoir)
-                   how many samples to leave out in front and behind
+                   how many samples to leave out at the start and at the end
 
-Decoders leave out `delay + 529` samples in front and `padding - 529` behind, 529 being what they are late
-themselves. What a recording says so of itself is kept to as well: sample 0 is the first that is not left out.
+Decoders leave out `delay + 529` samples at the start and `padding - 529` at the end; 529 is their own delay.
+This also holds for what a recording states: its sample 0 is the first that is not left out.
 """
 
 from typing import BinaryIO
@@ -28,7 +28,7 @@ class Mp3Source(Mp3Index):
     """An MP3 file to cut from. Cuts may overlap, and come in any order."""
 
     def is_within_a_frame(self, start: int, stop: int) -> bool:
-        """Return whether samples are all of one frame: ffmpeg cannot drop some at both ends of the same."""
+        """Return whether all samples are in one frame: ffmpeg cannot drop samples at both ends of a frame."""
         samples = self.layout.samples
         return (start + self.left_out) // samples == (stop - 1 + self.left_out) // samples
 
@@ -71,7 +71,7 @@ class Mp3Source(Mp3Index):
         file.write(tail)
 
     def _filler(self, number: int, header: bytes) -> bytes:
-        """Return a frame without sound whose main data ends as that of the recording does before a frame."""
+        """Return a frame without sound whose main data ends with the earlier data that a frame uses."""
         needed = self.layout.begin(header)
         filler = bytearray(self.layout.silent(header, needed))
         found = b""

@@ -12,12 +12,12 @@ import numpy as np
 from splitter.audio.formats.mp3.layout import FrameLayout
 
 TAG_BYTES = 156
-# what a decoder is late itself
+# the delay of a decoder itself, in samples
 LATE = 529
 # there are 12 bits for each of delay and padding
 MOST_LEFT_OUT = (1 << 12) - 1
 _ALL_FLAGS, _PLACES = 15, 100
-# where these stand in the tag
+# their offsets in the tag
 _ENCODER, _DELAYS, _LENGTH, _CHECKSUM = 120, 141, 148, 154
 
 
@@ -30,15 +30,16 @@ def info_frame(  # noqa: PLR0913 - each is a field of it
     padding: int,
     anchors: list[tuple[int, int]],
 ) -> bytes:
-    """Make one that other frames follow.
+    """Return a first frame that describes the frames after it.
 
     Args:
         layout: What all frames have in common.
         like: The header of one of them.
-        constant: Whether they are of one bit rate.
-        delay: How many samples to leave out in front, less what a decoder is late.
-        padding: How many to leave out at the end, with what a decoder is late.
-        anchors: Some frames, and at which byte after this one they begin; last, where the last of them ends.
+        constant: Whether they all have the same bit rate.
+        delay: How many samples to leave out at the start, minus the delay of a decoder.
+        padding: How many samples to leave out at the end, plus the delay of a decoder.
+        anchors: The numbers of some frames, and the bytes between this frame and them; last, the number of
+            all frames, and their bytes.
     """
     made = bytearray(layout.silent(like, TAG_BYTES))
     frames, size = anchors[-1][0], len(made) + anchors[-1][1]
@@ -47,7 +48,7 @@ def info_frame(  # noqa: PLR0913 - each is a field of it
     numbers, offsets = zip((0, len(made)), *((number, len(made) + at) for number, at in anchors), strict=True)
     parts = np.interp(np.arange(_PLACES) * frames / _PLACES, numbers, offsets)
     tag[16 : 16 + _PLACES] = (parts * 256 // size).astype(np.uint8).tobytes()
-    # other readers than libmpg123 believe no other name
+    # readers other than libmpg123 believe only this name
     tag[_ENCODER : _ENCODER + 9] = b"LAME3.100"
     tag[_DELAYS : _DELAYS + 3] = (delay << 12 | padding).to_bytes(3, "big")
     struct.pack_into(">I", tag, _LENGTH, size)
