@@ -1,8 +1,8 @@
-"""Ogg page by page, and pieces of Opus that are made of a recording's own packets.
+"""Ogg page by page, and pieces of Opus made of a recording's own packets.
 
-counted  the pages of a file, looked at for what is missing
+counted  a check for missing and damaged pages
 decoder  packets of Opus -> samples, through PyAV
-index    where each packet of an Opus file is, and whether pieces can be made of them
+index    where each packet of an Opus file is, and whether pieces can be made of the packets
 opus     the head of a stream of Opus, and the first byte of its packets
 pages    pages, read and written
 source   an Opus file to cut from, and how it is cut

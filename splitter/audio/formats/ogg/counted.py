@@ -1,19 +1,19 @@
-"""Ogg as it really is: its pages are looked at, since a decoder passes over those that are damaged."""
+"""Check the pages of an Ogg file, since decoders skip damaged ones without a word."""
 
 import os
 from dataclasses import dataclass
 
 from splitter.audio.formats.ogg.pages import FIRST, HEAD_BYTES, LAST, NO_POSITION, PAGE, pages_of
 
-# how those streams begin that are sound
+# the first bytes of the streams that are sound
 _SOUND = (b"\x01vorbis", b"OpusHead", b"Speex   ")
-# of pages with the head of a stream, and of those in which nothing ends
+# the positions of pages with the head of a stream, and of pages in which no packet ends
 _NO_SAMPLES = (0, NO_POSITION)
 
 
 @dataclass
 class _Stream:
-    """How far a stream of pages has come."""
+    """The progress of one stream of pages."""
 
     number: int
     has_sound: bool = False
@@ -21,11 +21,11 @@ class _Stream:
 
 
 class CountedOgg:
-    """An Ogg file whose pages have been looked at.
+    """An Ogg file whose pages have been checked.
 
     Attributes:
-        begins: Where its streams begin, of those that follow each other.
-        loss: How sound is seen to be missing; empty if it is not.
+        begins: Where each stream begins; interleaved streams count as one.
+        loss: A text that says how sound is missing; empty if none seems to be.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -38,12 +38,12 @@ class CountedOgg:
             self._look_at(at, page, after_others=at > end)
             end = at + len(page)
         rest = os.pread(descriptor, 4, end)
-        # what follows the end of a stream may be a tag
+        # after the end of a stream, a tag may follow
         if rest == b"OggS" or (rest and self._are_open()):
             self.loss = self.loss or "ends early"
 
     def _look_at(self, at: int, page: bytes, *, after_others: bool) -> None:
-        """Look at a page; `after_others` if it follows bytes that are no page, or none any more."""
+        """Check a page; `after_others` says whether it follows bytes that are not a whole page."""
         _, _, flags, samples, serial, number, _, segments = PAGE.unpack_from(page)
         if flags & FIRST:
             if not self._beginning:
@@ -54,13 +54,13 @@ class CountedOgg:
             if page[HEAD_BYTES + segments :].startswith(_SOUND):
                 self._streams[serial] = _Stream(number)
         elif stream := self._streams.get(serial):
-            # what was caught somewhere has its head, and goes on with a later page
+            # a stream recorded from the middle has its head, and continues with a later page
             if number > stream.number + 1 and (after_others or stream.has_sound):
                 self.loss = self.loss or "is damaged within"
             stream.number = number
             stream.has_sound = stream.has_sound or samples not in _NO_SAMPLES
             stream.has_ended = bool(flags & LAST)
-        # streams that lie side by side begin together
+        # interleaved streams begin together
         self._beginning = bool(flags & FIRST)
 
     def _are_open(self) -> bool:

@@ -1,7 +1,7 @@
-"""Packets of Opus -> samples, by libopus through PyAV: in half the time that libsndfile takes.
+"""Decode packets of Opus with libopus, through PyAV: in half the time that libsndfile takes.
 
-libsndfile's samples are the same, but for the rounding of the last bit. FFmpeg's own decoder is faster still,
-but its samples differ by -76 dB.
+The samples are the same as libsndfile's, except that the last bit may be rounded differently. FFmpeg's own
+decoder is even faster, but its samples differ by -76 dB.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ _LIBRARY, _FLOATS = "libopus", "flt"
 
 
 class PacketDecoder:
-    """A decoder of one stream, to samples of 48 kHz, none of which is left out in front."""
+    """A decoder of one stream to samples of 48 kHz; it leaves out none at the start."""
 
     def __init__(self, head: OpusHead) -> None:
         self._codec: Any = av.CodecContext.create(_LIBRARY, "r")
@@ -33,7 +33,7 @@ class PacketDecoder:
 
     @property
     def is_exact(self) -> bool:
-        """Whether its samples are not rounded to 16 bits."""
+        """Whether it returns floats, and not samples rounded to 16 bits."""
         return bool(self._codec.format.name == _FLOATS)
 
     def decode(self, packet: bytes) -> None:
@@ -47,7 +47,7 @@ class PacketDecoder:
         return int(self._decoded.samples)
 
     def read(self, frames: int | None = None) -> np.ndarray:
-        """Return the next samples that are kept, or all of them, channels in columns."""
+        """Return the next `frames` samples that are kept, or all of them, channels in columns."""
         frames = self.samples if frames is None else frames
         if not frames:
             return np.empty((0, self._channels), np.float32)
@@ -55,12 +55,12 @@ class PacketDecoder:
         return np.frombuffer(samples, np.float32, frames * self._channels).reshape(-1, self._channels)
 
     def skip(self, packet: bytes) -> None:
-        """Decode the next packet for what later ones take from it."""
+        """Decode the next packet only because later ones depend on it."""
         self._codec.decode(av.Packet(packet))
 
 
 class OpusDecoder(Decoder):
-    """An Ogg Opus file in which everything is as it should be, at 48 kHz."""
+    """A decoder of an intact Ogg Opus file at 48 kHz."""
 
     def __init__(self, path: str, index: OpusIndex) -> None:
         """Read a file by its index, which is closed with the decoder."""
@@ -71,7 +71,7 @@ class OpusDecoder(Decoder):
         self.format = SoundFormat("OGG", "OPUS", index.head.channels, index.rate)
 
     def mixes(self) -> bool:
-        """Let libopus mix stereo before it makes samples of it; in SILK that would round otherwise."""
+        """Let libopus mix stereo before it makes samples; not in SILK, which it would round differently."""
         index = self._index
         if index.lasting or index.unsent:
             return False
@@ -79,7 +79,6 @@ class OpusDecoder(Decoder):
         return True
 
     def read(self, frames: int) -> np.ndarray:
-        """Return the next frames."""
         frames = min(frames, self._index.samples - self.frames)
         decoder = self._decoder
         while decoder.samples < frames + self._to_skip:
@@ -96,10 +95,9 @@ class OpusDecoder(Decoder):
         return decoder.read(frames)
 
     def close(self) -> None:
-        """Close the file."""
         self._index.close()
 
 
 if _LIBRARY not in av.codecs_available or not PacketDecoder(OpusHead(1, 0, RATE, 0)).is_exact:
-    # as if there were no PyAV: libsndfile does the same
+    # as without PyAV: libsndfile can decode the same files
     raise ImportError(f"PyAV has been built without {_LIBRARY}, or rounds what it decodes")

@@ -1,7 +1,7 @@
-"""Where each packet of an Ogg Opus file is, and whether pieces can be made of them.
+"""Find where each packet of an Ogg Opus file is, and whether pieces can be made of the packets.
 
-That is so if the file is one stream, nothing of which is missing, and whose pages state the positions that
-its packets add up to. An hour has 180,000 packets; the offset of one page a second is kept.
+They can if the file is a single stream, nothing is missing, and the pages state the positions that the
+packets add up to. An hour has 180,000 packets; the offset of one page per second is kept.
 """
 
 from array import array
@@ -13,11 +13,11 @@ from splitter.audio.formats.ogg.opus import MAGIC, RATE, TAGS, OpusHead, look_at
 from splitter.audio.formats.ogg.pages import CONTINUED, FIRST, HEAD_BYTES, LAST, NO_POSITION, PAGE, pages_of
 from splitter.errors import InputError
 
-# stretches that are no further apart are one
+# stretches are merged if they are no further apart
 _CLOSE = RATE
 
 
-# where it begins in samples of 48 kHz, how many it gives, and its bytes
+# its position and its duration, in samples of 48 kHz, and its bytes
 Packet = tuple[int, int, bytes]
 
 
@@ -28,7 +28,7 @@ class Stretches:
         self._starts, self._stops = array("q"), array("q")
 
     def add(self, start: int, stop: int) -> None:
-        """Add a part behind the others; one that is close to the last becomes part of it."""
+        """Add a part after the others; extend the last part instead if the two are close."""
         if self._stops and start <= self._stops[-1] + _CLOSE:
             self._stops[-1] = stop
         else:
@@ -36,11 +36,10 @@ class Stretches:
             self._stops.append(stop)
 
     def __bool__(self) -> bool:
-        """Return whether there are any."""
         return bool(self._starts)
 
     def meets(self, start: int, stop: int) -> bool:
-        """Return whether there is one between two positions."""
+        """Return whether a part overlaps [start, stop)."""
         after = bisect_left(self._starts, stop)
         return after > 0 and self._stops[after - 1] > start
 
@@ -49,11 +48,11 @@ class OpusIndex(CountedOgg):
     """An Ogg Opus file as a stream of packets, by their positions in samples of 48 kHz.
 
     Attributes:
-        head: What the stream says of itself.
-        is_regular: Whether it is one stream of one or two channels, in which everything is as it should be.
+        head: The head of the stream.
+        is_regular: Whether it is a single intact stream of one or two channels.
         samples: How many samples the recording has, at `rate`.
         rate: The sample rate that libsndfile decodes it to.
-        lasting: Where a decoder may depend on what is long past: sound that is not of CELT alone.
+        lasting: Where decoding may depend on sound from long before: packets that are not of CELT alone.
         unsent: Where frames were not sent.
     """
 
@@ -88,7 +87,7 @@ class OpusIndex(CountedOgg):
                 self.is_regular = False
 
     def _note(self, at: int, page: bytes) -> None:
-        """Add the packets of a page; raise ValueError if something is not as it should be."""
+        """Add the packets of a page; raise ValueError if it is not regular."""
         _, _, flags, position, _, number, _, _ = PAGE.unpack_from(page)
         if bool(flags & FIRST) != (not self._packets) or number != self._page + 1 or self._has_ended:
             raise ValueError("not the next page of one stream")
@@ -126,9 +125,9 @@ class OpusIndex(CountedOgg):
             self._position += duration
 
     def _check(self, position: int) -> None:
-        """Compare what a page states with what its packets add up to: only the last may end earlier.
+        """Compare the position that a page states with the sum of its packets: only the last may end earlier.
 
-        Positions need not begin with 0; those of what was WebM before begin a little later.
+        Positions need not begin with 0: in files converted from WebM, they begin a little later.
         """
         if position == NO_POSITION:
             raise ValueError("no position")
@@ -140,7 +139,7 @@ class OpusIndex(CountedOgg):
             raise ValueError("another position than that of its packets")
 
     def packets(self, position: int = 0) -> Iterator[Packet]:
-        """Yield the packets from the one that holds a position on."""
+        """Yield the packets from the one that contains `position` to the end."""
         kept = bisect_right(self._positions, position) - 1
         at, rest, number = self._positions[kept], b"", None
         for _, page in pages_of(self._file.fileno(), self._offsets[kept]):
@@ -163,20 +162,20 @@ class OpusIndex(CountedOgg):
 
 
 def split(page: bytes, rest: bytes) -> tuple[list[bytes], bytes]:
-    """Return the packets that end on a page, and what it has of the next, by what the one before had."""
+    """Return the packets that end on a page, and the start of the next; `rest` is from the page before."""
     segments = page[HEAD_BYTES - 1]
     packets, start = [], HEAD_BYTES + segments
     stop = start
     for size in page[HEAD_BYTES:start]:
         stop += size
-        if size < 255:  # noqa: PLR2004 - a packet goes on behind a full segment
+        if size < 255:  # noqa: PLR2004 - a packet continues after a full segment
             packets.append(rest + page[start:stop])
             start, rest = stop, b""
     return packets, rest + page[start:stop]
 
 
 def seems_opus(path: str) -> bool:
-    """Return whether a file begins as Ogg Opus does."""
+    """Return whether a file begins like Ogg Opus."""
     with open(path, "rb") as file:
         start = file.read(HEAD_BYTES + 1 + len(MAGIC))
     return start.startswith(b"OggS") and start.endswith(MAGIC)

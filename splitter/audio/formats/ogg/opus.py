@@ -1,4 +1,4 @@
-"""What a stream of Opus says of itself: the head of the stream, and the first byte of each packet (RFC 6716).
+"""The head of a stream of Opus, and the first byte of each packet (RFC 6716).
 
 | configuration: coder, bandwidth, duration of a frame | stereo | frames: 1, 2, 2 of two sizes, any number |
 """
@@ -29,7 +29,7 @@ class OpusHead:
 
     Attributes:
         channels: One or two.
-        skipped: How many samples of 48 kHz to leave out in front.
+        skipped: How many samples of 48 kHz to leave out at the start.
         recorded_rate: The sample rate before encoding, as far as it is known.
         gain: How much louder to make it, in 1/256 dB.
     """
@@ -41,7 +41,7 @@ class OpusHead:
 
     @classmethod
     def of(cls, packet: bytes) -> "OpusHead":
-        """Return what the packet says; raise ValueError if it is another, or has more channels."""
+        """Parse the packet; raise ValueError if it is another one, or has more channels."""
         if len(packet) != _HEAD.size:
             raise ValueError("no head of one or two channels")
         magic, version, channels, skipped, rate, gain, mapping = _HEAD.unpack(packet)
@@ -50,12 +50,12 @@ class OpusHead:
         return cls(channels, skipped, rate, gain)
 
     def packet(self, skipped: int) -> bytes:
-        """Return the first packet of a stream that leaves out so many samples instead."""
+        """Return the first packet of a stream that leaves out `skipped` samples instead."""
         return _HEAD.pack(MAGIC, 1, self.channels, skipped, self.recorded_rate, self.gain, 0)
 
     @property
     def factor(self) -> int:
-        """How many samples of 48 kHz make one of the rate that libsndfile decodes to, the next there is."""
+        """How many samples of 48 kHz make one at libsndfile's rate, the lowest Opus rate that suffices."""
         rate = self.recorded_rate
         return 1 if rate > 24_000 else 2 if rate > 16_000 else 3 if rate > 12_000 else 4 if rate > 8000 else 6
 
@@ -69,9 +69,9 @@ def tags() -> bytes:
 def look_at(packet: bytes) -> tuple[int, bool, bool]:
     """Return how many samples a packet gives, whether by CELT alone, and whether all frames were sent.
 
-    CELT is the coder for music: what it takes from earlier frames fades. What SILK, the coder for speech,
-    takes from them may last. For frames that were not sent each decoder makes up something else.
-    Raises ValueError if it is no packet.
+    In CELT, the coder for music, the influence of earlier frames fades. In SILK, the coder for speech, it
+    may last. For frames that were not sent, each decoder makes up something different.
+    Raises ValueError if this is not a packet.
     """
     if not packet:
         raise ValueError("an empty packet")
@@ -111,7 +111,7 @@ def _sizes(packet: bytes) -> list[int]:
 
 
 def _size_at(packet: bytes, at: int) -> tuple[int, int]:
-    """Return a size, in one byte or two, and what is behind it."""
+    """Return a size of one byte or two, and the index after it."""
     if at == len(packet):
         raise ValueError("a frame without a size")
     if packet[at] < 252:

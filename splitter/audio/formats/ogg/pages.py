@@ -1,7 +1,6 @@
-"""The pages of Ogg, read and written.
+"""Read and write the pages of Ogg.
 
-Those that an encoder has written get another serial number: it chose one at random, so that no two files
-would be the same.
+Pages from an encoder get another serial number: it chooses one at random, so no two files would be the same.
 
 | OggS | flags | samples so far | serial number | page number | checksum of all of it | sizes | sound |
 """
@@ -16,7 +15,7 @@ PAGE = struct.Struct("<4sBBQIIIB")
 _SERIAL_AT, _CHECKSUM_AT, _SEGMENTS_AT, HEAD_BYTES = 14, 22, 26, 27
 _LARGEST_PAGE = HEAD_BYTES + 255 + 255 * 255
 CONTINUED, FIRST, LAST = 1, 2, 4
-# of pages in which no packet ends
+# the position of pages in which no packet ends
 NO_POSITION = (1 << 64) - 1
 _READ_AT_ONCE = 1 << 18
 _SERIAL_NUMBER = 1
@@ -25,7 +24,7 @@ _MIRRORED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
 class Numbered:
-    """A file to which libsndfile writes Ogg, and whose pages have a number that is always the same."""
+    """A file to which libsndfile writes Ogg, and whose pages always get the same serial number."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -40,16 +39,15 @@ class Numbered:
         return len(content)
 
     def tell(self) -> int:
-        """Return the position of the next byte."""
         return self._file.tell() + len(self._pending)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Seek to the current position, the only one that is asked for."""
+        """Seek to the current position, the only one that libsndfile asks for."""
         return self.tell() if self._pending else self._file.seek(offset, whence)
 
 
 def pages_of(descriptor: int, start: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield where each whole page begins, and its bytes; skip what is damaged, as decoders do."""
+    """Yield the offset and the bytes of each whole page; skip damaged ones, as decoders do."""
     at, content = 0, os.pread(descriptor, _READ_AT_ONCE, start)
     while True:
         if len(content) == _READ_AT_ONCE and len(content) - at < _LARGEST_PAGE:
@@ -68,7 +66,7 @@ def pages_of(descriptor: int, start: int = 0) -> Iterator[tuple[int, bytes]]:
 
 
 def _end_of_page(content: bytes, at: int) -> int:
-    """Return where the page ends that begins there; 0 if there is none that is whole."""
+    """Return where the page that begins at an offset ends; 0 if there is no whole page."""
     if content[at : at + 4] != b"OggS" or len(content) < at + HEAD_BYTES:
         return 0
     segments = content[at + _SEGMENTS_AT]
@@ -85,7 +83,7 @@ def _whole_pages(content: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _checksum(page: bytes | bytearray) -> int:
-    """Return the checksum of a page with its own field as zero: zlib's polynomial, of the mirrored bits."""
+    """Return the checksum of a page, with its own field as zero: zlib's checksum of the mirrored bits."""
     mirrored = (page[:_CHECKSUM_AT] + bytes(4) + page[_CHECKSUM_AT + 4 :]).translate(_MIRRORED)
     crc = zlib.crc32(mirrored, _ALL) ^ _ALL
     return int.from_bytes(crc.to_bytes(4, "little").translate(_MIRRORED), "big")
@@ -103,7 +101,7 @@ def page_of(packets: Sequence[bytes], number: int, position: int, flags: int = 0
 
 
 def with_serial_number(content: bytes, number: int = _SERIAL_NUMBER) -> bytes:
-    """Return the pages of a file with one stream, as if they had this number."""
+    """Return the pages of a file with one stream, with another serial number."""
     changed = bytearray(content)
     for at, end in _whole_pages(content):
         struct.pack_into("<I", changed, at + _SERIAL_AT, number)

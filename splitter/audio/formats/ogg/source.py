@@ -1,15 +1,15 @@
-"""Cut Opus by its own packets: what is decoded of a piece is what is decoded of the recording.
+"""Cut Opus by copying packets: a piece is decoded to the same sound as that part of the recording.
 
     recording | k-34 | k-33 | ... |  k-1  |   k   |  k+1  |  k+2  |    each of 2.5 to 120 ms
     cut                                       [===|=======|====]
     written   head, tags  | k-34 | ... |  k-1  |   k   |  k+1  |  k+2  |
                |           |                                      the position of the last page: where it ends
-               |           preroll: what a decoder takes from earlier packets fades in it
-               how many samples to leave out in front: the preroll, and the start of packet k
+               |           preroll: the influence of earlier packets fades in it
+               how many samples to leave out at the start: the preroll, and the start of packet k
 
-A decoder that starts with the preroll has no past. CELT, the coder for music, forgets: a frame takes from the
-one before the level of each band, by a factor of 0.5 to 0.9, and from one period before, of at most 21 ms, up
-to 0.75 of the sound. SILK, the coder for speech, may go on for a second with what it took from long ago.
+A decoder that starts with the preroll does not know what came before. CELT, the coder for music, forgets:
+a frame takes the level of each band from the frame before, times 0.5 to 0.9, and up to 0.75 of the sound from
+one period before, of at most 21 ms. In SILK, the coder for speech, traces of the past may last for a second.
 """
 
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ from splitter.audio.formats.ogg.index import OpusIndex, Packet
 from splitter.audio.formats.ogg.opus import RATE, OpusHead, tags
 from splitter.audio.formats.ogg.pages import FIRST, LAST, page_of
 
-# 660 ms: with more to leave out, libsndfile goes back to the start by leaving out the preroll as well
+# 660 ms: if there is more to leave out, libsndfile, going back to the start, leaves out the preroll as well
 MOST_SKIPPED = 31_680
-# what is heard of a past that is not the recording's: below -120 dB of full scale
+# the largest difference that may come from another past: -120 dB of full scale
 INAUDIBLE = 2.0**-20
-# how much earlier to start a decoder whose past is the recording's, and how much of both to compare
+# how much earlier to start a decoder that knows the past, and how much of both decoders' sound to compare
 _EARLIER, _COMPARED = RATE // 2, RATE // 20
 _SEGMENTS = 255
 
@@ -40,7 +40,7 @@ class OpusSource(OpusIndex):
         return self.is_regular and not self.head.skipped % self.head.factor
 
     def _between(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the positions of samples."""
+        """Return the positions of two samples in the stream."""
         skipped, factor = self.head.skipped, self.head.factor
         return skipped + start * factor, skipped + stop * factor
 
@@ -48,7 +48,7 @@ class OpusSource(OpusIndex):
         """Return whether all decoders can agree on a piece of these samples.
 
         ffmpeg cannot leave out samples at both ends of one packet. For frames that were not sent, each
-        decoder makes up something else, from all that it has heard.
+        decoder makes up something different, from all that it has decoded.
         """
         first, last = self._between(start, stop)
         at, duration, _ = next(self.packets(first))
@@ -56,10 +56,10 @@ class OpusSource(OpusIndex):
         return last > at + duration and (has_all or not self.unsent.meets(first - MOST_SKIPPED, last))
 
     def forgets_the_past(self, start: int, stop: int) -> bool:
-        """Return whether a piece of these samples surely sounds like the recording, without decoding all.
+        """Return whether a piece of these samples surely sounds like the recording, without decoding it all.
 
-        Two decoders come to the first sample: one has started with the preroll, the other earlier. In CELT,
-        differences only fade: where the two agree, they agree ever after. Of SILK nothing is known.
+        Two decoders reach the first sample: one has started with the preroll, the other earlier. In CELT,
+        differences only fade, so if the two agree once, they always agree. For SILK this proves nothing.
         """
         first, last = self._between(start, stop)
         if first <= MOST_SKIPPED:
@@ -87,7 +87,7 @@ class OpusSource(OpusIndex):
         return True
 
     def cut(self, start: int, stop: int, file: BinaryIO, preroll: int = MOST_SKIPPED) -> None:
-        """Write an Ogg Opus file of the samples [start, stop), with at most such a preroll, of 48 kHz."""
+        """Write samples [start, stop) as Ogg Opus; the preroll has at most `preroll` samples of 48 kHz."""
         if not 0 <= start < stop <= self.samples:
             raise ValueError(f"[{start}, {stop}) is no part of a recording of {self.samples} samples")
         first, last = self._between(start, stop)
@@ -102,11 +102,11 @@ class OpusSource(OpusIndex):
 
 
 def pages_with(head: OpusHead, first: int, packets: Iterator[Packet]) -> Iterator[bytes]:
-    """Yield the pages of a file with these packets, heard from a position on to the end of the last."""
+    """Yield the pages of a file with these packets, heard from position `first` to the end of the last."""
     begin, duration, packet = next(packets)
     yield page_of([head.packet(skipped=first - begin)], 0, 0, FIRST)
     yield page_of([tags()], 1, 0)
-    # of a first page that is also the last ffmpeg leaves out too much: it takes no second packet
+    # the first page gets a single packet: if it were also the last page, ffmpeg would leave out too much
     page, opened, segments, number = [packet], begin, _SEGMENTS, 2
     for at, following, packet in packets:
         needed = len(packet) // _SEGMENTS + 1
