@@ -1,9 +1,9 @@
-"""FLAC files: read as far as they are asked for, and cut by copying whole frames.
+"""FLAC files: read only as far as needed, and cut by copying whole frames.
 
-header      what a file says of itself
-stream      its frames, found one stretch after the other
-frames      headers of frames: found, read, and made again with other numbers
-checksums   the two CRCs of a frame, of many at a time
+header      what the header of a file states
+stream      the frames of a file, found stretch by stretch
+frames      headers of frames: parsed, and built again with other numbers
+checksums   the CRCs of headers and of frames, of many at a time
 source      a file to cut from, and how it is cut
 """
 

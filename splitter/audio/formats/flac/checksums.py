@@ -1,8 +1,8 @@
-"""The checksums of FLAC frames, of many at a time: a CRC-8 over each header, a CRC-16 over each frame.
+"""The checksums of many FLAC frames at a time: a CRC-8 over each header, a CRC-16 over each frame.
 
-The polynomial of the CRC-16, (x + 1)(x^15 + x + 1), divides x^32767 + 1, hence two bytes 32767 bytes apart
-count alike, and a stretch of any length folds by XOR, at the speed of memory, into 32767 bytes with the same
-CRC. A frame with its own CRC after it has the CRC zero, so many in a row have it, too.
+The polynomial of the CRC-16, (x + 1)(x^15 + x + 1), divides x^32767 + 1. So two bytes that are 32767 bytes
+apart count alike, and XOR folds a stretch of any length, at the speed of memory, into 32767 bytes with the
+same CRC. A frame followed by its CRC has the CRC zero, and so do many such frames in a row.
 """
 
 # ruff: noqa: PLR2004 - a file format is made of numbers
@@ -17,19 +17,19 @@ Array = npt.NDArray[Any]
 
 HEADER = 16  # the longest frame header
 COLUMNS = np.arange(HEADER)
-POLYNOMIALS = {8: 0x07, 16: 0x8005}  # of the CRC of a header, and of that of a frame
+POLYNOMIALS = {8: 0x07, 16: 0x8005}  # of the CRC-8 of a header, and of the CRC-16 of a frame
 ORDER = 32767  # x^ORDER = 1 modulo the polynomial of CRC-16
 
 
 def checksums(bits: int, rows: Array, lengths: Array) -> Array:
-    """Return the CRC of the first bytes of each row: of a byte it depends on how many bytes follow."""
+    """Return the CRC of the first `lengths` bytes of each row."""
     following = np.maximum(lengths[:, None] - 1 - COLUMNS, -1)
     return np.bitwise_xor.reduce(crc_table(bits)[following, rows], axis=1)
 
 
 @cache
 def crc_table(bits: int) -> Array:
-    """Return a table by how many bytes follow (last row: the byte does not count), and by the byte."""
+    """Return the CRC of each byte, by how many bytes follow it (last row: zeros, for bytes to ignore)."""
     polynomial, top = POLYNOMIALS[bits], 1 << bits
     table = np.zeros((HEADER + 1, 256), np.uint8 if bits == 8 else np.uint16)
     crcs = np.arange(256) << bits - 8
@@ -64,17 +64,17 @@ def _logarithms() -> tuple[Array, Array]:
 
 
 def moved_on(differences: Array, count: Array) -> Array:
-    """Return what differences of two checksums of headers become when `count` more bytes follow.
+    """Return what differences between two checksums of headers become when `count` more bytes follow.
 
-    The polynomial of CRC-8 is a multiple of x + 1, as is that of CRC-16. So is then a header with its CRC-8,
-    and the difference of two. All of these but zero are of the form (x + 1) x^i: multiplying is adding.
+    The polynomials of CRC-8 and CRC-16 are multiples of x + 1. So is a header with its CRC-8, and therefore
+    the difference of two. All of these but zero have the form (x + 1) x^i, so exponents can be added.
     """
     multiples, logarithms = _logarithms()
     return np.where(differences, multiples[(logarithms[differences] + 8 * count) % ORDER], 0)
 
 
 def is_sound(data: Array) -> bool:
-    """Return whether frames in a row have the CRC-16 zero, each with its own after it."""
+    """Return whether frames in a row, each followed by its CRC-16, have the CRC-16 zero."""
     rest = len(data) % ORDER
     folded = np.zeros(ORDER, np.uint8)
     if rest < len(data):

@@ -18,7 +18,7 @@ KINDS = np.zeros((256, 256), np.bool_)  # which third and fourth bytes a header 
 KINDS[16:, : 11 << 4] = np.arange(11 << 4) % 16 % 2 == 0  # not size 0, channels from 11 on, the reserved bit
 KINDS[15::16] = False  # nor rate 15
 KINDS[:, 6::16] = False  # nor depth 3
-# A number is coded as in UTF-8. By the first byte: in how many bytes (0: it cannot be the first).
+# Numbers are coded as in UTF-8: the bytes of a number, by its first byte (0: this cannot be a first byte).
 CODED_BYTES = np.repeat([1, 0, 2, 3, 4, 5, 6, 7, 0], [128, 64, 32, 16, 8, 4, 2, 1, 1])
 LEAD_BITS = np.array([0, 0x7F, 0x1F, 0x0F, 0x07, 0x03, 0x01, 0x00])
 LEAD_MARKS = np.array([0, 0x00, 0xC0, 0xE0, 0xF0, 0xF8, 0xFC, 0xFE])
@@ -34,18 +34,18 @@ class Frames(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """Frame headers, one a row.
+    """Frame headers, one per row.
 
     Attributes:
-        rows: Their bytes, and what follows, HEADER columns.
-        valid: Whether it is one.
-        variable: Whether the numbers count samples.
+        rows: Their bytes and those that follow, HEADER columns.
+        valid: Whether it is a header.
+        variable: Whether the number counts samples, not frames.
         kind: The third and fourth byte: codes of size and rate, of channels and depth.
-        number: Of the frame, or of its first sample.
-        tail: What stands between number and CRC: size and rate, if the codes say so; padded with zeros.
-        tail_length: How many bytes that are.
+        number: The number of the frame, or of its first sample.
+        tail: The bytes between number and CRC: size and rate, if the codes say so; padded with zeros.
+        tail_length: How many bytes the tail has.
         size: Samples per channel.
-        length: Of the header, in bytes.
+        length: The bytes of the header.
     """
 
     rows: Array
@@ -60,12 +60,12 @@ class Heads(NamedTuple):
 
 
 def header_rows(data: Array, starts: Array) -> Array:
-    """Return the bytes from each start on, as many as a header may have."""
+    """Return the bytes after each start, as many as a header may have."""
     return data.take(starts[:, None] + COLUMNS, mode="clip")
 
 
 def parsed(rows: Array) -> Heads:
-    """Read frame headers; what is none is marked so."""
+    """Parse frame headers; `valid` says which rows are headers."""
     size_code, rate_code = rows[:, 2] >> 4, rows[:, 2] & 15
     coded = CODED_BYTES[rows[:, 4]]
     valid = (rows[:, 0] == 0xFF) & (rows[:, 1] & 0xFE == 0xF8) & KINDS[rows[:, 2], rows[:, 3]] & (coded > 0)
@@ -88,7 +88,7 @@ def parsed(rows: Array) -> Heads:
 
 
 def built(heads: Heads, numbers: Array, *, variable: bool) -> tuple[Array, Array]:
-    """Make headers like these with other numbers: their bytes as rows, and their lengths."""
+    """Return headers like these with other numbers: their bytes as rows, and their lengths."""
     each = np.arange(len(numbers))
     rows = np.zeros((len(numbers), HEADER), np.uint8)
     rows[:, 0] = 0xFF
@@ -113,6 +113,6 @@ def footers_of(frames: Frames) -> Array:
 
 
 def slices_of(data: Array, begins: Array, ends: Array) -> list[memoryview]:
-    """Return parts of the data, not copied."""
+    """Return parts of the data without copying them."""
     view = data.data
     return [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]

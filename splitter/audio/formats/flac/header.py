@@ -1,4 +1,4 @@
-"""What a FLAC file says of itself, without a look at its frames."""
+"""Read the header of a FLAC file, without looking at its frames."""
 
 # ruff: noqa: PLR2004 - a file format is made of numbers
 
@@ -15,13 +15,13 @@ def beginning(descriptor: int) -> int | None:
 
 
 def rate_of(descriptor: int) -> int:
-    """Return how many samples a second a FLAC file says it has; 0 of anything else."""
+    """Return the sample rate that a FLAC file states; 0 for any other file."""
     begin = beginning(descriptor)
     return 0 if begin is None else int.from_bytes(os.pread(descriptor, 3, begin + 18), "big") >> 4
 
 
 def header_of_flac(descriptor: int) -> tuple[int, int, int, int] | None:
-    """Return the bits, channels, rate and samples that a FLAC file states; None if it does not."""
+    """Return the bits, channels, rate and samples that a FLAC file states; None without rate or samples."""
     begin = beginning(descriptor)
     stated = b"" if begin is None else os.pread(descriptor, 8, begin + 18)
     if len(stated) < 8:

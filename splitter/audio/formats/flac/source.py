@@ -1,16 +1,16 @@
-"""Cut FLAC files by copying whole frames: sound is decoded and encoded at the two ends of a cut only.
+"""Cut FLAC files by copying whole frames: sound is decoded and encoded only at the two ends of a cut.
 
     source    | frame 0 | frame 1 | frame 2 | frame 3 | frame 4 |     each of `block` samples, but the last
     cut            [====|=========|=========|===]
     written        | new| frame 1 | frame 2 |new|
 
 A frame begins with a header: a sync code, how its samples are stored, its number, a CRC-8. It ends with a
-CRC-16. A copied frame keeps all that lies between; only the number and the two CRCs change. The frames at the
-ends of a cut are decoded, and what belongs to the cut is encoded again.
+CRC-16. In a copied frame, only the number and the two CRCs change. The frames at the ends of a cut are
+decoded, and the samples that belong to the cut are encoded again.
 
 A cut that begins where a frame begins is again a stream of blocks of one size, whose frames are counted. Any
-other has a first block of another size, so its headers carry the number of their first sample instead (the
-"variable block size" of the format).
+other cut has a first block of another size, so its headers state the number of their first sample instead
+(the "variable block size" of the format).
 """
 
 import io
@@ -29,13 +29,13 @@ from splitter.audio.formats.flac.stream import NO_MD5, SMALLEST_BLOCK, SUBTYPES,
 SEGMENT = 1 << 22  # bytes of frames written at a time
 MANY = 1 << 13  # frames written at a time: those of silence are so short that memory would grow otherwise
 ENCODED_BLOCK = 4096  # the most samples that libsndfile puts into one frame
-OTHER_RATE = 48000  # to encode with, where frames do not name their rate
+OTHER_RATE = 48000  # to encode with, if frames do not state their rate
 
 
 class FlacSource(FlacStream):
     """A FLAC file to cut from.
 
-    Cuts that follow each other find what they need in memory. They may overlap, and come in any order.
+    Cuts may overlap, and come in any order; those that follow each other find what they need in memory.
     """
 
     def __init__(self, path: str | bytes | os.PathLike[str]) -> None:
@@ -46,7 +46,7 @@ class FlacSource(FlacStream):
         """Write a FLAC file of the samples [start, stop).
 
         Raises:
-            FlacError: There is a fault before `stop`. Nothing was written then.
+            FlacError: There is a fault before `stop`; nothing is written.
         """
         if not 0 <= start < stop:
             raise ValueError(f"[{start}, {stop}) is no part of a recording")
@@ -57,7 +57,7 @@ class FlacSource(FlacStream):
         head, tail = self._encoded(start, whole_start), self._encoded(whole_stop, stop)
         sizes = [int(frames.samples[0]) for frames in head]
         if first < last:
-            # those between the first and the last are all alike
+            # the frames between the first and the last all have the same size
             sizes += [self.block] * min(last - first - 1, 1) + [
                 min(self.block, stop - (last - 1) * self.block)
             ]
@@ -77,7 +77,7 @@ class FlacSource(FlacStream):
             position += int(samples.sum())
 
     def _whole(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the whole frames of a cut, which are copied; the rest is encoded."""
+        """Return the bounds of the whole frames of a cut, which are copied; the rest is encoded."""
         block = self.block
         whole_start, whole_stop = start, stop
         if start % block:
@@ -123,28 +123,28 @@ class FlacSource(FlacStream):
         return frames
 
     def _block(self, number: int) -> npt.NDArray[np.int32]:
-        """Return the samples of a frame; neighbouring cuts ask for the same one."""
+        """Return the samples of a frame; they are kept, since two adjacent cuts need the same frame."""
         if self._decoded is None or self._decoded[0] != number:
             frames = self.frames(number, number + 1)
             self._decoded = number, self.decoded(frames.data, int(frames.samples[0]))
         return self._decoded[1]
 
     def _renumbered(self, run: list[Frames], numbers: Array, *, variable: bool) -> bytes:
-        """Return frames with other numbers, one after the other."""
+        """Return the bytes of frames with other numbers."""
         heads = parsed(np.concatenate([header_rows(frames.data, frames.offsets[:-1]) for frames in run]))
         heads.kind[:, 1] = heads.kind[:, 1] & 0xF0 | self.assignment & 0x0F
         if not self.coded_rate:
             heads.kind[:, 0] &= 0xF0
         rows, lengths = built(heads, numbers, variable=variable)
 
-        # The old header goes out of a checksum and the new one in: one difference, moved to the frame's end.
+        # To replace the header in a checksum, XOR it with the difference of both, moved to the frame's end.
         footers = np.concatenate([footers_of(frames) for frames in run])
         between = np.concatenate([np.diff(frames.offsets) for frames in run]) - heads.length - 2
         old = checksums(16, heads.rows, heads.length)
         new = checksums(16, rows, lengths)
         footers ^= moved_on(old ^ new, between)
 
-        # The end of each frame and the header of the next are neighbours in what is written.
+        # The end of each frame is written together with the header of the next.
         joints = np.zeros((len(rows) + 1, 2 + HEADER), np.uint8)
         joints[1:, :2] = footers.astype(">u2").view(np.uint8).reshape(-1, 2)
         joints[:-1, 2:] = rows

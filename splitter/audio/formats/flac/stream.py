@@ -1,9 +1,9 @@
-"""The frames of a FLAC file, found one stretch after the other.
+"""Find the frames of a FLAC file, stretch by stretch.
 
-Where a frame ends is written nowhere: it ends where the next begins. What looks like a header may be sound,
-so a file is read in stretches, and a frame is taken only when all that follows within the longest possible
-frame has been looked at: the true next header is then among the candidates, each with a right CRC-8. If their
-numbers count up one by one, none is false; where they do not, decoding decides.
+A frame does not state how many bytes it has: it ends where the next one begins. But sound may look like a
+header. So a file is read in stretches, and a frame is taken only after everything within the longest possible
+frame has been searched: the true next header is then among the candidates, each with a right CRC-8. If their
+numbers count up one by one, none is false; if not, decoding decides.
 
 The CRC-16 of every frame is checked as well.
 """
@@ -26,18 +26,18 @@ from splitter.audio.formats.flac.header import beginning
 from splitter.errors import InputError
 
 STEP = 1 << 21  # bytes read at a time
-MANY = 1 << 13  # headers looked at at a time: in silence they are so close that memory would grow otherwise
-SMALLEST_BLOCK = 16  # samples; only the last block of a stream may have less
+MANY = 1 << 13  # headers parsed at a time: in silence they are so close that memory would grow otherwise
+SMALLEST_BLOCK = 16  # samples; only the last block of a stream may have fewer
 NO_MD5 = bytes(16)  # as the format allows
-SYNC = 0xF8FF  # how the frames of blocks of one size begin, as a little-endian word
+SYNC = 0xF8FF  # how frames begin if blocks have one size, as a little-endian word
 SUBTYPES = {8: "PCM_S8", 16: "PCM_16", 24: "PCM_24"}  # the depths that libsndfile can decode
 
 
 class FlacError(InputError):
-    """Error: a FLAC file does not hold what it should, from some sample on.
+    """Error: a FLAC file is damaged, or ends early, after some sample.
 
     Attributes:
-        samples: How many samples per channel are there, and whole, before the fault.
+        samples: How many intact samples per channel there are before the fault.
     """
 
     def __init__(self, message: str, samples: int = 0) -> None:
@@ -46,26 +46,26 @@ class FlacError(InputError):
 
 
 class NotCuttable(FlacError):
-    """Error: the frames of this file cannot be copied; it may well be decoded."""
+    """Error: the frames of this file cannot be copied, although it may be possible to decode them."""
 
 
 class FlacStream(AbstractContextManager[Any]):
-    """The frames of a FLAC file. What cannot be cut is refused when it is opened, with `NotCuttable`.
+    """The frames of a FLAC file. Opening a file that cannot be cut raises `NotCuttable`.
 
-    The file is read as far as it is asked for, once, and a part of it stays in memory.
+    The file is read once, only as far as needed, and a part of it stays in memory.
 
     Attributes:
         rate: Samples per second.
-        channels: How many.
-        bits: Of a sample.
-        block: Samples per channel in a frame; the last may have less.
-        declared: Samples per channel that the header promises, or None where it promises nothing.
-        md5: Of all samples, as the header has it.
-        assignment: Of the first frame, how its channels and bits are coded.
-        coded_rate: The rate that frames name; 0 where they name none.
-        samples: Per channel, in the frames that were found so far.
-        is_read: Whether these are all.
-        offsets: Where in the file each of them begins, and the last of them ends.
+        channels: How many channels.
+        bits: Bits per sample.
+        block: Samples per channel in a frame; the last may have fewer.
+        declared: Samples per channel that the header states, or None if it states none.
+        md5: The MD5 sum of all samples, as the header states it.
+        assignment: The fourth byte of the first frame: how its channels and bits are coded.
+        coded_rate: The rate that frames state; 0 if they state none.
+        samples: Samples per channel in the frames found so far.
+        is_read: Whether no more frames can be found.
+        offsets: Where in the file each of these frames begins, and the last of them ends.
     """
 
     def __init__(self, path: str | bytes | os.PathLike[str]) -> None:
@@ -84,7 +84,7 @@ class FlacStream(AbstractContextManager[Any]):
         self._file.close()
 
     def reach(self, stop: int) -> int:
-        """Read on until sample `stop` or the end: the samples per channel there are, at most `stop`.
+        """Read on to sample `stop` or the end; return how many samples per channel exist, at most `stop`.
 
         Raises:
             FlacError: There is a fault before `stop`.
@@ -110,7 +110,7 @@ class FlacStream(AbstractContextManager[Any]):
         return Frames(data, offsets - begin, samples)
 
     def decoded(self, frame: Array, samples: int) -> npt.NDArray[np.int32]:
-        """Decode one frame, by way of a file that holds no other."""
+        """Decode one frame, from a file made of it alone."""
         import soundfile
 
         file = io.BytesIO(self.header_of(self.block, self.block, samples, NO_MD5) + frame.tobytes())
@@ -133,11 +133,11 @@ class FlacStream(AbstractContextManager[Any]):
         begin = self._read_metadata(size)
         tag = size - 128  # an ID3v1 tag after the last frame
         self._end = tag if tag >= begin and self._pread(tag, 3) == b"TAG" else size
-        # Frames are hardly longer than their samples as they are; of a longer one the end would not be found.
+        # Frames are hardly longer than their raw samples; the end of a longer one would not be found.
         self._longest = self.block * self.channels * self.bits // 4 + 1024
         self._step = max(STEP, self._longest)
         self._buffer = np.zeros(min(4 * self._step, self._end - begin) + HEADER, np.uint8)
-        self._hits = np.zeros((2, len(self._buffer) // 2), np.bool_)  # made once: new pages are dear
+        self._hits = np.zeros((2, len(self._buffer) // 2), np.bool_)  # made once: new pages take time
         self._base = begin  # where in the file the buffer begins
         self._filled = 0  # bytes in the buffer
         self.offsets = array("q", [begin])  # where each frame begins, and the last of them ends
@@ -154,7 +154,7 @@ class FlacStream(AbstractContextManager[Any]):
         self._check_first(heads)
 
     def _read_metadata(self, size: int) -> int:
-        """Read what stands before the frames; return where they begin."""
+        """Read the metadata; return where the frames begin."""
         at = beginning(self._file.fileno())
         if at is None:
             raise NotCuttable("it does not begin as a FLAC file")
@@ -182,14 +182,14 @@ class FlacStream(AbstractContextManager[Any]):
         return at
 
     def _check_first(self, heads: Heads) -> None:
-        """Refuse what is not a stream of blocks of one size, or contradicts its own header."""
+        """Refuse a stream if its blocks vary in size, or its first frame contradicts its header."""
         rate, bits = self._size_and_rate & 15, BITS[self.assignment >> 1 & 7]
         if heads.variable[0]:
             raise NotCuttable("its block size varies")
         if not self._fits(heads)[0] or heads.number[0] != 0 or bits not in {0, self.bits}:
             raise NotCuttable("its first frame is not where its header ends")
         if rate < len(RATES):
-            self.coded_rate = RATES[rate]  # 0: see STREAMINFO
+            self.coded_rate = RATES[rate]  # 0: STREAMINFO states it
         else:
             given = heads.tail[0, : heads.tail_length[0]][-RATE_BYTES[rate] :].tobytes()
             self.coded_rate = int.from_bytes(given, "big") * {12: 1000, 13: 1, 14: 10}[rate]
@@ -211,7 +211,7 @@ class FlacStream(AbstractContextManager[Any]):
     # reading on
 
     def _scan(self) -> None:
-        """Read one stretch, and take the frames of which the end is certain."""
+        """Read one stretch, and take the frames whose end is certain."""
         self._fill()
         begin, end = self.offsets[-1] - self._base, self._filled
         ended = self._base + end == self._end
@@ -240,14 +240,14 @@ class FlacStream(AbstractContextManager[Any]):
             if not len(ends) or ends[-1] != end:
                 fault = "the next frame is cut off or damaged"
             elif is_sound(self._buffer[starts[-1] : end]):
-                # anything else after it might be the beginning of another
+                # only zeros: anything else after it might be the beginning of another frame
                 self._trim(starts, ends, sizes)
         self._take(starts, ends, sizes, fault)
         if ended and not self.is_read:
             self._finish()
 
     def _trim(self, starts: Array, ends: Array, sizes: Array) -> bool:
-        """Set the last of `ends` to where that frame ends; whether something else follows it."""
+        """Set the last of `ends` to the true end of that frame; return whether something else follows it."""
         start, end = int(starts[-1]), int(ends[-1])
         # zeros after a frame do not change its checksum
         if is_sound(self._buffer[start:end]) and self._buffer[end - 1]:
@@ -262,7 +262,7 @@ class FlacStream(AbstractContextManager[Any]):
         return False
 
     def _fill(self) -> None:
-        """Read the next bytes after those in the buffer, and forget its older part if it is full."""
+        """Read the bytes after those in the buffer; drop its older part if it is full."""
         needed = min(self._step, self._end - self._base - self._filled)
         if self._filled + needed > len(self._buffer) - HEADER:
             recent = 2 * self._step
@@ -274,13 +274,13 @@ class FlacStream(AbstractContextManager[Any]):
             self._file.seek(self._base + self._filled)
             got = self._file.readinto(self._buffer.data[self._filled : self._filled + needed])
             if not got:
-                self._end = self._base + self._filled  # the file was cut meanwhile
+                self._end = self._base + self._filled  # the file has become shorter meanwhile
                 break
             self._filled += got
             needed -= got
 
     def _candidates(self, begin: int, end: int) -> tuple[Array, Array, Array]:
-        """Return where in the buffer headers of this stream stand, or seem to; their numbers and sizes."""
+        """Return where in the buffer headers of this stream seem to be, and their numbers and sizes."""
         words = (end - begin) // 2
         hits, odd = self._hits[:, :words]
         np.equal(self._buffer[begin : begin + 2 * words].view("<u2"), SYNC, out=hits)
@@ -298,10 +298,11 @@ class FlacStream(AbstractContextManager[Any]):
         return starts, numbers, sizes
 
     def _chain(self, starts: Array, numbers: Array, sizes: Array) -> tuple[list[int], int | None]:
-        """Go from candidate to candidate, from the first, and decode where it is not clear which is next.
+        """Follow the candidates from the first, and decode where it is not clear which is next.
 
         Returns:
-            Which are frames, and which comes after the last of them but does not follow it.
+            The indexes of the frames, and of the candidate where the last of them ends, although its number
+            or size is wrong; None if there is no such candidate.
         """
         chain = [0]
         while True:
@@ -319,7 +320,7 @@ class FlacStream(AbstractContextManager[Any]):
             chain.append(behind)
 
     def _proven(self, starts: Array, ends: Array, sizes: Array) -> tuple[Array, Array, Array]:
-        """Find the true last frame by decoding, where the header does not say which it is."""
+        """Find the true last frame by decoding, because the header does not say which it is."""
         first = int(np.searchsorted(starts, self._filled - self._longest))
         for at in range(max(0, min(first, len(starts) - 1)), len(starts)):
             if not self._is_whole(starts[at], ends[at], sizes[at]):
@@ -336,7 +337,7 @@ class FlacStream(AbstractContextManager[Any]):
             return False
 
     def _take(self, starts: Array, ends: Array, sizes: Array, fault: str | None) -> None:
-        """Add frames to the index, as far as their checksums are right."""
+        """Add the frames before the first with a wrong checksum to the index."""
         if len(starts) and not is_sound(self._buffer[starts[0] : ends[-1]]):
             bad = bisect_left(ends, 1, key=lambda end: not is_sound(self._buffer[starts[0] : end]))
             starts, ends, sizes = starts[:bad], ends[:bad], sizes[:bad]
@@ -347,7 +348,7 @@ class FlacStream(AbstractContextManager[Any]):
             self._finish(fault)
 
     def _finish(self, fault: str | None = None) -> None:
-        """Note that nothing more can be read, and what is wrong, for callers that ask for more."""
+        """Stop reading, and store what is wrong, if anything, for callers that ask for more."""
         self.is_read = True
         declared = "" if self.declared is None else f" of {self.declared}"
         if fault is not None:
@@ -360,7 +361,7 @@ class FlacStream(AbstractContextManager[Any]):
             self._fault = FlacError(fault, self.samples)
 
     def _pread(self, begin: int, length: int) -> bytes:
-        """Read from anywhere in the file, less than `length` only at its end."""
+        """Read from anywhere in the file; return fewer bytes than `length` only at its end."""
         parts = []
         while length and (part := os.pread(self._file.fileno(), length, begin)):
             parts.append(part)
