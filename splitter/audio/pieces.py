@@ -83,14 +83,14 @@ class Cut(NamedTuple):
         """Parse text that `str` wrote; raise ValueError for any other text."""
         match = _TEXT.fullmatch(text)
         if not match:
-            raise ValueError(f"{text!r:.100} is no piece of a recording")
+            raise ValueError(f"{text!r:.100} is not a piece of a recording")
         start, stop, silence, channel = (int(number or 0) for number in match.groups()[:4])
         try:
             storing = Storing.parse(match[5])
         except (ValueError, Refused) as error:
-            raise ValueError(f"{text!r:.100} is no piece of a recording: {error}") from None
+            raise ValueError(f"{text!r:.100} is not a piece of a recording: {error}") from None
         if start + (not silence) > stop or (match[4] and not channel):
-            raise ValueError(f"{text!r:.100} is no piece of a recording")
+            raise ValueError(f"{text!r:.100} is not a piece of a recording")
         return cls(start, stop, silence, channel - 1 if channel else None, storing)
 
     @property

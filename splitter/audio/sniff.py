@@ -82,7 +82,7 @@ def _open_with_av(path: str, truncated: Truncated, error: soundfile.LibsndfileEr
         if not known:
             reason = str(other).removeprefix(f"{path}: ") if kind else ""
     if not kind:
-        kind = f"of no known format (it starts with {start[:8].hex(' ')})"
+        kind = f"in an unknown format (it starts with {start[:8].hex(' ')})"
         reason = advice_about(path) or reason
     raise AudioError(f"{path}: cannot be read: it is {kind}{reason and ': '}{reason}")
 

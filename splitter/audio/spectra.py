@@ -71,12 +71,12 @@ class Spectra:
         fmax = rate / 2 if self.fmax is None else self.fmax
         if fmax > rate / 2:
             raise AudioError(
-                f"--fmax {fmax:g}: is more than half the sample rate, which is {rate} Hz; choose less, "
-                "or a --sample-rate"
+                f"--fmax {fmax:g}: is more than half the sample rate, which is {rate} Hz; choose a lower "
+                "one, or a higher --sample-rate"
             )
         if fmax <= self.fmin:
             raise AudioError(
-                f"--fmin {self.fmin:g}: is not below {fmax:g} Hz, half the sample rate; choose less"
+                f"--fmin {self.fmin:g}: is not below {fmax:g} Hz, half the sample rate; choose a lower one"
             )
         if self.n_mels:
             return mel_filters(rate, self.n_fft, self.n_mels, self.fmin, fmax)

@@ -69,17 +69,17 @@ class Target:
             meant = _OFTEN_MEANT.get(self.sample_rate, self.sample_rate * 1000)
             hint = f"; did you mean {meant}?" if _LEAST_RATE < meant <= _MOST_MEANT else ""
             raise Refused(
-                f"--sample-rate {self.sample_rate}: is in Hz, from {_LEAST_RATE:,} to {_MOST_RATE:,}{hint}"
+                f"--sample-rate {self.sample_rate}: must be from {_LEAST_RATE:,} to {_MOST_RATE:,} Hz{hint}"
             )
         chosen = _CHOICES.get(self.format)
         rates = chosen.rates.get(self.subtype) if chosen else None
         if rates and self.sample_rate is not None and self.sample_rate not in rates:
             there = ", ".join(map(str, rates))
             what = self.format if self.subtype != "OPUS" else "OPUS"
-            raise Refused(f"--sample-rate {self.sample_rate}: {what} has {there} only")
+            raise Refused(f"--sample-rate {self.sample_rate}: {what} supports only {there}")
         most = chosen.largest_rates.get(self.subtype) if chosen else None
         if most and self.sample_rate is not None and self.sample_rate > most:
-            raise Refused(f"--sample-rate {self.sample_rate}: {self.format} has at most {most}")
+            raise Refused(f"--sample-rate {self.sample_rate}: {self.format} supports at most {most}")
         if self.subtype is None:
             return
         known = soundfile.available_subtypes()
@@ -118,7 +118,7 @@ def made_format(recorded: SoundFormat, target: Target, path: str) -> SoundFormat
         container, subtype = "WAV", _usual_subtype("WAV", recorded)
     if subtype is None:
         raise AudioError(
-            f"{path}: {container} cannot hold all of {recorded.holding or recorded.subtype}; "
+            f"{path}: {container} cannot hold {recorded.holding or recorded.subtype} without loss; "
             f"choose a --subtype of {_subtypes_of(container)}, or --format wav"
         )
     _check_readable(channels, rate, path)

@@ -252,8 +252,8 @@ def test_more_bits_than_flac_holds(tmp_path, folder, capfd, container, subtype):
     [row] = read_table(tmp_path / "out/errors.csv")
     assert (row["input"], row["error"], row["traceback"]) == ("deep.wav", "AudioError", "")
     assert row["message"].endswith(
-        f"deep.wav: FLAC cannot hold all of {subtype}; choose a --subtype of PCM_16, PCM_24, PCM_S8, or "
-        "--format wav"
+        f"deep.wav: FLAC cannot hold {subtype} without loss; choose a --subtype of PCM_16, PCM_24, PCM_S8, "
+        "or --format wav"
     )
     assert [row["input"] for row in read_table(tmp_path / "out/manifest.csv")] == ["fine.wav"]
     outputs, _ = chunks_of(folder / "deep.wav", format="flac", subtype="PCM_24")
@@ -280,7 +280,7 @@ def test_flac_with_more_bits_than_can_be_written(tmp_path):
     assert found is not None
     assert (found.outputs, found.content) == (3, 40_000)
     with pytest.raises(
-        AudioError, match=r"a\.flac: FLAC cannot hold all of PCM_32; choose a --subtype of PCM"
+        AudioError, match=r"a\.flac: FLAC cannot hold PCM_32 without loss; choose a --subtype of PCM"
     ):
         chunks_of(tmp_path / "a.flac", format="flac")
     made = chunks_of(tmp_path / "a.flac", format="flac", subtype="PCM_24")[0]
@@ -369,14 +369,14 @@ def test_formats_that_cannot_hold_a_recording(tmp_path):
     [
         (
             {"format": "mp3", "sample_rate": 96_000},
-            "--sample-rate 96000: mp3 has 8000, 11025, .+, 48000 only",
+            "--sample-rate 96000: mp3 supports only 8000, 11025, .+, 48000",
         ),
         (
             {"format": "ogg", "subtype": "OPUS", "sample_rate": 44_100},
-            "--sample-rate 44100: OPUS has 8000, 12000, 16000, 24000, 48000 only",
+            "--sample-rate 44100: OPUS supports only 8000, 12000, 16000, 24000, 48000",
         ),
-        ({"format": "flac", "sample_rate": 655_351}, "--sample-rate 655351: flac has at most 655350"),
-        ({"format": "ogg", "sample_rate": 200_001}, "--sample-rate 200001: ogg has at most 200000"),
+        ({"format": "flac", "sample_rate": 655_351}, "--sample-rate 655351: flac supports at most 655350"),
+        ({"format": "ogg", "sample_rate": 200_001}, "--sample-rate 200001: ogg supports at most 200000"),
     ],
 )
 def test_rates_that_a_format_does_not_have(options, message):

@@ -85,9 +85,9 @@ THERE = r"[\d,]+" + OF
 NOT_WAV = unreadable("WAV")
 TEXT = "is not sound: it is text"
 TOO_FAST = r"has 4,294,967,295 Hz, and pieces with more than 2,147,483,647 cannot be read back; correct .+"
-UNKNOWN = r"cannot be read: it is of no known format \(it starts with [0-9a-f ]+\)"
+UNKNOWN = r"cannot be read: it is in an unknown format \(it starts with [0-9a-f ]+\)"
 FLAC = of_kind("FLAC", frames=50_000)
-LOST = r"only [\d,]+(?: of 50,?000)? samples are whole: the next frame is .+" + re.escape(KEEP)
+LOST = r"only [\d,]+(?: of 50,?000)? samples are intact: the next frame is .+" + re.escape(KEEP)
 
 GSM = of_kind("WAV", "GSM610", channels=1)
 OGG = of_kind("OGG", "VORBIS", 100_000)
@@ -212,12 +212,12 @@ BAD: dict[str, Bad] = {
     "cut in the codebooks.ogg": Bad(cut(OGG, 2000), error=unreadable("OGG")),
     "cut half.ogg": Bad(cut(OGG, len(OGG) // 2), error="ends early: " + THERE),
     "damaged.ogg": Bad(
-        patched(OGG, len(OGG) // 2, bytes(300)), error=r"is damaged within: [\d,]+ of 100,000" + OF
+        patched(OGG, len(OGG) // 2, bytes(300)), error=r"is damaged in the middle: [\d,]+ of 100,000" + OF
     ),
     # MP3
     "cut.mp3": Bad(cut(MP3, len(MP3) // 3), error=r"ends early: [\d,]+ of 132,300" + OF),
     "damaged.mp3": Bad(
-        patched(MP3, len(MP3) // 2, bytes(1000)), error=r"is damaged within: [\d,]+ of 132,300" + OF
+        patched(MP3, len(MP3) // 2, bytes(1000)), error=r"is damaged in the middle: [\d,]+ of 132,300" + OF
     ),
     # names
     "UPPER.WAV": Bad(WAV, done=1000),
@@ -391,7 +391,7 @@ REMEDY = "PyAV, which may read it, cannot be imported; install it again: pip ins
         (b"#!AMR\n\x3c", "AMR"),
         (b"\xff\xf1\x50\x80", "AAC"),
         (b"FLV\1\5", "FLV"),
-        (b"\x01\x02\x03", "of no known format (it starts with 01 02 03 00 00 00 00 00)"),
+        (b"\x01\x02\x03", "in an unknown format (it starts with 01 02 03 00 00 00 00 00)"),
     ],
 )
 def test_which_package_would_read_it(tmp_path, without_av, start, kind):

@@ -184,15 +184,15 @@ $ run list.csv --overlap 20
 $ run list.csv --format wave
 Invalid value for '--format': 'wave' is not one of 'same', 'wav', 'flac', 'ogg', 'mp3'; see splitter run --help
 $ run list.csv --sample-rate 0
---sample-rate 0: is in Hz, from 1,000 to 1,000,000
+--sample-rate 0: must be from 1,000 to 1,000,000 Hz
 $ run list.csv --sample-rate 7
---sample-rate 7: is in Hz, from 1,000 to 1,000,000; did you mean 7000?
+--sample-rate 7: must be from 1,000 to 1,000,000 Hz; did you mean 7000?
 $ run list.csv --sample-rate 16
---sample-rate 16: is in Hz, from 1,000 to 1,000,000; did you mean 16000?
+--sample-rate 16: must be from 1,000 to 1,000,000 Hz; did you mean 16000?
 $ run list.csv --recipe segments --sample-rate 44
---sample-rate 44: is in Hz, from 1,000 to 1,000,000; did you mean 44100?
+--sample-rate 44: must be from 1,000 to 1,000,000 Hz; did you mean 44100?
 $ run list.csv --sample-rate 999
---sample-rate 999: is in Hz, from 1,000 to 1,000,000
+--sample-rate 999: must be from 1,000 to 1,000,000 Hz
 $ run list.csv --recipe words --num-char 5
 No such option '--num-char'; did you mean '--num-chars'? See splitter run --recipe words --help
 $ run list.csv --recipe chnk

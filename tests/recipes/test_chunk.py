@@ -262,7 +262,7 @@ def test_a_recording_shorter_than_a_window(tmp_path, tail, frames):
         ({"overlap": 10}, "--overlap 10: must be at least 0 and less than --seconds, which is 10"),
         ({"overlap": -0.1}, "--overlap -0.1: must be at least 0 and less than --seconds, which is 10"),
         ({"min_seconds": 11}, "--min-seconds 11: must be from 0 to --seconds, which is 10"),
-        ({"sample_rate": 0}, "--sample-rate 0: is in Hz, from 1,000 to 1,000,000"),
+        ({"sample_rate": 0}, "--sample-rate 0: must be from 1,000 to 1,000,000 Hz"),
         ({"subtype": "PCM_17"}, "--subtype PCM_17: is unknown; choose from ALAC_16"),
         (
             {"subtype": "FLOAT", "format": "flac"},

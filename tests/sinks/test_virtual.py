@@ -146,7 +146,7 @@ def test_the_text_of_a_cut_says_all_of_it(start, length, silence, channel, stori
     ],
 )
 def test_a_text_that_no_run_has_written_is_refused(text: str):
-    with pytest.raises(ValueError, match="is no piece of a recording"):
+    with pytest.raises(ValueError, match="is not a piece of a recording"):
         Cut.parse(text)
 
 

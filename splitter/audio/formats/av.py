@@ -25,7 +25,7 @@ _FORMATS = (
     "mpeg,mpegts,nistsphere,oga,ogg,oma,qcp,rm,shn,tak,tta,voc,w64,wav,webm,wsd,wv,xwma"
 )
 _NO_PROTOCOL = "none"
-_NO_INDEX = "it ends before its index (moov), written last: copy it once more, or repair it"
+_NO_INDEX = "it ends before its index (moov), which is written last: copy it again, or repair it"
 _CONTAINERS = {"mov": "MP4", "asf": "WMA", "nistsphere": "NIST"}
 # FFmpeg's sample formats -> libsndfile's names of the encodings that hold them exactly
 _HOLDING = {"u8": "PCM_U8", "s16": "PCM_16", "s32": "PCM_32", "dbl": "DOUBLE"}
@@ -111,7 +111,7 @@ class AvDecoder(Decoder):
         stated = self._stated or round(self._seconds * rate)
         is_short = lacks_sound(self._seconds, self._reached, self._first.samples / rate)
         if is_short or self.frames < self._stated or self._is_damaged:
-            how = "is damaged within" if self._is_damaged else "ends early"
+            how = "is damaged in the middle" if self._is_damaged else "ends early"
             raise ends_early(self._path, how, self.frames, stated if stated > self.frames else 0)
 
     def _add(self, block: av.AudioFrame) -> None:

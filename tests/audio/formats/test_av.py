@@ -83,7 +83,7 @@ def test_what_cannot_be_decoded(tmp_path, at):
     place = int(len(content) * at)
     content[place : place + 600] = bytes(byte ^ 0x5A for byte in content[place : place + 600])
     path.write_bytes(content)
-    check_lost(path, "is damaged within")
+    check_lost(path, "is damaged in the middle")
 
 
 @pytest.mark.parametrize("name", ["a.m4a", "a.mkv", "a.flv", "a.avi"])

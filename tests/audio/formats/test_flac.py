@@ -254,7 +254,7 @@ def test_what_follows_the_last_frame(written, more, length):
                 np.testing.assert_array_equal(decoded(cut(source, 7, length), 16), samples[7:])
     # but not if it is cut off, or damaged at its end
     for bad in (whole[:-1] + more[1:], whole[:-3] + b"\1\2\3" + more):
-        with pytest.raises(FlacError, match="samples are whole"):
+        with pytest.raises(FlacError, match="samples are intact"):
             written(bad).reach(10**9)
 
 

@@ -134,15 +134,15 @@ def test_a_damaged_page(parts, tmp_path, which, at):
     """Decoders pass over it, and all that follows would be too early: that is an error."""
     which %= len(parts)
     check_lost(
-        [*parts[:which], damaged(parts[which], at), *parts[which + 1 :]], tmp_path, "is damaged within"
+        [*parts[:which], damaged(parts[which], at), *parts[which + 1 :]], tmp_path, "is damaged in the middle"
     )
 
 
 @needs_ffmpeg
 def test_lost_pages(parts, tmp_path):
     """One, or some, in the middle or at the end."""
-    check_lost([*parts[:8], *parts[9:]], tmp_path, "is damaged within")
-    check_lost([*parts[:5], b"something else", *parts[9:]], tmp_path, "is damaged within")
+    check_lost([*parts[:8], *parts[9:]], tmp_path, "is damaged in the middle")
+    check_lost([*parts[:5], b"something else", *parts[9:]], tmp_path, "is damaged in the middle")
     check_lost([*parts[:-1], damaged(parts[-1])], tmp_path, "ends early")
     check_lost([*parts[:-1], damaged(parts[-1], 0)], tmp_path, "ends early")
     for size in (1, 20, 27, 500):
@@ -153,9 +153,9 @@ def test_lost_pages(parts, tmp_path):
 def test_lost_of_streams_that_follow_each_other(parts, tmp_path):
     """In the first or in the last, and one that was cut before the other was put behind it."""
     broken = [*parts[:8], damaged(parts[8]), *parts[9:]]
-    check_lost([*broken, *parts[:6]], tmp_path, "is damaged within")
-    check_lost([*parts[:6], *broken], tmp_path, "is damaged within")
-    check_lost([*parts[:6], parts[6][:300], *parts[:4]], tmp_path, "is damaged within")
+    check_lost([*broken, *parts[:6]], tmp_path, "is damaged in the middle")
+    check_lost([*parts[:6], *broken], tmp_path, "is damaged in the middle")
+    check_lost([*parts[:6], parts[6][:300], *parts[:4]], tmp_path, "is damaged in the middle")
 
 
 @needs_ffmpeg

@@ -49,7 +49,7 @@ class FlacSource(FlacStream):
             FlacError: There is a fault before `stop`; nothing is written.
         """
         if not 0 <= start < stop:
-            raise ValueError(f"[{start}, {stop}) is no part of a recording")
+            raise ValueError(f"[{start}, {stop}) is not a part of a recording")
         if self.reach(stop) < stop:
             raise ValueError(f"the recording ends before sample {stop}: it has {self.samples}")
         whole_start, whole_stop = self._whole(start, stop)

@@ -352,7 +352,7 @@ class FlacStream(AbstractContextManager[Any]):
         self.is_read = True
         declared = "" if self.declared is None else f" of {self.declared}"
         if fault is not None:
-            fault = f"only {self.samples}{declared} samples are whole: {fault}"
+            fault = f"only {self.samples}{declared} samples are intact: {fault}"
         elif self.declared is not None and self.samples < self.declared:
             fault = f"it ends after {self.samples}{declared} samples"
         elif self.declared is not None and self.samples > self.declared:

@@ -111,7 +111,7 @@ class CountedMp3:
             self.stated = stated.samples
             # a gap is certain; a stated number may be slightly wrong
             if len(self.runs) > 1:
-                self.loss = "is damaged within"
+                self.loss = "is damaged in the middle"
             elif missing > max(_FEW_FRAMES, _SHORT_SECONDS * stated.rate / stated.samples_of_frame):
                 self.loss = "ends early"
 

@@ -35,7 +35,7 @@ class Mp3Source(Mp3Index):
     def cut(self, start: int, stop: int, file: BinaryIO) -> None:
         """Write an MP3 file of the samples [start, stop)."""
         if not 0 <= start < stop <= self.samples:
-            raise ValueError(f"[{start}, {stop}) is no part of a recording of {self.samples} samples")
+            raise ValueError(f"[{start}, {stop}) is not a part of a recording of {self.samples} samples")
         layout, samples = self.layout, self.layout.samples
         start, stop = start + self.left_out, stop + self.left_out
         first, last = start // samples, -(-stop // samples)

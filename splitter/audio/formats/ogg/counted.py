@@ -49,14 +49,14 @@ class CountedOgg:
             if not self._beginning:
                 self.begins.append(at)
                 if after_others and self._are_open():
-                    self.loss = self.loss or "is damaged within"
+                    self.loss = self.loss or "is damaged in the middle"
                 self._streams = {}
             if page[HEAD_BYTES + segments :].startswith(_SOUND):
                 self._streams[serial] = _Stream(number)
         elif stream := self._streams.get(serial):
             # a stream recorded from the middle has its head, and continues with a later page
             if number > stream.number + 1 and (after_others or stream.has_sound):
-                self.loss = self.loss or "is damaged within"
+                self.loss = self.loss or "is damaged in the middle"
             stream.number = number
             stream.has_sound = stream.has_sound or samples not in _NO_SAMPLES
             stream.has_ended = bool(flags & LAST)

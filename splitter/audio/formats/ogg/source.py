@@ -89,7 +89,7 @@ class OpusSource(OpusIndex):
     def cut(self, start: int, stop: int, file: BinaryIO, preroll: int = MOST_SKIPPED) -> None:
         """Write samples [start, stop) as Ogg Opus; the preroll has at most `preroll` samples of 48 kHz."""
         if not 0 <= start < stop <= self.samples:
-            raise ValueError(f"[{start}, {stop}) is no part of a recording of {self.samples} samples")
+            raise ValueError(f"[{start}, {stop}) is not a part of a recording of {self.samples} samples")
         first, last = self._between(start, stop)
         packets = self._packets_between(max(0, first - preroll), last)
         heard = ((at, min(duration, last - at), packet) for at, duration, packet in packets)
