@@ -10,5 +10,5 @@ name_template   the fields of --name: read, never executed
 spelling        the name that a user probably meant
 urls            the parts of a URL, and which of them are secret
 content_types   the content type of a file, by its ending
-endings         the endings of sound files: the one list of them
+endings         the one list of the endings of sound files
 """

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 
 FEWEST_CHARACTERS = 16
-# a space where no line ends
+# a space at which no line is broken
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
@@ -17,10 +17,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int, without_zeros: Collection[str]) -> list[str]:
-    """Align columns, the first row being their titles; where they are wider than that, make them fit.
+    """Align columns, whose titles are the first row, and make them fit into `width`.
 
-    Columns `without_zeros` that hold nothing else go first, then the ends of long names. Where that is not
-    enough, numbers stand below their names.
+    If they are too wide, drop the columns `without_zeros` that hold only zeros, then cut long names. If that
+    is not enough, write the numbers below their names.
     """
     if _width(rows) > width:
         columns = [*zip(*rows, strict=True)]
@@ -31,7 +31,7 @@ def fitted(rows: Sequence[Sequence[str]], width: int, without_zeros: Collection[
         return aligned([[shortened(row[0], room), *row[1:]] for row in rows])
     lines, titles = [], rows[0][1:]
     for name, *cells in rows[1:]:
-        # a line does not end between a title and its number
+        # do not break a line between a title and its number
         pairs = (f"{title} {cell}".replace(" ", NO_BREAK) for title, cell in zip(titles, cells, strict=True))
         numbers = textwrap.wrap(", ".join(pairs), width, initial_indent="  ", subsequent_indent="  ")
         lines += [shortened(name, width), *(line.replace(NO_BREAK, " ") for line in numbers)]
@@ -39,7 +39,7 @@ def fitted(rows: Sequence[Sequence[str]], width: int, without_zeros: Collection[
 
 
 def shortened(text: str, length: int) -> str:
-    """Return a text with no more than so many characters."""
+    """Return a text, cut to at most `length` characters."""
     return text if len(text) <= length else f"{text[: max(0, length - 3)]}..."
 
 

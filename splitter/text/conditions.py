@@ -1,12 +1,12 @@
-"""The language of conditions: which rows of a list, or which samples of an archive, are meant.
+"""The language of conditions, which choose rows of a list or samples of an archive.
 
     comparison  split == 'train'   duration < 30   0 < duration <= 30   speaker in ('a', 'b')   'x' in title
     expression  title ~ '^The '
     together    ... and ...   ... or ...   not ...   ( ... )
 
-A number is compared with what looks like a number, text in quotes with text; `~` asks whether a regular
-expression is found in it. Nothing is executed: Python's own parser takes the text apart, and what is not
-named above is refused.
+Numbers are compared with text that looks like a number, quoted text with any text; `~` asks whether a regular
+expression matches somewhere in a text. Nothing is executed: Python's own parser reads the condition, and
+everything not named above is refused.
 """
 
 import ast
@@ -25,23 +25,23 @@ LONGEST = 10_000
 # the option that messages name
 WHERE = "--where"
 Number = int | float
-# what a condition says of a row, or of whatever else has columns
+# whether a row, or anything else with columns, meets a condition
 Condition = Callable[[Any], bool]
 Value = Callable[[Any], str | Number]
 
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
 _WHOLE = re.compile(r"\s*[+-]?\d{1,300}\s*", re.ASCII)
-# a name in backquotes, a text, any other name, the sign of an expression, the end of a line
+# a name in backquotes, a quoted text, any other name, ~ or @, a line break
 _PIECES = re.compile(
     r"`([^`]*)`|('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")|([^\W\d]\w*)|([~@])|\s*\n\s*", re.DOTALL
 )
-# as SQL asks for a pattern
+# LIKE, as in SQL
 _LIKE = re.compile(r"(`[^`]*`|\w+)\s+(not\s+)?i?like\s+(?:'([^']*)'|\"([^\"]*)\")", re.IGNORECASE)
 _PLACE = "column_in_backquotes_"
 
 
 def condition(text: str, header: Sequence[str], option: str = WHERE) -> Condition:
-    """Return what a condition says, as a function of a row of texts; refuse what it cannot be."""
+    """Return a condition as a function of a row of texts; refuse an invalid one."""
 
     def column(name: str) -> Value:
         if name not in header:
@@ -56,19 +56,19 @@ def condition(text: str, header: Sequence[str], option: str = WHERE) -> Conditio
 def condition_over(
     text: str, column: Callable[[str], Value], header: Sequence[str] = (), option: str = WHERE
 ) -> Condition:
-    """Return the same for whatever has columns: `column` gives what reads one, or raises a ValueError."""
+    """Return a condition for anything with columns: `column` gives one's reader or raises ValueError."""
     return _ConditionParser(text, column, header, option).read()
 
 
 def columns_in(text: str, option: str = WHERE) -> list[str]:
-    """Return the names of the columns in a condition; refuse what cannot be one."""
+    """Return the names of the columns in a condition; refuse an invalid one."""
     names: dict[str, Value] = {}
     condition_over(text, lambda name: names.setdefault(name, str), option=option)
     return [*names]
 
 
 def matching(column: str, pattern: str, *, many: str, one: str, start: str = "^") -> str:
-    """Return a condition for a pattern, which has a sign for any text and one for any letter."""
+    """Return the condition for a pattern in which `many` stands for any text, and `one` for any character."""
     signs = {many: ".*", one: "."}
     expression = "".join(signs.get(sign) or re.escape(sign) for sign in pattern)
     expression = f"{start}{expression}$".removeprefix(f"{start}.*").removesuffix(".*$")
@@ -76,7 +76,7 @@ def matching(column: str, pattern: str, *, many: str, one: str, start: str = "^"
 
 
 class _ConditionParser:
-    """Takes a condition apart."""
+    """Parser that turns the text of a condition into a function."""
 
     def __init__(self, text: str, column: Callable[[str], Value], header: Sequence[str], option: str) -> None:
         self._text, self._column_of, self._header, self._option = text, column, header, option
@@ -87,7 +87,7 @@ class _ConditionParser:
             raise Refused(f"{self._option}: the condition has more than {LONGEST:,} characters")
         try:
             with warnings.catch_warnings():
-                # of what Python would say of a program, such as '\\d' in a text
+                # Python warns of mistakes in programs, such as '\\d' in a text
                 warnings.simplefilter("ignore")
                 tree = ast.parse(_PIECES.sub(self._piece, self._text).strip(), mode="eval")
                 return self._condition(tree.body)
@@ -97,7 +97,7 @@ class _ConditionParser:
             raise self._refused("cannot be read") from None
 
     def _hint(self) -> str:
-        """Suggest what may be meant by what Python's parser rejects."""
+        """Suggest what the user may mean by a condition that Python's parser rejects."""
         if found := _LIKE.search(self._text):
             like = matching(found[1], found[3] or found[4] or "", many="%", one="_")
             return f"; instead of LIKE write {'not ' if found[2] else ''}{like}"
@@ -108,15 +108,15 @@ class _ConditionParser:
         return f"; the column {name!r} must be in backquotes: `{name}`" if name else ""
 
     def _piece(self, piece: re.Match[str]) -> str:
-        """Replace a name in backquotes, which may hold anything, and line ends, which do not matter."""
+        """Translate a piece for Python's parser: a placeholder for a name in backquotes, @ for ~."""
         name = piece[1]
         if piece[4]:
             if piece[4] == "@":
                 raise self._refused("contains an @; write text in quotes")
-            # a sign that Python's parser knows, and that no condition has
+            # an operator that Python's parser knows, and that conditions do not have
             return "@"
         if piece[3] and unicodedata.normalize("NFKC", piece[3]) != piece[3]:
-            # Python's parser would make another name of it
+            # Python's parser would normalize it to another name
             name = piece[3]
         if name is None:
             return piece[0] if piece[2] or piece[3] else " "
@@ -151,7 +151,7 @@ class _ConditionParser:
         compare = _COMPARE[type(sign)]
         one, other = self._value(left), self._value(right)
         pair = _pair_of(left, right)
-        # what cannot be compared is not equal, and nothing else
+        # of values that cannot be compared, only != is true
         otherwise = isinstance(sign, ast.NotEq)
 
         def compared(row: Any) -> bool:  # noqa: ANN401 - as a condition
@@ -212,7 +212,7 @@ class _ConditionParser:
             text = text.replace(" @ ", " ~ ")
         for number, name in enumerate(self._quoted):
             text = text.replace(f"{_PLACE}{number}", f"`{name}`")
-        # what a name in backquotes holds, it holds as it was written
+        # a name in backquotes may contain line breaks and secrets
         text = one_line(text)
         return text if len(text) < 100 else f"{text[:100]}…"  # noqa: PLR2004
 
@@ -239,7 +239,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _pair_of(left: ast.expr, right: ast.expr) -> Callable[[str | Number, str | Number], Pair]:
-    """Return a function that makes two values alike; it gives None for two that cannot be compared."""
+    """Return a function that makes two values comparable, or returns None if they cannot be compared."""
     has_number = _is_number(left) or _is_number(right)
     if any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in (left, right)):
         return lambda one, other: None if has_number else (one, other)
@@ -252,7 +252,7 @@ def _as_numbers(one: str | Number, other: str | Number) -> Pair:
 
 
 def _number(value: str | Number) -> Number | None:
-    """Return the number in a text, which may have spaces around it; `nan` and `1_000` are none."""
+    """Return the number in a text that may have spaces around it; None for others, also `nan` and `1_000`."""
     if not isinstance(value, str):
         return value
     if _WHOLE.fullmatch(value):

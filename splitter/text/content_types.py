@@ -3,7 +3,7 @@
 REPORT = "report.html"
 
 
-# whatever an output contains, it is never served as a page that runs
+# no HTML: an output must never run as a page in the browser
 TYPES = {
     "wav": "audio/wav",
     "flac": "audio/flac",
@@ -29,5 +29,5 @@ TYPES = {
 
 
 def type_of(name: str) -> str:
-    """Return the type of the content of a file with this name."""
+    """Return the content type of a file, by the ending of its name."""
     return TYPES.get(name.rpartition(".")[2].lower(), "application/octet-stream")

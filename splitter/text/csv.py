@@ -63,10 +63,10 @@ def parse_rows(text: bytes) -> list[Row]:
 
 
 class CsvFile:
-    """The rows of a CSV file, whose bytes may often be copied as they are."""
+    """The rows of a CSV file, whose bytes can often be copied unchanged."""
 
     def __init__(self, path: str, delimiter: str, width: int, name: str = "") -> None:
-        """Take a file whose rows have `width` fields; messages use its `name`."""
+        """Take a file whose rows have `width` fields, and the `name` that messages use."""
         self._path, self._delimiter, self._width, self._name = path, delimiter, width, name or path
 
     def __iter__(self) -> Iterator[Row]:
@@ -74,9 +74,9 @@ class CsvFile:
         return islice(csv_rows(self._path, self._delimiter, self._name), 1, None)
 
     def plain_blocks(self) -> Iterator[tuple[bytes, np.ndarray] | None]:
-        """Yield whole lines and where each ends, the header first, if `CsvText` would write them alike.
+        """Yield blocks of whole lines, the header first, each with the positions where its lines end.
 
-        Yield None for lines that it would write differently.
+        Yield None instead of a block that `CsvText` would write differently.
         """
         if self._delimiter != ",":
             yield None
@@ -118,7 +118,7 @@ def csv_rows(source: str | BinaryIO, delimiter: str, name: str = "") -> Generato
 
 
 class CsvReader:
-    """The rows of CSV text, which are all of one width; empty lines are passed over."""
+    """The rows of CSV text, which must all have the same width; empty lines are skipped."""
 
     def __init__(
         self, lines: Iterable[str], delimiter: str = ",", *, fault: Callable[[int, str], Exception]
@@ -127,15 +127,15 @@ class CsvReader:
 
         Args:
             lines: A file, or lines.
-            delimiter: What stands between two columns.
-            fault: Makes the error to raise of the number of a line, and of what is wrong there.
+            delimiter: The character between two columns.
+            fault: Returns the error to raise for the number of a line and what is wrong there.
         """
         self._reader = csv.reader(lines, delimiter=delimiter, strict=True)
         self._fault = fault
 
     @property
     def line(self) -> int:
-        """The line in which the last row ends."""
+        """The number of the line in which the last row ends."""
         return self._reader.line_num
 
     def __iter__(self) -> Iterator[Row]:
@@ -164,7 +164,7 @@ def json_value(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
 
 
 def json_fields(text: str) -> dict[str, str] | None:
-    """Return the values of a JSON object as text, or None for another value; may raise as `json_value`."""
+    """Return the values of a JSON object as text, or None for another value; raise as `json_value` does."""
     value = json_value(text)
     return {name: json_text(one) for name, one in value.items()} if isinstance(value, dict) else None
 
@@ -195,7 +195,7 @@ def python_text(value: Any) -> str:  # noqa: ANN401 - whatever a table holds
     if isinstance(value, (dict, list, tuple)):
         return json.dumps(value, ensure_ascii=False, default=_plain)
     if hasattr(value, "tolist") and not isinstance(value, np.generic):
-        # their own text is abbreviated
+        # str() abbreviates arrays
         return python_text(_plain(value))
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 

@@ -1,4 +1,4 @@
-"""The endings of the names of sound files, and of what lies beside them in a folder."""
+"""The endings of sound files, and of other files that are often in the same folder."""
 
 import os
 

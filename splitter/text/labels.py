@@ -1,11 +1,11 @@
-"""Several labels in one cell of a table, with `|` between them; one in a label has a backslash before it."""
+"""Several labels in one cell of a table, separated by `|`; a `|` in a label has a backslash before it."""
 
 import re
 from collections.abc import Iterable
 
 # the column in which recipes for sound put several labels into a cell
 COLUMN_OF_LABELS = "labels"
-# what comes before the name of a column that an earlier stage has made
+# the prefix of a column that an earlier stage has made
 EARLIER = "from_"
 _BETWEEN = re.compile(r"(?<!\\)\|")
 

@@ -1,6 +1,6 @@
 """Templates of output names, such as `{speaker}/{source}_{index:06d}`: fields between fixed text.
 
-A template is only read. It names fields, never what is inside of them, and nothing in it is executed.
+A template is only read, never executed. It can name fields, but not reach into their values.
 """
 
 import math
@@ -11,20 +11,20 @@ from typing import NamedTuple
 from splitter.errors import Refused
 
 OPTION = "--name"
-# what splitter knows of any output: of its input, the file's name and its path; its own name, its number
+# fields that every output has: the file name and the path of its input; its own name and number
 SOURCE, PATH, NAME, INDEX = BUILT_IN = ("source", "path", "name", "index")
 _NUMBER_FORMAT = re.compile(r"(?:0\d{1,2})?(?:d|(?:\.\d{1,2})?f)?")
 _DIGITS = "0123456789"
 
 
 class NameField(NamedTuple):
-    """A field and the fixed text before it; the last one of a part has text only.
+    """A field and the fixed text before it; the last one of a part has only text.
 
     Attributes:
         literal: The text before the field.
-        field: What the field names; empty at the end of a part.
-        format: How a number is written, such as 06d.
-        default: What stands for an empty value; empty if there must be one.
+        field: The name of the field; empty at the end of a part.
+        format: The format of a number, such as 06d.
+        default: The text for an empty value; empty if the value must not be empty.
     """
 
     literal: str
@@ -34,13 +34,13 @@ class NameField(NamedTuple):
 
     @property
     def number_characters(self) -> str:
-        """What the field can consist of if it is a number; nothing if it may be any text."""
+        """The characters that the field can have if it is a number; empty if it can be any text."""
         if self.field == INDEX:
             return _DIGITS
         return f"{_DIGITS}.-" if self.format else ""
 
     def show(self, value: str) -> str:
-        """Return the text for a value; raise ValueError where that is no number and has to be one."""
+        """Return a value in the format of the field; raise ValueError if it must be a number and is not."""
         if not self.format:
             return value
         number = float(value) if self.format.endswith("f") else int(value)
@@ -50,7 +50,7 @@ class NameField(NamedTuple):
 
 
 def parse_name(template: str) -> tuple[tuple[NameField, ...], ...]:
-    """Return the parts of a template between slashes; refuse what is no name, or more than fields.
+    """Return the parts of a template between slashes; refuse impossible names, and all but plain fields.
 
     >>> parse_name("{source}_{index:06d}")[0][1]
     NameField(literal='_', field='index', format='06d', default='')

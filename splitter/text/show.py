@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from splitter.text.urls import without_secrets
 
 SECONDS_IN_HOUR = 3600
-# what is shorter than six minutes is shown in smaller units
+# durations of less than six minutes are shown in smaller units
 _LEAST_HOURS = 360
 # all control characters except tab
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def show_failure(listed: str, message: str) -> str:
-    """Return the message about an input, which it names once."""
+    """Return the message about an input, preceded by its name if the message does not name it."""
     return message if f"{listed}: " in message else f"{listed}: {message}"
 
 
@@ -23,13 +23,13 @@ def one_line(text: str) -> str:
 
 
 def show_count(number: int, noun: str) -> str:
-    """Return a number with its noun."""
+    """Return a number with its noun, in the plural unless the number is 1."""
     plural = "es" if noun.endswith("ch") else "s"
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def show_names(names: Sequence[str], number: int) -> str:
-    """Join the first few of so many names."""
+    """Join the first of `number` names, with an ellipsis for the others."""
     return ", ".join(names) + (", …" if number > len(names) else "")
 
 
@@ -58,5 +58,5 @@ def show_clock(seconds: float) -> str:
 
 
 def show_hours(seconds: float) -> str:
-    """Return hours; a short duration in smaller units."""
+    """Return a duration in hours, or in smaller units if it is short."""
     return show_seconds(seconds) if seconds < _LEAST_HOURS else f"{seconds / SECONDS_IN_HOUR:,.2f} h"

@@ -19,7 +19,7 @@ LARGEST_NUMBER = 2**63
 
 
 def parse_size(option: str, text: int | str) -> int:
-    """Return the bytes in `500MB`, `2GiB` or `1e8`."""
+    """Return the number of bytes that `500MB`, `2GiB` or `1e8` means."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]i?)?b?", str(text).strip().lower())
     size = float(match[1]) * _UNITS[match[2] or ""] if match else 0
     if not 1 <= size < LARGEST_NUMBER:

@@ -5,7 +5,7 @@ import posixpath
 import re
 from urllib.parse import unquote
 
-# bytes that a file system takes for the name of a file
+# the most bytes that a file system allows in the name of a file
 LONGEST_NAME = 255
 # bytes that are not UTF-8 pass through unchanged
 _ENCODING, _ESCAPE = "utf-8", "surrogateescape"
@@ -17,23 +17,23 @@ _PASSWORD = re.compile(
     r"(?<![\w+.-])((?:https?|s?ftps?|ssh|smb|web\w+)://[^/@?#\s:]*):[^/@?#\s]+@", re.IGNORECASE
 )
 _WITH_QUERY = re.compile(r"(https?://[^\s?#\"']*)\?([^\s#\"',]*)", re.IGNORECASE)
-# parts of signed URLs of S3, GCS and CloudFront, with which anyone may read the file for a while
+# parameters of signed URLs of S3, GCS and CloudFront: with them, anyone may read the file for a while
 _SIGNATURE = re.compile(
     r"x-(?:amz|goog)-[\w-]+|awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id"
     r"|token|access_token",
     re.IGNORECASE,
 )
-# and of Azure, whose names are so short that others may use them too
+# those of Azure have names so short that other servers may use them: they count only together with `sig`
 _AZURE_SIGNATURE, _WITH_IT = "sig", re.compile(r"s[a-z]{1,4}|rscd|rsct", re.IGNORECASE)
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text names something on another machine."""
+    """Return whether a text is a URL, but not a `file://` URL."""
     return "://" in text and _SCHEME.match(text) is not None and not text.startswith("file://")
 
 
 def without_scheme(text: str) -> str:
-    """Return the path that a `file://` URL stands for; any other text as it is."""
+    """Return the path in a `file://` URL; return any other text unchanged."""
     return unquote(text[len("file://") :], _ENCODING, _ESCAPE) if text.startswith("file://") else text
 
 
@@ -51,7 +51,7 @@ def file_name(url: str) -> str:
 
 
 def begin_of(url: str) -> str:
-    """Return the scheme of a URL, and its host or bucket."""
+    """Return the scheme of a URL with its host or bucket; empty for other text."""
     begin = _BEGIN.match(url)
     return begin[0] if begin else ""
 
@@ -88,7 +88,7 @@ def unsigned(text: str) -> str:
 
 
 def unsigned_bytes(text: bytes) -> bytes:
-    """Return the same for encoded text."""
+    """Return encoded text without the signatures of the URLs in it."""
     if b"?" not in text or b"://" not in text:
         return text
     return unsigned(text.decode(_ENCODING, _ESCAPE)).encode(_ENCODING, _ESCAPE)
