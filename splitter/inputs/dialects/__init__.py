@@ -1,9 +1,9 @@
-"""What other tools write -> inputs, columns and times. A new tool is a new file here, named in the registry.
+"""Files of other tools -> inputs, columns and times. A new tool is a new file here, named in the registry.
 
 base          the seam `Dialect`
 source        which dialect a DATASET is written in, and its rows
-times         times as text, exact
-files         lines and JSON of files from strangers, packed or not, within limits
+times         times as exact text
+files         lines and JSON of untrusted files, compressed or not, within limits
 lhotse        cuts, recordings, supervisions
 nemo          manifests of NeMo
 kaldi         data folders of Kaldi and ESPnet

@@ -1,4 +1,4 @@
-"""The seam for what other tools write: how to tell it, and the rows that it stands for."""
+"""The seam for files of other tools: how to recognize them, and how they become rows."""
 
 import contextlib
 import os
@@ -16,19 +16,19 @@ from splitter.storage.layout import key_hash
 from splitter.text.csv import Row
 from splitter.text.show import show_count
 
-# a row: the recording as `input`, then what is said of it, by column
+# a row as text by column: the recording as `input`, then everything about it
 Entry = dict[str, str]
 INPUT, START, END, TEXT, SPEAKER = "input", "start", "end", "text", "speaker"
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a DATASET names: a file or folder on this machine.
+    """A file or folder on this machine that another tool may have written.
 
     Attributes:
-        path: Where it is; of a URL, where its copy is.
-        name: What messages call it.
-        head: How a file begins.
+        path: Its path; for a URL, the path of the copy.
+        name: The name that messages use.
+        head: The text that a file begins with.
         fields: The first line of a file, if it is a JSON object.
     """
 
@@ -42,22 +42,22 @@ class Written:
         return os.path.isdir(self.path)
 
     def file(self, name: str) -> "Written":
-        """Return a file in this folder; messages call it by its whole path."""
+        """Return a file in this folder; messages use its whole path."""
         path = os.path.join(self.path, name)
         return Written(path, path)
 
     def holds(self, *names: str) -> bool:
-        """Return whether it is a folder with all of these in it."""
+        """Return whether this is a folder that contains all of these names."""
         return all(os.path.exists(os.path.join(self.path, name)) for name in names)
 
     def fault(self, line: int | str, why: str) -> Refused:
-        """Return the refusal of a line, or of what else has a name in it."""
+        """Return the refusal of a line, by its number, or of another part, by its name."""
         where = f"line {line}" if isinstance(line, int) else line
         return Refused(f"{self.name}: {where}: {why}")
 
     @contextlib.contextmanager
     def naming(self, line: int | str) -> Iterator[None]:
-        """Refuse a line by its number, also where values are not of the kind that the tool writes."""
+        """Turn errors into refusals that name the line, also errors from values of an unexpected type."""
         try:
             yield
         except ValueError as error:
@@ -67,12 +67,12 @@ class Written:
 
 
 class Dialect(ABC):
-    """What a tool writes.
+    """The format of another tool.
 
     Attributes:
         takes: The options of `InputList` that it takes.
-        shape: What it looks like, for a message.
-        reads_folder: Whether it is a folder, and not a file; None if either will do.
+        shape: What the format looks like, for messages.
+        reads_folder: Whether it is a folder rather than a file; None if it can be either.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"root", "from_"})
@@ -81,14 +81,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def is_written(self, there: Written) -> bool:
-        """Return whether something was written by this tool, by its content."""
+        """Return whether the content shows that this tool wrote the file or folder."""
 
     @abstractmethod
     def entries(self, there: Written) -> Iterator[Entry]:
-        """Yield the rows; refuse a bad one by its line. Times are in `start` and `end`."""
+        """Yield the rows, with times in `start` and `end`; refuse a bad row, naming its line."""
 
     def read(self, there: Written, home: str, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ARG002
-        """Return the rows; relative paths in them start from `home`. Entries are gone through twice."""
+        """Return the rows, with paths relative to `home`; call `entries` twice, first to find all columns."""
         names: dict[str, None] = {}
         marks = np.fromiter(_marks(self.entries(there), names), "u8")
         if not len(marks):
@@ -107,7 +107,7 @@ def _marks(entries: Iterator[Entry], names: dict[str, None]) -> Iterator[int]:
 
 
 def _each_once(header: Row, rows: Iterable[Row], home: str, reading: ListReading) -> SourceRows:
-    """Return each recording once, with the columns that have one value in all of its rows."""
+    """Return each recording once, with only the columns that are the same in all rows of a recording."""
     first: dict[str, Row] = {}
     differs = {header.index(name) for name in (START, END) if name in header}
     for row in rows:

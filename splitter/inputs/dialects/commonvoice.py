@@ -1,4 +1,4 @@
-"""Tables of Common Voice: validated.tsv and the like, beside a folder clips."""
+"""Tables of Common Voice: validated.tsv and the like, next to a folder `clips`."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _NAMES = {"path": INPUT, "sentence": TEXT, "client_id": SPEAKER}
 
 
 class Commonvoice(Dialect):
-    """A table whose paths are names of files in clips."""
+    """A table whose paths are names of files in `clips`."""
 
     shape = "a .tsv with the columns path and sentence"
 
@@ -24,7 +24,7 @@ class Commonvoice(Dialect):
         below = "clips/" if is_url(folder) or os.path.isdir(folder) else ""
         header: list[str] = []
         for number, line in lines(there.path, there.name):
-            # nothing is quoted
+            # these tables quote nothing, so they are not read as CSV
             cells = line.split("\t")
             if not header:
                 header = [_NAMES.get(name, name) for name in cells]

@@ -1,4 +1,4 @@
-"""Lines and JSON of files from strangers, packed or not, within limits."""
+"""Lines and JSON of untrusted files, compressed or not, within limits."""
 
 import errno
 import gzip
@@ -15,15 +15,15 @@ from splitter.text.csv import ENCODING, ESCAPE, json_text, json_value
 HEAD = 1 << 16
 LONGEST_LINE = 64 << 20
 MOST_JSON = 512 << 20
-# text packs to a twentieth; what packs to less than this, and is large, was made to fill a disk
+# text compresses to about a twentieth; a large file that expands more than 200 times was made to fill a disk
 _MOST_UNPACKED, _ROOM = 200, 1 << 30
 _GZIP = b"\x1f\x8b"
 
 
 def _opened(path: str) -> tuple[BinaryIO, int]:
-    """Open a file; also return how much may be read of it, if it is packed."""
+    """Open a file; also return how many bytes may be read from it if it is compressed, else 0."""
     if os.path.exists(path) and not os.path.isfile(path):
-        # of a pipe, each line comes once, if any comes at all
+        # a pipe can be read only once, and may block forever
         raise OSError(errno.EINVAL, "is no plain file")
     with open(path, "rb") as file:
         is_packed = file.read(2) == _GZIP
@@ -59,7 +59,7 @@ def lines(path: str, name: str) -> Iterator[tuple[int, str]]:
 
 
 def objects(there: Written) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the JSON object on each line, with numbers as text."""
+    """Yield the number and the JSON object of each line; numbers in the object are text."""
     for number, line in lines(there.path, there.name):
         try:
             value = json_value(line)
@@ -89,7 +89,7 @@ def whole_json(there: Written) -> Any:  # noqa: ANN401 - whatever JSON holds
 
 
 def look(path: str, name: str) -> Written:
-    """Return how a file begins; of a folder nothing."""
+    """Return a file with its beginning, or a folder without one."""
     if not os.path.isfile(path):
         return Written(path, name)
     try:
@@ -99,11 +99,11 @@ def look(path: str, name: str) -> Written:
         first = next(lines(path, name), (1, ""))[1] if head.lstrip()[:1] == "{" else ""
         fields = json_value(first) if first else None
     except (EOFError, OSError, zlib.error, ValueError, RecursionError, Refused):
-        # the reader of the list that it may be says what is wrong
+        # if it is meant as a dataset list, the reader of lists says what is wrong
         return Written(path, name)
     return Written(path, name, head, fields if isinstance(fields, dict) else None)
 
 
 def scalars(fields: dict[str, Any], *without: str) -> dict[str, str]:
-    """Return the fields of a JSON object as text, but for some."""
+    """Return the fields of a JSON object as text, except those in `without`."""
     return {name: json_text(value) for name, value in fields.items() if name not in without}

@@ -21,7 +21,7 @@ _PATHS = ("path", "file_name", "file", "audio", "audio_filepath")
 
 
 class HuggingFace(Dialect):
-    """A dataset, or several splits; the contents are read from where they are."""
+    """A dataset, or a folder of several splits; contents are read in place."""
 
     takes = frozenset({"member", "from_"})
     shape = "a folder that save_to_disk wrote"
@@ -62,7 +62,7 @@ def _look(location: str, *, column: str, splits: dict[str, dict[str, str]]) -> S
 
 
 def _has_bytes(reader: Any, column: str) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
-    """Return whether the first rows hold contents, and not only the paths of files."""
+    """Return whether the first row holds the bytes of a file, not only its path."""
     values = next(iter(reader), None)
     return values is None or any(
         (one["bytes"] if isinstance(one, dict) else one) is not None
@@ -93,7 +93,7 @@ def _files(there: Written) -> list[tuple[dict[str, str], str]]:
 
 
 def _names(path: str, names: list[Any]) -> list[str]:
-    """Return names of files; refuse what leads elsewhere."""
+    """Return names of files; refuse a name that is not of a file in the same folder."""
     for name in names:
         if not isinstance(name, str) or "/" in name or name in ("", ".", ".."):
             raise Refused(f"{path}: names {name!r}, which is no file beside it; save the dataset again")

@@ -11,14 +11,14 @@ from splitter.inputs.listing import InputList
 from splitter.inputs.source import ListReading, SourceRows
 
 RECORDINGS = "wav.scp"
-# what is said of utterances, by column
+# the files about utterances, by the column that each becomes
 _UTTERANCES = {TEXT: "text", SPEAKER: "utt2spk", "language": "utt2lang"}
 _GENDERS = "spk2gender"
 _FIELDS = 4
 
 
 class Kaldi(Dialect):
-    """A folder with wav.scp; with segments, its utterances are parts of recordings."""
+    """A folder with wav.scp; if it also has segments, utterances are parts of recordings."""
 
     shape = f"a data folder with {RECORDINGS}"
     reads_folder = True
@@ -38,28 +38,28 @@ class Kaldi(Dialect):
             yield {**entry, "id": utterance}
 
     def read(self, there: Written, home: str, listing: InputList, reading: ListReading) -> SourceRows:
-        """Return the rows; paths start where the first recording is, since Kaldi takes the current folder."""
+        """Return the rows; guess the folder that paths start from, since Kaldi takes the current one."""
         if listing.root is None:
             home = _home(there)
         return super().read(there, home, listing, reading)
 
 
 def _home(there: Written) -> str:
-    """Return the data folder, or one of the two above it, as of data/train; whichever has the recording."""
+    """Return the data folder or one of the two above it (as in data/train): that with the first recording."""
     folders = [there.path, os.path.dirname(there.path), os.path.dirname(os.path.dirname(there.path))]
     _, first = next(_recordings(there), ("", ""))
     return next((one for one in folders if os.path.exists(os.path.join(one, first))), there.path)
 
 
 class _Table:
-    """A file of utterances, read as far as needed: in the order of the others, it takes no memory."""
+    """A file about utterances, read only as far as needed: if it is in order, it takes no memory."""
 
     def __init__(self, there: Written, name: str) -> None:
         self._pairs = _pairs(there, name)
         self._ahead: dict[str, str] = {}
 
     def take(self, utterance: str) -> str:
-        """Return what is said of an utterance; nothing if that is nothing."""
+        """Return the text about an utterance; empty if the file has none."""
         while utterance not in self._ahead:
             pair = next(self._pairs, None)
             if pair is None:
@@ -77,7 +77,7 @@ def _pairs(there: Written, name: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _recordings(there: Written) -> Iterator[tuple[str, str]]:
-    """Yield each recording, and its path or URL; a pipe is refused, and nothing is run."""
+    """Yield each recording with its path or URL; refuse a pipe, since commands are not run."""
     file = there.file(RECORDINGS)
     for number, name, path in _pairs(there, RECORDINGS):
         if path.endswith("|") or path.startswith("|"):

@@ -1,4 +1,4 @@
-"""Exports of Label Studio as JSON: tasks, with the regions that people have labelled."""
+"""Exports of Label Studio as JSON: tasks, with the regions that people have labeled."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ LABEL, ANNOTATOR = "label", "annotator"
 
 
 class LabelStudio(Dialect):
-    """Tasks; each region with times is a row, and what is said of a whole recording is a column."""
+    """A list of tasks: each region with times is a row, and each result about a whole recording a column."""
 
     shape = "a JSON export, a list of tasks with data and annotations"
 
@@ -55,7 +55,7 @@ def _task(task: dict[str, Any]) -> Iterator[Entry]:
 
 
 def _results(results: list[dict[str, Any]]) -> tuple[Entry, list[Entry]]:
-    """Return what is said of the whole recording, and of each region: its label, its text and the like."""
+    """Return the columns about the whole recording, and those of each region: label, text and the like."""
     whole: Entry = {}
     regions: dict[str, Entry] = {}
     for one in results:
@@ -76,19 +76,19 @@ def _results(results: list[dict[str, Any]]) -> tuple[Entry, list[Entry]]:
 
 
 def _column(result: dict[str, Any]) -> str:
-    """Return what to call a column: label and text, or as the question is called."""
+    """Return the name of the column for a result: label, text, or the name of the question."""
     kind = result.get("type")
     usual = {"labels": LABEL, "hypertextlabels": LABEL, "textarea": TEXT}.get(str(kind))
     return usual or json_text(result.get("from_name")) or str(kind)
 
 
-def _annotator(annotation: dict[str, Any]) -> Any:  # noqa: ANN401 - a number, or what is known of a person
+def _annotator(annotation: dict[str, Any]) -> Any:  # noqa: ANN401 - a number, or details of a person
     who = annotation.get("completed_by")
     return who.get("email") or who.get("id") if isinstance(who, dict) else who
 
 
 def _path_field(data: dict[str, Any]) -> str:
-    """Return which field of a task names its recording."""
+    """Return the field of a task that names its recording."""
     texts = [name for name, value in data.items() if isinstance(value, str)]
     likely = [name for name in _NAMES if name in texts]
     likely += [name for name in texts if _ending(data[name]) in SOUND or data[name].startswith(_UPLOADED)]
@@ -102,7 +102,7 @@ def _ending(path: str) -> str:
 
 
 def _path(text: str) -> str:
-    """Return the path of a file: of the local storage, or below the folder of media; a URL as it is."""
+    """Return a path relative to the local storage or the folder of media; return a URL unchanged."""
     if text.startswith(_LOCAL_FILES):
         return parse_qs(urlsplit(text).query).get("d", [""])[0].lstrip("/") or text
     return text if is_url(text) else text.removeprefix(_UPLOADED)

@@ -1,4 +1,4 @@
-"""What lhotse writes: cuts, recordings and supervisions, as .jsonl or .jsonl.gz."""
+"""Files of lhotse: cuts, recordings and supervisions, as .jsonl or .jsonl.gz."""
 
 import os
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from splitter.text.csv import json_text
 
 _RECORDING = {"id", "sources", "sampling_rate"}
 _SUPERVISION = {"id", "recording_id", "start", "duration"}
-# what is known of a cut without them, or is of use to lhotse only
+# fields of a supervision that are read elsewhere, or are of use only to lhotse
 _OWN = ("id", "recording_id", "start", "duration", "channel", "alignment", "custom", TEXT, SPEAKER)
 
 
 class Lhotse(Dialect):
-    """Cuts; or recordings; or supervisions, whose recordings stand in a file beside them."""
+    """Cuts, or recordings, or supervisions, whose recordings are in another file in the same folder."""
 
     shape = "cuts, recordings or supervisions in .jsonl or .jsonl.gz"
 
@@ -44,7 +44,7 @@ def _entry(fields: dict[str, Any], recordings: "_Recordings") -> Entry:
 
 
 def supervisions(there: Written) -> Iterator[Entry]:
-    """Yield the supervisions in cuts, with their times in the recordings; of other files the rows."""
+    """Yield the supervisions in cuts, with their times in the recordings; for other files, yield the rows."""
     if not is_cut(there.fields or {}):
         yield from Lhotse().entries(there)
         return
@@ -87,7 +87,7 @@ def _cut(fields: dict[str, Any]) -> Entry:
 
 
 def _together(name: str, values: list[str]) -> str:
-    """Return a column of several supervisions: one text, or each value once."""
+    """Join the values of a column of several supervisions: texts as one text, others once each."""
     return " ".join(values) if name == TEXT else "|".join(dict.fromkeys(values))
 
 
@@ -104,7 +104,7 @@ def _supervision(fields: dict[str, Any], path: str) -> Entry:
 
 
 def _columns(supervision: dict[str, Any]) -> Entry:
-    """Return what is said of a supervision, the text and the speaker first."""
+    """Return the columns of a supervision, the text and the speaker first."""
     spoken = {
         name: json_text(supervision[name]) for name in (TEXT, SPEAKER) if supervision.get(name) is not None
     }
@@ -141,7 +141,7 @@ def _name(fields: dict[str, Any]) -> str:
 
 
 class _Recordings:
-    """The recordings in the file beside one of supervisions, read when the first is asked for."""
+    """The recordings that supervisions name, from the file next to theirs, read when first needed."""
 
     def __init__(self, there: Written) -> None:
         self._folder, self._name = os.path.split(there.path)

@@ -1,4 +1,4 @@
-"""metadata.csv as LJSpeech has it, and Piper: fields between bars, without a header, beside a folder wavs."""
+"""metadata.csv of LJSpeech and Piper: fields separated by bars, no header, next to a folder `wavs`."""
 
 import os
 from collections.abc import Iterator
@@ -36,15 +36,15 @@ class LjSpeech(Dialect):
 
 
 class Piper(LjSpeech):
-    """The same of several speakers: NAME|SPEAKER|TEXT. It cannot be told from LJSpeech by its content."""
+    """The same with speakers: NAME|SPEAKER|TEXT. It looks the same as LJSpeech, so --from must name it."""
 
     columns = ((TEXT,), (SPEAKER, TEXT))
 
-    def is_written(self, there: Written) -> bool:  # noqa: ARG002 - only by name
+    def is_written(self, there: Written) -> bool:  # noqa: ARG002 - only --from names it
         return False
 
 
 def _path(name: str) -> str:
-    """Return the path of a recording by its name, which may have its ending."""
+    """Return the path of a recording by its name, which may already have an ending."""
     is_file = ending_of(name) in SOUND
     return f"wavs/{name}" if is_file else f"wavs/{name}.wav"

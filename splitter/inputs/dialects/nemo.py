@@ -25,7 +25,7 @@ class Nemo(Dialect):
             if not isinstance(path, str) or not path:
                 raise there.fault(line, f"names no recording in {_PATH!r}; write one path")
             times: Entry = {}
-            # of a recording of unknown length nothing is cut
+            # without a duration, the row is the whole recording
             if duration is not None or fields.get("offset"):
                 with there.naming(line):
                     times[START], times[END] = span(fields.get("offset") or "0", duration)

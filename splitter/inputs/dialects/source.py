@@ -1,4 +1,4 @@
-"""Which tool wrote what DATASET names, and the rows that it stands for."""
+"""Which tool wrote the file or folder that DATASET names, and the rows in it."""
 
 import collections
 import os
@@ -13,18 +13,18 @@ from splitter.registry import DIALECTS
 from splitter.stores.listings import fetched_list
 from splitter.text.urls import is_url, parent, without_secrets
 
-# what no other source reads
+# no other source reads files with this ending
 _PACKED_LINES = ".jsonl.gz"
 
 
 class DialectSource(InputSource):
-    """What another tool wrote: told by its content, or named with --from."""
+    """A file or folder that another tool wrote: recognized by its content, or named with --from."""
 
     takes = Dialect.takes | {"member"}
     looks_inside = True
 
     def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401 - as the seam
-        """Take what --from names, and what would otherwise be no list: look inside, if it is here."""
+        """Accept everything with --from, any .jsonl.gz, and local data that a dialect recognizes."""
         if not isinstance(location, str):
             return False
         if listing.from_ is not None:
@@ -32,14 +32,14 @@ class DialectSource(InputSource):
         if listing.column != INPUT:
             return False
         if (listing.patterns or listing.folder_label) and os.path.isdir(location):
-            # its files are the inputs, whatever else it is
+            # the files in it are the inputs, even if a tool wrote the folder
             return False
         if location.lower().endswith(_PACKED_LINES) and (is_url(location) or os.path.isfile(location)):
             return True
         return not is_url(location) and dialect_of(look(location, location)) is not None
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
-        """Return a row for each recording, or for each of its parts if the recipe takes these together."""
+        """Return a row for each recording; if the recipe groups rows, return one for each of its parts."""
         if listing.column != INPUT:
             raise Refused(f"--column {listing.column}: is only for a dataset list; leave it out")
         there, home = _fetched(location, reading)
@@ -47,7 +47,7 @@ class DialectSource(InputSource):
         if dialect is None:
             advice = "name one with --from"
             if there.name.lower().endswith(_PACKED_LINES):
-                # a damaged one cannot be told by its content
+                # a damaged file is not recognized; reading all of it finds the damage
                 collections.deque(lines(there.path, there.name), maxlen=0)
                 advice += ", or unpack it"
             raise Refused(f"{there.name}: no tool is known to write this; {advice}")
@@ -56,7 +56,7 @@ class DialectSource(InputSource):
 
 
 def dialect_of(there: Written) -> Dialect | None:
-    """Return what can tell by the content that it reads this."""
+    """Return the dialect that recognizes the content; None if none does."""
     if not there.head and not there.is_folder:
         return None
     if INPUT in (there.fields or {}):
@@ -66,7 +66,7 @@ def dialect_of(there: Written) -> Dialect | None:
 
 
 def _named(name: str, there: Written) -> Dialect:
-    """Return what --from names; refuse a file where it reads a folder, and the reverse."""
+    """Return the dialect that --from names; refuse a file if it reads a folder, and the reverse."""
     dialect: Dialect = DIALECTS.load(name, Dialect)()
     if not os.path.exists(there.path):
         raise Refused(f"{there.name}: does not exist; check DATASET")
@@ -76,7 +76,7 @@ def _named(name: str, there: Written) -> Dialect:
 
 
 def _fetched(location: str, reading: ListReading) -> tuple[Written, str]:
-    """Return what is there, from a copy if it is at a URL, and the folder that relative paths start from."""
+    """Return the file or folder, copied if it is at a URL, and the folder that relative paths start from."""
     if not is_url(location):
         is_folder = os.path.isdir(location)
         return look(location, location), location if is_folder else os.path.dirname(location)

@@ -1,4 +1,4 @@
-"""Times as other tools write them, as exact text."""
+"""Times of other tools, as exact text."""
 
 import re
 from decimal import Context, Decimal
@@ -6,12 +6,12 @@ from decimal import Context, Decimal
 _is_number = re.compile(
     r"[+-]?(?:\d{1,12}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?", re.ASCII
 ).fullmatch
-# more digits than any sum of two of these has
+# more digits than the sum of any two such numbers has
 _EXACT = Context(prec=300)
 
 
 def seconds(value: object) -> Decimal:
-    """Return the number that is written; ValueError if it is none."""
+    """Return a time as a number of seconds; raise ValueError if it is not one."""
     text = str(value).strip()
     if not _is_number(text):
         raise ValueError(f"{text[:40]!r} is not a time in seconds")
@@ -29,6 +29,6 @@ def span(start: object, duration: object) -> tuple[str, str]:
 
 
 def written(time: Decimal) -> str:
-    """Return a number without what changes nothing: 1 for 1.0 and 1e0."""
+    """Return a number as text without needless digits: 1 for 1.0 and 1e0."""
     text = format(time, "f")
     return text.rstrip("0").rstrip(".") or "0" if "." in text else text
