@@ -1,4 +1,4 @@
-"""Inputs that lie in shards: tar archives, Parquet files, Arrow files.
+"""Inputs in shards: tar archives, Parquet files, Arrow files.
 
 index      the shards of a list, and where in them each input is
 scan       one look at each shard: its inputs and their labels

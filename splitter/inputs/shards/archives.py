@@ -1,4 +1,4 @@
-"""A look at a tar archive: its samples, each with the member that is the input, and labels from others."""
+"""The samples of a tar archive: in each, the member that is the input, and labels from the others."""
 
 import contextlib
 import gzip
@@ -27,11 +27,11 @@ from splitter.text.urls import LONGEST_NAME, is_url, without_secrets
 
 REST = "(rest)"
 LONGEST_PATH = 2000
-# of one archive, in memory; packed labels may unpack to anything
+# bytes of the labels of one archive, in memory; compressed labels may expand to any size
 MOST_LABELS = 256 << 20
 _GZIP = b"\x1f\x8b"
 
-# by the last extension of a field: what is a label, what is never text
+# by the last extension of a field: those that are labels, and those that are never text
 _LABELS = frozenset(
     "json jsn txt text transcript cls cls2 class count index inx id key lab url".split()  # noqa: SIM905
 )
@@ -41,7 +41,7 @@ _JSON = frozenset({"json", "jsn"})
 
 @dataclass
 class _MemberGroup:
-    """The members of one key: where the content of each field is; labels as text."""
+    """The members with one key: where the content of each field is, and the content of labels."""
 
     fields: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class _MemberGroup:
 
 
 def look_at_archive(location: str, member: str | None) -> ShardScan:
-    """Return all samples of an archive, whether their members stand together or not."""
+    """Return all samples of an archive, even if their members are not next to each other."""
     state = state_of(location)
     remote = is_url(location)
     parts = remote and gives_parts(location)
@@ -63,14 +63,14 @@ def look_at_archive(location: str, member: str | None) -> ShardScan:
                 samples.add(head, stream)
     except TarError as error:
         fault = str(error)
-        # the archive ended within it
+        # the archive ended within this sample
         samples.by_key.pop(samples.last, None)
         if not samples.by_key:
             raise Refused(fault) from None
     chosen = _Choice(without_secrets(location), member, samples.by_key)
     for key, sample in samples.by_key.items():
         chosen.add(key, sample, found)
-    # read in the order in which they stand
+    # workers read the inputs in their order in the archive
     found.rows.sort(key=lambda row: row[1])
     if fault:
         found.rows.append(
@@ -89,14 +89,14 @@ class _MemberGroups:
     """The samples of an archive by their keys."""
 
     def __init__(self, asked: set[str]) -> None:
-        # the fields that --member names are no labels
+        # the fields that --member names are not labels
         self.by_key: dict[str, _MemberGroup] = {}
         self._asked = asked
         self.last = ""
         self._held = 0
 
     def add(self, head: MemberHead, stream: CountedStream) -> None:
-        """Note a member, unless it is one that is passed over."""
+        """Add a member to its sample; skip hidden names, and names like __this__."""
         name = safe_name(head.name)
         parts = name.split("/")
         if any(part.startswith(".") or re.fullmatch("__.*__", part) for part in parts):
@@ -118,14 +118,14 @@ class _MemberGroups:
                 raise Refused(str(stream.error(f"{why}; {remedy}")))
             sample.texts[what] = stream.exactly(head.size)
         else:
-            # to its end, since an archive may end before
+            # skip to its end, to notice an archive that ends before
             stream.skip(head.size)
         sample.fields.setdefault(what, (name, start, head.size))
 
 
 @contextlib.contextmanager
 def _unpacked(location: str, size: int | None) -> Iterator[tuple[CountedStream, Kind]]:
-    """Open an archive; `size` says how many bytes it has, where it can be sought in."""
+    """Open an archive; `size` is its number of bytes if it can be sought in, else None."""
     name = without_secrets(location)
     with open_shard(location) as file:
         start = cast("Any", file).peek(2)[:2]
@@ -139,7 +139,7 @@ def _unpacked(location: str, size: int | None) -> Iterator[tuple[CountedStream, 
 
 
 def safe_name(name: str) -> str:
-    """Return a name that leads nowhere else, and that a file can have; most names are as they were."""
+    """Return a name that a file can have and that leads to no other folder; most names stay as they are."""
     name = name.replace("\0", "%00")
     if name.startswith("/"):
         name = f"%2F{name[1:]}"
@@ -148,28 +148,28 @@ def safe_name(name: str) -> str:
 
 
 def is_too_long(parts: list[str]) -> bool:
-    """Return whether a file cannot be called so."""
+    """Return whether a path is too long for a file."""
     sizes = [len(part.encode(ENCODING, ESCAPE)) for part in parts]
     return max(sizes) > LONGEST_NAME or sum(sizes) + len(sizes) > LONGEST_PATH
 
 
 def _last(extension: str) -> str:
-    """Return what a field such as `seg.png` is: the last of its parts."""
+    """Return the last extension of a field: `png` for `seg.png`."""
     return extension.rpartition(".")[2]
 
 
 class _Choice:
-    """Chooses the input of each sample: the member that is asked for, or the only one that is no label."""
+    """Choice of each sample's input: the member that --member names, or the only one that is not a label."""
 
     def __init__(self, location: str, member: str | None, samples: Mapping[str, _MemberGroup]) -> None:
         self._location = location
         self._asked = _asked_for(member)
         kinds = {name for sample in samples.values() for name in sample.fields}
-        # where there is nothing but labels, they are the inputs
+        # if all members are labels, they are the inputs
         self._labels_only = all(_last(name) in _LABELS | _PICKLED for name in kinds)
 
     def add(self, key: str, sample: _MemberGroup, found: ShardScan) -> None:
-        """Add the input of a sample, with its labels; none if it has only labels."""
+        """Add the input of a sample, with its labels; only count a sample without an input."""
         fields = sample.fields
         name = self._of(key, [*fields])
         if name is None and sample.fault:
@@ -200,7 +200,7 @@ class _Choice:
 
 
 def _labels(sample: _MemberGroup, chosen: str, found: ShardScan) -> dict[str, str]:
-    """Return the columns that the other members of a sample make."""
+    """Return the columns made from the other members of a sample."""
     columns: dict[str, str] = {}
     objects: list[tuple[str, str]] = []
     for name in sample.fields:
@@ -231,7 +231,7 @@ def _text(content: bytes | None) -> str | None:
 
 
 def _flat(text: str) -> list[tuple[str, str]] | None:
-    """Return the values of a JSON object by name, inner ones as outer.inner; None if it is none."""
+    """Return the values of a JSON object by name, inner ones as outer.inner; None for other text."""
     try:
         value = json_value(text)
         return [*_flatten(value, "")] if isinstance(value, dict) else None
@@ -249,7 +249,7 @@ def _flatten(value: dict[str, Any], before: str) -> Iterator[tuple[str, str]]:
 
 
 def _writable(text: str) -> str:
-    """Return a text that can be written as UTF-8."""
+    """Return a text that can be written as UTF-8, with escapes if necessary."""
     try:
         text.encode(ENCODING, ESCAPE)
     except UnicodeEncodeError:

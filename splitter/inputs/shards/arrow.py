@@ -1,4 +1,4 @@
-"""A look at an Arrow file as Hugging Face saves it: its rows hold contents, and each is where it is."""
+"""The rows of an Arrow file as Hugging Face saves it, whose contents can be read in place."""
 
 import contextlib
 import os
@@ -13,13 +13,13 @@ from splitter.inputs.shards.index import InputShard, ShardScan, is_kind, plain, 
 from splitter.inputs.shards.parquet import any_bytes, row_names, values_of
 from splitter.text.csv import python_text
 
-# how wide the offsets of binary values are
+# the type of the offsets of binary values
 _OFFSETS = {"binary": np.int32, "large_binary": np.int64}
 
 
 @contextlib.contextmanager
 def open_arrow(location: str) -> Iterator[tuple[Any, Any]]:
-    """Open an Arrow stream: give its whole content, and a reader; refuse a damaged one."""
+    """Open an Arrow stream, and yield its whole content and a reader; refuse a damaged one."""
     import pyarrow as pa
 
     try:
@@ -70,7 +70,7 @@ def _paths(contents: Any) -> list[str]:  # noqa: ANN401 - pyarrow says nothing o
 
 
 def _spans(location: str, contents: Any, whole: Any) -> list[tuple[int, int]]:  # noqa: ANN401 - as above
-    """Return the first byte of each content in the file, and its length; -1 if there is none."""
+    """Return the position in the file and the length of each content; the length of a missing one is -1."""
     values = contents.field("bytes") if is_kind(contents.type, "struct") else contents
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, _OFFSETS[str(values.type)])[values.offset : values.offset + len(values) + 1]

@@ -1,4 +1,4 @@
-"""Shards that hold inputs: what is known of each, and where each input is."""
+"""Shards that hold inputs: what is known about each, and where each input is."""
 
 import contextlib
 import io
@@ -22,28 +22,28 @@ from splitter.text.urls import is_url, without_secrets
 
 Kind = Literal["tar", "gzip", "parquet", "arrow", "items", "pieces"]
 
-# what each input is called in its shard, where it is, its size and labels, and what is wrong with it
+# of each input, its name in the shard, its start, size and labels, and what is wrong with it
 FoundRow = tuple[str, int, int, dict[str, str], str]
 
 LONGEST_LABEL = 1 << 16
 _READ_AT_ONCE = 1 << 14
 FIELDS_SHOWN = 8
-# an odd number spreads the starts of members over all bits
+# multiplying by this odd number spreads the starts of members over all bits
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class InputShard(NamedTuple):
-    """An archive, a file of a table or a dataset object that holds inputs, or a recording with pieces.
+    """An archive, a table file or a dataset object that holds inputs, or a recording with pieces.
 
     Attributes:
         location: Its path, or its URL.
         kind: How it is read.
-        found: Its size and version, as the survey found it.
+        found: Its size and version when the list was read.
         whole: Whether it must be fetched as a whole, if it is at a URL.
-        column: In Parquet, the column of the contents; of items, the number of the dataset object; of pieces,
-            the column of the list that says how to cut.
+        column: In Parquet and Arrow, the column of the contents; of items, the number of the dataset object;
+            of pieces, the column of the list that says how to cut.
         cuts: The rows at which the row groups of Parquet begin.
-        checksum: Of a recording; its version stands for it, too.
+        checksum: The checksum of a recording, from which its version is made.
     """
 
     location: str
@@ -56,17 +56,17 @@ class InputShard(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return what messages call it."""
+        """Return the name that messages use."""
         return without_secrets(self.location)
 
 
 class MemberLocation(NamedTuple):
-    """Where an input is.
+    """The location of an input in a shard.
 
     Attributes:
-        shard: What it stands in.
-        start: The byte at which its content begins, in the unpacked archive; or its row.
-        size: The bytes of its content; about as many, in Parquet.
+        shard: The shard.
+        start: The byte at which its content begins, after decompression; or its row or item.
+        size: The size of its content in bytes; approximate in Parquet.
     """
 
     shard: InputShard
@@ -82,12 +82,12 @@ class ShardScan:
     """What a look at a shard has found.
 
     Attributes:
-        shard: How it is to be read.
-        rows: For each input its name in the shard, start, size, labels, and what is wrong with it.
-        not_text: Fields that are no columns, and how often.
-        without: How many samples have none of the fields that are asked for.
-        instead: The fields of the first of these.
-        cut: Whether it could not be read to its end.
+        shard: The shard, and how to read it.
+        rows: For each input, its name in the shard, start, size, labels, and what is wrong with it.
+        not_text: The fields that did not become columns, and how often each occurs.
+        without: How many samples have no input, such as those without the fields that --member names.
+        instead: The fields of the first of these samples.
+        cut: Whether the shard could not be read to its end.
     """
 
     shard: InputShard
@@ -99,7 +99,7 @@ class ShardScan:
 
 
 def state_of(location: str) -> Found:
-    """Return the size and the version of a shard; one that cannot be looked at is refused."""
+    """Return the size and the version of a shard; refuse one that cannot be looked at."""
     try:
         return look_at(location)
     except UnreadableInput as error:
@@ -125,7 +125,7 @@ def open_shard(location: str) -> Iterator[BinaryIO]:
 
 
 def _local(path: str, fault: Callable[[Exception], Exception]) -> RangeFile:
-    """Open a file; that it cannot be read says nothing of what is in it."""
+    """Open a file, whose read errors are raised as faults: they do not mean that its content is damaged."""
     file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed with what is returned
 
     def read_at(position: int, size: int) -> bytes:
@@ -138,19 +138,19 @@ def _local(path: str, fault: Callable[[Exception], Exception]) -> RangeFile:
 
 
 def open_parquet(location: str, file: BinaryIO) -> Any:  # noqa: ANN401 - pyarrow says nothing of its types
-    """Open a Parquet file; what is none is an error that names it."""
+    """Open a Parquet file; raise an error that names it if it is not one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        # with a buffer a row group is read piece by piece
+        # with a buffer, a row group is read piece by piece
         return pq.ParquetFile(file, pre_buffer=False, buffer_size=PIECE)
     except (pa.ArrowException, ValueError) as error:
         raise UnreadableInput(f"{without_secrets(location)}: is not Parquet ({plain(error)})") from None
 
 
 def is_kind(kind: Any, *names: str) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
-    """Return whether a type of Arrow is one of these, such as struct; not all are as old as others."""
+    """Return whether an Arrow type is one of these, such as struct; older releases lack some types."""
     import pyarrow as pa
 
     tests = (getattr(pa.types, f"is_{name}", None) for name in names)
@@ -158,7 +158,7 @@ def is_kind(kind: Any, *names: str) -> bool:  # noqa: ANN401 - pyarrow says noth
 
 
 def plain(error: Exception) -> str:
-    """Return what Arrow says, in one line."""
+    """Return the message of an error of Arrow, on one line."""
     return " ".join(str(error).split())
 
 
@@ -166,12 +166,12 @@ def plain(error: Exception) -> str:
 
 
 class MemberIndex:
-    """All inputs that stand in shards: a few numbers for each, found by what the list calls it.
+    """All inputs in shards: a few numbers for each, found by its path or URL.
 
     Attributes:
-        shards: In the order of the source.
+        shards: The shards, in the order of the source.
         faults: Why an input cannot be read, by its position here.
-        unread: Shards that could not be read to their end.
+        unread: The names of shards that could not be read to their end.
     """
 
     def __init__(self) -> None:
@@ -186,15 +186,15 @@ class MemberIndex:
         return self._count
 
     def add(self, found: ShardScan, locations: Sequence[str], versions: Sequence[int] | None = None) -> None:
-        """Note the inputs of a shard, with the path or URL that stands for each.
+        """Add the inputs of a shard, with a path or URL for each.
 
-        `versions` are numbers that tell whether each is what it was; by default the shard tells.
+        `versions` are numbers that change when an input changes; by default, all change with the shard.
         """
         self.faults.update((self._count + at, row[4]) for at, row in enumerate(found.rows) if row[4])
         begin = np.array([row[1] for row in found.rows], "u8")
         sizes = np.array([row[2] for row in found.rows], "i8")
         version = np.uint64(key_hash(f"{found.shard.found.size} {found.shard.found.changed}"))
-        # as a file's time, it tells whether an input is what it was
+        # like the time of a file, this shows whether an input has changed
         changed = ((version + begin * _SPREAD) >> np.uint64(1)).astype("i8")
         if versions is not None:
             changed = np.array(versions, "i8")
@@ -205,7 +205,7 @@ class MemberIndex:
         self._count += len(locations)
 
     def in_order(self) -> "MemberIndex":
-        """Make ready for questions."""
+        """Sort the inputs, which `find` needs, and return this index."""
         columns = tuple(np.concatenate(column) for column in zip(*self._pieces, strict=True))
         self._pieces = [columns]
         hashes, self.shard_of, self.starts, self.sizes, self.changed = columns
@@ -214,7 +214,7 @@ class MemberIndex:
         return self
 
     def find(self, locations: Sequence[Any]) -> np.ndarray:
-        """Return the position of each input here, by its path or URL; -1 for what is not in a shard."""
+        """Return the position of each input here, by its path or URL; -1 for one that is not in a shard."""
         found = np.full(len(locations), -1, "i4")
         if len(self._hashes):
             hashes = np.fromiter(map(key_hash, locations), "u8", len(locations))
@@ -227,7 +227,7 @@ class MemberIndex:
         return Found(int(self.sizes[position]), int(self.changed[position]))
 
     def location(self, position: int) -> MemberLocation | None:
-        """Return where an input is; None for one that cannot be read, or that stands in no shard."""
+        """Return where an input is; None if it cannot be read, or is not in a shard."""
         if position < 0 or position in self.faults:
             return None
         shard = self.shards[self.shard_of[position]]

@@ -1,4 +1,4 @@
-"""A look at a Parquet file whose rows hold contents: the labels of each, and what it is called."""
+"""The rows of a Parquet file that hold contents: their names and labels."""
 
 import contextlib
 import os
@@ -33,9 +33,9 @@ def contents_column(location: str, path_column: str, asked: str | None) -> str |
 
 
 def column_of_contents(schema: Any, location: str, path_column: str, asked: str | None) -> str | None:  # noqa: ANN401
-    """Return the same by the schema of a file."""
+    """Return the column that holds contents, by the schema of a file; None as for `contents_column`."""
     kinds = {name: schema.field(name).type for name in schema.names}
-    # as datasets writes them: the bytes, and what the file was called
+    # as Hugging Face's datasets writes them: the bytes, and the name of the file
     files = [name for name, kind in kinds.items() if is_kind(kind, "struct") and _holds_bytes(kind)]
     plain = [name for name, kind in kinds.items() if _is_binary(kind)]
     if asked is not None:
@@ -108,7 +108,7 @@ def look_at_parquet(location: str, column: str) -> ShardScan:
 
 
 def values_of(column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow says nothing of its types
-    """Return the values of a column for Python; as text where one is a date or a time beyond Python's."""
+    """Return the values of a column for Python; dates and times out of Python's range become text."""
     try:
         return list(column.to_pylist())
     except (ValueError, OverflowError):
@@ -125,7 +125,7 @@ def _value(scalar: Any) -> Any:  # noqa: ANN401 - pyarrow says nothing of its ty
 
 
 def any_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow says nothing of its types
-    """Return whether there are bytes anywhere in a type."""
+    """Return whether a type contains bytes, also deep inside."""
     return _is_binary(kind) or any(
         any_bytes(kind.field(number).type) for number in range(getattr(kind, "num_fields", 0))
     )
@@ -149,7 +149,7 @@ def _label_columns(file: Any, labels: Sequence[str], location: str) -> dict[str,
 
 
 def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
-    """Return what each row is called: by its path, if every row has one of its own, else by its number."""
+    """Return the name of each row: its path if every row has a different one, else its number."""
     kind = file.schema_arrow.field(column).type
     paths: list[str] = []
     at = kind.get_field_index("path") if is_kind(kind, "struct") else -1
@@ -164,7 +164,7 @@ def _paths(file: Any, column: str, rows: int) -> list[str]:  # noqa: ANN401
 
 
 def row_names(paths: list[str], rows: int) -> list[str]:
-    """Return the paths of rows if every row has a good one of its own, else their numbers."""
+    """Return the paths of rows if all are different and can be names of files, else the rows' numbers."""
     safe = [path and safe_name(path) for path in paths]
     good = all(path and not path.startswith("%2F") and not is_too_long(path.split("/")) for path in safe)
     if safe and good and len({*safe}) == rows:

@@ -1,7 +1,7 @@
-"""Inputs that stand in shards, as a worker reads them: each shard in sequence, and from one open file.
+"""Inputs in shards, as a worker reads them: each shard in sequence, from one open file.
 
-A member is written to a file in scratch space when its path is asked for; the file goes when the input is
-done.
+A member is written to a file in scratch space when its path is asked for; the file is removed when the input
+is done.
 """
 
 import bisect
@@ -27,15 +27,15 @@ from splitter.storage.layout import Layout
 from splitter.text.urls import LONGEST_NAME, is_url
 
 HELD_ROWS_BYTES, MOST_HELD_ROWS = 16 << 20, 1024
-# more than this is not written to scratch space without a look at the room there is
+# before a member of this size is decompressed into scratch space, the free space is checked
 LARGE = 64 << 20
 
 
 class MemberFile(InputFile):
-    """An input that stands in a shard; it becomes a file when its path is asked for.
+    """An input in a shard, which becomes a file when its path is asked for.
 
     Attributes:
-        held: Its content, or where that is; None once it is a file.
+        held: Its content, or where the content is; None once it is a file.
     """
 
     held: bytes | FilePart | None = None
@@ -43,7 +43,7 @@ class MemberFile(InputFile):
     @property
     def local_path(self) -> str:
         """Return the path of a file with the content."""
-        # where it is, or will be
+        # `local_path` of the tuple: where the file is, or will be
         path = self[1]
         if self.held is not None:
             _write(path, [self.held] if isinstance(self.held, bytes) else self.held.pieces())
@@ -71,10 +71,10 @@ def _write(path: str, pieces: Iterable[bytes]) -> None:
 
 
 class MemberFiles:
-    """The members that a worker has in hand: read from the shard that is open, one shard at a time."""
+    """The members that a worker reads, with one shard open at a time."""
 
     def __init__(self, scratch: Scratch, fetcher: Fetcher, items: Sequence[Any] = ()) -> None:
-        """Make members files in `scratch`; have what is at URLs fetched first.
+        """Write members to `scratch`; have members and shards at URLs fetched first.
 
         `items` are the dataset objects.
         """
@@ -84,7 +84,7 @@ class MemberFiles:
         self._cutter = PieceCutter(Layout("/"), folder=lambda: scratch.path)
 
     def begin(self, members: Mapping[int, MemberLocation], first: int) -> dict[int, RemoteInput]:
-        """Return what to fetch for a batch: members by their index, shards by numbers from `first`."""
+        """Return the files to fetch for a batch: members by their index, shards by numbers from `first`."""
         self._numbers = {}
         wanted = {}
         for span, one in members.items():
@@ -99,7 +99,7 @@ class MemberFiles:
         return wanted
 
     def take(self, listed: InputFile, number: int, span: MemberLocation) -> InputFile:
-        """Return the input that is meant; `number` is its index in the batch."""
+        """Return an input with its content; `number` is its index in the batch."""
         shard = span.shard
         if is_url(shard.location) and not shard.whole and shard.kind != "pieces":
             fetched = self._fetcher.take(number).path
@@ -131,12 +131,12 @@ class MemberFiles:
             self._let_go()
             raise UnreadableInput(f"{span.shard.name}: is damaged: {error}") from None
         except OSError:
-            # a stream that has broken is not where it should be
+            # after an error, the position in the stream is not reliable
             self._let_go()
             raise
 
     def _opened(self, shard: InputShard) -> "_ShardReader":
-        """Open a shard; it is an error if it is gone, or has changed since the run began."""
+        """Open a shard; raise an error if it is gone, or has changed since the run began."""
         path = shard.location
         if shard.kind == "items":
             return _Items(shard, self._items[int(shard.column)])
@@ -158,7 +158,7 @@ class MemberFiles:
             shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Leave nothing open, and nothing behind."""
+        """Close all shards and recordings, and remove all files."""
         self._let_go()
         self._cutter.close()
         self._scratch.remove()
@@ -170,7 +170,7 @@ class MemberFiles:
 
 
 def _file_name(listed: str) -> str:
-    """Return the name of a member as a file: what is too long loses its beginning."""
+    """Return a file name for a member; one that is too long loses its beginning."""
     name = listed.rpartition("/")[2]
     encoded = os.fsencode(name)
     return name if len(encoded) <= LONGEST_NAME else os.fsdecode(encoded[-LONGEST_NAME:])
@@ -180,10 +180,10 @@ def _file_name(listed: str) -> str:
 
 
 class _ShardReader(ABC):
-    """A shard that is open."""
+    """An open shard."""
 
     def __init__(self, shard: InputShard, path: str) -> None:
-        """Open it where it is on this machine."""
+        """Open the shard at a local path."""
         self.shard = shard
         self._raw = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
 
@@ -196,11 +196,11 @@ class _ShardReader(ABC):
 
 
 class _Tar(_ShardReader):
-    """An archive, or an Arrow file, that is not packed: a member is where it is."""
+    """An uncompressed archive, or an Arrow file, whose members are read in place."""
 
     def __init__(self, shard: InputShard, path: str) -> None:
         super().__init__(shard, path)
-        # open for as long as somebody holds a member
+        # stays open as long as a member is in use
         self._file = SharedFile(os.dup(self._raw.fileno()))
 
     def content(self, span: MemberLocation, path: str) -> bytes | FilePart | None:  # noqa: ARG002 - the seam's signature
@@ -208,7 +208,7 @@ class _Tar(_ShardReader):
 
 
 class _Packed(_ShardReader):
-    """An archive that is unpacked on and on."""
+    """A compressed archive, read forward; to go back, it is decompressed from the start."""
 
     def __init__(self, shard: InputShard, path: str) -> None:
         super().__init__(shard, path)
@@ -240,7 +240,7 @@ class _Packed(_ShardReader):
 
 
 def _refuse_what_has_no_room(span: MemberLocation, path: str) -> None:
-    """Refuse a member that scratch space cannot hold: what is packed may unpack to anything."""
+    """Refuse a member that scratch space cannot hold: a compressed member may expand to any size."""
     if span.size < LARGE:
         return
     free = shutil.disk_usage(os.path.dirname(os.path.dirname(path))).free
@@ -257,7 +257,7 @@ class _Parquet(_ShardReader):
         super().__init__(shard, path)
         self._file = open_parquet(shard.location, self._raw)
         kind = self._file.schema_arrow.field(shard.column).type
-        # of a struct no more is read than the bytes
+        # of a struct, only the bytes are read
         self._column = f"{shard.column}.bytes" if is_kind(kind, "struct") else shard.column
         self._rows: Any = None
         self._batches: Iterator[Any] = iter(())
@@ -270,7 +270,7 @@ class _Parquet(_ShardReader):
         try:
             self._go_to_past_damage(row, span.size)
         except (pa.ArrowException, ValueError, OSError) as error:
-            # what was begun does not go on from here
+            # the batches cannot be continued after an error
             self._rows = None
             if isinstance(error, OSError) and error.errno is not None:
                 raise
@@ -282,17 +282,17 @@ class _Parquet(_ShardReader):
         return content
 
     def _go_to_past_damage(self, row: int, size: int) -> None:
-        """Go to a row; damage further on is no matter of this one."""
+        """Go to a row, even if there is damage in later row groups."""
         try:
             self._go_to(row, size)
-        except Exception:  # noqa: BLE001 - the same comes again if it is a matter of this row
+        except Exception:  # noqa: BLE001 - it is raised again if it concerns this row
             self._rows = None
             self._go_to(row, size, groups=1)
 
     def _go_to(self, row: int, size: int, groups: int | None = None) -> None:
-        """Have the rows in hand that a row is among, the last but one being those before it.
+        """Read on until `_rows` includes a row.
 
-        They are read on and on to the end of the file, or of so many row groups.
+        Rows are read in sequence to the end of the file, or of `groups` row groups.
         """
         group = self._group_of(row)
         if self._rows is None or row < self._first or group > self._group_of(self._next - 1):

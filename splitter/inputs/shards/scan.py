@@ -1,4 +1,4 @@
-"""Shards as input: one look at each archive or Parquet file says which inputs it holds, and their labels.
+"""Shards as input: one look at each archive or Parquet file finds the inputs in it, and their labels.
 
 shards-0000.tar      a.flac  a.json  a.txt  b.flac ...      one sample is one input
                        |       |       |
@@ -37,18 +37,18 @@ _INSIDE = re.compile(r"\.(tar|tar\.[^/]*|tgz|parquet|arrow)/", re.IGNORECASE)
 
 
 def _ends_with(ending: re.Pattern[str], text: str) -> bool:
-    """Return whether a DATASET names tar archives, or Parquet files."""
+    """Return whether a DATASET, which may be a pattern, has the ending of tar archives or Parquet files."""
     name = file_name(text) if is_url(text) else text.rpartition("/")[2]
-    # the last one: data.tar.parts/list.csv is no archive, and a.tar.b.tar is one
+    # up to the end of the name: data.tar.parts/list.csv is not an archive, and a.tar.b.tar is one
     return any(ending.fullmatch(name, match.start()) for match in ending.finditer(name))
 
 
 def shards_of_run(folder: str) -> str:
-    """Return the shards of an output folder, or of the folder `shards` in it, as a pattern; else nothing."""
+    """Return a pattern for the shards of an output folder, or of its folder `shards`; empty without any."""
     home = os.path.abspath(folder)
     if os.path.basename(home) == SHARDS:
         home = os.path.dirname(home)
-    # in a pattern these would not stand for themselves
+    # these characters have another meaning in a pattern
     if {*home} & {*"*?[{"} or not os.path.isdir(os.path.join(home, OWN_FOLDER)):
         return ""
     with contextlib.suppress(OSError):
@@ -66,7 +66,7 @@ class ShardSource(InputSource):
     looks_inside = True
 
     def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401, ARG002 - as the seam
-        """Take what is called like one, or has a run's; `read` sees whether Parquet is a list of paths."""
+        """Accept archives, folders with a run's shards, and any Parquet; `read` leaves out lists of paths."""
         if not isinstance(location, str):
             return False
         if os.path.isdir(location):
@@ -74,7 +74,7 @@ class ShardSource(InputSource):
         return _ends_with(_ARCHIVE, location) or _ends_with(_PARQUET, location)
 
     def options(self, location: Any) -> set[str]:  # noqa: ANN401
-        """Return its options; Parquet is taken for a list."""
+        """Return its options, as if Parquet were a list."""
         return {"member"} if _ends_with(_ARCHIVE, location) else {"column", "root"}
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows | None:  # noqa: ANN401
@@ -93,7 +93,7 @@ class ShardSource(InputSource):
 
 def _read_shards(text: str, listing: InputList, reading: ListReading) -> SourceRows | None:
     """Return the rows of shards; None for Parquet that is a list of paths."""
-    # a client of a store brings a thread, and this process is still to fork
+    # a store's client starts a thread, and this process has yet to fork
     [locations] = _each(lambda name: [source.location for source in sources_of([name])], [text])
     if _ends_with(_PARQUET, text):
         find = partial(contents_column, path_column=listing.column, asked=listing.member)
@@ -117,9 +117,9 @@ def rows_of_shards(  # noqa: PLR0913, PLR0917
     listing: InputList,
     reading: ListReading,
 ) -> SourceRows:
-    """Return the rows of shards that are found, at each of which `look` is called; note where inputs are."""
+    """Return the rows of shards, after looking at each with `look`; note where the inputs are."""
     index = reading.members
-    # rows wait in a file, since their columns are known when the last has come
+    # rows wait in a file, since not all columns are known before the last row
     rows = tempfile.TemporaryFile("w+", encoding="ascii", prefix="splitter-")  # noqa: SIM115 - closed with `held`
     reading.held.enter_context(rows)
     names: dict[str, None] = {}
@@ -154,7 +154,7 @@ def _nothing_in(text: str, member: str | None, instead: Sequence[str]) -> Refuse
 
 def _rows_in(file: IO[str], names: Sequence[str]) -> Iterator[Row]:
     """Yield the rows that wait in a file, with these columns."""
-    # not until the run has ended: it may take much room
+    # close it now, not when the run has ended: it may be large
     with file:
         file.seek(0)
         for line in file:
@@ -172,7 +172,7 @@ def _tell(tell: Callable[[str], None], not_text: Mapping[str, int], without: int
 
 
 def _names(names: list[str], column: str) -> dict[str, str]:
-    """Return the column of each label; those of an earlier manifest are named as in the next stage."""
+    """Return the column of each label; columns of an earlier manifest get their names in the next stage."""
     own = {column, "output", "size", "checksum", "skipped", "error", "message", "traceback", "attempts"}
     labels = [name for name in _labels_among(names) if name not in own]
     free = "from_output"
@@ -188,7 +188,7 @@ def _names(names: list[str], column: str) -> dict[str, str]:
 
 
 def _labels_among(names: list[str]) -> list[str]:
-    """Leave out what an earlier run added: its rows begin with the columns of the dataset list."""
+    """Return the names that come before those that an earlier run added: the columns of its dataset list."""
     if not {"size", "checksum"} <= {*names} or not {"output", "key"} & {*names}:
         return names
     first = min(names.index(name) for name in ("output", "size") if name in names)
@@ -199,7 +199,7 @@ def _labels_among(names: list[str]) -> list[str]:
 
 
 def add_members(locations: Iterable[str], member: str | None, index: MemberIndex) -> None:
-    """Note all members of the shards that some locations are in; leave out what cannot be looked at."""
+    """Note all members of the shards that contain some locations; skip shards that cannot be read."""
     shards = dict.fromkeys(filter(None, map(_shard_around, locations)))
     for shard, found in zip(shards, _each(partial(_rescan, member=member), [*shards]), strict=True):
         if found is not None:
@@ -207,7 +207,7 @@ def add_members(locations: Iterable[str], member: str | None, index: MemberIndex
 
 
 def _shard_around(location: str) -> str:
-    """Return the shard that a member is in; nothing for a loose file."""
+    """Return the shard that a member is in; empty for a loose file."""
     ends = (match.end() - 1 for match in _INSIDE.finditer(location))
     return next((location[:end] for end in ends if is_url(location) or os.path.isfile(location[:end])), "")
 
@@ -227,7 +227,7 @@ def _rescan(location: str, member: str | None) -> ShardScan | None:
 
 
 def _each(function: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
-    """Yield the function of each item; what asks a store is called in another process."""
+    """Yield the result of a function for each item, from another process if any item is at a URL."""
     with contextlib.closing(in_processes(function, items, always_fork=any(map(is_url, items)))) as results:
         yield from results
 
