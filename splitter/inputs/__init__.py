@@ -7,17 +7,17 @@ reading      an `InputList` -> a header and rows
 lists        CSV, TSV, JSONL and Parquet lists
 folders      the files of a folder, here or at a URL
 objects      Python lists, DataFrames and dataset objects
-item_content an item as the bytes of a file
+item_content an item of a dataset object as the bytes of a file
 labels       --labels: columns joined from another file
 next_stage   the manifest of one run as the list of the next: its outputs, or its inputs
 stages       the committed outputs of a stage as the inputs of the next one
-manifests    what an earlier run says of its manifest: columns, their names here, what it left out
+manifests    the manifest of an earlier run: its columns, their names in the next run, what --keep left out
 table        the copy of the list: rows on disk, a few numbers for each in memory
 survey       one look at every input, before any work
 roots        the folder or URL that relative paths start from
 locations    the size and time of a file or URL, and its fingerprint
-pieces       pieces that are no files: cut out of their recordings when they are read
+pieces       pieces without files, cut out of their recordings when they are read
 fetching     remote inputs, fetched ahead of use
-shards       inputs that lie in shards
+shards       inputs in shards
 dialects     lists and folders that other tools wrote
 """

@@ -3,8 +3,8 @@
     worker ── fetcher: a separate process, with threads        (with a worker that is guarded)
     worker                                                      (in the user's own process)
 
-The fetcher shares nothing with user code: no thread that a fork would break, no client, no lock. What it
-writes lies in the worker's folder for temporary files, and goes with that.
+The fetcher shares nothing with user code: no thread that a fork would break, no client, no lock. Its files
+are in the worker's temporary folder, and are removed with it.
 """
 
 import contextlib
@@ -34,9 +34,12 @@ TIMES_LOST = 3
 
 @dataclass(frozen=True)
 class RemoteInput:
-    """A remote file that will be needed, and what is known of it: None if nothing is.
+    """A remote file that will be needed, or a part of one.
 
-    Of an archive it may be a part: the byte it starts at, and its size.
+    Attributes:
+        url: Its URL.
+        known: Its size and version; None if nothing is known.
+        part: For a part, such as a member of an archive, the byte it starts at, and its size.
     """
 
     url: str
@@ -45,16 +48,16 @@ class RemoteInput:
 
     @property
     def size(self) -> int:
-        """Return its bytes; 0 if that is not known."""
+        """Return its size in bytes; 0 if it is not known."""
         return self.part[1] if self.part else self.known.size if self.known else 0
 
 
 class FetchedFile(NamedTuple):
-    """A remote file that is here.
+    """A copy of a remote file on this machine.
 
     Attributes:
-        path: Where.
-        found: Its size and version in the store, when it was copied.
+        path: The path of the copy.
+        found: The size and version in the store when the file was copied.
     """
 
     path: str
@@ -63,7 +66,7 @@ class FetchedFile(NamedTuple):
 
 @dataclass
 class _FetchRequest:
-    """What was asked for: an answer is what was found, or why there is none."""
+    """A request for a file; the answer is its size and version, or an error."""
 
     folder: str
     path: str
@@ -72,12 +75,12 @@ class _FetchRequest:
 
 @dataclass
 class Fetcher:
-    """Fetches the files of one batch after another.
+    """Fetcher of remote files, for one batch after another.
 
     Attributes:
-        scratch: Where they go.
-        ahead: Whether they are fetched by another process, ahead of use.
-        announce: Told the number of that process, since its memory is not the inputs'.
+        scratch: The folder for the files.
+        ahead: Whether another process fetches files, before they are needed.
+        announce: Called with the ID of that process, whose memory does not count as that of inputs.
     """
 
     scratch: Scratch
@@ -85,23 +88,23 @@ class Fetcher:
     announce: Callable[[int], None] = lambda _: None
     _wanted: Mapping[int, RemoteInput] = field(default_factory=dict)
     _asked: dict[int, _FetchRequest] = field(default_factory=dict)
-    # by their numbers, also those that nobody wants any more
+    # by their numbers, including requests for files that are no longer needed
     _under_way: dict[int, _FetchRequest] = field(default_factory=dict)
     _number: int = 0
     _process: int = 0
     _pipe: Connection | None = None
 
     def begin(self, wanted: Mapping[int, RemoteInput]) -> None:
-        """Make ready for a batch: take what it needs, by index; drop what the batch before has left."""
+        """Prepare for a batch: note the files it needs, by index, and drop those left from the last batch."""
         for index in list(self._asked):
             self.drop(index)
         self._wanted = wanted
 
     def take(self, index: int) -> FetchedFile:
-        """Wait for the file of an index, and have the next ones fetched meanwhile."""
+        """Wait for the file of an index and return it; meanwhile, have the next ones fetched."""
         there = self._asked.get(index)
         if there is not None and isinstance(there.answer, Found) and not os.path.exists(there.path):
-            # a recipe has moved it, and is tried again
+            # the recipe has moved the file, and is now retried
             self.drop(index)
         for _ in range(TIMES_LOST):
             try:
@@ -119,13 +122,13 @@ class Fetcher:
         raise asked.answer
 
     def drop(self, index: int) -> None:
-        """Remove the file of an index, which is done; one that is still on its way goes when it comes."""
+        """Remove the file of an index that is done; one that is still being fetched goes when it arrives."""
         asked = self._asked.pop(index, None)
         if asked is not None and asked not in self._under_way.values():
             shutil.rmtree(asked.folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Leave no process and no file behind."""
+        """End the process, and remove all files."""
         self._forget_process()
         self.scratch.remove()
 
@@ -146,7 +149,7 @@ class Fetcher:
         return asked
 
     def _ask_ahead(self, index: int) -> None:
-        """Have the next files fetched: so many, and so many bytes. One of unknown size waits for its turn."""
+        """Have the next files fetched, up to a number and a size; one of unknown size waits for its turn."""
         if not self.ahead:
             return
         count = size = 0
@@ -171,7 +174,7 @@ class Fetcher:
     # -- the process -------------------------------------------------------------------------------------
 
     def _pipe_to_process(self) -> Connection:
-        """Return the pipe to the process, which is started if there is none."""
+        """Return the pipe to the process, and start the process if it is not running."""
         if self._pipe is None:
             ours, theirs = multiprocessing.Pipe()
             sys.stdout.flush()
@@ -186,7 +189,7 @@ class Fetcher:
         return self._pipe
 
     def _forget_process(self) -> None:
-        """End the process, with what it has not done: that has to be asked for again."""
+        """End the process, and forget the requests that it has not answered: they must be made again."""
         if self._pipe is not None:
             self._pipe.close()
             self._pipe = None
@@ -203,7 +206,7 @@ class Fetcher:
 
 
 def local_name(url: str) -> str:
-    """Return what to call the file: recipes look at the end of the name."""
+    """Return the name for the copy, which keeps its extension: recipes look at that."""
     name = file_name(url).replace("\0", "")
     if name in ("", ".", ".."):
         return "input"
@@ -218,17 +221,17 @@ def _answer(wanted: RemoteInput, path: str) -> Found | Exception:
         return fetch(wanted.url, path, wanted.known)
     except (OSError, UnreadableInput) as error:
         return error
-    except Exception as error:  # noqa: BLE001 - nothing else would tell who waits for it
+    except Exception as error:  # noqa: BLE001 - otherwise the worker would wait forever
         return UnreadableInput(f"{without_secrets(wanted.url)}: {type(error).__name__}: {error}")
 
 
 def _serve(pipe: Connection, parent: int) -> None:
-    """Be a fetcher, which ends with its worker."""
+    """Run as the fetcher, and end with the worker."""
     try:
         die_with_parent(parent, signal.SIGKILL)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        # nothing of the worker's is its business, and no other process waits for it
+        # close the worker's files: nobody who waits for their end must wait for this process, too
         own = pipe.fileno()
         os.closerange(3, own)
         os.closerange(own + 1, 4096)

@@ -25,7 +25,7 @@ from splitter.text.urls import is_url, joined
 
 
 def _instead(path: str) -> str:
-    """Return what there is in a folder, where another pattern would find it."""
+    """Return advice on a folder without inputs: what is in it instead, and what to use."""
     example = None if is_url(path) else next(_walk(path, ""), None)
     if example:
         return f"; there is {example!r}, for example"
@@ -43,12 +43,12 @@ class FolderSource(InputSource):
     takes = frozenset({"pattern", "folder_label", "not_inputs", "all_rows"})
 
     def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401, ARG002 - as the seam
-        """Take what is a folder; of a URL that may have to be asked."""
+        """Accept folders; for a URL, this may ask the store."""
         if not isinstance(location, str):
             return False
         if not is_url(location):
             return os.path.isdir(location)
-        # to ask takes a client, which takes a second to start
+        # asking needs a client, which takes a second to start
         return location.endswith("/") or (suffix_of(location) not in LISTS and is_remote_folder(location))
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
@@ -65,7 +65,7 @@ class FolderSource(InputSource):
             files = _without_others(files, listing, reading)
         if listing.folder_label is None:
             return SourceRows([listing.column], ([file] for file in files), location)
-        # the folder that holds the file, as audiofolder and ImageFolder have it
+        # the innermost folder is the label, as in audiofolder and ImageFolder
         rows = ([file, file.rpartition("/")[0].rpartition("/")[2]] for file in files)
         return SourceRows([listing.column, listing.folder_label], rows, location)
 
@@ -73,9 +73,9 @@ class FolderSource(InputSource):
 def _checked(
     files: Iterator[str], folder: str, patterns: Sequence[str], reading: ListReading
 ) -> Iterator[str]:
-    """Yield files; refuse a folder without any, which is a slip, or a disk that is not there.
+    """Yield files; refuse a folder without any: it is a mistake, or a disk that is not mounted.
 
-    Of an output folder, say that its files have labels, which only its manifest knows.
+    For an output folder, tell the user that only its manifest has the labels of its files.
     """
     first = next(files, None)
     if first is None:
@@ -92,7 +92,7 @@ def _checked(
 
 
 def _without(left_out: Collection[int], files: Iterable[str], reading: ListReading) -> Iterator[str]:
-    """Yield the files that --keep has not left out, and say how many it has."""
+    """Yield the files that --keep did not leave out, and tell the user how many it did."""
     count = 0
     for file in files:
         if hash(file) in left_out:
@@ -122,9 +122,9 @@ def _files_of(path: str, patterns: Sequence[str], reading: ListReading) -> Itera
 
 
 def _without_others(files: Iterable[str], listing: InputList, reading: ListReading) -> Iterator[str]:
-    """Yield the files that may be inputs by their endings, and count the others; all, if there are no more.
+    """Yield the files whose endings may be those of inputs, and count the others by kind.
 
-    What a pattern asks for by its ending is one.
+    An ending that a pattern names is always one. If no file has such an ending, yield all files.
     """
     asked = {ending_of(pattern) for pattern in listing.patterns}
     kinds = {ending: kind for ending, kind in (listing.not_inputs or {}).items() if ending not in asked}
@@ -137,30 +137,30 @@ def _without_others(files: Iterable[str], listing: InputList, reading: ListReadi
             nothing = False
             yield file
     if nothing:
-        # the recipe says of each what it is
+        # the recipe then says of each file what is wrong
         yield from others
     else:
         reading.tally.passed_over.update(kinds[ending_of(file)] for file in others)
 
 
 def same_folder(one: str, other: str) -> bool:
-    """Return whether two folders are the same; a URL is never a local one."""
+    """Return whether two folders are the same; a URL and a local folder never are."""
     if not other or is_url(one) or is_url(other):
         return bool(other) and one.rstrip("/") == other.rstrip("/")
     return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _walk(folder: str, leave_out: str, pass_over: PassOver = lambda *_: None) -> Iterator[str]:
-    """Yield the files of a folder and its subfolders, in an order that is the same everywhere.
+    """Yield the files of a folder and its subfolders, in the same order on every machine.
 
-    `pass_over` is called with what might be taken for an input and is none, and what it is.
+    `pass_over` is called with the name and the kind of each file that may look like an input but is not one.
     """
     leave_out = os.path.realpath(leave_out) if leave_out else ""
     yield from _walk_below(os.path.realpath(folder), "", {leave_out}, pass_over)
 
 
 def _walk_below(folder: str, prefix: str, leave_out: set[str], pass_over: PassOver) -> Iterator[str]:
-    """Yield the files below a folder; one that leads back to where it is itself is passed over."""
+    """Yield the files below a folder; skip a link to a folder that contains the link."""
     leave_out = {*leave_out, folder}
     try:
         with os.scandir(folder) as found:
@@ -170,7 +170,7 @@ def _walk_below(folder: str, prefix: str, leave_out: set[str], pass_over: PassOv
         raise Refused(f"{folder}: cannot be read: {error.strerror}; {remedy}") from None
     is_output = any(entry.name == OWN_FOLDER for entry in entries)
     if is_output and prefix:
-        # else what was cut from a recording would be cut once more, beside it
+        # otherwise the chunks of recordings would be inputs, next to the recordings
         pass_over(prefix, OUTPUT_FOLDER)
         return
     for entry in entries:
@@ -191,19 +191,19 @@ def _walk_below(folder: str, prefix: str, leave_out: set[str], pass_over: PassOv
 
 
 def _may_be_missed(entry: os.DirEntry[str]) -> bool:
-    """Return whether a hidden file has an extension, unlike .DS_Store and the ._a.wav of macOS."""
+    """Return whether a hidden file may be an input: not one like .DS_Store, or the ._a.wav of macOS."""
     is_hidden = entry.name.startswith(".") and not entry.name.startswith("._")
     return is_hidden and "." in entry.name[1:] and entry.is_file()
 
 
 def _kind_of(entry: os.DirEntry[str]) -> str:
-    """Return what a file is that holds no data."""
+    """Return the kind of a file that holds no data."""
     mode = entry.stat().st_mode
     return "named pipe" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
 
 
 def _may_hold_data(entry: os.DirEntry[str]) -> bool:
-    """Pass over pipes, sockets and devices; take a link that leads nowhere, which may have lost its file."""
+    """Return whether an entry is a file or a broken link, whose file may be lost; not a pipe or device."""
     try:
         return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
     except OSError:

@@ -12,14 +12,14 @@ from splitter.inputs.shards.index import LONGEST_LABEL
 from splitter.text.csv import python_text
 
 LABEL, CLASS_INDEX = "label", "class_index"
-# kinds of images that PNG holds as they are, by the names of Pillow
+# modes of Pillow images that PNG can hold without conversion
 _PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I;16"))
 _COLOR_TYPES = {1: 0, 3: 2, 4: 6}
 _IMAGE_DIMENSIONS = 3
 
 
 def is_content(value: Any) -> bool:  # noqa: ANN401 - whatever a user has
-    """Return whether a value is what a file could hold: an image, an array, a tensor, bytes."""
+    """Return whether a value can become a file: an image, an array, a tensor, bytes."""
     return isinstance(value, bytes) or _is_image(value) or (_as_array(value) is not None)
 
 
@@ -42,7 +42,7 @@ def divided(item: Any, classes: Sequence[Any] | None) -> tuple[Any, dict[str, st
 
 
 def labels_of(target: Any, classes: Sequence[Any] | None) -> dict[str, str]:  # noqa: ANN401 - as above
-    """Return the columns of a target: of the number of a class also its name."""
+    """Return the columns of a target: for the number of a class, its name and the number."""
     number = _plain(target)
     if classes and isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(classes):
         return {LABEL: python_text(classes[number]), CLASS_INDEX: str(number)}
@@ -77,7 +77,7 @@ def encoded(content: Any) -> tuple[str, bytes]:  # noqa: ANN401 - whatever a use
     array = np.asarray(content) if is_image else _as_array(content)
     assert array is not None  # noqa: S101 - it is content
     if (
-        # four channels of an image are other colours
+        # the channels of an image in any other mode are not RGB
         not is_image
         and array.dtype == np.uint8
         and array.ndim == _IMAGE_DIMENSIONS
@@ -85,7 +85,7 @@ def encoded(content: Any) -> tuple[str, bytes]:  # noqa: ANN401 - whatever a use
         and array.size
     ):
         return ".png", png_of(array)
-    # nothing is pickled
+    # loading a pickle can run code
     np.save(buffer, array, allow_pickle=False)
     return ".npy", buffer.getvalue()
 
@@ -116,7 +116,7 @@ def png_of(array: np.ndarray, comment: str = "") -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
-    # each line begins with the number of its filter: none
+    # each line begins with the number of its filter: 0, none
     lines = np.zeros((height, 1 + width * channels), np.uint8)
     lines[:, 1:] = array.reshape(height, -1)
     return (

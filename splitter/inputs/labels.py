@@ -1,4 +1,4 @@
-"""Labels from another file, joined to the rows of a list by what stands in a column: never by position."""
+"""Labels from another file, joined to the rows of a list by the values of a column, never by position."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -14,15 +14,15 @@ NAMES_SHOWN = 3
 
 @dataclass
 class RowTally:
-    """What became of the rows before any work.
+    """Counts of rows that were left out or have no labels, made while the list is read.
 
     Attributes:
         left_out: How many rows `--where` has left out.
         not_kept: How many outputs of an earlier run its `--keep` has left out.
-        chosen: Whether `--pattern` has chosen among the files of a folder.
-        passed_over: How many files of folders are no inputs though the pattern is theirs, by what they are.
-        unlabelled: How many rows have no labels in the file of labels: theirs are empty.
-        unlabelled_names: The first few of them.
+        chosen: Whether `--pattern` chose among the files of a folder.
+        passed_over: How many files in folders match the pattern but are not inputs, by kind.
+        unlabelled: How many rows have no match in the file of labels, and so have empty labels.
+        unlabelled_names: The paths of the first few of them.
         unused: How many rows of that file belong to no input.
         unused_names: The first few of their keys.
     """
@@ -41,7 +41,7 @@ class LabelTable:
     """The columns of a file of labels, by key."""
 
     def __init__(self, name: str, header: Row, rows: Iterable[Row], column: str) -> None:
-        """Read them all; refuses a key that stands there twice, since either row could be meant."""
+        """Read all rows; refuse a key that occurs twice, since either row could be meant."""
         if column not in header:
             hint = nearest(column, header) or f"; it has {', '.join(map(repr, header[:10]))}"
             raise Refused(
@@ -64,7 +64,7 @@ class LabelTable:
             )
 
     def joined(self, header: Row, rows: Iterable[Row], on: str, path: str, tally: RowTally) -> Iterator[Row]:
-        """Yield the rows with their labels at the end, and count what does not match."""
+        """Yield the rows with their labels at the end, and count rows and labels without a match."""
         at, name_at = header.index(on), header.index(path)
         unused = dict.fromkeys(self._labels)
         empty = [""] * len(self.header)
@@ -90,7 +90,7 @@ class LabelTable:
 
 
 def columns_to_join_by(asked: str | None, path_column: str) -> tuple[str, str]:
-    """Return what `--on` says: the column of the list, and that of the file of labels."""
+    """Return the columns that `--on` names: that of the list, and that of the file of labels."""
     own, sign, other = (asked or path_column).partition("=")
     if not own or (sign and not other):
         raise Refused(f"--on {asked!r}: write COLUMN, or COLUMN=COLUMN-OF-THE-FILE")

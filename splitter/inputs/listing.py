@@ -21,15 +21,15 @@ class InputList:
         delimiter: Column delimiter of a CSV list.
         pattern: Which files of a folder source to take: one or several patterns, any of which may match.
         rename: New names for columns.
-        folder_label: The name of a column with the folder that each file of a folder source is in.
-        labels: A file, or any other source, whose columns are joined to the rows.
+        folder_label: The name of a new column for the folder that each file of a folder source is in.
+        labels: A file, or a Python object such as a DataFrame, whose columns are joined to the rows.
         on: The column to join them on, or two as COLUMN=ITS-COLUMN.
         where: A condition over the columns; other rows are left out.
         member: Which field of each sample in a tar archive is the input, or which column of a Parquet file;
             alternatives separated by semicolons, such as `flac;wav`.
         all_rows: Whether to take also the outputs of a run that `--keep` left out.
-        not_inputs: Endings of files that a folder source leaves out, and what such files are.
-        from_: Which tool wrote it, where its content does not tell, as --from says.
+        not_inputs: The endings of files that a folder source leaves out, each with the kind of such files.
+        from_: The tool that wrote the source, as for `--from`; needed only if the content does not show it.
     """
 
     source: Any
@@ -48,7 +48,7 @@ class InputList:
     from_: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be a name or a path."""
+        """Refuse values of the wrong type, and `on` without `labels`."""
         path, text = (str, os.PathLike, type(None)), (str, type(None))
         kinds_of = {"column": (str,), "root": path}
         kinds_of |= dict.fromkeys(("from_", "delimiter", "folder_label", "on", "where", "member"), text)
@@ -66,13 +66,13 @@ class InputList:
             raise Refused(f"--on {self.on!r} only works with --labels; add --labels, or leave it out")
 
     def __add__(self, other: "InputList") -> "InputList":
-        """Return both lists as one: the inputs of this, then those of the other."""
+        """Return both lists as one: the inputs of this list, then those of the other."""
         if not isinstance(other, InputList):
             return NotImplemented
         return InputList(ListSequence((*_parts_of(self), *_parts_of(other))), column=self.path_column)
 
     def shown(self) -> str:
-        """Return what is read, in short, for a message."""
+        """Return a short description of the source, for messages."""
         if isinstance(self.source, ListSequence):
             return " + ".join(part.shown() for part in self.source.parts)
         if isinstance(self.source, (str, bytes, os.PathLike)):
@@ -84,22 +84,22 @@ class InputList:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Return what the name of a file must be like, one of them; none if any name will do."""
+        """Return the patterns, one of which the name of a file must match; empty if any name will do."""
         return (self.pattern,) if isinstance(self.pattern, str) else tuple(self.pattern or ())
 
     @property
     def path_column(self) -> str:
-        """Return what the column of the paths is called from here on."""
+        """Return the name of the column of paths after renaming."""
         return (self.rename or {}).get(self.column, self.column)
 
     def with_options(self, **given: Any) -> "InputList":  # noqa: ANN401 - fields of this class
-        """Return the list with other options; of several lists, each takes those of its kind."""
+        """Return the list with other options; if it is several lists, each gets the options of its kind."""
         rename = {**(self.rename or {}), **given.pop("rename", {})}
         if not isinstance(self.source, ListSequence):
             return replace(self, **given, rename=rename)
         whole = {name: given.pop(name) for name in ("labels", "on", "where") if name in given}
         takes = [_options_of(part) for part in self.source.parts]
-        # what none takes is given to all, and refused there
+        # an option that no list takes goes to all of them, and each refuses it
         for_all = given.keys() - set[str]().union(*takes)
         parts = tuple(
             part.with_options(**{name: given[name] for name in given if name in own | for_all}, rename=rename)
@@ -124,7 +124,7 @@ def _options_of(part: InputList) -> set[str]:
     """Return the options that make sense for a source."""
     if isinstance(part.source, ListSequence):
         return {"column"}.union(*map(_options_of, part.source.parts))
-    # what reads lists knows what they are
+    # `sources` imports this module
     from splitter.inputs.sources import source_of
 
     source, location = source_of(part)

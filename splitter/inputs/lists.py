@@ -17,7 +17,7 @@ from splitter.stores.listings import fetched_list
 from splitter.text.csv import CsvFile, Row, csv_rows, empty_list, json_fields, python_text
 from splitter.text.urls import file_name, is_url, parent, without_secrets
 
-# of a list are in memory at once
+# rows that are in memory at once, and that must fit together
 ROWS_TOGETHER = 10_000
 
 
@@ -56,7 +56,7 @@ def names_shown(header: Row) -> str:
 
 
 def column_advice(header: Row) -> str:
-    """Return what to write where the column of the paths is missing."""
+    """Return advice for a list without the column of paths."""
     for sign in (";", "\t", "|", ",") if len(header) == 1 else ():
         if sign in header[0]:
             return f"is it --delimiter {sign!r}?"
@@ -67,7 +67,7 @@ def column_advice(header: Row) -> str:
 
 
 def _read_csv(path: str, name: str, delimiter: str) -> tuple[Row, Iterable[Row]]:
-    # a shell hands '\t' on as it is written
+    # a shell passes '\t' on as two characters
     delimiter = "\t" if delimiter == "\\t" else delimiter
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise Refused(f"--delimiter {delimiter!r}: must be one character, but not a quote or line break")
@@ -75,7 +75,7 @@ def _read_csv(path: str, name: str, delimiter: str) -> tuple[Row, Iterable[Row]]
         header = next(rows, None)
     if header is None:
         raise empty_list(name)
-    # opened again when the rows are wanted, so that nothing is left open when the list is refused
+    # opened again when rows are read, so that nothing is left open if the list is refused
     return header, CsvFile(path, delimiter, len(header), name)
 
 
@@ -122,7 +122,7 @@ def _parquet_rows(name: str, file: Any) -> Iterator[Row]:  # noqa: ANN401 - pyar
         for batch in batches_of(file, file.schema_arrow.names):
             rows, size = rows + len(batch), size + batch.nbytes
             if size > MOST_AT_ONCE:
-                raise ValueError(f"{rows:,} rows unpack to {size:,} bytes")  # noqa: TRY301 - as of what Arrow raises
+                raise ValueError(f"{rows:,} rows unpack to {size:,} bytes")  # noqa: TRY301 - handled like errors of Arrow
             if rows >= ROWS_TOGETHER:
                 rows = size = 0
             columns = map(values_of, batch.columns)
@@ -136,7 +136,7 @@ LISTS = {".csv", ".tsv", ".txt", *READERS}
 
 
 def refuse_twins(header: Row, name: str = "the dataset list") -> None:
-    """Refuse two columns of one name."""
+    """Refuse a header with two columns of the same name."""
     for column in header:
         if header.count(column) > 1:
             raise Refused(f"the column {column!r} occurs twice in {name}; rename one")
@@ -148,17 +148,17 @@ class ListFileSource(InputSource):
     takes = frozenset({"root", "delimiter"})
 
     def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401, ARG002 - as the seam
-        """Take any path: only a look inside could tell."""
+        """Accept any path: only its content can show that it is not a list."""
         return isinstance(location, str)
 
     def options(self, location: Any) -> set[str]:  # noqa: ANN401
-        """Return its options; of these lists only CSV has delimiters."""
+        """Return its options, with `delimiter` only for a CSV list."""
         return super().options(location) - ({"delimiter"} if suffix_of(location) in READERS else set())
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
         header, rows, name, home = read_list(location, listing.delimiter, reading.held)
         if listing.column not in header:
-            # what begins a recording, or a list in UTF-16, cannot be shown
+            # the beginning of a recording, or of a list in UTF-16, cannot be printed
             if not all(sign.isprintable() or sign.isspace() for title in header for sign in title):
                 advice = (
                     "to process only that file, pass its folder and --pattern "

@@ -19,19 +19,19 @@ UNREADABLE = -1
 
 @dataclass(frozen=True)
 class InputMarks:
-    """What makes the fingerprints of inputs.
+    """What the fingerprints of all inputs of a list have in common.
 
     Attributes:
-        seed: The part of every fingerprint that says how inputs are processed.
-        header: The columns of the list, where rows count by the names of their columns: so do those of an
-            earlier stage, which may get columns as it goes on. None where they count as they are written.
+        seed: A hash of how inputs are processed.
+        header: The columns of the list, if values count together with the names of their columns, as for the
+            outputs of an earlier stage, which may get columns while it runs. None if rows count as written.
     """
 
     seed: int
     header: Row | None = None
 
     def of(self, text: bytes, size: int, changed_ns: int) -> int:
-        """Return what an input was when it was processed: its columns, its file, and how that was to be done.
+        """Return the fingerprint of an input: of its row, the state of its file, and how it is processed.
 
         The signature of a URL does not count.
         """
@@ -45,20 +45,20 @@ class InputMarks:
 
 
 def marks_of(how: dict[str, Any], header: Row, size_column: str | None) -> InputMarks:
-    """Return what makes the fingerprints of a list; `size_column` is set for that of an earlier stage."""
+    """Return the marks of a list; `size_column` is not None if its inputs come from an earlier stage."""
     if size_column is None:
         return InputMarks(seed_of(how, header))
     return InputMarks(seed_of(how, ()), header)
 
 
 def absent(path: str) -> Found:
-    """Return what stands for a missing file; with another --root it is another missing file."""
+    """Return the state of a missing file, made from its location, so that it changes with --root."""
     location = unsigned_bytes(path.encode(ENCODING, ESCAPE))
     return Found(UNREADABLE, xxhash.xxh3_64_intdigest(location) >> 1)
 
 
 def look_at(path: str) -> Found:
-    """Return the file's size and time; refuses what is not a plain file, which could block or never end."""
+    """Return the size and time of a file; refuse pipes, devices and so on, which could block or never end."""
     if is_url(path):
         return look(path)
     try:

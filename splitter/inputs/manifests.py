@@ -1,9 +1,9 @@
-"""What an earlier run says of its manifest: columns, their names in the next run, what `--keep` left out.
+"""The manifest of an earlier run: its columns, their names in the next run, what `--keep` left out.
 
 manifest of the first stage     label  input       output  size       checksum       part
 dataset list of the second      label  from_input  input   from_size  from_checksum  from_part
 
-A stage of metadata only has made no files, so the second takes its inputs again, with more columns:
+A stage that makes only metadata has no files, so the second takes the same inputs, with more columns:
 
 manifest of the first stage     label  input       output  size       checksum       quality
 dataset list of the second      label  input                                         quality
@@ -33,7 +33,7 @@ SCHEMA_BESIDE = ".splitter/schema.json"
 
 
 def schema_of(path: str) -> dict[str, Any]:
-    """Return what a run says of the columns of its manifest; nothing if none does."""
+    """Return what a run has recorded about the columns of its manifest; empty for other tables."""
     try:
         content = beside(path, SCHEMA_BESIDE)
         if content is None:
@@ -51,7 +51,7 @@ def _name_beside(path: str, name: str) -> str:
 
 
 def beside(path: str, name: str) -> bytes | None:
-    """Return a file in the folder of a manifest; None if it is not there."""
+    """Return the content of a file in the folder of a manifest; None if there is no such file."""
     there = _name_beside(path, name)
     if is_url(path):
         return content_beside(there)
@@ -61,17 +61,17 @@ def beside(path: str, name: str) -> bytes | None:
 
 
 def keep_column(path: str, header: Sequence[str]) -> int | None:
-    """Return which column of a manifest says what --keep has kept, if one does."""
+    """Return the index of the column that says what --keep kept; None if the manifest has no such column."""
     return header.index(KEPT) if KEPT in header and schema_of(path).get("rule") == KEPT else None
 
 
 def manifest_in(folder: str) -> str:
-    """Return where the manifest of an output folder is."""
+    """Return the path or URL of the manifest of an output folder."""
     return joined(folder, MANIFEST) if is_url(folder) else os.path.join(folder, MANIFEST)
 
 
 def note_left_out(count: int, reading: ListReading) -> None:
-    """Say how many outputs --keep has left out, if any."""
+    """Count the outputs that --keep left out, and tell the user how many, if any."""
     if count:
         reading.tally.not_kept += count
         are, them = ("is", "it") if count == 1 else ("are", "them")
@@ -110,17 +110,17 @@ def labels_of_manifest(path: str, header: Sequence[str]) -> list[str] | None:
     if not fields:
         return None
     own = {OUTPUT, "size", "checksum", "skipped", *fields["types"]} - {*fields["columns"]}
-    # what somebody has added is a label
+    # a column that a user has added is a label
     return [name for name in header if name not in own]
 
 
 def names_in_next_stage(
     header: Sequence[str], labels: Sequence[str], rename: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return new names of columns: those of the stage get a prefix, and its outputs are the inputs.
+    """Return the new names of columns: those of the stage get a prefix, and its outputs become the inputs.
 
-    What `rename` says comes first. Labels keep their names; so do those of the stages before, which came
-    along as labels, and a name that is taken gets another prefix.
+    Names in `rename` take precedence. Labels keep their names, and so do columns of earlier stages, which are
+    labels by now. If a name is taken, the prefix is added once more.
     """
     kept = [name for name in labels if name != INPUT]
     names = {OUTPUT: INPUT, **rename}
@@ -137,10 +137,10 @@ def names_in_next_stage(
 
 
 def names_after_columns(header: Sequence[str], rename: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return what the columns of a stage of metadata only are called after it; those that are left out go.
+    """Return the columns that the next stage gets from one that makes only metadata, with their new names.
 
-    Its labels and its metadata keep their names, unless `rename` has others; what a manifest says of output
-    files goes, since there are none.
+    Labels and metadata keep their names, unless `rename` has others. Columns about output files are left out,
+    since there are no such files, unless `rename` names them.
     """
     names = rename or {}
     return {name: names.get(name, name) for name in header if name not in _OF_FILES or name in names}
@@ -149,9 +149,9 @@ def names_after_columns(header: Sequence[str], rename: Mapping[str, str] | None 
 def columns_to_join(
     path: str, header: Sequence[str], key: str, there: Sequence[str], rename: Mapping[str, str]
 ) -> list[str]:
-    """Return the columns of a file of labels that are joined by the column `key` to those that are there.
+    """Return the columns of a file of labels to join, by the column `key`, to the columns `there`.
 
-    Of a manifest these are the metadata: what it says of files is theirs, and labels are the list's own.
+    Of a manifest, leave out columns about its output files, and labels that the list has, too.
     """
     labels = labels_of_manifest(path, header)
     if labels is None:

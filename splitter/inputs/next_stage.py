@@ -37,7 +37,7 @@ from splitter.text.csv import CsvFile, Row
 from splitter.text.labels import EARLIER
 from splitter.text.urls import is_url, parent
 
-# where a virtual piece is cut from, and how much of it
+# columns about a virtual piece: its name, the recording it is cut from, and its own size
 _OF_PIECES = (OUTPUT, SOURCE_SIZE, SOURCE_CHECKSUM, "size", "frames", "channels")
 
 
@@ -47,7 +47,7 @@ class ManifestSource(ListFileSource):
     takes = ListFileSource.takes | {"all_rows"}
 
     def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401 - as the seam
-        """Take a list of which --column asks for the outputs; `read` sees whether it is a manifest."""
+        """Accept a list with --column output; `read` finds out whether it is a manifest."""
         is_plain = isinstance(location, str) and listing.delimiter is None
         return is_plain and listing.column == OUTPUT and suffix_of(location) not in READERS
 
@@ -75,7 +75,7 @@ class ManifestSource(ListFileSource):
 
 
 class AnyListSource(ListFileSource):
-    """Any list; the manifest of a run that made no output file names the inputs of that run."""
+    """Any list, also the manifest of a run without output files, which names the inputs of that run."""
 
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows:  # noqa: ANN401
         found = super().read(location, listing, reading)
@@ -91,7 +91,7 @@ class AnyListSource(ListFileSource):
         layout = Layout(root_below(found.home, os.fspath(listing.root or "")))
         rows = _noted(found, listing, listed, layout, reading)
         names = names_after_columns(found.header, listing.rename)
-        # of inputs without an output file --keep keeps none
+        # --keep keeps no input without an output file, so its column says nothing here
         kept = keep_column(location, found.header)
         chosen = [at for at, name in enumerate(found.header) if name in names and at != kept]
         skipped = found.header.index(SKIPPED_COLUMN) if SKIPPED_COLUMN in found.header else None
@@ -102,7 +102,7 @@ class AnyListSource(ListFileSource):
 def _noted(
     found: SourceRows, listing: InputList, listed: ListDescription, layout: Layout, reading: ListReading
 ) -> Iterable[Row]:
-    """Return the rows; note where their inputs are that stand in shards, or are virtual pieces."""
+    """Return the rows; note where the inputs in shards and the virtual pieces among them are."""
     at = found.header.index(listing.column)
     add_members((layout.location(row[at]) for row in found.rows), listed.member, reading.members)
     names = {name: EARLIER + name for name in (INPUT, *_OF_PIECES)} | {OUTPUT: listing.column}
@@ -116,7 +116,7 @@ def _noted(
 def _chosen(
     rows: Iterable[Row], chosen: list[int], skipped: int | None, tell: Callable[[str], None]
 ) -> Iterator[Row]:
-    """Yield some columns of the inputs that were not skipped."""
+    """Yield the columns `chosen` of inputs that were not skipped, and tell the user how many were."""
     left_out = 0
     for row in rows:
         if skipped is not None and row[skipped]:
@@ -129,13 +129,13 @@ def _chosen(
 
 
 def _refuse_own_folder(manifest: str, output: str) -> None:
-    """Refuse an output folder that is the one of the manifest which is read."""
+    """Refuse an output folder that contains the manifest to read."""
     if same_folder(parent(manifest) if is_url(manifest) else os.path.dirname(manifest), output):
         raise Refused(f"{output}: holds the run that {manifest} lists; choose another --output")
 
 
 def _description_beside(manifest: str) -> ListDescription | None:
-    """Return how the list of the run named its inputs that made a manifest; None if nothing says it."""
+    """Return the description of the list from which a manifest was made; None if it is missing."""
     content = beside(manifest, LISTED.name)
     try:
         return description_of(content) if content is not None else None
@@ -144,15 +144,15 @@ def _description_beside(manifest: str) -> ListDescription | None:
 
 
 class _EarlierPieces:
-    """Virtual pieces of an earlier run, whose recordings are to be read."""
+    """Virtual pieces of an earlier run, to be cut from their recordings."""
 
     def __init__(
         self, manifest: str, header: Row, layout: Layout, names: Mapping[str, str], column: str
     ) -> None:
-        """Find out where the recordings are.
+        """Find the columns that locate the recordings.
 
-        `layout` locates pieces, `names` says what columns of the manifest are called in the header if not
-        the same, and `column` says how to cut pieces.
+        `layout` locates pieces, `names` maps columns of the manifest to their names in the header where these
+        differ, and `column` is the column of the list that says how to cut a piece.
         """
         listed = _description_beside(manifest)
         if listed is None:
@@ -164,11 +164,11 @@ class _EarlierPieces:
             raise Refused(f"{LISTED.name} beside {manifest}: {LISTED.fault_of(error)}") from None
         self._recordings, self._layout, self._column = Layout(listed.root), layout, column
         self._size_at = header.index(names["size"])
-        # what a piece is about as large as
+        # numbers whose product gives the approximate size of a piece
         self._frames = [header.index(names[name]) for name in _OF_PIECES[4:] if names[name] in header]
 
     def noted(self, rows: Iterable[Row], index: MemberIndex) -> Iterator[Row]:
-        """Yield all rows, and note where the pieces among them are, recording after recording."""
+        """Yield all rows, and note where the virtual pieces among them are, one recording at a time."""
         for (listed, size, checksum), together in itertools.groupby(rows, self._recording_of):
             pieces = [*together]
             if checksum:
@@ -181,7 +181,7 @@ class _EarlierPieces:
             yield from pieces
 
     def _recording_of(self, row: Row) -> tuple[str, str, str]:
-        """Return the recording of a virtual piece; nothing of what is a file."""
+        """Return the recording of a virtual piece, its size and its checksum; empty for a file."""
         if row[self._size_at]:
             return "", "", ""
         listed, _, size, checksum = (row[at] for at in self._at)
@@ -193,7 +193,7 @@ class _EarlierPieces:
 
 
 def _with_output(rows: Iterable[Row], at: int, kept: int | None, reading: ListReading) -> Iterator[Row]:
-    """Yield the rows of a manifest that have an output file, and are kept."""
+    """Yield the rows with an output file that --keep keeps; tell the user how many rows are left out."""
     left_out = not_kept = 0
     for row in rows:
         if not row[at]:

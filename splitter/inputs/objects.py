@@ -1,4 +1,4 @@
-"""Inputs that Python gives: lists of paths or rows, DataFrames, dataset objects such as torchvision's.
+"""Inputs given in Python: lists of paths or rows, DataFrames, dataset objects such as torchvision's.
 
 paths    samples or imgs of an ImageFolder; a Subset of it         -> the files, and the names of classes
 items    anything else whose items are images, arrays or tensors   -> a file for each, made in the worker
@@ -23,12 +23,12 @@ from splitter.stores.files import Found
 from splitter.system.pool import in_processes
 from splitter.text.csv import Row, python_text
 
-# items that are read at a time, and the seconds that they may take
+# how many items a process reads at a time, and how many seconds they may take
 _AT_ONCE, _PATIENCE = 64, 600.0
 
 
 class ObjectSource(InputSource):
-    """What Python code gives: a list of paths or rows, a DataFrame, a dataset of paths."""
+    """A Python object: a list of paths or rows, a DataFrame, a dataset of paths or items."""
 
     takes = frozenset({"root"})
 
@@ -44,7 +44,7 @@ class ObjectSource(InputSource):
 
 
 def read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa: ANN401 - what a user has
-    """Return the columns and rows of what Python code gave as inputs."""
+    """Return the columns and rows of a Python object."""
     rows: Iterator[Row]
     if hasattr(source, "itertuples"):
         header = [str(name) for name in source.columns]
@@ -57,7 +57,7 @@ def read_object(source: Any, column: str) -> tuple[Row, Iterator[Row]]:  # noqa:
             raise Refused(
                 f"inputs is of type {kind}; pass a file, a folder, a list, a DataFrame or a dataset of paths"
             )
-        # a torch dataset need not say where it ends, and a pandas Series may count from anywhere
+        # a torch dataset may never raise IndexError, and the index of a pandas Series may start anywhere
         values = list(source) if hasattr(source, "__iter__") else [source[at] for at in range(len(source))]
         header, rows = _rows_of_values(values, column)
     if column not in header:
@@ -72,7 +72,7 @@ def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]
         for value in values:
             if not isinstance(value, Mapping):
                 raise Refused(f"inputs: {value!r} is among dicts; pass either paths or rows")
-        # of a DataFrame they may be numbers; 1 and '1' are two columns of one name, and refused as such
+        # names from a DataFrame may be numbers; 1 and '1' become two columns of one name, which are refused
         names = [*dict.fromkeys(name for value in values for name in value)] or [column]
         return [*map(str, names)], ([python_text(value.get(name)) for name in names] for value in values)
     if values and all(map(_is_pair, values)):
@@ -99,7 +99,7 @@ def _is_pair(value: Any) -> bool:  # noqa: ANN401 - what a user has
 
 
 class _Look(NamedTuple):
-    """What a look at an item has found; the hash tells whether the item is what it was."""
+    """What is known of an item without keeping it; its hash shows whether it has changed."""
 
     ending: str
     size: int
@@ -109,7 +109,7 @@ class _Look(NamedTuple):
 
 
 def _is_dataset(source: Any) -> bool:  # noqa: ANN401 - what a user has
-    """Return whether an object has items by index, and is no list or table."""
+    """Return whether an object has items by index, but is not a list, a dict or a table."""
     is_sequence = hasattr(source, "__len__") and hasattr(source, "__getitem__")
     return (
         is_sequence and not isinstance(source, (Mapping, list, tuple)) and not hasattr(source, "itertuples")
@@ -117,7 +117,7 @@ def _is_dataset(source: Any) -> bool:  # noqa: ANN401 - what a user has
 
 
 def _rows_of_paths(source: Any, column: str) -> tuple[Row, Iterator[Row]] | None:  # noqa: ANN401
-    """Return the paths that a dataset knows, with the names of their classes; None if it knows none."""
+    """Return the paths that a dataset lists, with the names of their classes; None if it lists none."""
     pairs = _pairs_of(source)
     if not pairs:
         return None
@@ -128,7 +128,7 @@ def _rows_of_paths(source: Any, column: str) -> tuple[Row, Iterator[Row]] | None
 
 
 def _rows_of_items(source: Any, column: str, reading: ListReading) -> tuple[Row, Iterator[Row]] | None:  # noqa: ANN401
-    """Return a row for each item that is content; None if the first is not. Workers get the items."""
+    """Return a row for each item, which workers will read; None if the first item is not content."""
     if not len(source) or not _is_of_content(source):
         return None
     looks = [*(_looks_by_attributes(source) or _looks_by_reading(source, len(source)))]
@@ -149,7 +149,7 @@ def _rows_of_items(source: Any, column: str, reading: ListReading) -> tuple[Row,
 
 
 def _pairs_of(source: Any) -> Sequence[tuple[Any, Any]] | None:  # noqa: ANN401 - what a user has
-    """Return paths with their targets, as ImageFolder has them; of a Subset, its part of them."""
+    """Return paths with their targets, as ImageFolder lists them; for a Subset, those in it; else None."""
     for name in ("samples", "imgs"):
         pairs: Any = getattr(source, name, None)
         is_whole = isinstance(pairs, (list, tuple)) and len(pairs) == len(source)
@@ -174,7 +174,7 @@ def _is_of_content(source: Any) -> bool:  # noqa: ANN401 - what a user has
     try:
         [found] = in_processes(_first_is_content, [source], always_fork=True, patience=_PATIENCE)
     except (ChildProcessError, TimeoutError):
-        # if it is a dataset of paths, reading these says what is wrong
+        # if it is a dataset of paths, reading them says what is wrong
         return False
     return found
 
@@ -187,7 +187,7 @@ def _first_is_content(source: Any) -> bool:  # noqa: ANN401 - what a user has
 
 
 def _looks_by_attributes(source: Any) -> list[_Look] | None:  # noqa: ANN401 - what a user has
-    """Return what `data` and `targets` tell of all items, as CIFAR and MNIST have them; None without."""
+    """Return what `data` and `targets`, as CIFAR and MNIST have them, say about all items; None without."""
     data, targets = getattr(source, "data", None), getattr(source, "targets", getattr(source, "labels", None))
     if data is None or targets is None or getattr(source, "target_transform", None) is not None:
         return None
@@ -212,7 +212,7 @@ def _looks_by_attributes(source: Any) -> list[_Look] | None:  # noqa: ANN401 - w
 
 
 def _looks_by_reading(source: Any, count: int) -> Iterator[_Look]:  # noqa: ANN401 - what a user has
-    """Look at the first items, in other processes."""
+    """Yield what is found about the first `count` items, which other processes read."""
 
     def look(start: int) -> list[_Look]:
         return [*_look_at(source, range(start, min(start + _AT_ONCE, count)))]
@@ -231,7 +231,7 @@ def _look_at(source: Any, numbers: Sequence[int]) -> Iterator[_Look]:  # noqa: A
         try:
             content, labels = divided(source[at], classes)
             ending, packed = encoded(content)
-        except Exception as error:  # noqa: BLE001 - whatever a user's dataset raises, it is of this item
+        except Exception as error:  # noqa: BLE001 - whatever a user's dataset raises concerns only this item
             yield _Look("", 0, 0, {}, reason_of(error))
         else:
             yield _Look(ending, len(packed), _hash(packed, labels), labels)

@@ -1,7 +1,7 @@
-"""Pieces that are no files: cut out of their recordings when they are read, as `--sink virtual` has noted.
+"""Pieces without files, cut out of their recordings when they are read, as `--sink virtual` has noted.
 
-A recording stays open for the next piece, with what has been found out about it: where the frames of FLAC and
-MP3 are, what has been decoded. It must be what it was when the pieces were noted.
+A recording stays open for the next piece, with everything learned about it: where the frames of FLAC and MP3
+are, what has been decoded. It must not have changed since the pieces were noted.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from splitter.audio.base import SoundSource
     from splitter.audio.pieces import Cut, Storing
 
-# the columns of virtual pieces: how to cut one, and what the recording was
+# the columns of virtual pieces: how to cut one, and the size and checksum of the recording
 CUT, SOURCE_SIZE, SOURCE_CHECKSUM = "cut", "source_size", "source_checksum"
-# recordings that stay open; those of them that are decoded; the bytes of those that were fetched
+# how many recordings stay open, how many of them decoded, and how many bytes of fetched copies
 MOST_OPEN, MOST_DECODED, MOST_FETCHED = 64, 2, 1 << 30
 _OF_OTHER_PROCESSES: list[contextlib.ExitStack] = []
 RESTORE = "restore it, or run the same 'splitter run' command again"
@@ -45,7 +45,7 @@ class PieceAddress(NamedTuple):
 
 
 class _OpenRecording(NamedTuple):
-    """An open recording: where it is, what it was when it was opened, and the folder of a fetched copy."""
+    """An open recording: its path, its state when it was opened, and the folder of a fetched copy."""
 
     path: str
     found: Found
@@ -61,9 +61,9 @@ class _OpenRecording(NamedTuple):
 
 
 class _OpenRecordings(OrderedDict["tuple[str, Storing]", _OpenRecording]):
-    """The recordings that are open, the one used last at the end, and space for copies of remote ones.
+    """The open recordings, the most recently used last, and a temporary folder for copies of remote ones.
 
-    All of it goes with the cutter; but not with that of a forked process, which shares the copies.
+    The cutter removes the folder when it goes, but not in a forked process, which shares it.
     """
 
     def __init__(self) -> None:
@@ -89,20 +89,21 @@ class _OpenRecordings(OrderedDict["tuple[str, Storing]", _OpenRecording]):
             self._space.close()
             self._folder = ""
         else:
-            # forgotten, it would remove the folder
+            # garbage collection would remove the folder
             _OF_OTHER_PROCESSES.append(self._space)
 
 
 class PieceCutter:
-    """Cuts pieces out of the recordings of one list, in any order."""
+    """Reader of pieces, cut out of the recordings of one list in any order."""
 
     def __init__(
         self, layout: Layout, *, since: int = 0, folder: Callable[[], str | os.PathLike[str]] | None = None
     ) -> None:
-        """Cut out of what `layout` locates.
+        """Cut pieces out of recordings that `layout` locates.
 
-        A local file with its noted size that was last touched before `since`, in nanoseconds, is taken to be
-        what it was. Of any other the checksum is compared when it is opened. `folder` is for temporary files.
+        A local file of the noted size that has not been touched after `since`, in nanoseconds, counts as
+        unchanged. The checksum of any other is compared when it is opened. `folder` gives the folder for
+        temporary files.
         """
         self._layout, self._since = layout, since
         self._open = recordings = _OpenRecordings()
@@ -112,7 +113,7 @@ class PieceCutter:
         weakref.finalize(self, recordings.close)
 
     def read(self, piece: PieceAddress) -> bytes:
-        """Return the content of a piece; an InputError names the recording that cannot give it."""
+        """Return the content of a piece; raise an InputError that names a recording that cannot be cut."""
         from splitter.audio.pieces import Cut
 
         try:
@@ -168,7 +169,7 @@ class PieceCutter:
         return path, copy
 
     def _check(self, piece: PieceAddress, path: str, found: Found) -> None:
-        """Refuse a recording that is not what it was."""
+        """Refuse a recording that has changed since its pieces were noted."""
         if found.size != piece.size:
             raise _changed(piece, f"it has {found.size:,} bytes, and had {piece.size:,}")
         if found.changed <= self._since or (path, found) in self._checked:
@@ -178,7 +179,7 @@ class PieceCutter:
         self._checked.add((path, found))
 
     def _let_go(self, key: "tuple[str, Storing]") -> None:
-        """Close the recordings used longest ago, as long as there are too many of a kind."""
+        """Close the least recently used recordings beyond each limit, but never that of `key`."""
         decoded = fetched = 0
         for number, (other, one) in enumerate(reversed(list(self._open.items())), 1):
             decoded += one.source.is_decoded
@@ -189,7 +190,7 @@ class PieceCutter:
 
 
 def measure_recording(location: str) -> tuple[int, str]:
-    """Return the size and the checksum of a recording, wherever it is; all of it is read."""
+    """Return the size and the checksum of a local or remote recording, after reading all of it."""
     look_at(location)
     with open_shard(location) as file:
         return measure_file(file)
@@ -198,7 +199,7 @@ def measure_recording(location: str) -> tuple[int, str]:
 def _look(path: str) -> Found:
     try:
         size, changed = look_at(path)
-        # a copy may have an old time, but not that at which it was made
+        # a copied file may keep an old modification time, but its ctime is new
         return Found(size, max(changed, os.stat(path).st_ctime_ns))
     except UnreadableInput as error:
         raise UnreadableInput(f"{error}; its virtual pieces are cut out of it; {RESTORE}") from None

@@ -21,15 +21,15 @@ from splitter.text.urls import without_secrets
 
 @dataclass
 class ListSource:
-    """A source as it is read.
+    """A source whose rows can be read, with the columns and the root that the user asks for.
 
     Attributes:
         header: The names of the columns.
-        rows: The rows, which can be gone through once.
+        rows: The rows, which can be read once.
         root: The folder or URL that relative paths start from.
         column: The column that holds the paths.
-        reading: What comes up on the way.
-        size_column: As of `SourceRows`.
+        reading: What is learned while the rows are read.
+        size_column: As in `SourceRows`.
     """
 
     header: Row
@@ -41,7 +41,7 @@ class ListSource:
 
 
 def read_source(listing: InputList, reading: ListReading | None = None, *, more: bool = False) -> ListSource:
-    """Return what a list names; `more` says that labels are joined to it later."""
+    """Return the header and rows of a list; `more` means that labels will be joined to it later."""
     reading, has_labels = reading or ListReading(), listing.labels is not None
     if isinstance(listing.source, ListSequence):
         found = _read_several(listing, reading, more=more or has_labels)
@@ -59,7 +59,7 @@ def read_source(listing: InputList, reading: ListReading | None = None, *, more:
 
 
 def _condition_on(header: Row, where: str) -> Condition:
-    """Return what --where says of a row; of a manifest, say when its columns have other names."""
+    """Return the condition of --where; if it uses names that only --column output gives, say so."""
     try:
         return condition(where, header)
     except Refused as error:
@@ -110,7 +110,7 @@ def _matching(rows: Iterable[Row], matches: Callable[[Row], bool], tally: RowTal
 
 
 def refuse_no_match(condition: str | None, left_out: int) -> None:
-    """Refuse a condition that matches no row. A list without rows says what it says."""
+    """Refuse a condition that matches no row, unless there was no row to match."""
     if left_out:
         rows = "the only row does not match" if left_out == 1 else f"none of {left_out:,} rows matches"
         raise Refused(f"--where {condition!r}: {rows}; fix the condition")
@@ -120,7 +120,7 @@ def refuse_no_match(condition: str | None, left_out: int) -> None:
 
 
 def _read_several(listing: InputList, reading: ListReading, *, more: bool) -> ListSource:
-    """Read lists one after the other, with relative paths below the root that they have in common."""
+    """Read lists one after the other; make relative paths relative to the root that all have in common."""
     found = [read_source(part, reading, more=more) for part in listing.source.parts]
     column = found[0].column
     for part in found:

@@ -10,7 +10,7 @@ from splitter.text.urls import begin_of, is_url, joined, without_scheme
 
 
 def path_mover(root: str, common: str) -> Callable[[str], str]:
-    """Return how a path that is relative to a root is written where another one is that of all."""
+    """Return a function that makes paths relative to `root` relative to `common`, or else absolute."""
     if root == common:
         return lambda text: text
     layout = Layout(root)
@@ -22,7 +22,7 @@ def path_mover(root: str, common: str) -> Callable[[str], str]:
 
 
 def common_root(roots: list[str]) -> str:
-    """Return the folder that all roots are in; the first of them if there is none, as between two stores."""
+    """Return the folder that contains all roots; the first root if there is none, as with two stores."""
     if len({*roots}) == 1:
         return roots[0]
     if not any(map(is_url, roots)):
@@ -35,7 +35,7 @@ def common_root(roots: list[str]) -> str:
 
 
 def root_below(home: str, asked: str) -> str:
-    """Return the folder or URL that relative paths start from."""
+    """Return the folder or URL that relative paths start from: `asked`, which may be relative to `home`."""
     if is_url(asked):
         refuse_password(asked)
         return joined(asked, "")
@@ -48,7 +48,7 @@ def root_below(home: str, asked: str) -> str:
 
 
 def absolute_path(path: str, what: str) -> str:
-    """Return a path from the root of the file system, or a URL."""
+    """Return the absolute path of a local file or folder; return a URL unchanged."""
     if is_url(path):
         refuse_password(path)
         return path

@@ -15,7 +15,7 @@ from splitter.stores.listings import ListedFiles
 from splitter.text.conditions import matching
 from splitter.text.csv import Row
 
-# the options that only some kinds of input take, and which these are, for a message
+# the options that only some kinds of input take, each with those kinds, for messages
 USES = {
     "from_": "files and folders that other tools wrote",
     "member": "tar archives and Parquet files with contents",
@@ -29,18 +29,18 @@ USES = {
 
 @dataclass
 class ListReading:
-    """What comes up while sources are read; whole when all rows have been gone through.
+    """What is learned while sources are read; complete when all rows have been read.
 
     Attributes:
-        leave_out: The output folder.
+        leave_out: The output folder, whose files are not inputs.
         group_rows: Whether the recipe takes all rows of one path together.
-        tell: Called with what there is to say of the rows.
-        known: What stores have told of files.
-        tally: What became of rows.
-        held: Keeps open what must be until all are read.
-        members: Where inputs are that stand in shards.
+        tell: Called with messages about the rows.
+        known: The sizes and versions of files, from the listings of stores.
+        tally: How many rows were left out, have no labels, and so on.
+        held: Keeps files open until all rows are read.
+        members: The inputs in shards, and where they are.
         items: Dataset objects whose items are inputs.
-        unnamed: New names for columns that no list has; labels may have them.
+        unnamed: New names for columns that no list has; the file of labels may have them.
     """
 
     leave_out: str = ""
@@ -54,22 +54,22 @@ class ListReading:
     unnamed: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Close what is held when this is no longer needed, also after an error."""
+        """Close what `held` keeps open when this object is deleted, also after an error."""
         weakref.finalize(self, self.held.close)
 
 
 @dataclass(frozen=True)
 class SourceRows:
-    """What a source names.
+    """The header and the rows of a source.
 
     Attributes:
         header: The names of the columns.
-        rows: The rows, as texts; they are gone through once.
-        home: The folder or URL that relative paths start from, unless --root says another.
-        rename: New names of columns; None for those that the user asks for.
-        column: The column that holds the paths, if the source tells.
-        size_column: Of the outputs of an earlier stage, the column that says how large they are, so that
-            nobody looks; empty if none does. None for any other source.
+        rows: The rows, as texts; they are read once.
+        home: The folder or URL that relative paths start from, unless --root names another.
+        rename: New names of columns; None to use those that the user asks for.
+        column: The column that holds the paths, if the source determines it.
+        size_column: For the outputs of an earlier stage, the column with their sizes, which saves looking at
+            each file; empty if there is no such column. None for any other source.
     """
 
     header: Row
@@ -81,11 +81,11 @@ class SourceRows:
 
 
 class InputSource(ABC):
-    """A kind of what DATASET may name, such as lists or folders.
+    """A kind of input that DATASET may name, such as a list or a folder.
 
     Attributes:
-        takes: The options of `InputList` that it takes, of those that only some kinds take.
-        looks_inside: Whether `read` may find that it is another kind, and returns None.
+        takes: Which of the options in `USES` it takes.
+        looks_inside: Whether `read` may find that the input is of another kind, and return None.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset()
@@ -93,14 +93,14 @@ class InputSource(ABC):
 
     @abstractmethod
     def is_meant(self, location: Any, listing: InputList) -> bool:  # noqa: ANN401 - whatever a user has
-        """Return whether this kind reads what DATASET names: a whole path, a URL, or an object of Python."""
+        """Return whether this kind reads what DATASET names: an absolute path, a URL, or a Python object."""
 
     @abstractmethod
     def read(self, location: Any, listing: InputList, reading: ListReading) -> SourceRows | None:  # noqa: ANN401
-        """Return the header and the rows; refuse what cannot be read."""
+        """Return the header and the rows; refuse a source that cannot be read."""
 
     def options(self, location: Any) -> set[str]:  # noqa: ARG002, ANN401 - for what may be told from a name
-        """Return the options that make sense for it, where several sources are read together."""
+        """Return the options that make sense for this source when several are read together."""
         return {"column", *self.takes}
 
 
@@ -112,7 +112,7 @@ def refuse_option(value: object, option: str, use: str) -> None:
 
 
 def refuse_others(listing: InputList, takes: frozenset[str]) -> None:
-    """Refuse the options that were given and are not taken."""
+    """Refuse the options that were given but are not in `takes`."""
     for name, use in USES.items():
         if name not in takes and name != "pattern":
             refuse_option(getattr(listing, name), f"--{name.strip('_').replace('_', '-')}", use)

@@ -31,7 +31,7 @@ SOURCES: tuple[type[InputSource], ...] = (
     ManifestSource,
     AnyListSource,
 )
-# the endings and schemes that are our own, where no package is looked for
+# our own endings and schemes, which other packages cannot take over
 _OWN = {
     *("tar", "gz", "tgz", "bz2", "xz", "zst", "http", "https", "file", "s3"),
     *(suffix.lstrip(".") for suffix in LISTS),
@@ -39,12 +39,12 @@ _OWN = {
 
 
 def source_of(listing: InputList) -> tuple[InputSource, Any]:
-    """Return what reads a DATASET, and that as a whole path, a URL, or the object that it is."""
+    """Return the source that reads a DATASET, and the DATASET as an absolute path, a URL or an object."""
     return next(_sources_of(listing))
 
 
 def rows_of(listing: InputList, reading: ListReading) -> SourceRows:
-    """Return what a DATASET names."""
+    """Return the header and rows of a DATASET."""
     for source, location in _sources_of(listing):
         if not source.looks_inside:
             refuse_others(listing, source.takes)
@@ -77,7 +77,7 @@ def _added(location: Any) -> Iterator[type[InputSource]]:  # noqa: ANN401 - what
 
 
 def _is_a_store(scheme: str) -> bool:
-    """Return whether fsspec reads files from URLs of this scheme, which no package takes over."""
+    """Return whether fsspec reads files from URLs of this scheme: no other package can take it over."""
     from fsspec.registry import known_implementations
 
     return scheme in known_implementations

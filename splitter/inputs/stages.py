@@ -1,9 +1,9 @@
-"""The outputs of a stage as the inputs of the next one of a pipeline, straight from its commit records.
+"""The outputs of a stage as the inputs of the next one in a pipeline, straight from its commit records.
 
-records of "cut"              label  input       output  size       checksum       part
-dataset list of what follows  label  from_input  input   from_size  from_checksum  from_part
+records of "cut"                label  input       output  size       checksum       part
+dataset list of the next stage  label  from_input  input   from_size  from_checksum  from_part
 
-A stage that adds columns makes no files: its own inputs go on, with its metadata as further columns.
+A stage that adds columns makes no files: it passes on its own inputs, with its metadata as more columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,9 +36,9 @@ class Committed:
     """Some inputs of a stage that are done.
 
     Attributes:
-        parts: Commit records, and the entries in them of these inputs.
-        union: The columns that their rows have.
-        descent: What they are made of, if that is known already.
+        parts: Journals, each with the entries of these inputs in it.
+        union: All columns of their rows.
+        descent: The inputs of the first stage that they are made of, if already known.
     """
 
     parts: tuple[tuple[Journal, np.ndarray], ...]
@@ -47,7 +47,7 @@ class Committed:
 
     @classmethod
     def all_of(cls, storage: Storage) -> "Committed":
-        """Return all that is in the manifest of a stage, or will be, in the order of its list."""
+        """Return all inputs that are or will be in the manifest of a stage, in the order of its list."""
         listed, is_whole = list_description(storage), list_is_whole(storage)
         journal = Journal(storage)
         journal.load()
@@ -56,7 +56,7 @@ class Committed:
             entries = InputStatus.of(storage, journal, keys).entries_with(DONE)
             heads = journal.heads_in_order(entries)
         else:
-            # of a stage that was killed: its list is a part, or the one of before
+            # the stage was killed: its stored list is only a part, or that of an earlier run
             entries = journal.done()
             heads = journal.heads_in_order(entries)
             columns = [listed.column, *(name for head in heads for name in head.columns)]
@@ -70,7 +70,7 @@ class Committed:
                 yield from rows_of(journal, record, piece, positions[head])
 
     def with_later(self, other: "Committed | None") -> "Committed":
-        """Return these and what was committed later, which knows all columns there are."""
+        """Return these and the inputs committed later, whose columns include all earlier ones."""
         if other is None:
             return self
         again = np.concatenate([journal.entries["key"][entries] for journal, entries in other.parts])
@@ -83,11 +83,11 @@ class Committed:
 
 @dataclass(frozen=True)
 class AboutToBeCommitted:
-    """Inputs of a stage that are done in a worker, which has not committed them yet.
+    """Inputs of a stage that a worker has done but not committed yet.
 
     Attributes:
-        columns: Those of their list.
-        texts: The columns and the rows of each.
+        columns: The columns of their list.
+        texts: The columns of each input, and its rows as CSV text.
     """
 
     columns: tuple[str, ...]
@@ -95,7 +95,7 @@ class AboutToBeCommitted:
 
     @property
     def union(self) -> RowColumns:
-        """The columns that their rows have."""
+        """All columns of their rows."""
         return union_of(self.columns, dict.fromkeys(head for head, _ in self.texts))
 
     def rows(self) -> Iterator[Row]:
@@ -107,14 +107,14 @@ class AboutToBeCommitted:
 
 @dataclass(frozen=True, eq=False)
 class StageOutputs:
-    """What a stage has committed, as inputs.
+    """The committed outputs of a stage, as inputs.
 
     Attributes:
         name: The name of the stage.
         folder: Its output folder.
-        adds_columns: Whether its own inputs go on, with its metadata as further columns.
-        committed: The part of it that is meant; None for all that is there when it is read.
-        before: The outputs that it takes; None of a stage that takes a list.
+        adds_columns: Whether the stage passes on its own inputs, with its metadata as more columns.
+        committed: The part of the outputs to take; None for everything committed when they are read.
+        before: The outputs that the stage takes; None if it takes a list.
     """
 
     name: str
@@ -125,7 +125,7 @@ class StageOutputs:
 
     @property
     def without_files(self) -> str:
-        """What to do if the stage has done inputs and made no file for another; empty if it has made some."""
+        """Advice if the stage has done inputs, but made no files for another stage; else empty."""
         journal = Journal(storage_of(self.folder))
         journal.load()
         done = journal.done()
@@ -137,11 +137,11 @@ class StageOutputs:
         )
 
     def where(self, condition: str) -> InputList:
-        """Return those outputs that meet a condition, such as `quality > 0.6`."""
+        """Return the outputs that meet a condition, such as `quality > 0.6`."""
         return InputList(self, where=condition)
 
     def made_of(self, journal: Journal, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the keys of what follows some inputs, and for each the index of the input it is made of."""
+        """Return the keys that some entries give the next stage, and for each the index of its entry."""
         if self.adds_columns:
             return journal.entries["key"][entries], np.arange(len(entries))
         layout, keys, indices = Layout(storage_of(self.folder).root), list[int](), list[int]()
@@ -153,7 +153,7 @@ class StageOutputs:
         return np.array(keys, "u8"), np.array(indices, "i8")
 
     def descent(self) -> Descent:
-        """Return what its outputs are made of: inputs of the first stage."""
+        """Return which inputs of the first stage the outputs are made of."""
         if isinstance(self.committed, Committed) and self.committed.descent:
             return self.committed.descent
         line = [self]
@@ -212,7 +212,7 @@ class StageSource(InputSource):
 def _counting_others(
     rows: Iterable[Row], kept: Callable[[Row], str], output: int, reading: ListReading
 ) -> Iterator[Row]:
-    """Yield the rows that --keep keeps, and count the other files."""
+    """Yield the rows that --keep keeps, and count the files that it leaves out."""
     for row in rows:
         if kept(row) == "True":
             yield row
@@ -221,7 +221,7 @@ def _counting_others(
 
 
 def _without_files(rows: Iterable[Row], output: int, stay: Sequence[int], name: str) -> Iterator[Row]:
-    """Yield rows without what they say of files, which they have none of."""
+    """Yield the columns `stay` of rows; refuse a row with a file, since the stage must not make any."""
     for row in rows:
         if row[output]:
             raise Refused(
@@ -232,12 +232,12 @@ def _without_files(rows: Iterable[Row], output: int, stay: Sequence[int], name: 
 
 
 def _noted(rows: Iterable[Row], layout: Layout, at: int, size_at: int, reading: ListReading) -> Iterator[Row]:
-    """Yield rows, after noting how large their files are."""
+    """Yield rows, noting the sizes of their files, so that nobody has to look at each file."""
     for row in rows:
         reading.known.add(layout.location(row[at]), stated(row[size_at]))
         yield row
 
 
 def stated(size: str) -> Found:
-    """Return what a row states of its file; its checksum counts as a column."""
+    """Return the size that a row states, without a version: the checksum counts as a column."""
     return Found(int(size) if size.isdecimal() else 0, 0)

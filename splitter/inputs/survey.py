@@ -25,7 +25,7 @@ from splitter.system.pool import in_processes
 from splitter.text.csv import Row, parse_rows
 from splitter.text.urls import has_password, is_url, without_secrets
 
-# of remote inputs, which take longer to look at
+# the block size for remote inputs, which take longer to look at
 FEW = 1_000
 MOST_FOLDERS = 1000
 
@@ -37,11 +37,11 @@ class Survey:
     Attributes:
         keys: The hash of each input's key.
         sizes: Bytes, or UNREADABLE.
-        changed_ns: When each file last changed; of one that does not exist, a number for its location.
+        changed_ns: When each file last changed; for one that does not exist, a number for its location.
         folders: The hash of the output folder of each input, or of its claim to names.
-        outer_folders: The hashes of the folders that these are in, sorted.
-        members: Those that stand in shards.
-        at: The index of each input among these, or -1.
+        outer_folders: The hashes of the folders around these, sorted.
+        members: The inputs in shards.
+        at: The position of each input in `members`, or -1.
     """
 
     keys: np.ndarray
@@ -65,10 +65,10 @@ class Survey:
 def survey(table: InputTable, layout: Layout, reading: ListReading) -> Survey:
     """Look at every input once: take sizes and times, and refuse outputs that would collide.
 
-    What a store has listed, and what stands in shards, was looked at when the list was read.
+    Files that a store has listed, and inputs in shards, were looked at when the list was read.
     """
     known, members = reading.known.in_order(), reading.members.in_order()
-    # made whole at once, since joining blocks would take the memory twice
+    # allocated at full size, since joining blocks would take twice the memory
     columns = tuple(np.empty(len(table), kind) for kind in ("u8", "i8", "i8", "i8", "i4"))
     outer_folders = np.empty(0, "i8")
     remote = table.names_urls or is_url(layout.root)
@@ -100,7 +100,7 @@ def survey(table: InputTable, layout: Layout, reading: ListReading) -> Survey:
 def _look_at_block(
     table: InputTable, layout: Layout, known: ListedFiles, members: MemberIndex, start: int
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Return keys, folders, sizes and times of some inputs, and the folders around their folders."""
+    """Return keys, folders, sizes, times and members of a block of inputs, and the folders around theirs."""
     keys, folders, sizes, times = [], [], [], []
     outer_folders: dict[str, int] = {}
     urls: dict[int, str] = {}
@@ -158,7 +158,7 @@ def _note_outer(folder: str, outer_folders: dict[str, int], listed: str, key: st
 
 
 def _claims(naming: Naming, row: Row, folder: str, index: int) -> tuple[str, Iterator[str]]:
-    """Return the claim of a row to names, and those of inputs that could be in its way."""
+    """Return the claim of a row, and the claims of inputs that could have a file where it needs a folder."""
     try:
         return naming.claim(row, folder), naming.outer_claims(row, folder)
     except ValueError as error:
@@ -176,7 +176,7 @@ def _refuse_password(listed: str, index: int) -> None:
 
 def _reserved(listed: str, key: str) -> Refused:
     top, slash, _ = key.partition("/")
-    # a sample in a shard, or a whole one
+    # the input is a sample in a shard, or a whole shard
     shard = shard_of(listed)[0] or shard_of(f"{listed}/sample")[0]
     if shard:
         shards = f"{shard.rpartition('/')[0]}/*{os.path.splitext(shard)[1]}"
@@ -228,9 +228,9 @@ def _refuse_collisions(table: InputTable, layout: Layout, found: Survey) -> None
 def _refuse_same_names(
     table: InputTable, layout: Layout, found: Survey, keys: np.ndarray, claims: np.ndarray
 ) -> None:
-    """Refuse inputs that a template could give one name, or a name that must be a folder of another.
+    """Refuse inputs that a template could give the same name, or a name that another needs as a folder.
 
-    `keys` and `claims` are those of rows, since an input may have several.
+    `keys` and `claims` have a number for each row, since an input may have several rows.
     """
     twin = _first_twins(claims, keys)
     pairs = twin and [(int(keys[row]), int(claims[row])) for row in twin[:2]]
@@ -246,7 +246,7 @@ def _refuse_same_names(
 def _same_names(
     table: InputTable, layout: Layout, found: Survey, pairs: list[tuple[int, int]], more: int
 ) -> str:
-    """Return the words for two inputs, each by its key and the claim of its row, that could share a name."""
+    """Return the message for two inputs that could share a name, each by its key and the claim of its row."""
     naming = cast("Naming", layout.naming)
     listed, examples = [], []
     for key, claim in pairs:
@@ -266,7 +266,7 @@ def _same_names(
 
 
 def _first_needing(table: InputTable, layout: Layout, claim: int) -> tuple[int, int]:
-    """Return the key and the claim of the first input that needs a folder where another may have a file."""
+    """Return the key and the claim of the first input that needs a folder where `claim` may have a file."""
     naming = cast("Naming", layout.naming)
     for index in range(len(table)):
         for row in parse_rows(table.text(index)):
@@ -281,7 +281,7 @@ def _remedy(layout: Layout, *, helps: bool) -> str:
 
 
 def _first_inside(table: InputTable, layout: Layout, folder: str) -> str | None:
-    """Return the first input whose outputs would go into a folder, as it is listed."""
+    """Return the first input, as listed, whose outputs would go into a folder."""
     for start in range(0, len(table), BLOCK):
         for row in parse_rows(b"".join(table.texts(start, min(len(table), start + BLOCK)))):
             own = same_name(layout.folder(layout.key(row[table.at])))
@@ -317,7 +317,7 @@ def _members(numbers: np.ndarray, sorted_numbers: np.ndarray) -> Iterator[int]:
 
 
 def advice_on_missing(listing: InputList, table: InputTable, layout: Layout, found: Survey) -> str:
-    """Return what is probably wrong when not one input can be read; else nothing."""
+    """Return what is probably wrong if no input can be read; else an empty text."""
     if not len(table) or (found.sizes != UNREADABLE).any():
         return ""
     first = table.listed(0)
@@ -339,7 +339,7 @@ def advice_on_missing(listing: InputList, table: InputTable, layout: Layout, fou
 
 
 def look_at_all_paths(locations: Sequence[str]) -> list[Found | OSError | UnreadableInput]:
-    """Return what is known of files here and elsewhere; of one that cannot be looked at, why."""
+    """Return the size and time of each local or remote file, or the error for one that cannot be read."""
     urls = [*filter(is_url, locations)]
     (remote,) = in_processes(look_at_all, [urls], always_fork=True) if urls else [{}]
     return [remote[location] if location in remote else _looked_at(location) for location in locations]
@@ -353,13 +353,13 @@ def _looked_at(location: str) -> Found | OSError | UnreadableInput:
 
 
 def why_unreadable(location: str) -> str:
-    """Return why an input cannot be read, with its name; nothing if it can."""
+    """Return why an input cannot be read, with its name; empty if it can."""
     (found,) = look_at_all_paths([location])
     return "" if isinstance(found, Found) else str(found)
 
 
 def _likely_roots(listing: InputList, layout: Layout) -> list[str]:
-    """Guess the folder that paths start from: beside them, the current one, behind a link."""
+    """Return folders that paths may start from: the current one, that of a linked list, those in the root."""
     roots = [os.getcwd()]
     if isinstance(listing.source, (str, os.PathLike)):
         roots.append(os.path.dirname(os.path.realpath(listing.source)))

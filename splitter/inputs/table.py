@@ -1,4 +1,4 @@
-"""The copied list: rows on disk, a few numbers for each in memory."""
+"""The copy of the dataset list: rows on disk, a few numbers for each in memory."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -18,11 +18,11 @@ BLOCK = 10_000
 
 
 class InputTable:
-    """The copied list: rows on disk, a few numbers for each in memory.
+    """The copy of the dataset list: rows on disk, a few numbers for each in memory.
 
     Attributes:
         header: The names of the columns.
-        column: Which of them holds the paths.
+        column: The column that holds the paths.
         names_urls: Whether any row names a URL.
     """
 
@@ -43,7 +43,7 @@ class InputTable:
         return len(self._offsets) - 1 if self._order is None else len(self._starts) - 1
 
     def group(self, keys: np.ndarray) -> np.ndarray:
-        """Take all rows of equal key for one input; return each input's first row."""
+        """Make one input of all rows with the same key; return the index of each input's first row."""
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         rank = np.empty(len(first), "i8")
         rank[np.argsort(first)] = np.arange(len(first))
@@ -52,7 +52,7 @@ class InputTable:
         return np.sort(first)
 
     def texts(self, start: int, stop: int) -> list[bytes]:
-        """Return the CSV text of some inputs that follow each other."""
+        """Return the CSV text of each input from `start` to before `stop`."""
         if self._order is None:
             return self._rows(start, stop)
         groups = (self._order[self._starts[index] : self._starts[index + 1]] for index in range(start, stop))
@@ -63,7 +63,7 @@ class InputTable:
         return self.texts(index, index + 1)[0]
 
     def listed(self, index: int) -> str:
-        """Return an input as it is written in the list."""
+        """Return the path of an input as written in the list."""
         return parse_rows(self.text(index))[0][self.at]
 
     def checksum(self) -> str:
@@ -76,7 +76,7 @@ class InputTable:
         return checksum_of(digest)
 
     def input_file(self, index: int, layout: Layout) -> InputFile:
-        """Return an input as `process` takes it."""
+        """Return an input in the form that `process` takes."""
         return make_input(parse_rows(self.text(index)), self.header, self.at, layout, Scratch())
 
     def _rows(self, start: int, stop: int) -> list[bytes]:
@@ -95,7 +95,7 @@ def make_input(rows: list[Row], header: Row, at: int, layout: Layout, scratch: S
 
 
 def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> InputTable:
-    """Write the rows as plain CSV and note where each one starts."""
+    """Write the rows as plain CSV, and return them as a table."""
     begin = _append(file, CsvText().encode([header]))
     copied = _copy_plain(rows, file, begin) if isinstance(rows, CsvFile) else None
     if copied is None:
@@ -107,7 +107,7 @@ def copy_list(header: Row, rows: Iterable[Row], file: BinaryIO, column: str) -> 
 
 
 def _copy_rows(rows: Iterable[Row], file: BinaryIO, position: int) -> tuple[list[np.ndarray], bool]:
-    """Write rows; return where each ends, and whether there is a URL in any."""
+    """Write rows; return the positions where they end, and whether any contains a URL."""
     csv_text, urls = CsvText(), False
     pieces = [np.array([position])]
     for number, block in enumerate(_blocks(rows)):
@@ -126,7 +126,7 @@ def _copy_rows(rows: Iterable[Row], file: BinaryIO, position: int) -> tuple[list
 
 
 def _copy_plain(rows: CsvFile, file: BinaryIO, position: int) -> tuple[list[np.ndarray], bool] | None:
-    """Copy lines as they are; return the same, or None if they had to be written in another way."""
+    """Copy lines unchanged; return the same as `_copy_rows`, or None if lines must be written differently."""
     pieces, urls = [np.array([position])], False
     for number, block in enumerate(rows.plain_blocks()):
         if block is None:
