@@ -84,7 +84,7 @@ def _checked(
     manifest = manifest_in(folder)
     if not is_url(folder) and os.path.isdir(os.path.join(folder, OWN_FOLDER)) and os.path.isfile(manifest):
         reading.tell(
-            f"{folder}: holds the outputs of an earlier run; to take their labels along, give {manifest} "
+            f"{folder}: holds the outputs of an earlier run; to keep their labels, pass {manifest} "
             "with --column output instead"
         )
     yield first

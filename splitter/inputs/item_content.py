@@ -60,7 +60,7 @@ def _text(value: Any) -> str:  # noqa: ANN401 - whatever a user has
     text = python_text(_plain(value))
     if len(text) > LONGEST_LABEL:
         raise ValueError(
-            f"has a target of {len(text):,} letters, too long for a column; put both into one array"
+            f"has a target of {len(text):,} characters, too long for a column; put both into one array"
         )
     return text
 

@@ -57,9 +57,9 @@ class LabelTable:
                 twice[row[at]] = None
             self._labels[row[at]] = row[:at] + row[at + 1 :]
         if twice:
-            stand = "stands" if len(twice) == 1 else "stand"
+            occur = "occurs" if len(twice) == 1 else "occur"
             raise Refused(
-                f"{name}: {show_count(len(twice), 'key')} in column {column!r} {stand} there more than once "
+                f"{name}: {show_count(len(twice), 'key')} in column {column!r} {occur} more than once "
                 f"({show_names([*map(repr, [*twice][:NAMES_SHOWN])], len(twice))}); keep one row of each"
             )
 

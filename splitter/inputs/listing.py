@@ -57,7 +57,7 @@ class InputList:
                 raise Refused(f"InputList: {name}={getattr(self, name)!r:.100} is not text")
         several = isinstance(self.pattern, Sequence) and all(isinstance(one, str) for one in self.pattern)
         if self.pattern is not None and not several:
-            raise Refused(f"InputList: pattern={self.pattern!r:.100} is not text, nor a list of texts")
+            raise Refused(f"InputList: pattern={self.pattern!r:.100} is neither text nor a list of texts")
         rename: object = self.rename or {}
         names = [name for pair in rename.items() for name in pair] if isinstance(rename, Mapping) else [None]
         if not all(isinstance(name, str) for name in names):

@@ -78,7 +78,8 @@ def _rows_of_values(values: list[Any], column: str) -> tuple[Row, Iterator[Row]]
     if values and all(map(_is_pair, values)):
         if column == LABEL:
             raise Refused(
-                f"inputs: pairs of a path and a label have the columns {LABEL!r} and that of the paths"
+                f"inputs: with pairs of a path and a label, {LABEL!r} is the column of labels; use another "
+                "column for the paths"
             )
         return [column, LABEL], ([os.fspath(path), python_text(label)] for path, label in values)
     for value in values:

@@ -171,7 +171,7 @@ class PieceCutter:
     def _check(self, piece: PieceAddress, path: str, found: Found) -> None:
         """Refuse a recording that has changed since its pieces were noted."""
         if found.size != piece.size:
-            raise _changed(piece, f"it has {found.size:,} bytes, and had {piece.size:,}")
+            raise _changed(piece, f"it has {found.size:,} bytes instead of {piece.size:,}")
         if found.changed <= self._since or (path, found) in self._checked:
             return
         if measure_recording(path)[1] != piece.checksum:

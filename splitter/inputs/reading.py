@@ -95,7 +95,7 @@ def _join(found: ListSource, listing: InputList) -> None:
     taken = [column for column in header if column in found.header]
     if taken:
         raise Refused(
-            f"{name}: has a column {taken[0]!r}, as the dataset list has; use --rename {taken[0]}=NEW"
+            f"{name}: has a column {taken[0]!r}, as does the dataset list; use --rename {taken[0]}=NEW"
         )
     found.rows = labels.joined(found.header, found.rows, own, found.column, found.reading.tally)
     found.header = found.header + header

@@ -225,8 +225,8 @@ def _without_files(rows: Iterable[Row], output: int, stay: Sequence[int], name: 
     for row in rows:
         if row[output]:
             raise Refused(
-                f"stage {name}: has made the file {row[output]}, though it is to add columns only; leave "
-                "'adds' out, so that what follows takes its files"
+                f"stage {name}: has made the file {row[output]}, but may only add columns; leave "
+                "'adds' out, so that the next stage takes its files"
             )
         yield [row[at] for at in stay]
 

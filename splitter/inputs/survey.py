@@ -261,7 +261,7 @@ def _same_names(
     return (
         f"--name {naming.template!r}: two inputs could get the same name: {' and '.join(listed)} "
         f"{both}{also}; use {{path}}, or a folder or name of columns and {{source}} that differs for each "
-        "input, with nothing behind it but '_{index}'"
+        "input, with nothing after it but '_{index}'"
     )
 
 

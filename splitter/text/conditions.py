@@ -102,7 +102,7 @@ class _ConditionParser:
             like = matching(found[1], found[3] or found[4] or "", many="%", one="_")
             return f"; instead of LIKE write {'not ' if found[2] else ''}{like}"
         if re.search(r"(?<![=!<>])=(?!=)", self._text):
-            return "; equal is =="
+            return "; write == to compare"
         words = (piece[3] for piece in _PIECES.finditer(self._text))
         name = next((word for word in words if word in self._header and keyword.iskeyword(word)), None)
         return f"; the column {name!r} must be in backquotes: `{name}`" if name else ""

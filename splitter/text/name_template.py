@@ -96,13 +96,13 @@ def _field(template: str, literal: str, name: str, number_format: str, conversio
     if bar and (field in BUILT_IN or not default or {"/", "\0"} & {*default}):
         why = "is never empty; leave the | out"
         if field not in BUILT_IN:
-            why = "needs a text without a slash behind the |, as in {speaker|unknown}"
+            why = "needs a text without a slash after the |, as in {speaker|unknown}"
         raise _refused(template, f"{shown} {why}")
     try:
         found.show(default or "0")
     except ValueError:
         raise _refused(
-            template, f"{{{name}:{number_format}}}: {default!r} is no such number; use one"
+            template, f"{{{name}:{number_format}}}: {default!r} is not such a number; use one"
         ) from None
     return found
 

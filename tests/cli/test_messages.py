@@ -264,7 +264,7 @@ $ run list.json --recipe words
 $ run list.jsonl --recipe words
 {here}/list.jsonl: line 2 is not JSON (Expecting value: line 2 column 1 (char 11)); fix that line
 $ run list.csv --recipe words --where speaker=7
---where 'speaker=7': is not a condition (invalid syntax); equal is ==
+--where 'speaker=7': is not a condition (invalid syntax); write == to compare
 $ run list.csv --recipe words --where age==7
 --where 'age==7': there is no column 'age'; there is 'input', 'speaker' (write text in quotes)
 $ run list.csv --recipe words --where speaker==7 --where speaker==8
@@ -274,7 +274,7 @@ $ run list.csv --recipe words --labels labels.csv --labels more.csv
 $ run list.csv --recipe words --labels labels.csv
 labels.csv: has no column 'input' to join by; it has 'speaker', 'age' (--on COLUMN, or --on COLUMN=ITS-COLUMN)
 $ run list.csv --recipe words --labels labels.csv --on speaker
-labels.csv: 1 key in column 'speaker' stands there more than once ('7'); keep one row of each
+labels.csv: 1 key in column 'speaker' occurs more than once ('7'); keep one row of each
 $ run list.csv --recipe words --labels twins.csv
 the column 'age' occurs twice in twins.csv; rename one
 $ run list.csv --recipe words --labels labels.csv --on age

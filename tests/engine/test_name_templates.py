@@ -318,10 +318,10 @@ REFUSED = {
         "--recipe=chunk",
     ),
     "a number of text": ("{source_format:02d}/{path}", "source_format is text", None, "--recipe=chunk"),
-    "nothing for an empty value": ("{speaker|}/{path}", "needs a text without a slash behind the |"),
-    "a folder for an empty value": ("{speaker|a/b}/{path}", "needs a text without a slash behind the |"),
+    "nothing for an empty value": ("{speaker|}/{path}", "needs a text without a slash after the |"),
+    "a folder for an empty value": ("{speaker|a/b}/{path}", "needs a text without a slash after the |"),
     "another value for what is never empty": ("{path|none}", "{path|none} is never empty; leave the | out"),
-    "a text for a number": ("{path}_{start|none:.1f}", "'none' is no such number"),
+    "a text for a number": ("{path}_{start|none:.1f}", "'none' is not such a number"),
     "a column with the name of a field": (
         "{name}/{path}",
         "use --rename name=NEW",

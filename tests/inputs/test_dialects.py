@@ -307,7 +307,7 @@ REFUSED = {
     ),
     "kinds": (
         {"c.jsonl": lines({**cut(PIECES[0]), "recording": NOT_A_LIST})}, "c.jsonl",
-        "c.jsonl: line 1: has values of another kind",
+        "c.jsonl: line 1: has values of an unexpected type",
     ),
     "time": (
         {"m.json": lines(GOOD, {**GOOD, "offset": "1e999999999"})}, "m.json", "m.json: line 2: '1e999999999'",
@@ -352,7 +352,7 @@ def test_a_named_pipe_is_no_file_of_a_corpus(capfd, folder: Path):
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-    assert (said.code, "segments: cannot be read: is no plain file" in said.err) == (2, True), said.err
+    assert (said.code, "segments: cannot be read: is not a plain file" in said.err) == (2, True), said.err
 
 
 def test_packed_files_meet_limits(capfd, folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -380,7 +380,7 @@ def test_what_no_tool_wrote(capfd, folder: Path):
     write_files(folder, {"list.jsonl": '{"path": "a.wav"}\n', "sub/x.txt": "x"})
     for arguments, message in (
         ((folder / "list.jsonl", "--from", "lotse"), "'lotse' is not one of 'lhotse'"),
-        ((folder / "list.jsonl", "--from", "lhotse"), "line 1: is no cut, recording or supervision"),
+        ((folder / "list.jsonl", "--from", "lhotse"), "line 1: is not a cut, recording or supervision"),
         ((folder / "list.jsonl", "--from", "common-voice"), "line 1: has no column 'path' or 'sentence'"),
         ((folder / "list.jsonl", "--from", "kaldi"), "--from kaldi reads a data folder with wav.scp"),
         ((folder / "sub", "--from", "nemo"), "--from nemo reads a manifest of JSON lines"),

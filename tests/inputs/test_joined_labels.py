@@ -116,13 +116,13 @@ def test_labels_that_change(folder, out):
         (
             "input,n\na.txt,1\na.txt,2\nb.txt,1\nb.txt,1\n",
             None,
-            "2 keys in column 'input' stand there more than once",
+            "2 keys in column 'input' occur more than once",
         ),
         ("id,n\na.txt,1\n", None, "has no column 'input' to join by; it has 'id', 'n'"),
         ("imput,n\na.txt,1\n", None, "has no column 'input' to join by; did you mean 'imput'?"),
         ("id,n\nx,1\n", "input=id", "no row belongs to an input: its column 'id' has keys such as 'x'"),
         ("id,n\n", "input=id", "has keys (none)"),
-        ("input,speaker\na.txt,1\n", None, "has a column 'speaker', as the dataset list has"),
+        ("input,speaker\na.txt,1\n", None, "has a column 'speaker', as does the dataset list"),
         ("input,n\na.txt,1\n", "nobody", "--on nobody: the dataset list has no column 'nobody'"),
         ("input,n\na.txt,1\n", "input=", "write COLUMN, or COLUMN=COLUMN-OF-THE-FILE"),
         ("input,n\na.txt\n", None, "line 2 has 1 columns"),
@@ -170,7 +170,7 @@ def test_labels_and_names_that_do_not_go_together(capfd, folder, out):
     for options, message in [
         (["--rename", "z=a"], "the dataset list has no column 'z'; it has 'input', 'n', 'x', 'y'"),
         (["--rename", "x=y"], "the column 'y' occurs twice in"),
-        (["--rename", "x=n"], "has a column 'n', as the dataset list has"),
+        (["--rename", "x=n"], "has a column 'n', as does the dataset list"),
     ]:
         said = here(capfd, "run", dataset, "--recipe", "words", "-o", out, "--labels", labels, *options)
         assert (said.code, len(said.lines)) == (2, 1), said.err

@@ -271,7 +271,7 @@ def test_a_folder_of_outputs_has_no_labels(capfd, folder, pieces):
         capfd, "run", pieces.parent, "--recipe", "chunk", "--output", folder / "two", "--workers", "0"
     )
     assert said.code == 0
-    note = f"to take their labels along, give {pieces} with --column output instead"
+    note = f"to keep their labels, pass {pieces} with --column output instead"
     assert [line for line in said.lines if "labels" in line] == [
         f"{pieces.parent}: holds the outputs of an earlier run; {note}"
     ]

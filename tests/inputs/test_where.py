@@ -169,7 +169,7 @@ def test_any_text_is_a_condition_or_is_refused(text):
             "there is no column 'train'; there is 'input', 'split', 'class' (write text in quotes)",
         ),
         ("`the split` == 'x'", "there is no column 'the split'"),
-        ("split = 'train'", "equal is =="),
+        ("split = 'train'", "write == to compare"),
         ("split", "split must be compared with something"),
         ("not split", "split must be compared with something"),
         ("", "is not a condition"),

@@ -199,7 +199,7 @@ def change(path: Path) -> None:
     ("do", "why"),
     [
         (change, "its checksum differs"),
-        (lambda path: path.write_bytes(path.read_bytes() + b"\0\0"), "it has 16,046 bytes, and had 16,044"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"\0\0"), "it has 16,046 bytes instead of 16,044"),
         (Path.unlink, "does not exist"),
     ],
     ids=["changed", "longer", "gone"],

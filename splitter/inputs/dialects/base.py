@@ -63,7 +63,7 @@ class Written:
         except ValueError as error:
             raise self.fault(line, str(error)) from None
         except (TypeError, AttributeError, KeyError):
-            raise self.fault(line, "has values of another kind than expected; fix or remove it") from None
+            raise self.fault(line, "has values of an unexpected type; fix or remove it") from None
 
 
 class Dialect(ABC):

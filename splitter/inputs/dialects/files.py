@@ -24,7 +24,7 @@ def _opened(path: str) -> tuple[BinaryIO, int]:
     """Open a file; also return how many bytes may be read from it if it is compressed, else 0."""
     if os.path.exists(path) and not os.path.isfile(path):
         # a pipe can be read only once, and may block forever
-        raise OSError(errno.EINVAL, "is no plain file")
+        raise OSError(errno.EINVAL, "is not a plain file")
     with open(path, "rb") as file:
         is_packed = file.read(2) == _GZIP
         most = max(_ROOM, _MOST_UNPACKED * os.fstat(file.fileno()).st_size)

@@ -96,7 +96,7 @@ def _names(path: str, names: list[Any]) -> list[str]:
     """Return names of files; refuse a name that is not of a file in the same folder."""
     for name in names:
         if not isinstance(name, str) or "/" in name or name in ("", ".", ".."):
-            raise Refused(f"{path}: names {name!r}, which is no file beside it; save the dataset again")
+            raise Refused(f"{path}: names {name!r}, which is not a file next to it; save the dataset again")
     return names
 
 
@@ -108,5 +108,5 @@ def _json(path: str, key: str) -> list[Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refused(f"{path}: cannot be read ({error}); save the dataset again") from None
     if not isinstance(value, list):
-        raise Refused(f"{path}: {key!r} is no list; save the dataset again")
+        raise Refused(f"{path}: {key!r} is not a list; save the dataset again")
     return value

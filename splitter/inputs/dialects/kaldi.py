@@ -82,10 +82,10 @@ def _recordings(there: Written) -> Iterator[tuple[str, str]]:
     for number, name, path in _pairs(there, RECORDINGS):
         if path.endswith("|") or path.startswith("|"):
             shown = path if len(path) <= 60 else f"{path[:60]}…"  # noqa: PLR2004 - for a line of text
-            advice = "commands are not run; write its sound into a file, and name that"
+            advice = "commands are not run; save its sound to a file, and name that file"
             raise file.fault(number, f"recording {name!r} is a pipe ({shown!r}); {advice}")
         if not path or path == "-" or re.search(r":\d+$", path):
-            raise file.fault(number, f"recording {name!r} is {path!r}, which is no file of sound; name one")
+            raise file.fault(number, f"recording {name!r} is {path!r}, which is not a sound file; name one")
         yield name, path
 
 
@@ -98,12 +98,12 @@ def _segments(there: Written) -> Iterator[tuple[str, Entry]]:
             raise file.fault(number, "must have an utterance, a recording, a start and an end")
         recording, start, end, *channel = fields
         if recording not in recordings:
-            raise file.fault(number, f"utterance {utterance!r} is of {recording!r}, which {RECORDINGS} lacks")
+            raise file.fault(
+                number, f"utterance {utterance!r} is of {recording!r}, which is not in {RECORDINGS}"
+            )
         with file.naming(number):
             first, last = seconds(start), seconds(end)
         if last < first:
-            raise file.fault(
-                number, f"utterance {utterance!r} ends at {end}, before it starts; write its end"
-            )
+            raise file.fault(number, f"utterance {utterance!r} ends at {end}, before it starts; fix its end")
         entry = {INPUT: recordings[recording], START: written(first), END: written(last)}
         yield utterance, entry | ({"channel": channel[0]} if channel else {})

@@ -28,7 +28,7 @@ class LabelStudio(Dialect):
     def entries(self, there: Written) -> Iterator[Entry]:
         tasks = whole_json(there)
         if not isinstance(tasks, list):
-            raise there.fault(1, "is no list of tasks; export as JSON")
+            raise there.fault(1, "is not a list of tasks; export as JSON")
         for number, task in enumerate(tasks, 1):
             name = task.get("id", number) if isinstance(task, dict) else number
             with there.naming(f"task {name}"):

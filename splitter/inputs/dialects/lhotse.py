@@ -40,7 +40,7 @@ def _entry(fields: dict[str, Any], recordings: "_Recordings") -> Entry:
         return {INPUT: _source(fields), "id": json_text(fields["id"])}
     if fields.keys() >= _SUPERVISION:
         return _supervision(fields, recordings.path(json_text(fields["recording_id"])))
-    raise ValueError("is no cut, recording or supervision of lhotse")
+    raise ValueError("is not a cut, recording or supervision of lhotse")
 
 
 def supervisions(there: Written) -> Iterator[Entry]:
@@ -94,7 +94,7 @@ def _together(name: str, values: list[str]) -> str:
 def _supervisions(fields: dict[str, Any]) -> list[dict[str, Any]]:
     found = fields.get("supervisions")
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise ValueError(f"{_name(fields)} has supervisions that are none")
+        raise ValueError(f"{_name(fields)} has supervisions that are not a list of JSON objects")
     return found
 
 
@@ -158,7 +158,7 @@ class _Recordings:
         if name == self._name or not os.path.isfile(path):
             wanted = "recordings.jsonl.gz" if name == self._name else name
             raise ValueError(
-                f"names its recording by an id, and there is no {wanted} beside it; give the cuts"
+                f"names its recording by an id, but {wanted} is not in the same folder; pass the cuts instead"
             )
         beside, found = Written(path, path), {}
         for line, fields in objects(beside):

@@ -50,7 +50,7 @@ class DialectSource(InputSource):
                 # a damaged file is not recognized; reading all of it finds the damage
                 collections.deque(lines(there.path, there.name), maxlen=0)
                 advice += ", or unpack it"
-            raise Refused(f"{there.name}: no tool is known to write this; {advice}")
+            raise Refused(f"{there.name}: is not in the format of a known tool; {advice}")
         refuse_others(listing, dialect.takes)
         return dialect.read(there, home, listing, reading)
 

@@ -50,7 +50,7 @@ def look_at_arrow(location: str, column: str) -> ShardScan:
             letters += sum(len(text) for values in texts for text in values)
             if letters > MOST_LABELS:
                 raise Refused(
-                    f"{location}: the labels next to the bytes are more than {MOST_LABELS:,} letters"
+                    f"{location}: the labels next to the bytes have more than {MOST_LABELS:,} characters"
                 )
             rows += [dict(zip(labels, values, strict=True)) for values in zip(*texts, strict=True)] or [
                 {} for _ in range(len(batch))

@@ -88,7 +88,7 @@ def look_at_parquet(location: str, column: str) -> ShardScan:
     with _parquet(location) as file:
         names = file.schema_arrow.names
         if column not in names:
-            raise Refused(f"{without_secrets(location)}: has no column {column!r} as the first file has")
+            raise Refused(f"{without_secrets(location)}: has no column {column!r}, but the first file has")
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         cuts = [0, *accumulate(group.num_rows for group in groups)]
         found = ShardScan(InputShard(location, "parquet", state, is_url(location), column, tuple(cuts[:-1])))
@@ -141,7 +141,7 @@ def _label_columns(file: Any, labels: Sequence[str], location: str) -> dict[str,
                 columns[name] += texts
                 held += sum(map(len, texts))
             if held > MOST_LABELS:
-                why = f"the labels next to the bytes are more than {MOST_LABELS:,} letters"
+                why = f"the labels next to the bytes have more than {MOST_LABELS:,} characters"
                 raise Refused(
                     f"{location}: {why}, which would not fit in memory; split it into several files"
                 )

@@ -246,7 +246,7 @@ def _refuse_what_has_no_room(span: MemberLocation, path: str) -> None:
     free = shutil.disk_usage(os.path.dirname(os.path.dirname(path))).free
     if span.size > free:
         raise UnreadableInput(
-            f"{span.shard.name}: the member takes {span.size:,} bytes, and the scratch space has {free:,}"
+            f"{span.shard.name}: the member takes {span.size:,} bytes, but scratch space has only {free:,}"
         )
 
 
@@ -325,7 +325,7 @@ class _Items(_ShardReader):
         except Exception as error:
             raise UnreadableInput(f"{name}: {reason_of(error)}") from error
         if not path.endswith(ending):
-            raise UnreadableInput(f"{name}: is another kind each time; fix that")
+            raise UnreadableInput(f"{name}: is of another kind each time it is read; fix the dataset")
         return content
 
     def close(self) -> None:

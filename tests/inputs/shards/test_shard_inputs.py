@@ -597,7 +597,7 @@ def test_a_bomb_is_not_unpacked_into_scratch_space(folder, capfd, monkeypatch):
     assert here(capfd, "run", folder / "s.tar.gz", *COPY, "--output", folder / "out", *HERE).code == 1
     (error,) = read_table(folder / "out" / "errors.csv")
     assert error["input"] == "s.tar.gz/bomb.wav"
-    assert "takes 134,217,728 bytes, and the scratch space has 409,600" in error["message"]
+    assert "takes 134,217,728 bytes, but scratch space has only 409,600" in error["message"]
 
 
 def test_labels_that_would_fill_the_memory_are_refused(folder, capfd, monkeypatch):

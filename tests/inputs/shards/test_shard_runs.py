@@ -167,7 +167,7 @@ def test_what_is_wrong_with_parquet(folder, capfd):
     ("columns", "message"),
     [
         ({"audio audio": [b"x"]}, "has two columns 'audio'; rename one"),
-        ({"text": ["y" * 101]}, "the labels next to the bytes are more than 100 letters"),
+        ({"text": ["y" * 101]}, "the labels next to the bytes have more than 100 characters"),
     ],
 )
 def test_parquet_that_cannot_be_taken_is_refused(folder, capfd, monkeypatch, columns, message):
